@@ -3,9 +3,9 @@
     python benchmarks/fit_collectives.py COLLECTIVES.csv[.gz] LINKS.csv -o hwmodels/collectives/links
 
 COLLECTIVES.csv has the columns system, op, dtype, n_gpus, n_nodes, bytes, time_us, source; LINKS.csv has
-system, op, n_gpus, n_nodes, bytes, value, unit. Only groups of 2 and 8 are fitted, so that groups of 4 stay
-unseen. Robust least squares on the logarithm of time, from several starts, with weak priors at the
-latencies that NCCL's own tuner assumes for NVLink.
+system, op, n_gpus, n_nodes, bytes, value, unit. Groups of 2 and 8 are fitted, and groups of 4 over PCIe,
+whose two levels no formula joins: give those every other size. Robust least squares on the logarithm of time,
+from several starts, with weak priors at the latencies that NCCL's own tuner assumes for NVLink.
 """
 
 from __future__ import annotations
@@ -99,6 +99,14 @@ LINKS = (
         27e9,
         f"{TABLES}, 8 L40S in a server without peer-to-peer between sockets",
         sizes=(8,),
+    ),
+    FittedLink(
+        "pcie4-quad",
+        ("l40s",),
+        27e9,
+        "aiconfigurator NCCL tables (nccl-tests, groups of 4, NCCL 2.27, half of the sizes), Apache-2.0, 4 "
+        "of 8 L40S in a server without peer-to-peer between sockets",
+        sizes=(4,),
     ),
     *(
         FittedLink(

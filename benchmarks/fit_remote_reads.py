@@ -25,6 +25,7 @@ LINKS = {
     "nvlink4": (("h100-sxm", "h200-sxm"), 450e9),
     "nvlink5": (("b200", "gb200"), 900e9),
     "pcie4": (("l40s",), 27e9),
+    "pcie5": (("rtx-pro-6000-server",), 54e9),
 }
 NUMBERS = (
     Number("start_s", 1e-6, 3e-5, 0),
@@ -47,7 +48,7 @@ def main() -> int:
         own = [row for row in rows if row["system"] in systems and int(row["bytes"]) <= LARGEST]
         # vLLM turns its kernel off for more than two ranks over PCIe; on NVLink 5 pairs and groups of 8 run
         # different kernels, and groups of 8 are served.
-        only = {"pcie4": "2", "nvlink5": "8"}.get(link)
+        only = {"pcie4": "2", "pcie5": "2", "nvlink5": "8"}.get(link)
         own = [row for row in own if only is None or row["n_gpus"] == only]
         custom = [row for row in own if "custom-vllm" in row["source"]]
         ranks, size, seconds = (

@@ -30,6 +30,7 @@ from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
 from hwmodels.loading import read_mapping
 from profiles.fitting.entry import GOOD_FORM, FittedEntry, fit_half
 from profiles.fitting.operations import FORWARD, RICH, SIMPLE, FittedOperation
+from profiles.fitting.operations.experts import ENGINE_EXPERTS
 from profiles.fitting.operations.gemm import (
     LOW_PRECISION,
     QuantisingRoofline,
@@ -39,7 +40,7 @@ from profiles.fitting.operations.gemm import (
     split_off_cast,
     with_cast,
 )
-from profiles.fitting.operations.latent import LATENT
+from profiles.fitting.operations.latent import LATENT, LATENT_PREFILL
 from profiles.fitting.operations.scans import SCANS, STATE_STEPS
 from profiles.fitting.write import write_mapping
 
@@ -49,9 +50,11 @@ RULED: dict[str, FittedOperation[Any]] = {"scan": SCANS, "state_step": STATE_STE
 FITTED: dict[str, FittedOperation[Any]] = {
     **{family: RULED[family.partition("/")[0]] for family in SCAN_FAMILIES},
     **OPERATIONS,
+    "experts": ENGINE_EXPERTS,
     "latent_decode": LATENT,
+    "latent_prefill": LATENT_PREFILL,
 }
-FORMATS = ("bf16", "bf16_kvfp8", "fp8", "fp8_block", "nvfp4")
+FORMATS = ("bf16", "bf16_kvfp8", "fp8", "fp8_block", "nvfp4", "mxfp4_w4a8", "mxfp4_w4a16", "int4_w4a16")
 NO_GRID, ALWAYS = (math.inf, math.inf), (0.0, 0.0)
 APPEND = {"append_efficiency": 0.6, "append_extra": 200.0}
 
@@ -135,7 +138,7 @@ def fitted(table: SystemTable, device: Device, always: bool) -> tuple[FittedEntr
     operation = FITTED[table.family]
     figures = chip(device, table.dtype.partition("_kv")[0])
     seen, apart = table.points.where(table.fitted), table.points.where(~table.fitted)
-    if operation in (LATENT, SCANS, STATE_STEPS):
+    if operation in (LATENT, LATENT_PREFILL, SCANS, STATE_STEPS):
         entry = fit_half(operation, figures, seen, apart, operation.generic, good=NO_GRID)
         return entry, {"form": entry.form.model_dump(exclude_none=True)}
     present = calibrations.get(str(device.calibration))
@@ -143,6 +146,9 @@ def fitted(table: SystemTable, device: Device, always: bool) -> tuple[FittedEntr
     if table.family == "gemm":
         return _fitted_gemm(table, figures, prior, always)
     form = prior.form
+    if operation is ENGINE_EXPERTS:
+        entry = fit_half(operation, figures, seen, apart, form, good=NO_GRID)
+        return entry, {"form": entry.form.model_dump(exclude_none=True)}
     if operation is FORWARD and form.append_efficiency is None:
         form = form.model_copy(update=APPEND)
     libraries = present.libraries.get(table.library)

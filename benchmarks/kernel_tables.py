@@ -151,6 +151,7 @@ def _latent_prefill(kernels: KernelModel, points: Points, _: str) -> Array:
         v_head_dim=128,
         dtype=dtype,
         kv_dtype=cache or None,
+        latent=True,
     )
 
 

@@ -43,6 +43,7 @@ DTYPES = {
     "int8_wo": "int8_w8a16",
 }
 """Names of formats whose weights and activations differ."""
+HOPPER, BLACKWELL = ("h100-sxm", "h200-sxm"), ("b200", "b300", "gb200", "gb300")
 MICROSECONDS = 1000.0
 LATENT_DIM, ROPE_DIM = 512, 64
 """DeepSeek-V3's latent vector, which all latent tables measure."""
@@ -118,7 +119,15 @@ def _excluded(gpu: str, library: str, version: str, found: _Found) -> bool:
     host_time = library == "vllm" and version == "0.24.0" and found[:2] == ("gemm", "fp8_block")
     unset_weights = library == "vllm" and found[:2] == ("gemm", "bf16")
     slow_build = version in ("0.18.0", "0.19.0") and found[:2] == ("experts", "int4_w4a16")
-    return copies or host_time or unset_weights or slow_build
+    # 4 to 8 times as long as TensorRT-LLM's at decode sizes, and longer than the same experts in 16 bits.
+    untuned = gpu in HOPPER and version == "0.24.0" and found[:2] == ("experts", "fp8")
+    # Attention over latent vectors, which SGLang runs on Hopper only after cached prefixes; Triton elsewhere.
+    latent = library == "sglang" and gpu not in BLACKWELL and found.family == "latent_prefill"
+    # 16-bit arithmetic on an 8-bit cache: its fallback for head dimensions that its kernels lack.
+    fallback = library == "sglang" and found[:2] == ("prefill", "bf16_kvfp8") and gpu in (*HOPPER, *BLACKWELL)
+    # Weights widened before the product; SGLang's default for gpt-oss there is triton_kernels.
+    widened = library == "sglang" and gpu in HOPPER and found[:2] == ("experts", "mxfp4_w4a16")
+    return any((copies, host_time, unset_weights, slow_build, untuned, latent, fallback, widened))
 
 
 def _impossible(found: _Found) -> NDArray[np.bool_]:
@@ -207,11 +216,12 @@ def _attention(family: str, columns: Columns, gpu: str, source: str) -> Iterator
 
 
 def _usual_kernel(columns: Columns, chosen: NDArray[np.bool_], several: bool) -> NDArray[np.bool_]:
-    """Return the rows of the kernel with most rows: SGLang times some shapes with several backends."""
+    """Return the chosen rows of the kernel with most rows: some tables time a shape with several backends."""
     if not several:
         return chosen
-    names, counts = np.unique(columns["kernel_source"][chosen].astype(str), return_counts=True)
-    return columns["kernel_source"].astype(str) == names[np.argmax(counts)]
+    kernels = columns["kernel_source"].astype(str)
+    names, counts = np.unique(kernels[chosen], return_counts=True)
+    return chosen & (kernels == names[np.argmax(counts)])
 
 
 def _prefill(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
@@ -234,9 +244,12 @@ def _experts(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
         ep="moe_ep_size",
     )
     count = len(shape["tokens"])
-    kernels = columns["kernel_source"].astype(str)
+    kernels, dtypes = columns["kernel_source"].astype(str), _names(columns["moe_dtype"])
     # Times of vLLM and SGLang do not fall with the degree; layers without a gate have one product less.
     usable = (np.char.find(kernels, "nongated") < 0) & (("trtllm" in source) | (shape["ep"] == 1))
+    for dtype in np.unique(dtypes[usable]):
+        of_format = usable & (dtypes == dtype)
+        usable &= (dtypes != dtype) | _usual_kernel(columns, of_format, True)
     texts = {
         "direction": np.full(count, "forward"),
         "kernel": np.full(count, ""),
@@ -244,7 +257,7 @@ def _experts(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
     }
     found = {name: values[usable] for name, values in (shape | texts).items()}
     columns = {name: values[usable] for name, values in columns.items()}
-    yield from _split("experts", TABLES["moe"], gpu, source, columns, _names(columns["moe_dtype"]), found)
+    yield from _split("experts", TABLES["moe"], gpu, source, columns, dtypes[usable], found)
 
 
 def _linear(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:

@@ -39,6 +39,7 @@ class AttentionKernels(Kernels):
         v_head_dim: ArrayLike | None = None,
         appends: bool = False,
         kv_dtype: str | None = None,
+        latent: bool = False,
     ) -> Array:
         """Return the time of fused attention.
 
@@ -55,6 +56,8 @@ class AttentionKernels(Kernels):
             v_head_dim: of values, where it differs (multi-head latent attention).
             appends: whether new keys and values are also written into a cache, as in serving.
             kv_dtype: of that cache, where it differs.
+            latent: whether keys and values are expanded latent vectors. They are not read from the cache, so
+                that its format counts only where a library was timed with it.
         """
         mean_dim = np.asarray(head_dim, dtype=np.float64)
         if v_head_dim is not None:
@@ -69,7 +72,10 @@ class AttentionKernels(Kernels):
         if direction != "forward":
             raise UnknownNameError("attention direction", direction, ("forward", "backward"))
         key = f"{dtype}_kv{kv_dtype}" if kv_dtype else dtype
-        fitted = self._entry("attention", key)[1]
+        fitted = self._own_entry("latent_prefill", key) if latent and causal else None
+        if latent and fitted is None:
+            key = dtype
+        fitted = fitted or self._entry("attention", key)[1]
         seconds = attention.flash_attention_seconds(fitted.form, figures, call, causal, appends)
         if not (appends and causal):
             # Points are measured with the cache's append, which training does not have.

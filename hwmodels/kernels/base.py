@@ -30,6 +30,7 @@ STANDS_FOR = {
     "mxfp8": ("fp8", "bf16"),
     "nvfp4": ("mxfp4", "fp8", "bf16"),
     "mxfp4": ("nvfp4", "fp8", "bf16"),
+    "mxfp4_w4a8": ("mxfp4", "nvfp4", "fp8"),
 }
 # Formats that run on the same units at the same width.
 SAME_WIDTH = {"fp16": ("fp16", "bf16"), "bf16": ("bf16", "fp16")}

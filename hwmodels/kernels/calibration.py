@@ -115,6 +115,7 @@ class Library(Strict):
     grouped_gemm: dict[str, Fitted[GroupedTileWave]] = Field(default_factory=dict)
     memory_bound: dict[str, Fitted[MemoryBoundForm]] = Field(default_factory=dict)
     latent: dict[str, Fitted[LatentDecode]] = Field(default_factory=dict)
+    latent_prefill: dict[str, Fitted[FlashAttention]] = Field(default_factory=dict)
     scans: dict[str, Fitted[ChunkedScan]] = Field(default_factory=dict)
 
 
@@ -152,6 +153,8 @@ class Calibration(Versioned):
     memory_bound: dict[str, Fitted[MemoryBoundForm]]
     latent: dict[str, Fitted[LatentDecode]] = Field(default_factory=dict)
     """Latent decode by format of the arithmetic and the cache; `latent_decode` where none is measured."""
+    latent_prefill: dict[str, Fitted[FlashAttention]] = Field(default_factory=dict)
+    """Attention over expanded latent vectors, likewise; `attention` where none is measured."""
     latent_decode: Fitted[LatentDecode] = Field(default_factory=_latent_decode)
     scans: dict[str, Fitted[ChunkedScan]] = Field(default_factory=dict)
     """Linear attention by rule (`linear_attention.RULES`); `linear_attention` where none is measured."""

@@ -56,12 +56,17 @@ ELEMENT_BYTES = {
     "mxfp8": 1.0 + 1 / 32,
     "nvfp4": 0.5 + 1 / 16,
     "mxfp4": 0.5 + 1 / 32,
+    "mxfp4_w4a8": 0.5 + 1 / 32,
+    "mxfp4_w4a16": 0.5 + 1 / 32,
+    "int4_w4a16": 0.53,
 }
+COMPUTES_IN = {"fp8_block": "fp8", "mxfp4_w4a8": "fp8", "mxfp4_w4a16": "bf16", "int4_w4a16": "bf16"}
+"""Formats whose matrix units are those of another: scaled by blocks, or weights narrower than activations."""
 
 
 def peak_dtype(dtype: str) -> str:
-    """Return the dtype whose peak bounds a GEMM dtype: scaling by blocks does not change the matrix units."""
-    return "fp8" if dtype == "fp8_block" else dtype
+    """Return the dtype whose peak bounds a GEMM dtype."""
+    return COMPUTES_IN.get(dtype, dtype)
 
 
 def chip(device: Specifications, dtype: str) -> Chip:

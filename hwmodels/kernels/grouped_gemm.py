@@ -67,15 +67,19 @@ class GroupedTileWave(Strict):
     """Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang
     and TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median
     0.97)."""
+    engine_kernels: bool = False
+    """Whether the table timed the kernels that engines run: `served_memory_efficiency` is not for them."""
 
     def served(self) -> GroupedTileWave:
         """The layer as serving engines run it.
 
-        Engines choose faster kernels than the tables' for few tokens, launch them from a CUDA graph, and fuse
-        routing with neighbouring kernels: start-up is part of the engine's time per layer, not of the
-            kernels.
-        Matrix units and feed stay as measured.
+        Start-up is part of the engine's time per layer, not of the kernels. Engines choose faster kernels
+        than some tables' for few tokens, launch them from a CUDA graph, and fuse routing with neighbouring
+        kernels: matrix units and feed stay as measured. Tables of the engine's own kernels stay whole.
         """
+        if self.engine_kernels:
+            start_up = dict.fromkeys(("overhead_s", "routing_overhead_s", "expert_s"), 0.0)
+            return self.model_copy(update=start_up)
         return self.model_copy(
             update={
                 "overhead_s": 0.0,

@@ -204,6 +204,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         dtype=rank.formats.core,
         kv_dtype=rank.formats.kv,
         appends=how.appends and model.mla is None,
+        latent=model.mla is not None,
         version=how.attention,
         kept=_kept_heads(rank, segment) + statistics,
         intermediate=statistics,
@@ -231,6 +232,7 @@ def _other_blocks(own: Attention, others: Array) -> Attention:
         causal=False,
         dtype=own.dtype,
         kv_dtype=own.kv_dtype,
+        latent=own.latent,
         version=own.version,
     )
 

@@ -165,6 +165,7 @@ class Attention(Op):
         dtype: number format of the arithmetic.
         kv_dtype: number format of the cache, where it differs.
         appends: whether new keys and values are written into a cache.
+        latent: whether keys and values are expanded latent vectors (multi-head latent attention).
         version: flash, or the older flash-2 or flash-1.
         direction: forward or backward.
     """
@@ -182,6 +183,7 @@ class Attention(Op):
     dtype: str = "bf16"
     kv_dtype: str | None = None
     appends: bool = False
+    latent: bool = False
     version: str = "flash"
     direction: Literal["forward", "backward"] = "forward"
 

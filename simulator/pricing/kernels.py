@@ -127,6 +127,7 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
         v_head_dim=v_head_dim,
         appends=first.appends,
         kv_dtype=first.kv_dtype,
+        latent=first.latent,
     )
     narrow, wide = OLDER_KERNELS.get((older, generation), (1.0, 1.0))
     return seconds / np.where(head_dim <= 64, narrow, wide)

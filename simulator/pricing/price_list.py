@@ -88,7 +88,7 @@ def kernel_class(op: Op, prices: Prices) -> tuple[Any, ...]:
     if isinstance(op, Product):
         return _product_form(op, prices), op.dtype, op.weights, op.row_bytes
     if isinstance(op, Attention):
-        return "attention", op.dtype, op.kv_dtype, op.causal, op.direction, op.appends, op.version
+        return "attention", op.dtype, op.kv_dtype, op.causal, op.direction, op.appends, op.latent, op.version
     if isinstance(op, Decode):
         return "decode", op.dtype, op.kv_dtype, op.latent
     if isinstance(op, Scan):

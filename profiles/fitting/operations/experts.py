@@ -95,3 +95,20 @@ EXPERTS = FittedOperation(
     coordinates=_coordinates,
     smoothers=(SMOOTHER, replace(SMOOTHER, noise=0.3)),
 )
+
+ENGINE_NUMBERS = (
+    Number("memory_efficiency", 0.1, 1.0, 0),
+    *(number for number in NUMBERS if number.path not in ("memory_efficiency", "expert_s")),
+)
+ENGINE_EXPERTS = replace(
+    EXPERTS,
+    numbers=ENGINE_NUMBERS,
+    variants=({"expert_s": 0.0, "engine_kernels": True},),
+    starts=(
+        {},
+        {"compute_efficiency": 0.5, "feed_bytes_per_flop": 0.01},
+        {"wave_quantisation": 0.1, "overlap_exponent": 3.0},
+    ),
+    coordinates=None,
+)
+"""Layers of one engine's own kernels. Steps take the form without start-up, and no residuals."""

@@ -1,17 +1,23 @@
-"""Decode attention over latent vectors (absorbed MLA), of DeepSeek-V3's widths."""
+"""Latent attention of DeepSeek-V3's widths: decode (absorbed), and prefill over expanded vectors."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.kernels.attention import AttentionCalls, FlashAttention, flash_attention_seconds
 from hwmodels.kernels.attention_latent import LatentCache, LatentDecode, latent_decode_seconds
 from hwmodels.kernels.chip import Chip, element_bytes
+from profiles.fitting.operations.attention import FORWARD
 from profiles.fitting.operations.operation import Array, FittedOperation, floats, joined
 from profiles.fitting.robust import Number
 from profiles.points import Points
 
 LATENT_DIM, ROPE_DIM = 512.0, 64.0
+PREFILL_DIM = 160
+"""Mean of the 192 columns of a key and the 128 of a value."""
 
 
 def _seconds(form: LatentDecode, chip: Chip, points: Points) -> Array:
@@ -74,3 +80,27 @@ LATENT = FittedOperation(
     ),
 )
 """Points have columns batch, seq_kv, heads and dtype."""
+
+
+def _prefill(form: FlashAttention, chip: Chip, points: Points) -> Array:
+    batch, queries, keys, heads = floats(points, "batch", "sequence", "seq_kv", "heads")
+    call = AttentionCalls(batch, queries, keys, heads, heads, np.full_like(batch, PREFILL_DIM))
+    return flash_attention_seconds(form, chip, call, causal=True, appends=False)
+
+
+LATENT_PREFILL = replace(
+    FORWARD,
+    name="latent_prefill",
+    table="latent_prefill",
+    generic=FORWARD.generic.model_copy(update={"efficiency": {PREFILL_DIM: 0.65}}),
+    numbers=(
+        Number(f"efficiency.{PREFILL_DIM}", 0.03, 2.0, 0),
+        *(number for number in FORWARD.numbers if not number.path.startswith(("efficiency.", "append_"))),
+    ),
+    seconds=_prefill,
+    key=_key,
+    coordinates=None,
+    smoothers=(),
+    variants=({"packs_query_heads": "never"},),
+)
+"""Points have columns batch, sequence, seq_kv and heads."""

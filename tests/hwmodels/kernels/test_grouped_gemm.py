@@ -3,6 +3,7 @@ import pytest
 
 from hwmodels.device import devices
 from hwmodels.kernels import grouped_gemm
+from hwmodels.kernels.chip import chip
 
 
 def test_one_expert_with_many_tokens_is_nearly_a_dense_product():
@@ -86,3 +87,33 @@ def test_skewed_routing_loads_the_busiest_device():
         kernels.expert_layer(16384, 4096, 1536, 8, 128, expert_parallel=8, skewed=s) for s in (False, True)
     )
     assert 1.3 < skewed / even < 4.0
+
+
+ENGINE_LAYERS = [
+    (name, library, dtype)
+    for name in ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "gb200", "b300", "gb300")
+    for library, kernels in devices.get(name).kernels.calibration.libraries.items()
+    for dtype, entry in kernels.grouped_gemm.items()
+    if entry.form.engine_kernels
+]
+
+
+@pytest.mark.parametrize(("name", "library", "dtype"), ENGINE_LAYERS)
+def test_no_layer_of_an_engine_beats_memory_or_matrix_units(name, library, dtype):
+    kernels = devices.get(name).kernels.using(library)
+    tokens = np.array([1.0, 8.0, 64.0, 512.0, 4096.0, 32768.0])
+    for hidden, width, top_k, experts in ((4096, 1536, 8, 128), (7168, 2048, 8, 256), (2048, 768, 8, 128)):
+        seconds = kernels.expert_layer(tokens, hidden, width, top_k, experts, dtype=dtype)
+        hits = grouped_gemm.uniform_hits(tokens, np.array(top_k), np.array(experts))
+        figures = chip(devices.get(name), dtype)
+        read = weights_seconds(devices.get(name), hits, hidden, width, figures.element_bytes)
+        computed = 6.0 * tokens * top_k * hidden * width / figures.peak
+        assert np.all(seconds > np.maximum(read, computed))
+        assert np.all(seconds < 10.0 * np.hypot(read, computed))
+
+
+def test_start_up_of_an_engines_layer_is_left_to_the_engine():
+    form = devices.get("h100-sxm").kernels.calibration.libraries["vllm"].grouped_gemm["bf16"].form
+    served = form.served()
+    assert served.routing_overhead_s == served.overhead_s == 0.0 < form.routing_overhead_s
+    assert served.memory_efficiency == form.memory_efficiency

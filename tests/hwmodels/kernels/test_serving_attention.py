@@ -29,6 +29,22 @@ def test_an_fp8_latent_cache_is_nearly_half_the_time_where_bytes_bound_it():
     assert 0.5 < half / whole < 0.7
 
 
+def test_prefill_over_expanded_latent_vectors_does_not_read_the_cache():
+    shape = (1, 4096, 4096, 128, 128, 192)
+    kernels = H100.kernels.using("sglang")
+    seconds = [kernels.attention(*shape, v_head_dim=128, latent=True, kv_dtype=kv) for kv in (None, "fp8")]
+    assert seconds[0] == seconds[1]
+
+
+def test_latent_prefill_has_constants_where_a_library_was_timed():
+    # aiconfigurator 0.12, context_mla of TensorRT-LLM 1.3.0rc20: 379 and 18,647 us.
+    shape = np.array([2048, 16384])
+    seconds = H100.kernels.using("trtllm").attention(
+        1, shape, shape, 128, 128, 192, v_head_dim=128, latent=True
+    )
+    assert seconds == pytest.approx([379e-6, 18647e-6], rel=0.1)
+
+
 def test_an_8_bit_cache_is_slower_where_the_device_has_no_fp8():
     shape = (32, 4096, 32, 8, 128)
     old, new = devices.get("a100-sxm-80gb").kernels, H100.kernels
