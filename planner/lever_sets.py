@@ -15,8 +15,9 @@ class ModuleSets:
     """Sets of recomputed modules of some shapes, each with its fastest combination.
 
     ``forward`` and ``backward`` have shape (sets, kinds, shapes), seconds; ``discarded`` the bytes that a set
-    frees of those ``kept`` otherwise, shape (kinds, shapes). ``codes`` are the sets' numbers in plans,
-    ``weights`` the layers of each kind. Sets are in the order of their size.
+    frees of those ``kept`` otherwise, shape (kinds, shapes). ``runs`` are the sets that a combination allows,
+    shape (sets,), ``codes`` their numbers in plans, ``weights`` the layers of each kind. Sets are in the
+    order of their size.
     """
 
     combination: np.ndarray
@@ -24,14 +25,24 @@ class ModuleSets:
     backward: np.ndarray
     kept: np.ndarray
     discarded: np.ndarray
+    runs: np.ndarray
     codes: np.ndarray
     weights: np.ndarray
 
     @classmethod
-    def of(cls, table: Table, shapes: np.ndarray, overlaps: bool) -> ModuleSets:
-        """Choose the fastest combination of each set, for plans that may overlap the exchange or not."""
+    def of(
+        cls, table: Table, shapes: np.ndarray, overlaps: bool, among: np.ndarray | bool = True
+    ) -> ModuleSets:
+        """Choose the fastest combination of each set, for plans that may overlap the exchange or not.
+
+        Args:
+            table: of the plans.
+            shapes: the shapes among those of the table.
+            overlaps: whether the plans may overlap the exchange with experts.
+            among: which combinations may be chosen, shape (combinations,).
+        """
         space, sets = table.space, table.space.modules
-        in_context = space.in_context(overlaps)
+        in_context = space.in_context(overlaps) & among
         allowed = np.array([space.allowed(modules) & in_context for modules in sets])
         least = np.full((len(sets), len(shapes)), np.inf, dtype=np.float32)
         best = np.zeros(least.shape, dtype=np.int64)
@@ -52,7 +63,8 @@ class ModuleSets:
             np.copyto(backward, behind, where=faster[:, np.newaxis])
         codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
         kept, discarded = table.kept[:, shapes], table.discarded[..., shapes]
-        return cls(best, forward, backward, kept, discarded, codes, table.weights)
+        runs = np.any(allowed, axis=1)
+        return cls(best, forward, backward, kept, discarded, runs, codes, table.weights)
 
     def undominated(self, fits: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Sets of each plan that fit and that no other fitting set beats in all times, shape (sets, plans).

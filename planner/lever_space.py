@@ -26,7 +26,7 @@ from simulator.training.memory import LOGIT_BYTES
 from simulator.training.modules import has_module
 
 SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
-"""Levers of a combination; they change the time of a layer, not its memory."""
+"""Levers of a combination; they change the time of a layer, not what it keeps."""
 
 OF_EXPERTS = ("dispatcher", "grouped_launches", "overlap_expert")
 FLEX_GENERATIONS = ("ampere", "ada", "hopper", "blackwell")
@@ -50,6 +50,18 @@ class Combination(NamedTuple):
     def levers(self) -> dict[str, Any]:
         """The levers that a setting chooses by, without the overlap."""
         return {name: getattr(self, name) for name in SEARCHED[:3]}
+
+
+class Held(NamedTuple):
+    """What decides the memory of a combination: what graphs replay, and whether micro batches overlap."""
+
+    graphs: str
+    overlaps: bool
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the combination holds nothing beside what its layers keep."""
+        return self.graphs == "none" and not self.overlaps
 
 
 class CombinationRule(NamedTuple):
@@ -221,6 +233,21 @@ class LeverSpace:
         """All combinations, the release's default first."""
         combinations = (Combination(*values) for values in product(*(self.values[name] for name in SEARCHED)))
         return tuple(chosen for chosen in combinations if self.allows(chosen, ()))
+
+    @cached_property
+    def held(self) -> tuple[Held, ...]:
+        """What combinations differ in that takes memory, in the order of the combinations."""
+        return tuple(dict.fromkeys(self._held))
+
+    @cached_property
+    def held_by(self) -> np.ndarray:
+        """The place in ``held`` of each combination, shape (combinations,)."""
+        return np.array([self.held.index(each) for each in self._held], dtype=np.int64)
+
+    @cached_property
+    def _held(self) -> list[Held]:
+        graphs = {name: self.setting.with_choices(graphs=name).graphs for name in self.values["graphs"]}
+        return [Held(graphs[chosen.graphs], chosen.overlap_expert) for chosen in self.combinations]
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined; a combination without choice is the user's."""

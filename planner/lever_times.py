@@ -23,6 +23,7 @@ from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
+from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
 from simulator.training.overlap import NO_TRANSFER, Transfer
 from simulator.training.work import KernelTimes, Priced, price_passes
@@ -88,7 +89,7 @@ class Table:
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the plans."""
         part = replace(self, index=self.index[rows])
-        vars(part).update(kept=self.kept, discarded=self.discarded)
+        vars(part).update(kept=self.kept, discarded=self.discarded, captured=self.captured)
         return part
 
     @cached_property
@@ -96,15 +97,18 @@ class Table:
         """Layers of each kind, shape (kinds,)."""
         return np.array([len(layers) for layers in self.setting.model.layer_groups.values()], float)
 
-    def fastest(self, whole: bool, overlaps: bool) -> tuple[np.ndarray, LayerSeconds]:
+    def fastest(
+        self, whole: bool, overlaps: bool, among: np.ndarray | bool = True
+    ) -> tuple[np.ndarray, LayerSeconds]:
         """The fastest combination of each shape and its times, shape (shapes,) and (kinds, shapes).
 
         Args:
             whole: whether layers are recomputed whole.
             overlaps: whether the plans may overlap the exchange with experts.
+            among: which combinations may be chosen, shape (combinations,); at least one that is allowed.
         """
         backward = self.backward + self.repeated if whole else self.backward
-        allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps)
+        allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps) & among
         total = np.einsum("k,ckn->cn", self.weights, self.forward + backward)
         chosen = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
         places = np.arange(len(self.origin))
@@ -115,6 +119,21 @@ class Table:
         """Bytes that a layer of each kind keeps, shape (kinds, shapes)."""
         none = np.zeros(len(self.shapes))
         return np.array([sum((op.kept for op in ops), none) for ops in self.lists])[:, self.origin]
+
+    @cached_property
+    def captured(self) -> dict[str, np.ndarray]:
+        """Bytes of a layer of each kind that graphs of parts replay, shape (kinds, shapes), by the graphs."""
+        kinds, none = self.setting.model.layer_groups, np.zeros(len(self.shapes))
+        return {
+            held.graphs: np.array(
+                [none + captured(held.graphs, kind, ops) for kind, ops in zip(kinds, self.lists, strict=True)]
+            )[:, self.origin]
+            for held in self.space.held
+        }
+
+    def captured_by(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """The same of some shapes."""
+        return {graphs: sizes[:, places] for graphs, sizes in self.captured.items()}
 
     @cached_property
     def discarded(self) -> np.ndarray:

@@ -4,34 +4,25 @@ A structure is a candidate without its levers: degrees, micro batch, schedule an
 the time of a layer alone are looked up in a table of distinct shapes. A structure is first timed as if it
 repeated nothing, a lower bound of all its choices; recomputation is tried only where that bound is among the
 plans that would be shown. Memory is computed once a structure, without the bytes that its layers keep; these
-are added for each set of modules.
+are added for each set of modules. A combination that does not fit gives way to the fastest one that does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.footprints import Footprint
 from planner.lever_sets import ModuleSets
-from planner.lever_space import SEARCHED, LeverSpace, may_overlap
+from planner.lever_space import SEARCHED, LeverSpace, Modules, may_overlap
 from planner.lever_times import Table
-from planner.offload import fits_tiers
-from simulator.layout.parameters import parameters
-from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
 from simulator.training import step_time
+from simulator.training.activations import boundary_bytes
 from simulator.training.components import LayerSeconds
 from simulator.training.counts import micro_batches
-from simulator.training.memory import (
-    Kept,
-    StageMemory,
-    boundary_bytes,
-    held_activations,
-    in_flight,
-    memory,
-)
 
 BATCH = 1 << 11
 """Structures whose sets of modules are tried at once."""
@@ -68,29 +59,27 @@ class Chooser:
             bar: the slowest time of interest.
         """
         table = Table.of(self.space, plans)
-        footprint = _Footprint.of(self.space, self._recomputing(plans, NONE))
+        footprint = Footprint.of(self.space, self._recomputing(plans, NONE))
         fits = self._fitting(table, footprint)
         self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
-        combination, layers = self._fastest(table, plans, whole=False)
+        _, layers, _ = self._fastest(table, plans, whole=False)
         rows = self._worth(footprint, layers, fits, bar)
         if not len(rows):
             return
-        plans, table, combination = plans.take(rows), table.take(rows), combination[rows]
+        plans, table = plans.take(rows), table.take(rows)
         fits = {kind: mask[rows] for kind, mask in fits.items()}
         layers = LayerSeconds(layers.forward[:, rows], layers.backward[:, rows])
         bare = self._recomputing(plans, NONE)
         bound = step_time(self.space.setting, bare, layers)
         if "none" in fits and fits["none"].any():
-            bare_rows = np.flatnonzero(fits["none"])
-            yield self._with(bare.take(bare_rows), combination[bare_rows], -1), bound[bare_rows]
+            chosen = np.flatnonzero(fits["none"])
+            yield from self._combined(table.take(chosen), bare.take(chosen), bound[chosen])
         if "full" in fits:
             whole = self._recomputing(plans, FULL)
             promising = self._near(whole, bound, bar)
             promising = promising[fits["full"][promising]]
             if len(promising):
-                chosen, table_promising = whole.take(promising), table.take(promising)
-                combination, layers = self._fastest(table_promising, chosen, whole=True)
-                yield self._with(chosen, combination, -1), step_time(self.space.setting, chosen, layers)
+                yield from self._combined(table.take(promising), whole.take(promising))
         if "selective" in fits:
             named, waiting = self._recomputing(plans, SELECTIVE), np.argsort(bound, kind="stable")
             waiting = waiting[fits["selective"][waiting]]
@@ -109,22 +98,73 @@ class Chooser:
         """Indices of the plans whose bound is below the bar, compared as ranks are: to 7 digits."""
         return np.flatnonzero(bound.astype(np.float32) <= bar(plans).astype(np.float32))
 
-    def _fastest(self, table: Table, plans: Plans, whole: bool) -> tuple[np.ndarray, LayerSeconds]:
-        """The fastest combination of each plan, and the times of its layers."""
+    def _fastest(
+        self, table: Table, plans: Plans, whole: bool, among: np.ndarray | bool = True
+    ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
+        """The fastest combination of each plan, the times of its layers, and which plans have one."""
         overlaps = may_overlap(self.space.setting, plans)
-        chosen = np.zeros(len(plans), dtype=np.int64)
+        chosen, found = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
         for context in (False, True):
             rows = np.flatnonzero(overlaps == context)
             if len(rows):
-                best, times = table.fastest(whole, context)
+                best, times = table.fastest(whole, context, among)
                 places = table.index[rows]
                 chosen[rows] = best[places]
                 forward[:, rows], backward[:, rows] = times.forward[:, places], times.backward[:, places]
-        return chosen, LayerSeconds(forward, backward)
+                found[rows] = (self._open(None if whole else (), context) & among).any()
+        return chosen, LayerSeconds(forward, backward), found
+
+    def _open(self, modules: Modules | None, overlaps: bool) -> np.ndarray:
+        """Which combinations go with modules and plans that may overlap or not, shape (combinations,)."""
+        return self.space.allowed(modules) & self.space.in_context(overlaps)
+
+    def _combined(self, table: Table, plans: Plans, bound: np.ndarray | None = None) -> Iterator[Timed]:
+        """Yield plans that recompute nothing or whole layers, each with the fastest combination that fits.
+
+        Args:
+            table: of the plans.
+            plans: those that fit with some combination.
+            bound: step times with the fastest combinations, s, where known.
+        """
+        setting, whole = self.space.setting, bool(plans.recompute[0] == FULL)
+        combination, layers, _ = self._fastest(table, plans, whole)
+        seconds = step_time(setting, plans, layers) if bound is None else bound
+        fits = self._holds(table, plans, self.space.held_by[combination])
+        if fits.any():
+            rows = np.flatnonzero(fits)
+            yield self._with(plans.take(rows), combination[rows], -1), seconds[rows]
+        rest = np.flatnonzero(~fits)
+        if not len(rest):
+            return
+        table, plans = table.take(rest), plans.take(rest)
+        least, chosen = np.full(len(rest), np.inf), np.zeros(len(rest), dtype=np.int64)
+        for number in range(len(self.space.held)):
+            combination, layers, found = self._fastest(table, plans, whole, self.space.held_by == number)
+            found &= self._holds(table, plans, np.full(len(rest), number))
+            seconds = step_time(setting, plans, layers)
+            faster = found & (seconds.astype(np.float32) < least.astype(np.float32))
+            least[faster], chosen[faster] = seconds[faster], combination[faster]
+        rows = np.flatnonzero(np.isfinite(least))
+        if len(rows):
+            yield self._with(plans.take(rows), chosen[rows], -1), least[rows]
+
+    def _holds(self, table: Table, plans: Plans, held: np.ndarray) -> np.ndarray:
+        """Whether plans that fit with some combination fit with what a given one holds, shape (plans,)."""
+        fits = np.array([each.is_free for each in self.space.held])[held]
+        rows = np.flatnonzero(~fits)
+        if len(rows):
+            footprint = Footprint.of(self.space, plans.take(rows))
+            kept, whole = table.kept[:, table.index[rows]], plans.recompute[0] == FULL
+            gone = (
+                kept - boundary_bytes(self.space.setting, footprint.plans) if whole else np.zeros_like(kept)
+            )
+            again, captured = kept if whole else None, table.captured_by(table.index[rows])
+            fits[rows] = footprint.fits(self.usable_bytes, kept, gone, again, held[rows], captured)
+        return fits
 
     def _worth(
-        self, footprint: _Footprint, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
+        self, footprint: Footprint, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
     ) -> np.ndarray:
         """Indices of structures that fit, whose busiest stage takes no longer than the bar."""
         both = (layers.forward + layers.backward)[np.newaxis]
@@ -137,33 +177,44 @@ class Chooser:
             worth[rows[self._near(plans, busy[rows], bar)]] = True
         return np.flatnonzero(worth)
 
-    def _fitting(self, table: Table, footprint: _Footprint) -> dict[str, np.ndarray]:
+    def _fitting(self, table: Table, footprint: Footprint) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
         kept, kinds = table.kept[:, table.index], self.space.recompute
         masks: dict[str, np.ndarray] = {}
         if "none" in kinds:
-            masks["none"] = self._fits(footprint, kept, np.zeros_like(kept))
+            masks["none"] = self._fits_any(table, footprint, [()], kept, np.zeros_like(kept))
         if "selective" in kinds:
-            masks["selective"] = self._fits(footprint, kept, table.discarded.max(axis=0)[:, table.index])
+            gone = table.discarded.max(axis=0)[:, table.index]
+            masks["selective"] = self._fits_any(table, footprint, self.space.modules, kept, gone)
         if "full" in kinds:
             boundary = boundary_bytes(self.space.setting, footprint.plans)
-            masks["full"] = self._fits(footprint, kept, kept - boundary, kept)
+            masks["full"] = self._fits_any(table, footprint, [None], kept, kept - boundary, kept)
         return masks
 
-    def _fits(
-        self, footprint: _Footprint, kept: np.ndarray, discarded: np.ndarray, again: np.ndarray | None = None
+    def _fits_any(
+        self,
+        table: Table,
+        footprint: Footprint,
+        sets: Sequence[Modules | None],
+        kept: np.ndarray,
+        gone: np.ndarray,
+        again: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Whether plans fit that keep and discard bytes of a layer of each kind, shape (..., plans).
-
-        Args:
-            footprint: memory of the plans.
-            kept: bytes of a layer that keeps all, shape (kinds, plans).
-            discarded: those that are recomputed, shape (..., kinds, plans).
-            again: bytes while a layer is computed again; by default those discarded.
-        """
-        left = np.moveaxis(kept - discarded, -2, 0), np.moveaxis(discarded if again is None else again, -2, 0)
-        layers = [Kept(between, reopened) for between, reopened in zip(*left, strict=True)]
-        return footprint.fits(layers, self.usable_bytes)
+        """Whether plans fit with what some combination holds that goes with some set of modules."""
+        space = self.space
+        free = np.array([held.is_free for held in space.held])[space.held_by]
+        if any((self._open(modules, False) & free).any() for modules in sets):
+            return footprint.fits(self.usable_bytes, kept, gone, again)
+        fits = np.zeros(len(footprint.plans), dtype=bool)
+        overlaps = may_overlap(space.setting, footprint.plans)
+        for context in (False, True):
+            runs = np.any([self._open(modules, context) for modules in sets], axis=0)
+            for number in np.unique(space.held_by[runs]).tolist():
+                held = np.full(len(fits), number)
+                captured = table.captured_by(table.index)
+                holds = footprint.fits(self.usable_bytes, kept, gone, again, held, captured)
+                fits |= holds & (overlaps == context)
+        return fits
 
     def _with(self, plans: Plans, combination: np.ndarray, modules: np.ndarray | int) -> Plans:
         """The plans with combinations and codes of module sets."""
@@ -181,46 +232,70 @@ class Chooser:
         overlaps = may_overlap(self.space.setting, plans)
         for context in (False, True):
             mine = np.flatnonzero(overlaps == context)
-            if not len(mine):
+            if len(mine):
+                yield from self._best_sets(table.take(mine), plans.take(mine), context)
+
+    def _best_sets(self, table: Table, plans: Plans, context: bool) -> Iterator[Timed]:
+        """Yield structures that all may overlap, or not, with the fastest set and combination that fits."""
+        footprint = Footprint.of(self.space, plans)
+        done = np.zeros(len(plans), dtype=bool)
+        found = self._sets(table, plans, footprint, context)
+        if found is not None:
+            owner, chosen, seconds, settled = found
+            done = settled
+            rows = np.flatnonzero(settled[owner])
+            if len(rows):
+                yield self._with(plans.take(owner[rows]), *(part[rows] for part in chosen)), seconds[rows]
+        rest = np.flatnonzero(~done)
+        if not len(rest) or len(self.space.held) == 1:
+            return
+        table, plans = table.take(rest), plans.take(rest)
+        footprint = Footprint.of(self.space, plans)
+        least = np.full(len(rest), np.inf)
+        combination, codes = np.zeros((2, len(rest)), dtype=np.int64)
+        for number in range(len(self.space.held)):
+            found = self._sets(table, plans, footprint, context, number)
+            if found is None:
                 continue
-            shapes, places = np.unique(table.index[mine], return_inverse=True)
-            sets, own = ModuleSets.of(table, shapes, context), plans.take(mine)
-            footprint = _Footprint.of(self.space, own)
-            fits = self._fits(footprint, sets.kept[:, places], sets.discarded[..., places])
-            number, owner = np.nonzero(sets.undominated(fits, places))
-            shape = places[owner]
-            layers = LayerSeconds(sets.forward[number, :, shape].T, sets.backward[number, :, shape].T)
-            seconds = step_time(self.space.setting, own.take(owner), layers)
-            # The fastest row of each structure; of equal ones the set with the fewest modules.
-            order = np.lexsort((number, seconds.astype(np.float32), owner))
-            best = order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)]
-            number, shape = number[best], shape[best]
-            combination = sets.combination[number, shape]
-            yield self._with(own.take(owner[best]), combination, sets.codes[number]), seconds[best]
+            owner, chosen, seconds, _ = found
+            faster = seconds.astype(np.float32) < least[owner].astype(np.float32)
+            owner = owner[faster]
+            least[owner] = seconds[faster]
+            combination[owner], codes[owner] = chosen[0][faster], chosen[1][faster]
+        rows = np.flatnonzero(np.isfinite(least))
+        if len(rows):
+            yield self._with(plans.take(rows), combination[rows], codes[rows]), least[rows]
 
+    def _sets(
+        self, table: Table, plans: Plans, footprint: Footprint, context: bool, number: int | None = None
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray] | None:
+        """The fastest set of each plan that fits with its fastest combination, or the fastest of ``number``.
 
-@dataclass(frozen=True)
-class _Footprint:
-    """Memory of structures, activations apart."""
-
-    space: LeverSpace
-    plans: Plans
-    stages: Stages
-    memory: StageMemory
-    flight: np.ndarray
-
-    @classmethod
-    def of(cls, space: LeverSpace, plans: Plans) -> _Footprint:
-        stages = Stages.of(space.setting, plans)
-        usage = memory(space.setting, plans, stages, parameters(space.setting, plans, stages))
-        return cls(space, plans, stages, usage, in_flight(space.setting, plans, stages))
-
-    def fits(self, kept: list[Kept], usable_bytes: float) -> np.ndarray:
-        """Whether plans fit whose layers keep that much, shape (..., plans)."""
-        setting = self.space.setting.of(self.plans)
-        activations = (
-            held_activations(setting, self.plans, self.stages, kept, self.flight)
-            * setting.framework.memory.fragmentation
-        )
-        peak = self.memory.peak_with(activations, setting.cluster.device.memory_bytes)
-        return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)
+        Returns:
+            Plans that have one, their combination and code of modules, their step time, and of all plans
+            whether no faster set failed by what its combination holds; None where no combination runs.
+        """
+        held_by = self.space.held_by
+        among = True if number is None else held_by == number
+        shapes, places = np.unique(table.index, return_inverse=True)
+        sets = ModuleSets.of(table, shapes, context, among)
+        if not sets.runs.any():
+            return None
+        kept, gone, runs = sets.kept[:, places], sets.discarded[..., places], sets.runs[:, np.newaxis]
+        bare = fits = footprint.fits(self.usable_bytes, kept, gone) & runs
+        held = held_by[sets.combination]
+        if not all(self.space.held[each].is_free for each in np.unique(held)):
+            captured = table.captured_by(table.index)
+            fits = footprint.fits(self.usable_bytes, kept, gone, None, held[:, places], captured) & runs
+        settled = np.ones(len(plans), dtype=bool)
+        if bare is not fits:
+            settled = ~np.any(sets.undominated(bare, places) & ~fits, axis=0)
+        chosen, owner = np.nonzero(sets.undominated(fits, places))
+        shape = places[owner]
+        layers = LayerSeconds(sets.forward[chosen, :, shape].T, sets.backward[chosen, :, shape].T)
+        seconds = step_time(self.space.setting, plans.take(owner), layers)
+        # The fastest row of each structure; of equal ones the set with the fewest modules.
+        order = np.lexsort((chosen, seconds.astype(np.float32), owner))
+        best = order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)]
+        chosen, shape = chosen[best], shape[best]
+        return owner[best], (sets.combination[chosen, shape], sets.codes[chosen]), seconds[best], settled

@@ -17,7 +17,7 @@ from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.levels import StateKind
 from simulator.state.place import StateClass, Update
-from simulator.training.memory import kept_by_layers
+from simulator.training.activations import kept_by_layers
 from simulator.training.placement_shares import placed, share_on, unit_share, units_ahead
 from simulator.training.sharding import Sharding
 

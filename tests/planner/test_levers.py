@@ -143,7 +143,7 @@ def test_proven_structures_get_the_fastest_levers_that_were_measured_with_them(
     [
         ("latent", "gb200-nvl72", "mxfp8", 0.82),
         ("latent", "dgx-h100", "bf16", 0.55),
-        ("grouped", "dgx-b200", "mxfp8", 0.875),
+        ("grouped", "dgx-b200", "mxfp8", 0.89),  # 16 combinations do not fit that are the fastest
         ("grouped", "dgx-h100", "fp8", 0.72),
         ("dense", "gb200-nvl72", "mxfp8", 0.938),
     ],

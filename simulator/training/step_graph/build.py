@@ -19,11 +19,12 @@ from simulator.schedules import get_schedule
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT
 from simulator.setting import Setting
 from simulator.training import micro_batches, predict, tied_embedding
+from simulator.training.activations import kept_by_layers
 from simulator.training.boundary import hop_transfer
 from simulator.training.data_parallel import host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.layer import layers
-from simulator.training.memory import kept_by_layers, memory
+from simulator.training.memory import memory
 from simulator.training.outer import synchronised_apart
 from simulator.training.overlap import contention, exchange_slowdown
 from simulator.training.placement_shares import placed

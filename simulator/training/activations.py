@@ -1,0 +1,141 @@
+"""Activations that autograd keeps of a micro batch, and those of the micro batches in flight.
+
+They follow Korthikanti et al. 2022, section 4, tensor by tensor: what autograd keeps for the backward pass of
+each kernel that ``simulator.ops`` lists. The schedule says how many micro batches are in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.layout.model_ops import LeverOps, ModelOps
+from simulator.layout.stages import FIRST, Stages
+from simulator.models import LayerKind, Model
+from simulator.plan import FULL, SELECTIVE, Plans
+from simulator.schedules import get_schedule
+from simulator.setting import Setting
+from simulator.training.counts import micro_batches
+from simulator.training.modules import frees, repeats
+
+
+class Kept(NamedTuple):
+    """Bytes that one layer keeps of one micro batch, shape (plans,).
+
+    ``between_passes`` live from the forward pass to the backward pass; ``reopened`` are recomputed
+    just before the backward pass, or allocated in it.
+    """
+
+    between_passes: np.ndarray
+    reopened: np.ndarray
+
+
+def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
+    """What one layer of each kind keeps of one micro batch, read off its list of ops."""
+    found = []
+    for number, kind in enumerate(groups):
+        every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
+        whole, core, passing = (ops.gathered(sizes)[ops.index] for sizes in every)
+        kept = _kept(setting, plans, kind, whole, core)
+        found.append(Kept(kept.between_passes, kept.reopened + passing))
+    return found
+
+
+def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bytes that autograd keeps of one layer, all and those that selective recomputation discards.
+
+    The third are those that the backward pass of one op allocates at most beside them.
+    """
+    named = part.setting.choices.recompute_modules
+    names = ("core_attn",) if named is None else named
+    whole, core, passing = np.zeros((3, len(part.plans)))
+    for op in part.layers[number]:
+        whole = whole + op.kept
+        passing = np.maximum(passing, op.passing)
+        if frees(op, names, kind.experts):
+            core = core + op.kept
+        elif repeats(op, names, kind.experts):
+            core = core + op.intermediate
+    return whole, core, passing
+
+
+def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, core: np.ndarray) -> Kept:
+    """Bytes under the plan's recomputation, from all and those that selective recomputation discards."""
+    model, width = setting.model, setting.width
+    tokens, t = setting.tokens(plans), plans.tensor
+    boundary = boundary_bytes(setting, plans)
+    named = (plans.recompute_modules >= 0) | (setting.choices.recompute_modules is not None)
+    selective = whole - core
+    if setting.framework.selective == "all-but-projections":
+        projected = model.query_width + 2 * model.kv_width + model.hidden
+        selective = np.where(named, selective, boundary + width * tokens * projected / t)
+    if setting.framework.selective == "every-other-product":
+        result = _every_other_result(model, kind.experts)
+        selective = np.where(named, selective, boundary + width * tokens * result / t)
+    full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
+    kept = np.where(full, boundary, np.where(partly, selective, whole))
+    return Kept(kept, np.where(full, whole, np.where(partly, whole - selective, 0.0)))
+
+
+def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
+    """Bytes of a layer's input on one device, shape (plans,)."""
+    spread = np.where(plans.sequence_parallel, plans.tensor, 1)
+    return setting.width * setting.tokens(plans) * setting.model.hidden / spread
+
+
+def held_activations(
+    setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept], flight: np.ndarray | None = None
+) -> np.ndarray:
+    """Activations held at the peak: those in flight, and one recomputed layer.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        stages: their layers.
+        kept: what one layer of each kind keeps, shape (..., plans).
+        flight: micro batches in flight (``in_flight``), where known.
+
+    Returns:
+        Bytes, shape (..., classes, plans).
+    """
+    flight = in_flight(setting, plans, stages) if flight is None else flight
+    held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
+    for number, layer in enumerate(kept):
+        layers = stages.layers[:, number]
+        between, again = (np.expand_dims(np.asarray(part), -2) for part in layer)
+        held = held + flight * layers * between
+        alone = len(stages.groups) == 1
+        reopened = np.maximum(reopened, np.where((layers > 0) | alone, again, 0.0))
+    held = held + reopened
+    if setting.dropout:
+        held[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
+    return held
+
+
+def _every_other_result(model: Model, experts: bool) -> float:
+    """Elements that a layer keeps of each token where every other product is repeated.
+
+    The results of attention and of the query, value, gate and down products; of routed experts, whose
+    products are all repeated, what is sent to them and back.
+    """
+    down = model.hidden if model.gated else 0
+    inner = model.feed_forward + down
+    if experts and model.moe:
+        moe = model.moe
+        shared = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
+        inner = shared + 2 * moe.top_k * (moe.latent or model.hidden)
+    return 2 * model.query_width + model.kv_width + inner
+
+
+def in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
+    """Micro batches whose activations a stage of each class holds at the peak, shape (classes, plans)."""
+    m = micro_batches(setting, plans)
+    stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
+    held = np.zeros(stage.shape)
+    for name, chosen in plans.by_schedule:
+        held[:, chosen] = get_schedule(name).in_flight(
+            plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen], stage[:, chosen]
+        )
+    return held
