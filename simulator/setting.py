@@ -316,9 +316,10 @@ class Setting:
         """Bytes of one element of a linear layer's input or of its output's gradient, as products read them.
 
         Under fp8 they are cast before they are gathered (Transformer Engine's quantised all-gather,
-        torchao's float8 tensor parallelism).
+        torchao's float8 tensor parallelism with one scale a tensor).
         """
-        return 1 if self.training.precision in ("fp8", "mxfp8") else self.width
+        cast = self.training.precision in ("fp8", "mxfp8") and self.framework.casts.before_gather
+        return 1 if cast else self.width
 
     @cached_property
     def trained(self) -> float:

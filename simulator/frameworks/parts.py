@@ -176,6 +176,10 @@ class CastFacts(Strict):
         default=["fp8"],
         description="formats in which one kernel quantises the rows of all experts of a device",
     )
+    before_gather: bool = Field(
+        default=True,
+        description="tensor-parallel ranks gather operands that are cast already, in 8-bit formats",
+    )
     weights: bool = Field(default=False, description="weights are quantised for every pass, not once a step")
 
 

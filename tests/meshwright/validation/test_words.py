@@ -93,6 +93,7 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("torchtitan (FSDP2)", "bf16", "torchtitan-eager"),
         ("torchtitan FSDP2 + torch.compile", "bf16", "torchtitan"),
         ("torchtitan", "float8 (tensorwise)", "torchtitan"),
+        ("torchtitan (FSDP2 + torch.compile)", "float8 (rowwise)", "torchtitan-rowwise"),
         ("PyTorch FSDP + torch.compile (fms-fsdp)", "bf16", "torch-fsdp"),
         ("nanotron", "bf16", "nanotron"),
         ("MaxText (JAX)", "fp8", "maxtext"),
