@@ -36,6 +36,11 @@ EXAMPLES = [
     ({"framework": "torchtitan (eager, loss compiled)", "activation_recompute": "full"}, {"loss": "fused"}),
     ({"framework": TITAN, "gpu": "b200", "activation_recompute": "full"}, {"loss": "fused"}),
     ({"framework": TITAN, "notes": "ROCm 6.4", "activation_recompute": "full"}, {"loss": "fused"}),
+    (
+        {"framework": TITAN, "source": "torchtitan H200 Jun-2025, 8 nodes", "activation_recompute": "full"},
+        {"loss": "fused"},
+    ),
+    ({"framework": "torchtune (torch, one device)"}, {"loss": "chunked"}),
     ({"framework": TITAN, "gpu": "h100", "activation_recompute": "full"}, {}),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
