@@ -119,6 +119,12 @@ def source_of(case: ServingCase) -> str:
     return case.file.partition(".")[0]
 
 
+def uneven(setup: Setup) -> bool:
+    """Whether experts lie on attention ranks: the tables' rates then show how unevenly tokens meet experts and
+    ranks, which is no host time, so that the fit leaves these rows to be predicted."""
+    return setup.pool.data > 1 and setup.pool.expert > 1
+
+
 def unknown(case: ServingCase, metric: str) -> bool:
     """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there."""
     if not metric.startswith("ttft"):
@@ -162,6 +168,6 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
             rows = Rows(
                 reader, [case.question for case in unique], metric, values, setup, source, tuple(unique)
             )
-            rows.counts = metric != "total_tok_s_per_gpu"
+            rows.counts = metric != "total_tok_s_per_gpu" and not (uneven(setup) and reader is trtllm_tables)
             found[group_of(setup)].append(rows)
     return found

@@ -16,6 +16,7 @@ from meshwright.validation.serving.names import (
     find_format,
     find_model,
 )
+from simulator.models import Model
 from simulator.serving.engines import Engine, Preset, nearest
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steady.kinds import ReplicaKind
@@ -129,12 +130,13 @@ def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, A
         values["activations"] = activations
     if kv and find_format(kv) in ("fp8", "int8", "fp4"):
         values["kv"] = find_format(kv)
-    elif not kv and cluster.device.vendor == "nvidia" and weights in _scaled(preset.engine):
+    elif not kv and cluster.device.vendor == "nvidia" and weights in _scaled(preset.engine, model):
         values.setdefault("kv", "fp8")
     return Setup(model, cluster, pool_of(values, row.where), preset.engine, preset.assumed)
 
 
-def _scaled(engine: Engine) -> tuple[str, ...]:
-    """Formats whose checkpoints carry scales for an fp8 KV cache, which engines then take: NVFP4, and the fp8
-    of TensorRT-LLM (ModelOpt)."""
-    return ("fp4", "fp8") if engine.engine == "tensorrt-llm" else ("fp4",)
+def _scaled(engine: Engine, model: Model) -> tuple[str, ...]:
+    """Formats whose checkpoints carry scales for an fp8 KV cache, which engines then take: NVFP4, not MXFP4,
+    and the fp8 of TensorRT-LLM (ModelOpt)."""
+    fp8 = ("fp8",) if engine.engine == "tensorrt-llm" else ()
+    return fp8 if model.fp4 == "mxfp4" else ("fp4", *fp8)

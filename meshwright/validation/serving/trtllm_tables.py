@@ -46,10 +46,10 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     pool: dict[str, Any] = {"tensor": row.count("tp"), "pipeline": row.count("pp")}
     if "attention data parallelism" in row.text("notes"):
         pool = {"data": row.count("tp"), "expert": row.count("tp"), "pipeline": row.count("pp")}
-    # Quantised checkpoints of these tables carry scales for an fp8 cache, which the engine then uses.
-    if precision in ("fp8", "fp4") and not row.text("kv_precision"):
-        pool["kv"] = "fp8"
     found = setup(row, row.text("engine", "trtllm"), row.text("engine_version", "0.5.0"), pool, precision)
+    if precision == "fp4" and not found.pool.kv and found.cluster.device.generation == "blackwell":
+        # The page states fp8 for MXFP4 checkpoints, which carry no scales, and "auto" on Hopper.
+        found = replace(found, pool=found.pool.model_copy(update={"kv": "fp8"}))
     at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds
     prompt, output = row.need("input_tokens"), row.need("output_tokens")
     limits = None
