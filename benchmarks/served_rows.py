@@ -168,6 +168,7 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
             rows = Rows(
                 reader, [case.question for case in unique], metric, values, setup, source, tuple(unique)
             )
-            rows.counts = metric != "total_tok_s_per_gpu" and not (uneven(setup) and reader is trtllm_tables)
+            tables = reader is trtllm_tables and uneven(setup)
+            rows.counts = metric != "total_tok_s_per_gpu" and not tables
             found[group_of(setup)].append(rows)
     return found
