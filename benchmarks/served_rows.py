@@ -120,8 +120,8 @@ def source_of(case: ServingCase) -> str:
 
 
 def uneven(setup: Setup) -> bool:
-    """Whether experts lie on attention ranks: the tables' rates then show how unevenly tokens meet experts and
-    ranks, which is no host time, so that the fit leaves these rows to be predicted."""
+    """Whether experts lie on attention ranks: the rates of tables then show how unevenly tokens meet experts
+    and ranks. That is no host time, so the fit leaves these rows to be predicted."""
     return setup.pool.data > 1 and setup.pool.expert > 1
 
 
