@@ -199,8 +199,10 @@ def _prompts(
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
         met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
-    # Beside a step with a prompt, the longest of the other micro batches does not count.
-    delay = steps.chunks * (np.maximum(length - step, 0.0) if cases.interleaved else length) / together
+    # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
+    # first, the decodes of their own rank alone stop.
+    decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
+    delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
     delay = np.where(cases.arrives | ~cases.decodes, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
     own = np.clip(arriving * window * steps.chunks / together, 1e-9, 1.0 - 1e-9)
