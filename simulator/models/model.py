@@ -57,6 +57,8 @@ class Model(Strict):
     """Number format of the weights as their publisher released them."""
     checkpoints: dict[CheckpointFormat, list[str]] = Field(default_factory=dict)
     """Other published checkpoints by number format: names on Hugging Face."""
+    draft_heads: dict[Literal["eagle", "eagle3"], list[str]] = Field(default_factory=dict)
+    """Published heads that draft for the model, by kind of speculation: names on Hugging Face."""
     fp4: Literal["nvfp4", "mxfp4"] = "nvfp4"
     """Blocks of its 4-bit floating-point weights: 16 weights share a scale, or 32 (MXFP4)."""
 

@@ -93,7 +93,10 @@ def replica_costs(
         check_fits(price, held)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
     make = iteration_table if tables is None else tables.table
-    table = make(price, options.token_budget, options.max_sequences, context)
+    # Drafts beside prompts: steps beyond the table would be priced one by one.
+    verified = 0 if pool.speculation is None else pool.speculation.queries - 1
+    budget = options.token_budget + verified * options.max_sequences
+    table = make(price, budget, options.max_sequences, context)
     device = cluster.device
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
     return ReplicaCosts(

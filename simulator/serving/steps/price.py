@@ -229,21 +229,17 @@ class StepPrice:
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
-    def largest_graph(self) -> int | None:
-        """Most tokens of a decode step in a graph, where they are not the engine's own sizes."""
+    def verified(self) -> int:
+        """Tokens of each sequence in a captured decode step."""
         drafts = self.pool.speculation
-        if self.pool.largest_graph or drafts is None or not self.engine.captures_batches:
-            return self.pool.largest_graph
-        sizes = self.engine.graphs(self.cluster.device, self.pool.tensor)
-        return int(sizes[-1]) * drafts.queries if len(sizes) else None
+        return 1 if drafts is None or not self.engine.captures_batches else drafts.queries
 
     @property
     def graphs(self) -> NDArray[np.int64]:
-        """Tokens of the decode steps in graphs, ascending; stated sizes count sequences where engines do."""
-        stated, drafts = self.pool.graph_sizes, self.pool.speculation
-        if drafts is not None and self.engine.captures_batches:
-            stated = tuple(size * drafts.queries for size in stated)
-        return self.engine.graphs(self.cluster.device, self.pool.tensor, self.largest_graph, stated)
+        """Tokens of the decode steps in graphs, ascending; sizes count sequences where engines do."""
+        pool, verified = self.pool, self.verified
+        largest = None if pool.largest_graph is None else max(pool.largest_graph // verified, 1)
+        return verified * self.engine.graphs(self.cluster.device, pool.tensor, largest, pool.graph_sizes)
 
     @property
     def reduces_a_layer(self) -> int:
@@ -305,7 +301,7 @@ class StepPrice:
         return self.model.moe_layers * self._exchange(np.asarray(tokens, dtype=np.float64))
 
     def _exchange(self, tokens: Array) -> Array:
-        """A layer's exchange of tokens between attention ranks and experts, by the faster method.
+        """A layer's exchange of tokens between attention ranks and experts: the pool's method or the faster.
 
         All tokens are gathered on every rank and the outputs reduced, or each token is sent to the ranks of
         its experts and back (DeepEP), once a rank.
@@ -317,13 +313,14 @@ class StepPrice:
         size = tokens * wide * 2.0
         collective = self.cluster.collective
         gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
-        if self.pool.expert == 1:
+        if self.pool.expert == 1 or self.pool.exchange == "all-gather":
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
         sent = tokens / ranks * hit * wide
         dispatch = sent * (1.0 if self.weights.experts != "bf16" else 2.0)
         there = exchange_seconds(self.cluster, ranks, dispatch)
-        return np.minimum(gathered, there + exchange_seconds(self.cluster, ranks, 2.0 * sent))
+        both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent)
+        return both if self.pool.exchange == "deepep" else np.minimum(gathered, both)
 
     def between_stages(self, tokens: Array) -> Array:
         """Sends of a micro batch's activations through all pipeline stages."""
