@@ -20,6 +20,7 @@ from meshwright.exporters.launchers import FAMILIES
 from meshwright.exporters.routers import FILE as ROUTER
 from meshwright.exporters.routers import disaggregated, needs_router, router_script
 from meshwright.exporters.table import Facts, LauncherTable, Options
+from simulator.serving.overlaps.pieces import TwoBatches
 from simulator.serving.question.speculation import Kind
 from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.steps.costs import engine_of
@@ -41,12 +42,6 @@ OF_FLEETS = {
     "finetuning": "no engine here fine-tunes beside its requests",
 }
 """Pool fields that no engine has an option for, and why."""
-GRAPHS = {
-    "vllm": "set --max-cudagraph-capture-size",
-    "sglang": "set --cuda-graph-max-bs",
-    "tensorrt-llm": "set cuda_graph_config.max_batch_size",
-}
-"""How an engine takes ``largest_graph``."""
 GRAPH_SIZES = {
     "vllm": "set --cudagraph-capture-sizes",
     "sglang": "set --cuda-graph-bs",
@@ -54,7 +49,6 @@ GRAPH_SIZES = {
 }
 """How an engine takes ``graph_sizes``."""
 UNTOLD = (
-    "largest_graph",
     "graph_sizes",
     "model",
     "name",
@@ -94,7 +88,26 @@ def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     nodes = setting.cluster.nodes_for(shape.devices)
     if nodes > 1:
         facts["derived.nodes"] = nodes
-    return facts | _memory_facts(setting, pool) | _speculation_facts(pool) | _adapter_facts(setting, pool)
+    if two_batches(pool):
+        facts["derived.two_batches"] = True
+    if shape.exchange is not None:
+        # vLLM has kernels for prompts and others for decodes, which run in graphs.
+        kernels = "deepep, prompts" if shape.role == "prefill" else "deepep"
+        facts["derived.exchange"] = shape.exchange if shape.exchange != "deepep" else kernels
+    if shape.largest_graph is not None:
+        queries = 1 if shape.speculation is None else shape.speculation.queries
+        facts["derived.graph_sequences"] = max(shape.largest_graph // queries, 1)
+    drafted = _speculation_facts(setting, pool)
+    return facts | _memory_facts(setting, pool) | drafted | _adapter_facts(setting, pool)
+
+
+TWO_BATCHES = "vllm", "sglang"
+"""Targets with an option for two micro batches that overlap."""
+
+
+def two_batches(pool: PoolSetting) -> bool:
+    """Whether a pool overlaps the exchange with experts with a second micro batch."""
+    return pool.pool.overlap is not None and pool.pool.overlap.kind == TwoBatches.name
 
 
 def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
@@ -149,24 +162,33 @@ DRAFT_METHODS: Mapping[Kind, tuple[str, str, str]] = {
 """Names of a kind of speculation in vLLM, SGLang and TensorRT-LLM; empty where the engine has none."""
 
 
-def _speculation_facts(pool: PoolSetting) -> Facts:
-    """Speculation under the engines' option names."""
+CHAINED = "eagle", "eagle3", "mtp", "draft-model"
+"""Kinds of which SGLang takes the steps and the tokens verified, not the tokens proposed."""
+
+
+def _speculation_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
+    """Speculation under the engines' option names; heads published beside the checkpoint by their name."""
     drafted = pool.pool.speculation
     if drafted is None:
         return {}
     method, algorithm, kind = DRAFT_METHODS[drafted.kind]
     name = drafted.draft if isinstance(drafted.draft, str) else "draft"
-    told = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
     if drafted.draft is None:
-        # Heads inside the checkpoint, or tokens that are looked up; EAGLE's heads are the user's own.
+        # Heads inside the checkpoint, or tokens that are looked up, have no name.
+        name = next(iter(setting.model.draft_heads.get(drafted.kind, ())), "")
+    told = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
+    if not name:
         del told["model"]
-        name = ""
+    chained = drafted.kind in CHAINED
     facts = {
         "derived.speculation": json.dumps(told, separators=(",", ":")) if method else "",
         "derived.draft": name,
         "derived.draft_algorithm": algorithm,
         "derived.draft_type": kind,
         "derived.draft_tokens": drafted.tokens,
+        "derived.draft_steps": drafted.tokens if chained else 0,
+        "derived.draft_branches": int(chained and drafted.queries == drafted.tokens + 1),
+        "derived.verified_tokens": drafted.queries if chained else drafted.tokens,
     }
     return {fact: value for fact, value in facts.items() if value}
 
@@ -223,8 +245,6 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             gaps.append(f"{given}.cluster = {pool.cluster.name}: the files are for {setting.cluster.name}")
         if pool.pool.clock_mhz is not None:
             gaps.append(f"{given}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
-        if pool.pool.largest_graph is not None:
-            gaps.append(f"{given}.largest_graph: {GRAPHS.get(target, 'set it by the engine')}")
         if pool.pool.graph_sizes:
             gaps.append(f"{given}.graph_sizes: {GRAPH_SIZES.get(target, 'set them by the engine')}")
         if pool.pool.power_cap_w is not None:
@@ -234,6 +254,8 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
         if pool.scaler.name not in ("fixed", setting.scaler.name):
             gaps.append(f"{given}.scaler = {pool.scaler.name}: the number of replicas is fixed here")
         stated = {name: why for name, why in OF_FLEETS.items() if getattr(pool.pool, name) is not None}
+        if two_batches(pool) and target in TWO_BATCHES:
+            del stated["overlap"]
         gaps += [f"{given}.{name}: {why}" for name, why in stated.items()]
     if deployment.adapters is not None:
         gaps.append(f"deployment.adapters: name the adapters themselves: {ADAPTER_PATHS[target]}")

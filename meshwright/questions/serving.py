@@ -18,6 +18,7 @@ from meshwright.questions.training import from_here
 from meshwright.questions.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
+from planner.serving.switches import check_switches
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.engines import engines, nearest
@@ -38,12 +39,13 @@ DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
 """Default number of requests of an event-engine run."""
 NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "clock_mhz", "power_cap_w")
-NUMBERS += ("token_budget", "max_sequences")
+NUMBERS += ("token_budget", "max_sequences", "largest_graph")
 MOST = {"token_budget": 2**20, "max_sequences": 2**16, "clock_mhz": 10_000, "power_cap_w": 100_000}
+MOST |= {"largest_graph": 2**16}
 MOST_CLIENTS = 2**20
 LARGEST = 2**24
 """Highest values of the numbers."""
-HELD = ("weights", "kv", "clock_mhz", "power_cap_w")
+HELD = ("weights", "kv", "exchange", "largest_graph", "clock_mhz", "power_cap_w")
 """Fields of a scenario's pools that a search holds."""
 
 
@@ -95,7 +97,7 @@ def serving_question(
         _check_site(site, [offer.cluster for offer in offers] or [cluster], engine, f"{where}: site")
     if isinstance(drafts := held.get("speculation"), Speculation):
         check_heads(drafts, model.mtp_layers, model.name, "--speculate")
-    return ServingQuestion(
+    question = ServingQuestion(
         model=model,
         cluster=cluster,
         offers=offers or _offers_of_pools(cluster, pools, folder, f"{where}: deployment"),
@@ -113,6 +115,8 @@ def serving_question(
         policies=kept_policies(written.deployment),
         site=site,
     )
+    check_switches(question)
+    return question
 
 
 def _check_site(site: ServerSite, clusters: Sequence[Cluster], engine: str, where: str) -> None:

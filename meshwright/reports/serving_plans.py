@@ -21,6 +21,7 @@ from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
 from planner.serving.shown import FIRST, NEXT, PROVEN, STEADY_ERROR
+from planner.serving.switches import switch_words
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -395,6 +396,7 @@ def _searched(search: ServingSearch) -> list[str]:
         for name, words in (("token_budget", "chunk limits"), ("max_sequences", "batch limits"))
         if name not in question.fix
     ]
+    parts += switch_words(question)
     return [*parts, "replicas", *(["disaggregation"] if question.split else [])]
 
 

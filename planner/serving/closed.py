@@ -33,7 +33,7 @@ class ClosedFigures:
         slo = question.workload.slo
         state = cases.closed_state((question.concurrency or 0) / counts)
         self.ttft, self.tpot, self.decode = ttft_quantile(question, state), state.tpot_s, state.decode_s
-        self.watts = state.watts
+        self.watts, self.batch = state.watts, state.batch
         self.miss = np.zeros(len(cases))
         """Largest ratio of a latency to its target."""
         latencies = ((self.ttft, slo.ttft), (self.tpot, slo.tpot), (self.ttft + self.decode, slo.e2e))
@@ -68,6 +68,7 @@ def closed_phases(
                 decode=figures.decode,
                 watts=figures.watts * counts,
                 tried=tried,
+                batch=float(np.max(np.where(figures.rate > 0.0, figures.batch, 0.0))),
                 bandwidth=float(own.bandwidth[0]),
                 sending_s=float(own.sending_s[0]),
             )

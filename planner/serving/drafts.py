@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from simulator.models import Model
 from simulator.serving.question.speculation import Speculation, published_acceptance
 from simulator.serving.steady.steady import Steady
+from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 
@@ -24,10 +26,20 @@ SGLang and TensorRT-LLM 3 (vllm-project/recipes GLM/GLM.md, Qwen/Qwen3-Next.md; 
 docs/basic_usage/deepseek_v3.md; TensorRT-LLM examples/configs/database)."""
 
 
-def usual_drafts(model: Model) -> tuple[Speculation | None, ...]:
-    """Drafts that a search tries: none, and the heads that the model has, with published acceptance."""
-    heads = MTP_TOKENS if model.mtp_layers else ()
+def usual_drafts(model: Model, engine: str) -> tuple[Speculation | None, ...]:
+    """Drafts that a search tries: none, and the heads that the model has, with published acceptance.
+
+    An engine whose kinds of speculation are not known may run all of them.
+    """
+    known = engine_of(engine, Path(), "engine")
+    heads = MTP_TOKENS if model.mtp_layers and (known.runs("mtp") or not known.drafts.value) else ()
     return (None, *(sourced(Speculation(kind="mtp", tokens=tokens), model) for tokens in heads))
+
+
+def published_heads(model: Model, engine: str) -> list[Speculation]:
+    """Drafts of published heads beside the model's checkpoint, which the engine runs; acceptance assumed."""
+    known = engine_of(engine, Path(), "engine")
+    return [Speculation(kind=kind) for kind in model.draft_heads if known.runs(kind)]
 
 
 def sourced(drafts: Speculation | None, model: Model) -> Speculation | None:

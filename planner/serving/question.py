@@ -32,6 +32,9 @@ FIELDS = (
     "weights",
     "kv",
     "speculation",
+    "exchange",
+    "overlap",
+    "largest_graph",
     "clock_mhz",
     "power_cap_w",
     "token_budget",
@@ -39,7 +42,8 @@ FIELDS = (
 )
 """Fields that may be fixed or limited."""
 FORMATS = ("weights", "kv")
-UNORDERED = (*FORMATS, "speculation")
+KINDS = {"speculation": "a kind of drafts", "exchange": "a kind of exchange", "overlap": "a kind of overlap"}
+UNORDERED = (*FORMATS, *KINDS)
 """Fields that have no order."""
 
 
@@ -95,7 +99,7 @@ class ServingQuestion:
                     raise UnknownNameError("field of a serving plan", name, FIELDS)
         for name in UNORDERED:
             if name in self.limit:
-                what = "a number format" if name in FORMATS else "a kind of drafts"
+                what = KINDS.get(name, "a number format")
                 raise InputError(f"is {what}, which has no order; fix it instead", f"limit.{name}")
         if self.rate is None and self.concurrency is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")

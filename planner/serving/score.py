@@ -19,8 +19,10 @@ from planner.serving.drafts import DraftedSteps
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.fleet.transfer import arrival_s
+from simulator.serving.overlaps import OverlapArrays, OverlapSteps, make_overlap
 from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
 from simulator.serving.steps.capped import step_arrays
+from simulator.serving.steps.step_arrays import StepArrays
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -120,7 +122,7 @@ class ReplicaCases:
     def steps(self) -> DraftedSteps:
         """Step times of all shapes."""
         drafts = [shape.pool.speculation for shape in self.shapes]
-        tables = step_arrays([shape.table for shape in self.shapes])
+        tables = _joined(self.shapes)
         return DraftedSteps(tables, drafts, self.question.model.layers)
 
     @cached_property
@@ -272,6 +274,21 @@ class ReplicaCases:
         if slo.e2e is not None:
             held &= ~mixed | (first + state.decode_s <= slo.e2e)
         return held
+
+
+def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
+    """Step times of shapes, with the overlap inside their steps."""
+    tables = [shape.table for shape in shapes]
+    if all(shape.pool.overlap is None for shape in shapes):
+        return step_arrays(tables)
+    made: dict[int, OverlapSteps] = {}
+    overlapped = []
+    for shape in shapes:
+        asked, key = shape.pool.overlap, id(shape.table)
+        if asked is not None and key not in made:
+            made[key] = OverlapSteps(shape.table, make_overlap(asked, "overlap"))
+        overlapped.append(None if asked is None else made[key])
+    return OverlapArrays(tables, overlapped)
 
 
 def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Array]:

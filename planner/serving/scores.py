@@ -7,7 +7,7 @@ scored once by its limits and once by its number of replicas; rows of one pool a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -68,6 +68,8 @@ class Phase:
     watts: Array
     tried: int
     """Pairs of limits that were compared."""
+    batch: float = field(kw_only=True)
+    """Largest mean number of decoding sequences of a rank at a rate within the targets."""
     bandwidth: float
     """Of the link to the other pool, B/s."""
     sending_s: float
@@ -121,7 +123,9 @@ def phases(
         np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
         state.watts * every,
     )
+    batch = np.where(load <= limit, state.batch, 0.0)
     ends = np.cumsum([len(part) for part in counts])[:-1]
+    batches = [float(part.max()) for part in np.split(batch, ends)]
     ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
     return [
         Phase(
@@ -135,6 +139,7 @@ def phases(
             decode=decode[at],
             watts=watts[at],
             tried=int(tried[at]),
+            batch=batches[at],
             bandwidth=float(chosen.bandwidth[at]),
             sending_s=float(chosen.sending_s[at]),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from planner.serving.closed import closed_phases
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
-from planner.serving.scores import Scores, phases, scores
+from planner.serving.scores import Phase, Scores, phases, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.shown import Proof, chosen_rows
+from planner.serving.switches import drafting_shapes, with_settings, with_switches
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
 
@@ -80,20 +82,19 @@ def search_serving(
     alone = [question] if len(types) == 1 else [question.at(offer) for offer in types]
     total = sum(1 for one in alone for _ in choices(one))
     for one in alone:
-        for shape in shapes(one, removed):
+        for shape in shapes(one, removed, with_settings):
             kept.append(shape)
             if progress:
                 progress(0.5 * (len(kept) + sum(removed.values())) / total)
     if not kept:
         raise nothing_fits(max(alone, key=_memory), removed)
-    table = scores(question, kept, progress, phases if question.concurrency is None else closed_phases)
+    phased = phases if question.concurrency is None else closed_phases
+    table = scores(question, kept, progress, partial(with_switches, phased=phased))
     if not len(table):
         budget = "" if question.watts is None else f" within {question.watts:,.0f} W"
         names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)
         raise InfeasibleError(f"no replica count that --fix and --limit leave fits {names}{budget}")
-    keys = table.latency, table.groups, table.devices, np.round(table.value, 9), ~table.meets
-    if question.unasked and question.objective == "cost":
-        keys = table.latency, _steps(table.joules), table.devices, np.round(table.value, 9), ~table.meets
+    keys = _keys(table)
     guessed = _guessed(table, question)
     by_figure = np.lexsort(keys)
     order = np.lexsort((*keys[:-1], guessed, keys[-1]))
@@ -109,11 +110,51 @@ def search_serving(
         scored=len(table),
         removed=dict(removed),
         most=table.plan(_most(table, guessed)) if question.unasked and table.goodput.max() > 0 else None,
-        guessed=table.plan(int(by_figure[0])) if good and guessed[by_figure[0]] > guessed[order[0]] else None,
+        guessed=_with_assumed(table, order[:good], by_figure, guessed, phased) if good else None,
         fastest=_fastest(table, order[:good] if good else order) if formats else None,
         variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
     )
+
+
+def _keys(table: Scores) -> tuple[np.ndarray, ...]:
+    """Figures by which rows rank, the first one last."""
+    question = table.question
+    second = table.groups
+    if question.unasked and question.objective == "cost":
+        second = _steps(table.joules)
+    return table.latency, second, table.devices, np.round(table.value, 9), ~table.meets
+
+
+def _with_assumed(
+    table: Scores,
+    order: np.ndarray,
+    by_figure: np.ndarray,
+    guessed: np.ndarray,
+    phased: Callable[..., list[Phase]],
+) -> ServingPlan | None:
+    """The best plan with an assumed acceptance, where it beats the first, which has none.
+
+    Heads that are published beside the checkpoint are tried on the layouts of the best plans of one pool.
+
+    Args:
+        table: all rows.
+        order: rows that meet the targets, the best first.
+        by_figure: all rows by their figures alone.
+        guessed: rows that rest on an assumed acceptance.
+        phased: scores shapes and roles.
+    """
+    objective, first = table.question.objective, table.plan(int(order[0]))
+    found = [table.plan(int(by_figure[0]))] if guessed[by_figure[0]] > guessed[order[0]] else []
+    kept = list(drafting_shapes(table, order))
+    if kept:
+        drafted = scores(replace(table.question, split=False), kept, None, phased)
+        best = int(np.lexsort(_keys(drafted))[0]) if len(drafted) else -1
+        found += [drafted.plan(best)] if best >= 0 and drafted.meets[best] else []
+    sign = -1.0 if objective == "goodput" else 1.0
+    best = min(found, key=lambda plan: sign * plan.figure(objective), default=None)
+    better = best is not None and sign * best.figure(objective) < sign * first.figure(objective)
+    return best if better else None
 
 
 ALIKE = 0.05

@@ -68,6 +68,9 @@ class ReplicaShape:
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
         parts += [pool.stored, *([f"KV {pool.kv}"] if pool.kv else [])]
         parts += [drafts_words(pool.speculation)] if pool.speculation else []
+        parts += ["DeepEP"] if pool.exchange == "deepep" else []
+        parts += [f"overlap {pool.overlap.kind}"] if pool.overlap else []
+        parts += [f"graphs to {pool.largest_graph:,}"] if pool.largest_graph else []
         parts += [f"{pool.clock_mhz:,.0f} MHz"] if pool.clock_mhz else []
         return " ".join([*parts, *([f"{pool.power_cap_w:,.0f} W"] if pool.power_cap_w else [])])
 
@@ -176,7 +179,7 @@ VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProx
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "weights": lambda question: (question.model.checkpoint,),
         "kv": lambda question: (None,),
-        "speculation": lambda question: usual_drafts(question.model),
+        "speculation": lambda question: usual_drafts(question.model, question.engine),
         "clock_mhz": lambda question: _clocks(question),
         "power_cap_w": lambda question: (None,),
     }
@@ -210,8 +213,23 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
         yield dict(zip(VALUES, values, strict=True))
 
 
-def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[ReplicaShape]:
-    """Every shape of one GPU type that the rules keep; ``removed`` counts the others by rule."""
+def one_shape(
+    question: ServingQuestion, fields: Mapping[str, Any], made: dict[tuple[Any, ...], IterationTable]
+) -> Iterator[ReplicaShape]:
+    """The one shape of a choice of fields; raises as `make_shape`."""
+    yield make_shape(question, fields, made)
+
+
+def shapes(
+    question: ServingQuestion, removed: Counter[str], each: Callable[..., Iterator[ReplicaShape]] = one_shape
+) -> Iterator[ReplicaShape]:
+    """Every shape of one GPU type that the rules keep; ``removed`` counts the others by rule.
+
+    Args:
+        question: the question.
+        removed: receives the counts.
+        each: makes the shapes of a choice of fields.
+    """
     made: dict[tuple[Any, ...], IterationTable] = {}
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
@@ -221,7 +239,7 @@ def shapes(question: ServingQuestion, removed: Counter[str]) -> Iterator[Replica
             removed[broken.name] += 1
             continue
         try:
-            yield make_shape(question, fields, made)
+            yield from each(question, fields, made)
         except InfeasibleError:
             removed[MEMORY.name] += 1
 
@@ -247,6 +265,7 @@ def make_shape(
     question: ServingQuestion,
     fields: Mapping[str, Any],
     made: dict[tuple[Any, ...], IterationTable] | None = None,
+    like: IterationTable | None = None,
 ) -> ReplicaShape:
     """Price one shape.
 
@@ -254,6 +273,7 @@ def make_shape(
         question: the question.
         fields: degrees and formats.
         made: tables by the sharding of layers; shared times are reused, and a new table is added.
+        like: table whose shared times are reused: of the same ranks, formats and limits.
 
     Raises:
         InfeasibleError: weights and the KV of one request do not fit.
@@ -270,8 +290,9 @@ def make_shape(
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
     # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
     sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz, budget, options.max_sequences)
-    like = None if made is None else made.get(sharded)
-    same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w)
+    like = like or (None if made is None else made.get(sharded))
+    graphs = price.verified, pool.largest_graph
+    same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w, pool.exchange, graphs)
     table = None if made is None else made.get(same)
     if table is None:
         chunk = ceil(longest)

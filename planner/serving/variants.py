@@ -20,9 +20,10 @@ from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.scores import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, choices, make_shape
+from planner.serving.switches import SWITCHES
 from simulator.serving.steps.table import IterationTable
 
-DEGREES = ("tensor", "data", "pipeline", "expert", "speculation", "clock_mhz", "power_cap_w")
+DEGREES = ("clock_mhz", "power_cap_w", "tensor", "data", "pipeline", "expert", "speculation", *SWITCHES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -342,6 +342,8 @@ def _costs(
 ) -> ReplicaCosts:
     """Costs of a replica with what its pool adds to the engine: overlap, KV elsewhere, streams, drafts."""
     engine = engine_of(pool.engine, folder, f"{place}.engine")
+    if pool.exchange == "deepep" and not engine.sends_to_experts.value:
+        raise InputError(f"{engine.name} has no option for it", f"{place}.exchange")
     costs = replica_costs(model, used, pool, options, engine, tables)
     if pool.overlap is not None and isinstance(costs.steps, IterationTable):
         overlap = make_overlap(pool.overlap, f"{place}.overlap")

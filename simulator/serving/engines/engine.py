@@ -242,6 +242,12 @@ class Engine(Strict):
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )
     """Bytes of one copy of KV between device and host memory."""
+    drafts: Figure[str] = Figure[str](value="", kind="assumed", source="none known")
+    """Kinds of speculation that the engine runs, separated by blanks; a search tries no others."""
+    sends_to_experts: Figure[bool] = Figure[bool](value=False, kind="assumed", source="none known")
+    """Whether it can send tokens to the ranks of their experts (DeepEP) instead of gathering them."""
+    two_batches: Figure[bool] = Figure[bool](value=False, kind="assumed", source="none known")
+    """Whether it overlaps this exchange with a second micro batch."""
     stream_interval: Figure[int]
     """Tokens of a request between two streamed chunks."""
 
@@ -305,6 +311,10 @@ class Engine(Strict):
     def captures_batches(self) -> bool:
         """Whether a graph holds a number of sequences, however many drafts each verifies, or of tokens."""
         return self.engine in BATCH_GRAPHS
+
+    def runs(self, drafts: str) -> bool:
+        """Whether the engine is known to run a kind of speculation."""
+        return drafts in self.drafts.value.split()
 
     def graphs(
         self,

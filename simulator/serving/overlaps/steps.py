@@ -44,7 +44,22 @@ class OverlapSteps:
         self._network = (count * (reduce_s + price.times.all_reduce_s) * (tokens > 0)).tolist()
         self._exchange = price.exchange(tokens * price.pool.data).tolist()
         self._tokens = table.tokens_s.tolist()
-        self._gaps = price.gaps
+        self.gaps = price.gaps
+        """Launches and gaps of all layers, once for each further piece, s."""
+        self.most_tokens = len(self._tokens)
+        """Tokens of a step from which it does not overlap."""
+
+    def by_tokens(self) -> dict[str, Array]:
+        """Seconds of steps of 0, 1, ... tokens: whole, in pieces, and of the pieces' communication."""
+        pieces = self.overlap.pieces
+        piece = -(-np.arange(self.most_tokens) // pieces)
+        whole, network, exchange = (np.array(one) for one in (self._tokens, self._network, self._exchange))
+        return {
+            "whole": whole,
+            "cut": pieces * whole[piece],
+            "network": pieces * network[piece],
+            "exchange": pieces * exchange[piece],
+        }
 
     def _saved(self, prompt: int, decodes: int, kv_tokens: int, queries: int, chunks: float = 0.0) -> float:
         """Seconds that a step is shorter; negative where its pieces cost more than they hide."""
@@ -61,7 +76,7 @@ class OverlapSteps:
         kinds = Kinds(compute, memory, overlap.kept * network, overlap.kept_exchange * exchange)
         skipped = overlap.skipped_prompt * (prompt / tokens * (cut - exchange) + chunks)
         dropped = skipped + (1.0 - overlap.kept) * network + (1.0 - overlap.kept_exchange) * exchange
-        return dropped + overlap.hidden(kinds) - (cut - whole) - (pieces - 1) * self._gaps
+        return dropped + overlap.hidden(kinds) - (cut - whole) - (pieces - 1) * self.gaps
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""

@@ -61,6 +61,11 @@ class Pool(Strict):
     data: Few = Field(1, description="data-parallel attention ranks of one replica")
     pipeline: Few = Field(1, description="pipeline stages")
     expert: Few = Field(1, description="expert-parallel ranks")
+    exchange: Literal["all-gather", "deepep"] | None = Field(
+        None,
+        description="how tokens reach experts of other attention ranks: gathered on every rank, or sent to "
+        "the ranks of their experts (`deepep`); default: the faster one in each step",
+    )
     expert_tensor: int = Field(
         0, ge=0, le=4096, description="tensor-parallel ranks inside one expert; 0: the ranks that remain"
     )

@@ -174,6 +174,7 @@ TRTLLM = {
     },
     "scheduler_config": {"capacity_scheduler_policy": str},
     "cache_transceiver_config": {"backend": str},
+    "cuda_graph_config": {"max_batch_size": int},
     "lora_config": {"max_lora_rank": int, "max_loras": int},
     "speculative_config": {"decoding_type": str, "speculative_model_dir": str, "max_draft_len": int},
 }
@@ -200,3 +201,48 @@ def test_options_of_tensorrt_llm_are_fields_of_its_arguments(scenario):
     for name in names:
         first, _, inner = name.partition(".")
         assert first in TRTLLM and (not inner or inner in TRTLLM[first])
+
+
+EXPERTS = {
+    "model": "qwen3-30b-a3b",
+    "cluster": "dgx-h100",
+    "workload": {
+        "kind": "serving",
+        "requests": 10,
+        "arrivals": {"kind": "burst"},
+        "input": 100,
+        "output": 10,
+    },
+    "deployment": {
+        "tensor": 1,
+        "data": 8,
+        "expert": 8,
+        "exchange": "deepep",
+        "overlap": {"kind": "two-batches"},
+        "largest_graph": 1024,
+        "speculation": {"kind": "eagle3", "tokens": 3},
+    },
+}
+HEADS = "RedHatAI/Qwen3-30B-A3B-Instruct-2507-speculator.eagle3"
+
+
+def options_of(target, engine, **deployment):
+    given = {**EXPERTS, "deployment": {**EXPERTS["deployment"], "engine": engine, **deployment}}
+    setting = make_serving(given, "test", Path())
+    options, gaps = pool_options(table(exporter(target).table), setting, setting.pools[0])
+    return options, [gap for gap in gaps if "preemption" not in gap]
+
+
+def test_switches_of_an_engine_are_its_own_flags():
+    vllm, gaps = options_of("vllm", "vllm-0.33")
+    assert not gaps and vllm["--all2all-backend"] == "deepep_low_latency" and vllm["--enable-dbo"]
+    assert vllm["--max-cudagraph-capture-size"] == 1024 and HEADS in vllm["--speculative-config"]
+    sglang, gaps = options_of("sglang", "sglang-0.5.23")
+    assert not gaps and sglang["--moe-a2a-backend"] == "deepep" and sglang["--enable-two-batch-overlap"]
+    # Graphs hold sequences, of which each verifies four tokens; steps and tokens are the documentation's.
+    assert sglang["--cuda-graph-max-bs-decode"] == 256
+    names = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
+    assert [sglang[name] for name in names] == [3, 1, 4]
+    assert sglang["--speculative-draft-model-path"] == HEADS
+    trtllm, gaps = options_of("trtllm", "tensorrt-llm-1.2", exchange="all-gather", overlap=None)
+    assert trtllm["cuda_graph_config.max_batch_size"] == 256 and "exchange" in "".join(gaps)

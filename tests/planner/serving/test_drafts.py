@@ -15,6 +15,7 @@ from planner.serving.shapes import choices, shapes
 from simulator.models import models
 from simulator.serving.question.speculation import Speculation
 
+ENGINE = "vllm-0.19"
 ASKED = {"model": "qwen3.5-35b-a3b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 200}
 ASKED |= {"ttft": 1.0, "tpot": 0.03}
 ONE = {"tensor": 2, "data": 1, "pipeline": 1, "expert": 1}
@@ -22,10 +23,11 @@ ONE = {"tensor": 2, "data": 1, "pipeline": 1, "expert": 1}
 
 def test_models_with_heads_are_tried_with_them_and_others_are_not():
     told = [
-        "" if one is None else f"{one.kind}:{one.tokens}" for one in usual_drafts(models.get("deepseek-v3"))
+        "" if one is None else f"{one.kind}:{one.tokens}"
+        for one in usual_drafts(models.get("deepseek-v3"), ENGINE)
     ]
     assert told == ["", "mtp:1", "mtp:2", "mtp:3"]
-    assert usual_drafts(models.get("llama3.1-8b")) == (None,)
+    assert usual_drafts(models.get("llama3.1-8b"), ENGINE) == (None,)
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +54,14 @@ def test_gains_of_an_assumed_acceptance_are_told_beside_the_ranking(found):
 
 
 def test_published_acceptance_ranks_and_stands_in_the_scenario():
-    drafts = usual_drafts(models.get("deepseek-v3"))
+    drafts = usual_drafts(models.get("deepseek-v3"), ENGINE)
     assert not any(one.assumed for one in drafts[1:])
     assert [one.acceptance_by_position for one in drafts[1:]] == [[0.85], [0.85, 0.69], [0.85, 0.69, 0.58]]
     # 2.44 tokens a step with two proposals (lmsys.org/blog/2025-07-17-mtp), 3.20 with seven (Nebius).
     assert drafts[2].mean() == pytest.approx(2.44, abs=0.02)
     seven = Speculation(kind="mtp", tokens=7, acceptance_by_position=drafts[3].acceptance_by_position)
     assert seven.mean() == pytest.approx(3.20, abs=0.05)
-    assert all(one.assumed for one in usual_drafts(models.get("qwen3.5-35b-a3b"))[1:])
+    assert all(one.assumed for one in usual_drafts(models.get("qwen3.5-35b-a3b"), ENGINE)[1:])
 
 
 def test_fixed_drafts_alone_are_searched():

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hwmodels.errors import InputError
-from simulator.serving.overlaps import overlaps
+from simulator.serving.overlaps import OverlapArrays, overlaps
 from simulator.serving.overlaps.base import Kinds
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -107,3 +108,31 @@ def test_a_prompt_half_computed_takes_about_half_and_its_kv_less():
     assert swift.steps.step([], 16, 16_000) == plain.steps.step([], 16, 16_000)
     assert swift.kv_blocks == pytest.approx(plain.kv_blocks / 0.375, rel=1e-3)
     assert swift.kv_token_bytes == pytest.approx(0.375 * plain.kv_token_bytes)
+
+
+@pytest.mark.parametrize("kind", overlaps)
+def test_arrays_of_steady_states_are_the_steps(kind):
+    overlapped = steps(kind)
+    cases = OverlapArrays([PLAIN, PLAIN], [None, overlapped]).cases(np.array([0, 1]))
+    alone = cases.decode_seconds(np.full(2, 64.0), np.full(2, 1000.0))
+    assert alone == pytest.approx([PLAIN.step([], 64, 64_000), overlapped.step([], 64, 64_000)], rel=1e-9)
+    beside = cases.mixed_seconds(np.full(2, 1024.0), np.zeros(2), np.full(2, 64.0), np.full(2, 1000.0))
+    assert beside == pytest.approx([PLAIN.step(*MIXED), overlapped.step(*MIXED)], rel=1e-9)
+
+
+EXPERTS = {"model": "qwen3-30b-a3b", "tensor": 1, "data": 8, "expert": 8}
+
+
+def test_a_pool_states_how_tokens_reach_experts():
+    either, gathered, sent = (
+        setting(**EXPERTS, exchange=one).pools[0].costs.steps for one in (None, "all-gather", "deepep")
+    )
+    tokens = np.array([8.0, 512.0, 8192.0])
+    least = np.minimum(gathered.price.exchange(tokens), sent.price.exchange(tokens))
+    assert either.price.exchange(tokens) == pytest.approx(least, rel=1e-12)
+    assert sent.price.exchange(tokens)[-1] < gathered.price.exchange(tokens)[-1]
+
+
+def test_an_engine_without_the_kernels_refuses_them():
+    with pytest.raises(InputError, match="exchange"):
+        setting(**EXPERTS, engine="tensorrt-llm-1.0", exchange="deepep")

@@ -1,0 +1,123 @@
+"""Array lookups of step times with overlap, for steady states; the same formula as `OverlapSteps`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.serving.overlaps.steps import OverlapSteps
+from simulator.serving.steps.step_arrays import JoinedVectors, StepArrays, StepCases
+from simulator.serving.steps.table import IterationTable
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BY_TOKENS = ("whole", "cut", "network", "exchange")
+"""Seconds by the tokens of a step: in one piece, in pieces, and the pieces' all-reduces and exchanges."""
+HIDEABLE = ("network", "memory", "exchange")
+NOTHING = np.zeros(2)
+
+
+class OverlapArrays(StepArrays):
+    """Joined tables of replicas, some of which overlap kernels inside a step.
+
+    Args:
+        tables: one table per kind of replica.
+        overlapped: steps with overlap of each table; None for one without.
+    """
+
+    def __init__(self, tables: Sequence[IterationTable], overlapped: Sequence[OverlapSteps | None]) -> None:
+        super().__init__(tables)
+        parts = [None if one is None else one.by_tokens() for one in overlapped]
+        self.by_tokens = {
+            name: JoinedVectors([NOTHING if part is None else part[name] for part in parts])
+            for name in BY_TOKENS
+        }
+        own = [_figures(one) for one in overlapped]
+        self.figures.update({name: np.array([one[name] for one in own], float) for name in own[0]})
+
+    def cases(self, which: ArrayLike = 0) -> OverlapCases:
+        """Step times of cases; see `StepArrays.cases`."""
+        return OverlapCases(self, np.asarray(which, dtype=np.int64))
+
+
+def _figures(steps: OverlapSteps | None) -> dict[str, float]:
+    """Parameters of an overlap as numbers; of none, those that save nothing."""
+    if steps is None:
+        return {
+            **dict.fromkeys((f"hidden_{kind}" for kind in HIDEABLE), 0.0),
+            **dict.fromkeys(("pieces", "kept", "kept_exchange"), 1.0),
+            **dict.fromkeys(("skipped", "prompts_only", "most_tokens", "gaps", "hides_memory"), 0.0),
+        }
+    overlap = steps.overlap
+    hides = {kind: float(kind in overlap.hides) for kind in HIDEABLE}
+    return {
+        **{f"hidden_{kind}": hides[kind] * (1.0 - getattr(overlap.exposed, kind)) for kind in HIDEABLE},
+        "pieces": overlap.pieces,
+        "kept": overlap.kept,
+        "kept_exchange": overlap.kept_exchange,
+        "skipped": overlap.skipped_prompt,
+        "prompts_only": overlap.prompts_only,
+        "most_tokens": steps.most_tokens,
+        "gaps": (overlap.pieces - 1) * steps.gaps,
+        "hides_memory": hides["memory"],
+    }
+
+
+class OverlapCases(StepCases):
+    """Step times of an array of cases whose kernels may overlap."""
+
+    def __init__(self, arrays: OverlapArrays, which: Ints) -> None:
+        super().__init__(arrays, which)
+        index = int(which) if which.ndim == 0 else which
+        self._own = {name: values[index] for name, values in arrays.figures.items()}
+        self._parts = {name: vectors.at(index) for name, vectors in arrays.by_tokens.items()}
+
+    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
+        """Seconds of decode steps; see `StepCases.decode_seconds`."""
+        seconds = super().decode_seconds(sequences, keys, verified)
+        count = np.asarray(sequences, dtype=np.float64)
+        return seconds - self._saved(np.zeros_like(count), count, keys, verified, np.zeros_like(count))
+
+    def mixed_seconds(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike = 1.0,
+        ranks: ArrayLike | None = None,
+        verified: float = 1.0,
+    ) -> Array:
+        """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
+        seconds = super().mixed_seconds(queries, before, sequences, keys, chunks, ranks, verified)
+        prompt, count = np.asarray(queries, dtype=np.float64), np.asarray(chunks, dtype=np.float64)
+        attention = count * self._chunks(prompt / count, before)
+        return seconds - self._saved(
+            prompt, np.asarray(sequences, dtype=np.float64), keys, verified, attention
+        )
+
+    def _saved(self, prompt: Array, decodes: Array, keys: ArrayLike, verified: float, chunks: Array) -> Array:
+        """Seconds that a step is shorter; see `OverlapSteps`."""
+        own = self._own
+        tokens = prompt + decodes * verified
+        whole, cut, network, exchange = (self._parts[name](tokens) for name in BY_TOKENS)
+        memory = np.where(decodes >= 0.5, self._decodes(np.maximum(decodes, 1.0), keys), 0.0)
+        compute = np.maximum(cut - network - exchange, 0.0) + chunks
+        skipped = own["skipped"] * (prompt / np.maximum(tokens, 1.0) * (cut - exchange) + chunks)
+        dropped = skipped + (1.0 - own["kept"]) * network + (1.0 - own["kept_exchange"]) * exchange
+        seconds = {
+            "network": own["kept"] * network,
+            "memory": memory,
+            "exchange": own["kept_exchange"] * exchange,
+        }
+        rest = compute + seconds["network"] + memory + seconds["exchange"]
+        hidden = np.zeros_like(rest)
+        for kind, one in seconds.items():
+            hidden = hidden + own[f"hidden_{kind}"] * np.minimum(one, np.maximum(rest - one, 0.0))
+        hidden = np.minimum(hidden, compute + (1.0 - own["hides_memory"]) * memory)
+        saved = dropped + hidden - (cut - whole) - own["gaps"]
+        overlaps = (tokens >= own["pieces"]) & (tokens < own["most_tokens"])
+        return np.where(overlaps & ((prompt > 0.0) | (own["prompts_only"] == 0.0)), saved, 0.0)
