@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.finite import finite
+from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.tables import facts, table
@@ -21,7 +22,6 @@ from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
 from planner.serving.shown import FIRST, NEXT, PROVEN, STEADY_ERROR
-from planner.serving.switches import switch_words
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -369,35 +369,8 @@ def _levers(search: ServingSearch) -> dict[str, str]:
     if question.repeated:
         share = percent(question.repeated / question.prompt, 0)
         rows["prefixes"] = f"{share} of prompt tokens repeat; caches hold them, beside running sequences"
-    rows["searched"] = ", ".join(_searched(search))
+    rows["searched"] = ", ".join(searched_fields(search.question))
     return rows
-
-
-def _searched(search: ServingSearch) -> list[str]:
-    """Fields that the search varied."""
-    question = search.question
-    names = {
-        "tensor": "tensor",
-        "data": "data-parallel attention",
-        "expert": "expert parallelism",
-        "pipeline": "pipeline",
-        "speculation": "speculation",
-        "weights": "weights",
-        "kv": "KV format",
-        "clock_mhz": "clocks",
-    }
-    tried: dict[str, set[str]] = {name: set() for name in names}
-    for fields in choices(question):
-        for name in names:
-            tried[name].add(str(fields[name]))
-    parts = [words for name, words in names.items() if len(tried[name]) > 1]
-    parts += [
-        words
-        for name, words in (("token_budget", "chunk limits"), ("max_sequences", "batch limits"))
-        if name not in question.fix
-    ]
-    parts += switch_words(question)
-    return [*parts, "replicas", *(["disaggregation"] if question.split else [])]
 
 
 def _drafts(question: ServingQuestion) -> list[Speculation]:
