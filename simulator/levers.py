@@ -24,6 +24,7 @@ Swizzles = Literal["none", "one", "per-expert"]
 LossKernel = Literal[
     "fused", "fused-32", "native", "eager", "torch", "torch-held", "torch-16", "chunked", "log-probabilities"
 ]
+Scaling = Literal["", "delayed", "current"]
 States = Literal["mixed", "moments-16", "bf16", "8-bit"]
 ModuleName = Literal[
     "core_attn", "mla_up_proj", "layernorm", "mlp", "mlp_act", "moe_act", "shared_experts", "moe"
@@ -105,6 +106,11 @@ class Levers(Strict):
     fused_accumulation: bool | None = Field(
         default=None, description="weight gradients accumulate inside the matrix product"
     )
+    scaling: Literal["delayed", "current"] | None = Field(
+        default=None,
+        description="scales of tensors in fp8: from the largest values of earlier steps (delayed), or from "
+        "each tensor's own (current), which reads it once more and loses less",
+    )
     swizzled_scales: Swizzles | None = Field(
         default=None,
         description="kernels that bring scales of blocks into the order that products read: none, one for "
@@ -167,6 +173,7 @@ class Choices:
     dispatcher_library: str = "hybridep"
     graphs: Graphs = "none"
     fused_accumulation: bool = True
+    scaling: Scaling = ""
     swizzled_scales: Swizzles = "none"
     trains_mtp: bool = False
     cross_entropy: LossKernel = "eager"

@@ -150,6 +150,7 @@ class Setting:
             added = self.width + 4 * chosen.gradient_bytes
             added += 4 * self.width * framework.gradients.clears_working
         per_expert = chosen.grouped_launches == "per-expert"
+        passes, launches, shared = framework.casts.of(self.linear_dtype, chosen.scaling)
         library = chosen.dispatcher_library
         rates = cluster.network.dispatcher(library)
         return Implementation(
@@ -167,11 +168,9 @@ class Setting:
             gathers_by_product=framework.kernels.gathers_by_product,
             splits_projection=framework.kernels.splits_projection,
             dropout=self.dropout,
-            cast_passes=next((n for f, n in framework.casts.passes.items() if f == self.linear_dtype), 0.0),
-            cast_launches=next(
-                (n for f, n in framework.casts.launches.items() if f == self.linear_dtype), 1.0
-            ),
-            casts_by_expert=per_expert and self.linear_dtype not in framework.casts.shared,
+            cast_passes=passes,
+            cast_launches=launches,
+            casts_by_expert=per_expert and not shared,
             casts_weights=framework.casts.weights,
             swizzles=chosen.swizzled_scales,
             accumulated_bytes=0 if chosen.fused_accumulation else added,

@@ -31,6 +31,7 @@ FRAMEWORK = (
     "fused_router",
     "gradient_bytes",
     "states",
+    "scaling",
 )
 """Levers that launch commands state even where a plan leaves them to the release: launchers have defaults of
 their own."""
@@ -56,6 +57,8 @@ def facts_of(scenario: Scenario, plan: Plan, known: LauncherTable) -> Facts:
     }
     launched = chosen_levers(setting.of(plan), plan)
     for name in FRAMEWORK:
+        if f"plan.{name}" in facts:  # after the options of the number format
+            facts[f"plan.{name}"] = facts.pop(f"plan.{name}")
         told = f"plan.{name}" in facts or not known.tells(f"framework.{name}")
         if name not in moot(setting, plan) and not told:
             facts[f"framework.{name}"] = launched[name]
@@ -68,6 +71,7 @@ def chosen_levers(setting: Setting, plan: Plan) -> dict[str, Any]:
     if levers["dispatcher"] == "flex-between-nodes":
         spans = plan.expert * plan.expert_tensor > setting.cluster.devices_per_node
         levers["dispatcher"] = "flex" if spans else "all-to-all"
+    levers["scaling"] = levers["scaling"] or setting.framework.casts.scaling
     return levers | {"graphs": setting.graphs}
 
 
@@ -121,6 +125,7 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
         "dispatcher": dense,
         "dispatcher_library": dense or not flex,
         "fused_router": dense,
+        "scaling": setting.training.precision != "fp8",
     }
     return {field for field, without_effect in alone.items() if without_effect}
 

@@ -159,8 +159,19 @@ class KernelFacts(Strict):
     )
 
 
+SCALINGS: dict[str, tuple[float, float, bool]] = {"delayed": (2.0, 1.0, True), "current": (3.0, 4.0, False)}
+"""Passes and launches to quantise a tensor in fp8, and whether one kernel serves all experts, where a launch
+chooses another scaling than its release. Current scaling reads each operand once more, for its largest value,
+and clears, finds and uses that value (Transformer Engine, Float8CurrentScalingQuantizer); split_quantize is
+one kernel under delayed scaling only."""
+
+
 class CastFacts(Strict):
     """Kernels that quantise operands of products in narrow formats."""
+
+    scaling: Literal["delayed", "current"] = Field(
+        default="delayed", description="scaling of tensors in fp8 that the release's numbers are of"
+    )
 
     passes: dict[Literal["fp8", "mxfp8", "nvfp4"], Annotated[float, Field(ge=0, le=1e3)]] = Field(
         default={"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 2.5},
@@ -181,6 +192,19 @@ class CastFacts(Strict):
         description="tensor-parallel ranks gather operands that are cast already, in 8-bit formats",
     )
     weights: bool = Field(default=False, description="weights are quantised for every pass, not once a step")
+
+    def of(self, precision: str, scaling: str) -> tuple[float, float, bool]:
+        """Passes, launches, and whether experts share kernels, in a format; no passes in wide ones.
+
+        Args:
+            precision: number format of linear layers.
+            scaling: of fp8, where a launch chooses it; empty: the release's.
+        """
+        if precision == "fp8" and scaling not in ("", self.scaling):
+            return SCALINGS[scaling]
+        passes: dict[str, float] = dict(self.passes)
+        launches: dict[str, float] = dict(self.launches)
+        return passes.get(precision, 0.0), launches.get(precision, 1.0), precision in self.shared
 
 
 class GradientFacts(Strict):

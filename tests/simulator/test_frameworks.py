@@ -472,3 +472,19 @@ def test_a_release_offers_values_of_plan_fields(offers, message):
     own = {"name": "mine", "title": "t", "based_on": "megatron-core", "source": {}, "offers": offers}
     with pytest.raises(InputError, match=message):
         build(Framework, own, "mine.yaml")
+
+
+@pytest.mark.parametrize(("name", "own"), [("megatron-bridge", "current"), ("megatron-core", "delayed")])
+def test_current_scaling_takes_longer_than_delayed_whatever_the_release_does(name, own):
+    question = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 8, "framework": name}
+    question["workload"] = {"seq_len": 8192, "global_batch": 8, "precision": "fp8"}
+
+    def time(scaling: str | None, precision: str = "fp8") -> float:
+        question["workload"]["precision"] = precision
+        scenario = make_scenario(question | {"plan": {"zero": 1, "scaling": scaling}}, "test", Path())
+        assert scenario.plan is not None
+        return float(predict(scenario.setting, Plans.of(scenario.plan)).time[0])
+
+    assert time(None) == time(own)
+    assert 1.0 < time("current") / time("delayed") < 1.1
+    assert time("current", "bf16") == time("delayed", "bf16")

@@ -72,6 +72,7 @@ def levers(draw, experts: bool, recompute: str, bytes_: int):
     """Levers that Megatron's launchers have options for."""
     chosen = {"graphs": draw(st.sampled_from([None, "none", "attention", "step"]))}
     chosen["cross_entropy"] = draw(st.sampled_from([None, "eager", "native"]))
+    chosen["scaling"] = draw(st.sampled_from([None, "delayed", "current"]))
     chosen["states"] = draw(st.sampled_from([None, "mixed", "moments-16"]))
     chosen["gradient_bytes"] = chosen["reduce_bytes"] = draw(st.sampled_from([None, bytes_]))
     if recompute == "selective":
