@@ -17,6 +17,15 @@ STATES = (
     over(LESS, "the same, short contexts: no gain", 1.0, (0.95, 1.1), "short, evicted", "short", RATE),
     over(LESS, "tokens/s, a fifth of the KV read (ALISA)", 1.9, (1.0, 2.0), "tight, ALISA", "tight", RATE),
     over(LESS, "the same over FlexGen", 3.0, (1.3, 10.0), "tight, ALISA", "tight, FlexGen", RATE),
+    over(
+        LESS,
+        "the same, attention on the host's processors",
+        3.0,
+        (1.3, 10.0),
+        "tight, ALISA",
+        "tight, FlexGen's processors",
+        RATE,
+    ),
     over(INSTINFER, "tokens/s over KV read from SSD", 11.1, (3.0, 11.0), "dense", metric=RATE),
     over(INSTINFER, "the same, an eighth of the KV read", 11.1, (3.0, 11.0), "sparse", metric=RATE),
     over(INSTINFER, "the same over KV in the host: no gain", 1.0, (0.1, 1.0), "dense", "host", RATE),
@@ -86,6 +95,15 @@ BATCHES = (
 BLOCKS, TAIL = "serve-blockllm-7b", "e2e_s.p95"
 SHARED = (
     over(BLOCKS, "P95 of one model at a time over shared blocks", 1.5, (1.2, 5.0), "base", "blocks", TAIL),
+    over(
+        BLOCKS,
+        "the same, a GPU for each of eight models",
+        1.5,
+        (1.2, 5.0),
+        "eight GPUs",
+        "eight GPUs, blocks",
+        TAIL,
+    ),
     over(
         BLOCKS,
         "the same, all ask for one model: no gain",

@@ -135,7 +135,12 @@ class Fleet:
     def free_rank(self, pool: PoolSetting) -> int:
         """First rank of free devices for one more replica; behind the cluster's last where none is free."""
         size = pool.pool.devices
-        held = [one for one in self.members if one.pool.cluster is pool.cluster and one.drained_s is None]
+        # A drained replica keeps its devices until its sequences have ended.
+        held = [
+            one
+            for one in self.members
+            if one.pool.cluster is pool.cluster and (one.drained_s is None or one.load)
+        ]
         ends = sorted({0, *(one.rank + one.pool.pool.devices for one in held)})
         return next(
             rank

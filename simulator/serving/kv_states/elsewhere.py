@@ -32,14 +32,29 @@ class Offloaded(State):
     beside: ClassVar[bool] = True
     place: Place = Field(default="host", description="where KV is: host, nvme or remote")
     gigabytes: float = Field(default=200.0, gt=0, le=1e9, description="room for KV of a replica")
+    cpu_bytes_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e15,
+        description="rate at which a replica's host processors compute decodes' attention over KV there, B/s",
+    )
 
     def tokens(self, around: Around) -> float:
         """See `State.tokens`."""
         return self.gigabytes * 1e9 / around.token_bytes
 
     def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
-        """See `State.away_s`; the way back carries new KV at the same time."""
+        """See `State.away_s`; the way back carries new KV at the same time.
+
+        Processors compute attention where they read the KV faster than the link carries it (FlexGen's
+        ``cpu_cache_compute``).
+        """
         rate = read_rate(around.cluster, around.devices, self.place)
+        if decodes and self.place == "host" and self.cpu_bytes_s > rate:
+            sent = decodes * shipped_bytes(around) / rate
+            return max(
+                kv_tokens * around.token_bytes / self.cpu_bytes_s + sent, new * around.token_bytes / rate
+            )
         return max(kv_tokens if decodes else 0.0, float(new)) * around.token_bytes / rate
 
 

@@ -128,3 +128,15 @@ def test_attention_devices_are_paid_for_and_hold_the_kv():
 def test_senseless_states_are_refused(change, error, says):
     with pytest.raises(error, match=says):
         setting(**change)
+
+
+def test_processors_compute_attention_where_they_read_faster_than_the_link():
+    plain, slow = steps("offloaded"), steps("offloaded", cpu_bytes_s=1e9)
+    fast, faster = (steps("offloaded", cpu_bytes_s=rate) for rate in (2e11, 4e11))
+    batch = ((), 64, 64 * 3000)
+    assert slow.step(*batch) == plain.step(*batch)
+    assert faster.step(*batch) < fast.step(*batch) < 0.5 * plain.step(*batch)
+    # Drives have no processors, and prompts are written as before.
+    drives, helped = (steps("offloaded", place="nvme", cpu_bytes_s=rate) for rate in (0.0, 2e11))
+    assert helped.step(*batch) == drives.step(*batch)
+    assert fast.step(((300, 0),), 0, 0) == plain.step(((300, 0),), 0, 0)
