@@ -75,6 +75,8 @@ class Fleet:
         self.interrupted = False
         self._progress: Progress | None = None
         self._in_turn = False
+        self._timed = False
+        """Whether events lie on the clock, or once did."""
         self.clock = simpy.Environment()
         self.random = np.random.default_rng([setting.seed, 7])
         self._looks = np.random.default_rng([setting.seed, 13])
@@ -119,7 +121,8 @@ class Fleet:
     def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
         """Start a replica of a pool; it takes no requests before it is in ``entry``."""
         member = self._member(pool, rank)
-        member.index, member.started_s, member.rank = len(self.members), now, rank
+        member.index, member.rank = len(self.members), rank
+        member.start(now)
         self.members.append(member)
         return member
 
@@ -192,9 +195,10 @@ class Fleet:
     def _run_stream(self) -> None:
         """Requests of an open loop, independent of the fleet."""
         clock = self.clock
+        self._timed = clock.peek() < inf
         for request in self._requests():
             # A request may add events: the copy of its adapter ends later.
-            while clock.peek() <= request.arrival_s:
+            while self._timed and clock.peek() <= request.arrival_s:
                 clock.step()
             self.send(request)
         while (event := clock.peek()) < inf and not self.ended:
@@ -309,6 +313,7 @@ class Fleet:
 
     def _later(self, time: float, what: Callable[[float], None]) -> None:
         """Call a function at a time, by the clock."""
+        self._timed = True
         timeout = self.clock.timeout(max(time - self.clock.now, 0.0))
         timeout.callbacks.append(lambda _: what(time))
 
@@ -329,7 +334,8 @@ class Fleet:
         member.last_s = now
         if member.adapters is not None:
             member.adapters.leave(sequence.request.adapter)
-        self._answered(sequence.request, now)
+        if self._feeds_back:
+            self._answered(sequence.request, now)
 
     def _answered(self, request: Request, now: float, lost: bool = False) -> None:
         """Let the client of an ended request go on."""

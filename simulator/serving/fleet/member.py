@@ -42,11 +42,13 @@ class Member:
         """Seconds from a client's send to the engine's queue."""
         self.receive_interval = self.pool.options.receive_interval
         """Decode steps between two looks at the queue of new requests."""
+        self.start(self.started_s)
 
-    @property
-    def ready_s(self) -> float:
+    def start(self, now: float) -> None:
+        """Note when it starts."""
+        self.started_s = now
+        self.ready_s = now + self.pool.options.compile_s
         """Time from which its kernels are compiled, s."""
-        return self.started_s + self.pool.options.compile_s
 
     def empty_adapters(self) -> None:
         """Forget all adapters, as a replica that has just started."""

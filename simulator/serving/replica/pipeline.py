@@ -126,7 +126,7 @@ class PipelinedReplica(StepLoop):
         if self._rounds and not all(self.scheduler.waits(lane.batcher) for lane in self.lanes):
             self._commit(now)
         self.waiting.append(sequence)
-        start = max(now, self._turned_s)
+        start = now if now > self._turned_s else self._turned_s
         if self.next_s > start and len(self._order) < len(self.lanes):
             self.next_s = start
 

@@ -16,7 +16,7 @@ from simulator.serving.workload.programs import SPAN
 from simulator.serving.workload.programs.base import Calls
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.request import Request
-from simulator.serving.workload.serving import Serving
+from simulator.serving.workload.serving import Chunks, Serving
 from simulator.serving.workload.traces import TraceRow, get_format
 
 LATEST_S = 1e9
@@ -76,25 +76,17 @@ class Source:
         for serial, (time, prompt, output, prefix, cached) in enumerate(islice(rows, self.serving.requests)):
             if prompt + output > longest:
                 self.check(serial, prompt, output)
-            urgency, documents = next(priorities), next(chunks)
-            yield Request(
-                serial,
-                time,
-                prompt,
-                output,
-                prefix,
-                urgency,
-                cached=cached,
-                chunks=documents,
-                due_s=time + within,
-            )
+            urgency, documents = next(priorities), () if chunks is None else next(chunks)
+            # By position: names cost as much as the rest of the request. No program, turn and adapter.
+            due_s = time + within
+            yield Request(serial, time, prompt, output, prefix, urgency, -1, 0, cached, -1, documents, due_s)
 
-    def _chunks(self) -> Iterator[tuple[int, ...]]:
-        """Yield the documents of each prompt."""
+    def _chunks(self) -> Iterator[tuple[int, ...]] | None:
+        """Yields the documents of each prompt; None where prompts have none."""
         chunks = self.serving.chunks
-        if chunks is None:
-            yield from repeat(())
-            return
+        return None if chunks is None else self._picked(chunks)
+
+    def _picked(self, chunks: Chunks) -> Iterator[tuple[int, ...]]:
         shares = np.arange(1.0, chunks.documents + 1.0) ** -chunks.zipf
         shares /= shares.sum()
         while True:
