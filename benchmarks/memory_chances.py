@@ -1,0 +1,88 @@
+"""How often plans that are said to fit with some chance do fit.
+
+    python -m benchmarks.memory_chances [RUNS.csv ...] [--kept-apart NEW.csv ...]
+
+Each measured peak is asked whether it stays within a device of such a size that the plan would fit with a
+chance of 50, 80, 90, 95 or 99 %. Shares are means over sources: none counts by the number of its rows. Of a
+file given as ``--kept-apart`` the open rows count. Runs that ran out of memory (``out_of_memory.csv``, with
+their sources) are printed with their chance on their own device.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.parts import divided, source_of
+from meshwright.validation.rows import published_files
+from simulator.uncertainty import chance_to_fit
+
+OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
+CHANCES = (0.5, 0.8, 0.9, 0.95, 0.99)
+
+
+def chances_met(entries: Iterable[PredictedCase]) -> dict[str, np.ndarray]:
+    """The chance to fit that a device of the size of each measured peak would have, by source."""
+    by_source = defaultdict(list)
+    for entry in entries:
+        measured = entry.case.measured_peak_bytes
+        if measured is not None:
+            chance = chance_to_fit(np.array(entry.predicted_peak_bytes), measured)
+            by_source[source_of(entry.case.case_id)].append(float(chance))
+    return {source: np.array(chances) for source, chances in by_source.items()}
+
+
+def line(name: str, by_source: dict[str, np.ndarray]) -> str:
+    """Rows, sources and the share of runs that fit at each chance, in %, as mean over sources."""
+    rows = sum(map(len, by_source.values()))
+    shares = (np.mean([(met <= chance).mean() for met in by_source.values()]) for chance in CHANCES)
+    return f"{name:<28}{rows:>5} {len(by_source):>8}  " + " ".join(f"{share:>6.1%}" for share in shares)
+
+
+def spread(entries: Sequence[PredictedCase]) -> tuple[float, float]:
+    """Mean and standard deviation of measured over predicted, of logarithms, each source with one weight."""
+    by_source = defaultdict(list)
+    for entry in entries:
+        if entry.memory_error is not None:
+            by_source[source_of(entry.case.case_id)].append(-np.log1p(entry.memory_error))
+    bias = np.mean([np.mean(values) for values in by_source.values()])
+    return float(bias), float(
+        np.sqrt(np.mean([np.mean((np.array(v) - bias) ** 2) for v in by_source.values()]))
+    )
+
+
+def main() -> None:
+    """Print the shares of all runs and by release, and the runs that did not fit."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--kept-apart", type=Path, action="append", default=[])
+    asked = parser.parse_args()
+    files = asked.files or published_files()
+    ledger = evaluate([*files, *asked.kept_apart])
+    entries = divided(ledger, files, asked.kept_apart).open_ledger().entries
+    print(f"{'said to fit with':<28}{'rows':>5} {'sources':>8}  " + " ".join(f"{p:>6.0%}" for p in CHANCES))
+    print(line("all", chances_met(entries)))
+    by_release = defaultdict(list)
+    for entry in entries:
+        if entry.case.measured_peak_bytes is not None:
+            by_release[entry.case.setting.framework.name].append(entry)
+    for name, found in sorted(by_release.items()):
+        print(line(name, chances_met(found)))
+    bias, wide = spread(entries)
+    print(f"\nfitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
+    print("\nran out of memory:")
+    for entry in evaluate([OUT_OF_MEMORY]).entries:
+        memory = entry.case.setting.cluster.device.memory_bytes
+        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory))
+        print(
+            f"  {entry.case.case_id}: {chance:.0%}, {entry.predicted_peak_bytes / memory:.0%} of the device"
+        )
+
+
+if __name__ == "__main__":
+    main()
