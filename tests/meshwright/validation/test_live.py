@@ -93,10 +93,11 @@ def test_gaps_add_up_to_that_of_the_step():
     assert operators[-1].relative == float("inf")
 
 
-def test_the_true_step_has_no_gap(measured):
+def test_the_true_step_has_no_gap():
+    # Made, not measured: operators of a profiled step may take longer than a step without the profiler.
+    measured = MeasuredSteps(TINY, "cpu", (0.9, 1.0, 1.3), {"gemm": 0.6, "attention": 0.2}, 1.1, 0, 4.0)
     perfect = PredictedStep(measured.step_seconds, measured.operators)
-    # Seconds outside of operators are a difference of floats, which may be near zero.
-    assert all(abs(gap.share_of_step) < 1e-9 for gap in compare(measured, perfect))
+    assert all(abs(gap.relative) < 1e-9 for gap in compare(measured, perfect))
 
 
 @pytest.mark.parametrize(
