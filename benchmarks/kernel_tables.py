@@ -101,7 +101,7 @@ def predicted(table: SystemTable, points: Points) -> Array:
         "decode": "attention_decode",
         "experts": "grouped_gemm",
     }
-    if table.family == "experts" and table.dtype in NARROW_EXPERTS:
+    if table.dtype in NARROW_EXPERTS and table.family == "experts" and not kernels.times_experts(table.dtype):
         return _narrow_experts(kernels, table.dtype, points)
     if table.family in operation:
         return predict(kernels, operation[table.family], points)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.clocks import dynamic_power
+from hwmodels.kernels.chip import peak_dtype
 from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
 from simulator.serving.steps.all_reduce import all_reduce_seconds
 from simulator.serving.steps.price import StepPrice
@@ -86,7 +87,7 @@ class PowerModel:
         dense = model_parameters(model) - routed - model.embedding_parameters
         peaks = device.peak_flops
         peak = peaks.get("bf16") or peaks.get("fp16") or max(peaks.values())
-        if "fp8" in price.weights.experts and "fp8" in peaks:
+        if peak_dtype(price.weights.experts) in ("fp8", "mxfp8") and "fp8" in peaks:
             peak = peaks["fp8"]
         if price.weights.experts == "nvfp4" and "nvfp4" in peaks:
             peak = peaks["nvfp4"]

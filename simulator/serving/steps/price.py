@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.cluster import Cluster
+from hwmodels.kernels.chip import peak_dtype
 from simulator.models import Model
 from simulator.ops import (
     SERVING,
@@ -97,10 +98,10 @@ class StepPrice:
             cluster = cluster.at_clock(1e6 * pool.clock_mhz, "clock_mhz")
         pool = pool.of(model)
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
-        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations)
+        kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
+        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels)
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
-        kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
         self.prices = Prices(kernels, cluster, served=True)
         self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
         generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
@@ -317,7 +318,7 @@ class StepPrice:
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
         sent = tokens / ranks * hit * wide
-        dispatch = sent * (1.0 if self.weights.experts != "bf16" else 2.0)
+        dispatch = sent * (1.0 if peak_dtype(self.weights.experts) != "bf16" else 2.0)
         there = exchange_seconds(self.cluster, ranks, dispatch)
         both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent)
         return both if self.pool.exchange == "deepep" else np.minimum(gathered, both)

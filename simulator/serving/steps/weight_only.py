@@ -6,13 +6,14 @@ for its weights takes less time, and one that waits for the matrix units takes n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
+from hwmodels.kernels import KernelModel
 from hwmodels.kernels.chip import ELEMENT_BYTES, Specifications
 from simulator.models import Model
 from simulator.serving.engines import Engine
@@ -90,6 +91,13 @@ class WeightFormats:
     dense_widened: bool
     """Whether weights are narrower than the kernels' dtype (weight-only quantisation)."""
     experts_widened: bool
+
+    def timed(self, kernels: KernelModel) -> WeightFormats:
+        """The same with int4 experts in a format of their own, where the device's tables have Marlin's."""
+        marlin = self.experts_widened and self.experts == "bf16" and self.expert_bytes == WEIGHT_BYTES["int4"]
+        if not marlin or not kernels.times_experts("int4_w4a16"):
+            return self
+        return replace(self, experts="int4_w4a16", experts_widened=False)
 
     @classmethod
     def of(

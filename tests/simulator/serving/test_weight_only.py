@@ -73,6 +73,19 @@ def test_narrow_experts_are_read_no_faster_than_multiprocessors_widen_them():
     assert seconds["a100-sxm-80gb"] / seconds["h100-sxm"] == pytest.approx(3.35 / 2.04, rel=0.1)
 
 
+def test_int4_experts_run_in_a_format_of_their_own():
+    # aiconfigurator 0.12, SGLang 0.5.10 on H100, 8 experts of 4,096 x 14,336, a quarter of each: 5,728 us.
+    price = StepPrice(
+        models.get("mixtral-8x7b"),
+        usual_cluster("h100-sxm"),
+        Pool(tensor=4, weights="int4"),
+        engines.get("sglang-0.5.9"),
+    )
+    assert price.weights.experts == "int4_w4a16" and not price.weights.experts_widened
+    seconds = float(price.experts(np.array([8192.0]))[0]) / price.model.moe_layers
+    assert seconds == pytest.approx(5728e-6, rel=0.15)
+
+
 def test_published_latencies_of_weight_only_formats():
     """Llama-3.1-8B on H100; the two rows of one sequence gave the time of a call."""
     entries = evaluate([PUBLISHED / "vllm_weight_only.csv"]).entries
