@@ -133,6 +133,13 @@ CONSTANTS = (
         _framework("host", "seconds_per_kernel", 4.5e-5, 13.5e-6),
     ),
     StepConstant(
+        "launch of a kernel, Megatron-DeepSpeed (frameworks)",
+        "53 us",
+        ("BS",),
+        "vTrain's launch-bound steps of 16 and 24 layers; BigScience's agree",
+        _framework("host", "seconds_per_kernel", 5.3e-5, 13.5e-6),
+    ),
+    StepConstant(
         "launches of processes that are not bound (frameworks)",
         "1.5",
         ("MDSV",),
