@@ -54,7 +54,8 @@ TIGHT = {f"{OPTIONS}.kv_blocks": 3000}
 """Of 16 tokens: about 45 sequences fit."""
 SWAPS = {f"{OPTIONS}.preemption": "swap", "deployment.engine": "vllm-0.6", **TIGHT}
 PROGRAM = {"workload.program": {"kind": "text2sql", "candidates": 3, "fail": 0.3, "deadline": 60}}
-DRAFT = {"deployment.speculation": {"kind": "ngram", "tokens": 3}}
+NGRAM = {"kind": "ngram", "tokens": 3}
+DRAFT = {"deployment.speculation": NGRAM}
 
 
 def _overlap(kind: str) -> Compared:
@@ -67,6 +68,15 @@ def _scheduler(name: str, both: dict[str, Any] | None = None) -> Compared:
 
 def _router(name: str, both: dict[str, Any] | None = None) -> Compared:
     return Compared({"deployment.router": name}, both or {})
+
+
+def _state(kind: str, **options: float) -> Compared:
+    return Compared({"deployment.state": {"kind": kind, "options": options}})
+
+
+def _program(program: dict[str, Any]) -> Compared:
+    """A program beside conversations of as many requests in turn."""
+    return Compared({"workload.program": program}, TURNS)
 
 
 def _tiers(*places: str, **keys: float) -> Compared:
@@ -128,6 +138,32 @@ POLICIES: dict[str, Compared] = {
             "deployment.scaler": "reactive",
             "deployment.scaler_options": {"interval": 5, "most": 6, "target": 30},
         }
+    ),
+    "KV in the host": _state("offloaded", gigabytes=400),
+    "KV kept in part": _state("evicted"),
+    "attention in drives": _state("in-storage"),
+    "attention pool": Compared(
+        {"deployment.pools": [{"role": "mixed"}, {"role": "attention"}]}, {"workload.arrivals.rate": 20.0}
+    ),
+    "lending": Compared({"deployment.migrate": {"kind": "lend"}}, {f"{OPTIONS}.prefix_caching": False}),
+    "tree search": _program({"kind": "tree-search", "width": 8, "steps": 3}),
+    "verified answers": _program({"kind": "verified", "count": 4, "checks": 2}),
+    "draft budget": Compared({"deployment.speculation": {**NGRAM, "budget": 256, "spread": 0.2}}, DRAFT),
+    "token trees": Compared(
+        {"deployment.speculation": {**NGRAM, "budget": 1024, "spread": 0.2, "branches": 4}}, DRAFT
+    ),
+    "router by-quality": Compared(
+        {
+            "deployment.router": "by-quality",
+            "deployment.router_options": {"quality": {"mixed": [1.0]}},
+        }
+    ),
+    "scaler by targets": Compared(
+        {
+            "deployment.scaler": "by-targets",
+            "deployment.scaler_options": {"interval": 5, "most": 6},
+        },
+        {"workload.slo": {"ttft": 0.5}},
     ),
     "failures": Compared({"deployment.failures": {"at": [{"time": 20, "replica": 0}], "restore": 30}}),
 }

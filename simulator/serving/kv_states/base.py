@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from hwmodels.cluster import Cluster
 from hwmodels.loading import Strict
 from simulator.models import Model
 from simulator.serving.steps.table import IterationTable
+
+SHIPPED_BYTES = 2.0
+"""Of an element of queries, keys, values and results between devices: 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class Around:
     token_bytes: float
     device_tokens: float
     attention: AttentionDevices | None = None
+
+    @cached_property
+    def shipped_bytes(self) -> float:
+        """Bytes of queries, keys, values and results of a decoding token, over all layers."""
+        model = self.model
+        width = model.query_width + model.kv_cache_width + model.value_width
+        return SHIPPED_BYTES * model.layers * width
 
 
 class State(Strict):

@@ -9,16 +9,6 @@ from pydantic import Field
 from simulator.serving.kv_states.base import Around, State
 from simulator.serving.question.places import Place, read_rate
 
-SHIPPED_BYTES = 2.0
-"""Of an element of queries, keys, values and results between devices: 16 bits."""
-
-
-def shipped_bytes(around: Around) -> float:
-    """Bytes of queries, keys, values and results of a decoding token, over all layers."""
-    model = around.model
-    width = model.query_width + model.kv_cache_width + model.value_width
-    return SHIPPED_BYTES * model.layers * width
-
 
 class Offloaded(State):
     """KV lies in the host or on SSDs, and every step reads it layer by layer, beside the computation.
@@ -51,7 +41,7 @@ class Offloaded(State):
         """
         rate = read_rate(around.cluster, around.devices, self.place)
         if decodes and self.place == "host" and self.cpu_bytes_s > rate:
-            sent = decodes * shipped_bytes(around) / rate
+            sent = decodes * around.shipped_bytes / rate
             return max(
                 kv_tokens * around.token_bytes / self.cpu_bytes_s + sent, new * around.token_bytes / rate
             )
@@ -94,7 +84,7 @@ class InStorage(State):
         if not decodes:
             return written
         inside = self.kept * kv_tokens * around.token_bytes / (self.drives * self.internal_bytes_s)
-        sent = decodes * shipped_bytes(around) / link
+        sent = decodes * around.shipped_bytes / link
         return max(inside + sent + around.model.layers * self.latency_s, written)
 
 
@@ -136,5 +126,5 @@ class AttentionPool(State):
             return written
         share = -(-decodes // devices.replicas)
         attention = devices.table.decode_attention_s(share, max(int(kv_tokens / devices.replicas), share))
-        sent = decodes * shipped_bytes(around) / devices.bandwidth
+        sent = decodes * around.shipped_bytes / devices.bandwidth
         return max(attention + sent + 2.0 * around.model.layers * devices.latency_s, written)

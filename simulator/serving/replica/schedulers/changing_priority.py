@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 from simulator.serving.replica.schedulers.priority import Priority
@@ -27,14 +28,20 @@ class ChangingPriority(Priority):
     every: float = Field(default=5.0, ge=1e-3, le=1e6, description="seconds between two draws")
     levels: int = Field(default=4, ge=2, le=64, description="priorities that are drawn")
 
-    _drawn: dict[int, tuple[int, set[int]]] = PrivateAttr(default_factory=dict)
-    """Of each rank: the number of the last draw, and serials of the sequences that have theirs."""
+    @cached_property
+    def _drawn(self) -> dict[int, tuple[int, set[int]]]:
+        """Of each rank: the number of the last draw, and serials of the sequences that have theirs."""
+        return {}
 
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         epoch, key = int(now / self.every), id(batcher)
         before, drawn = self._drawn.get(key, (-1, set()))
-        coming = [one for one in batcher.waiting if one.request.serial not in drawn]
+        waiting = batcher.waiting
+        if waiting and self._in_order(waiting):
+            coming = []
+        else:
+            coming = [one for one in waiting if one.request.serial not in drawn]
         if epoch != before:
             self._sorted.pop(id(batcher.waiting), None)
             self._stuck.pop(id(batcher.waiting), None)
