@@ -41,6 +41,8 @@ from simulator.workload import Training
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
 COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
 """Columns of plan fields that have another name."""
+FIRST_STAGE = "first stage"
+"""Word of the column ``peak_of`` where the source prints the peak of its first rank alone."""
 NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
@@ -58,6 +60,8 @@ class TrainingCase:
     plan: Plan
     measured_step_s: float | None
     measured_peak_bytes: float | None
+    peak_of: str = ""
+    """Whose peak was measured: the first stage's (``FIRST_STAGE``), else that of the fullest device."""
     assumed: tuple[str, ...] = ()
     """Missing values of the row set by defaults; "network": of a run on several nodes."""
 
@@ -125,6 +129,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
         plan=plan,
         measured_step_s=row.number("derived_step_time_s") or None,
         measured_peak_bytes=peak * 2**30 if peak else None,
+        peak_of=row.text("peak_of"),
         assumed=tuple(row.assumed),
     )
 

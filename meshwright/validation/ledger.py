@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from hwmodels.errors import MeshwrightError
-from meshwright.validation.cases import TrainingCase, read_cases
+from meshwright.validation.cases import FIRST_STAGE, TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of
+from simulator.layout.stages import FIRST
 from simulator.levers import SHARED
 from simulator.plan import Plans
 from simulator.schedules import schedules
@@ -31,6 +32,8 @@ class PredictedCase:
     predicted_peak_bytes: float
     uncertainty: float | None
     """Half-width of the band as a share of the step; none where the event engine timed it."""
+    predicted_first_bytes: float | None = None
+    """Peak of the first stage; none where the event engine timed it."""
 
     @property
     def relative_error(self) -> float | None:
@@ -41,8 +44,10 @@ class PredictedCase:
     @property
     def memory_error(self) -> float | None:
         """Predicted over measured peak memory, less 1; none where no peak was measured."""
-        measured = self.case.measured_peak_bytes
-        return None if measured is None else self.predicted_peak_bytes / measured - 1
+        measured, peak = self.case.measured_peak_bytes, self.predicted_peak_bytes
+        if self.case.peak_of == FIRST_STAGE and self.predicted_first_bytes is not None:
+            peak = self.predicted_first_bytes
+        return None if measured is None else peak / measured - 1
 
     @property
     def fits(self) -> bool:
@@ -168,7 +173,7 @@ def _plain(same: Sequence[TrainingCase]) -> dict[str, Any]:
         entries = _predicted(same)
     except MeshwrightError as reason:
         return {"problem": str(reason)}
-    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty")
+    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty", "predicted_first_bytes")
     return {"predicted": [{name: getattr(entry, name) for name in names} for entry in entries]}
 
 
@@ -189,9 +194,9 @@ def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
     step = predict(setting, plans)
     footprint = memory(setting, plans, step.stages, step.parameters)
     return [
-        PredictedCase(case, float(seconds), float(peak), float(share))
-        for case, seconds, peak, share in zip(
-            cases, step.time, footprint.peak, band(setting, step), strict=True
+        PredictedCase(case, float(seconds), float(peak), float(share), float(first))
+        for case, seconds, peak, share, first in zip(
+            cases, step.time, footprint.peak, band(setting, step), footprint.stages[FIRST], strict=True
         )
     ]
 

@@ -95,6 +95,7 @@ def test_a_precision_without_a_number_format_is_skipped():
         ("torchtitan", "float8 (tensorwise)", "torchtitan"),
         ("torchtitan (FSDP2 + torch.compile)", "float8 (rowwise)", "torchtitan-rowwise"),
         ("PyTorch FSDP + torch.compile (fms-fsdp)", "bf16", "torch-fsdp"),
+        ("ms-swift torch DeepSpeed ZeRO-2", "bf16", "deepspeed-zero1"),
         ("nanotron", "bf16", "nanotron"),
         ("MaxText (JAX)", "fp8", "maxtext"),
         ("PaxML (JAX)", "fp8", "paxml"),

@@ -21,7 +21,7 @@ EXAMPLES = [
     ({"framework": "prime-rl (torch FSDP2, FlashAttention-3)"}, {"attention_kernel": "flash"}),
     (
         {"framework": "KempnerForge (torch FSDP2 + torch.compile)"},
-        {"attention_kernel": "flash", "loss": "torch-16"},
+        {"attention_kernel": "flash", "loss": "torch-16", "peak_of": "first stage"},
     ),
     ({"notes": "states: pure bf16 (80.7 GB on one GPU)"}, {"states": "bf16"}),
     ({"precision": "bf16 (pure, no fp32 master weights)"}, {"states": "bf16"}),
