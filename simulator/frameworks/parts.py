@@ -202,9 +202,9 @@ class CastFacts(Strict):
         """
         if precision == "fp8" and scaling not in ("", self.scaling):
             return SCALINGS[scaling]
-        passes: dict[str, float] = dict(self.passes)
-        launches: dict[str, float] = dict(self.launches)
-        return passes.get(precision, 0.0), launches.get(precision, 1.0), precision in self.shared
+        passes = next((n for name, n in self.passes.items() if name == precision), 0.0)
+        launches = next((n for name, n in self.launches.items() if name == precision), 1.0)
+        return passes, launches, precision in self.shared
 
 
 class GradientFacts(Strict):
