@@ -44,7 +44,9 @@ def check_switches(question: ServingQuestion) -> None:
     Raises:
         InputError: an unknown value, or an engine or overlap without it.
     """
-    engine = _engine(question)
+    engine, device = _engine(question), question.cluster.device
+    if question.fix.get("kv") == "fp4" and "fp4" not in device.peak_flops:
+        raise InputError(f"no kernel of {device.name} reads fp4 KV", "fix.kv")
     exchange, overlap = (question.fix.get(name) for name in SWITCHES[:2])
     if exchange not in (None, GATHERED, SENT):
         raise InputError(f"allowed: {GATHERED}, {SENT}; found {exchange!r}", "fix.exchange")

@@ -67,6 +67,8 @@ def test_the_format_of_requests_is_found(tmp_path, name, text, form):
         ([*LENGTHS, "--kv", "fp9"], "fp8"),
         ([*LENGTHS, "--kv", "fp8", "--fix", "kv=fp8"], "fixed twice"),
         ([*LENGTHS, "--rate", "0"], "rate"),
+        ([*LENGTHS, "--concurrency", "4", "--rate", "2"], "excludes --rate"),
+        ([*LENGTHS, "--kv", "fp4"], "no kernel of h100-sxm reads fp4 KV"),
     ],
 )
 def test_wrong_asks_are_refused(run, flags, problem):
@@ -82,6 +84,17 @@ def test_requests_without_lengths_are_refused(run, tmp_path):
     assert wrong.code == 2
     assert "no lengths of requests" in wrong.err
     assert "num_prefill_tokens" in wrong.err
+
+
+def test_requests_of_another_schema_and_hits_beyond_the_prompt_are_refused(run, tmp_path):
+    other, hits = tmp_path / "other.jsonl", tmp_path / "hits.csv"
+    other.write_text('{"when": 1}\n', encoding="utf-8")
+    columns = "arrived_at,num_prefill_tokens,num_decode_tokens,num_cached_tokens"
+    hits.write_text(f"{columns}\n0,100,5,500\n", encoding="utf-8")
+    for path, words in ((other, "found when. Known: azure"), (hits, "(500) exceeds the prompt (100 tokens)")):
+        wrong = run(*PLACE, "--requests", str(path), "--ttft", "1")
+        assert wrong.code == 2
+        assert words in " ".join(wrong.err.split())
 
 
 def test_a_target_below_a_lone_requests_latency_is_told_the_floor(run):
