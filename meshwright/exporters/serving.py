@@ -175,8 +175,8 @@ def _speculation_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     name = drafted.draft if isinstance(drafted.draft, str) else "draft"
     if drafted.draft is None:
         # Heads inside the checkpoint, or tokens that are looked up, have no name.
-        heads: Mapping[Any, list[str]] = setting.model.draft_heads
-        name = next(iter(heads.get(drafted.kind, ())), "")
+        published = (names for kind, names in setting.model.draft_heads.items() if kind == drafted.kind)
+        name = next(published, [""])[0]
     told = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
     if not name:
         del told["model"]

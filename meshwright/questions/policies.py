@@ -15,7 +15,7 @@ from simulator.serving.scalers import scalers
 from simulator.serving.starts import starts
 
 KEPT = ("migrate", "tiers", "recompute", "adapters", "start", "finetuning")
-"""Keys that the steady state does not price; runs on the event engine and saved scenarios keep them."""
+"""Keys that runs on the event engine and saved scenarios keep. Of these the steady state prices adapters."""
 WITHOUT = "off"
 TIER = re.compile(r"(?P<place>[a-z]+):(?P<gigabytes>\d{1,9}(\.\d{1,6})?)")
 

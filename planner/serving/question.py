@@ -18,6 +18,8 @@ from hwmodels.loading import build
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.sample import Sample, sample
 from simulator.models import Model
+from simulator.serving.adapters import make_kernel
+from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.workload import Serving
 from simulator.site import ServerSite
@@ -150,6 +152,15 @@ class ServingQuestion:
         if "sample" in self.__dict__:
             found.__dict__["sample"] = self.sample
         return found
+
+    @cached_property
+    def adapters(self) -> Adapters | None:
+        """Adapters of the requests that batches mix; others are left to the event engine."""
+        asked = self.policies.get("adapters")
+        if asked is None:
+            return None
+        adapters = build(Adapters, asked, "deployment.adapters")
+        return adapters if make_kernel(adapters, "deployment.adapters").mixes else None
 
     @cached_property
     def sample(self) -> Sample:

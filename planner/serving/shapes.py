@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -15,6 +15,8 @@ from hwmodels.errors import InfeasibleError
 from planner.serving.drafts import sourced, usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
+from simulator.serving.adapters import adapted_table, with_adapters
+from simulator.serving.adapters.steps import AdapterSteps
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
@@ -42,6 +44,8 @@ class ReplicaShape:
     """Its GPU type."""
     named: bool = False
     """Whether a description names the GPU type."""
+    plain: IterationTable | None = None
+    """Step times without adapters, where requests have some."""
 
     @property
     def devices(self) -> int:
@@ -309,4 +313,32 @@ def make_shape(
         kv_tokens = speculating(alone, pool.speculation, *drafting).kv_blocks * options.block_tokens
         if kv_tokens < longest:
             raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
-    return ReplicaShape(pool, options, table, kv_tokens, token, offer, question.named)
+    shape = ReplicaShape(pool, options, table, kv_tokens, token, offer, question.named)
+    return shape if question.adapters is None else _adapted(question, shape, held.weights, longest)
+
+
+def _adapted(question: ServingQuestion, shape: ReplicaShape, weights: float, longest: float) -> ReplicaShape:
+    """A shape that serves the question's adapters: longer steps, less KV.
+
+    Raises:
+        InfeasibleError: adapters leave too little KV for a request.
+    """
+    asked, pool, options = question.adapters, shape.pool, shape.options
+    if asked is None:
+        return shape
+    blocks = shape.kv_tokens // options.block_tokens
+    costs = ReplicaCosts(shape.table, blocks, shape.kv_token_bytes, weights, 0.0, 0.0)
+    where = "deployment.adapters"
+    costs, held = with_adapters(costs, asked, question.model, question.cluster, pool, options, where)
+    kept = costs.kv_blocks
+    if held.blocks:
+        # Adapters of running sequences take blocks: as many as run with them.
+        each = held.blocks + longest / options.block_tokens
+        kept -= int(min(kept / each, asked.count) * held.blocks)
+    kv_tokens = kept * options.block_tokens
+    if kv_tokens < longest:
+        raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
+    queries = 1 if pool.speculation is None else pool.speculation.queries
+    steps = costs.steps
+    table = adapted_table(shape.table, steps, queries) if isinstance(steps, AdapterSteps) else shape.table
+    return replace(shape, table=table, kv_tokens=kv_tokens, plain=shape.table)

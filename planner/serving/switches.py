@@ -133,7 +133,7 @@ def drafting_shapes(table: Scores, order: Ints) -> Iterator[ReplicaShape]:
         for drafts in heads:
             fields = {name: getattr(shape.pool, name) for name in FIELDS} | {"speculation": drafts}
             with suppress(InfeasibleError):
-                yield make_shape(question.at(shape.offer), fields, like=shape.table)
+                yield make_shape(question.at(shape.offer), fields, like=shape.plain or shape.table)
 
 
 def switch_words(question: ServingQuestion) -> list[str]:
@@ -174,7 +174,7 @@ def _raised(question: ServingQuestion, phases: Sequence[Phase]) -> Iterator[Repl
         if largest > captured:
             fields = {name: getattr(pool, name) for name in FIELDS} | {"largest_graph": largest}
             with suppress(InfeasibleError):
-                yield make_shape(question.at(phase.shape.offer), fields, like=table)
+                yield make_shape(question.at(phase.shape.offer), fields, like=phase.shape.plain or table)
 
 
 FIELDS = (

@@ -1,5 +1,6 @@
 """Low-rank adapters: their popularity, memory, loading and cost in a step."""
 
+from simulator.serving.adapters.arrays import adapted_table
 from simulator.serving.adapters.base import AdapterKernel
 from simulator.serving.adapters.popularity import AdapterDraws
 from simulator.serving.adapters.steps import HeldAdapters, kernels, make_kernel, with_adapters
@@ -10,6 +11,7 @@ __all__ = [
     "AdapterKernel",
     "AdapterStore",
     "HeldAdapters",
+    "adapted_table",
     "kernels",
     "make_kernel",
     "with_adapters",

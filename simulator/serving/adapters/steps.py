@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError, InputError
@@ -47,12 +48,16 @@ class AdapterSteps:
 
     def __init__(self, target: StepTimes, extra_s: Array, token_s: float) -> None:
         self.target, self.stages = target, target.stages
-        self._extra, self._token_s = extra_s.tolist(), token_s
+        self._extra, self.token_s = extra_s.tolist(), token_s
 
     def _more(self, prefills: Sequence[Chunk], decodes: int, queries: int) -> float:
         sequences = min(len(prefills) + decodes, len(self._extra) - 1)
         tokens = decodes * queries + sum(chunk[0] for chunk in prefills)
-        return self._extra[sequences] + self._token_s * tokens
+        return self._extra[sequences] + self.token_s * tokens
+
+    def by_sequences(self, sequences: NDArray[np.int64]) -> Array:
+        """Seconds that steps are longer by their numbers of sequences."""
+        return np.array(self._extra)[np.minimum(sequences, len(self._extra) - 1)]
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""
