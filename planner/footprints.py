@@ -48,7 +48,7 @@ class Footprint:
         kept: np.ndarray,
         gone: np.ndarray,
         again: np.ndarray | None = None,
-        held: np.ndarray | None = None,
+        uses: np.ndarray | None = None,
         captured: Mapping[str, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Whether plans fit that keep and discard bytes of a layer of each kind, shape (..., plans).
@@ -58,25 +58,25 @@ class Footprint:
             kept: bytes of a layer that keeps all, shape (kinds, plans).
             gone: those that are recomputed, shape (..., kinds, plans).
             again: bytes while a layer is computed again, where whole layers are; by default those discarded.
-            held: the place of each plan's combination in ``LeverSpace.held``, shape (..., plans); by default
-                combinations hold nothing.
+            uses: the place of each plan's combination in ``LeverSpace.memory_uses``, shape (..., plans); by
+                default combinations hold nothing.
             captured: bytes of a layer that graphs of parts replay, shape (kinds, plans), by the name of the
-                graphs; needed with ``held``.
+                graphs; needed with ``uses``.
         """
         setting, whole = self.space.setting.of(self.plans), again is not None
         left = np.moveaxis(kept - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
         layers = [Kept(between, reopened) for between, reopened in zip(*left, strict=True)]
         activations = held_activations(setting, self.plans, self.stages, layers, self.flight)
-        if held is not None:
-            activations = activations + self._partners(held, kept, whole)
+        if uses is not None:
+            activations = activations + self._partners(uses, kept, whole)
         activations = activations * setting.framework.memory.fragmentation
-        graphs = 0.0 if held is None else self._graphs(held, activations, captured or {})
+        graphs = 0.0 if uses is None else self._graphs(uses, activations, captured or {})
         peak = self.memory.peak_with(activations, setting.cluster.device.memory_bytes, graphs)
         return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)
 
-    def _partners(self, held: np.ndarray, kept: np.ndarray, whole: bool) -> np.ndarray:
+    def _partners(self, uses: np.ndarray, kept: np.ndarray, whole: bool) -> np.ndarray:
         """Bytes of a second micro batch's layer, shape (..., classes, plans)."""
-        overlaps = np.array([each.overlaps for each in self.space.held])[held]
+        overlaps = np.array([each.overlaps for each in self.space.memory_uses])[uses]
         if whole or not overlaps.any():
             return np.zeros(self.stages.index.shape)
         overlapped = replace(self.plans, overlap_expert=np.ones_like(self.plans.overlap_expert))
@@ -85,12 +85,12 @@ class Footprint:
         return np.where(beside, layer, 0.0)
 
     def _graphs(
-        self, held: np.ndarray, activations: np.ndarray, captured: Mapping[str, np.ndarray]
+        self, uses: np.ndarray, activations: np.ndarray, captured: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Bytes of CUDA graphs, shape (..., classes, plans)."""
         taken = np.zeros(activations.shape)
-        for number, each in enumerate(self.space.held):
-            mine = (held == number)[..., np.newaxis, :]
+        for number, each in enumerate(self.space.memory_uses):
+            mine = (uses == number)[..., np.newaxis, :]
             if each.graphs == "none" or not mine.any():
                 continue
             if each.graphs == "step":

@@ -52,7 +52,7 @@ class Combination(NamedTuple):
         return {name: getattr(self, name) for name in SEARCHED[:3]}
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """What decides the memory of a combination: what graphs replay, and whether micro batches overlap."""
 
     graphs: str
@@ -235,19 +235,19 @@ class LeverSpace:
         return tuple(chosen for chosen in combinations if self.allows(chosen, ()))
 
     @cached_property
-    def held(self) -> tuple[Held, ...]:
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
         """What combinations differ in that takes memory, in the order of the combinations."""
-        return tuple(dict.fromkeys(self._held))
+        return tuple(dict.fromkeys(self._uses))
 
     @cached_property
-    def held_by(self) -> np.ndarray:
-        """The place in ``held`` of each combination, shape (combinations,)."""
-        return np.array([self.held.index(each) for each in self._held], dtype=np.int64)
+    def use_of(self) -> np.ndarray:
+        """The place in ``memory_uses`` of each combination, shape (combinations,)."""
+        return np.array([self.memory_uses.index(each) for each in self._uses], dtype=np.int64)
 
     @cached_property
-    def _held(self) -> list[Held]:
+    def _uses(self) -> list[MemoryUse]:
         graphs = {name: self.setting.with_choices(graphs=name).graphs for name in self.values["graphs"]}
-        return [Held(graphs[chosen.graphs], chosen.overlap_expert) for chosen in self.combinations]
+        return [MemoryUse(graphs[chosen.graphs], chosen.overlap_expert) for chosen in self.combinations]
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined; a combination without choice is the user's."""

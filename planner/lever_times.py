@@ -125,10 +125,10 @@ class Table:
         """Bytes of a layer of each kind that graphs of parts replay, shape (kinds, shapes), by the graphs."""
         kinds, none = self.setting.model.layer_groups, np.zeros(len(self.shapes))
         return {
-            held.graphs: np.array(
-                [none + captured(held.graphs, kind, ops) for kind, ops in zip(kinds, self.lists, strict=True)]
+            use.graphs: np.array(
+                [none + captured(use.graphs, kind, ops) for kind, ops in zip(kinds, self.lists, strict=True)]
             )[:, self.origin]
-            for held in self.space.held
+            for use in self.space.memory_uses
         }
 
     def captured_by(self, places: np.ndarray) -> dict[str, np.ndarray]:

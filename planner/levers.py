@@ -103,7 +103,7 @@ class Chooser:
     ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
         """The fastest combination of each plan, the times of its layers, and which plans have one."""
         overlaps = may_overlap(self.space.setting, plans)
-        chosen, found = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
+        chosen, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
         for context in (False, True):
             rows = np.flatnonzero(overlaps == context)
@@ -112,8 +112,8 @@ class Chooser:
                 places = table.index[rows]
                 chosen[rows] = best[places]
                 forward[:, rows], backward[:, rows] = times.forward[:, places], times.backward[:, places]
-                found[rows] = (self._open(None if whole else (), context) & among).any()
-        return chosen, LayerSeconds(forward, backward), found
+                runs[rows] = (self._open(None if whole else (), context) & among).any()
+        return chosen, LayerSeconds(forward, backward), runs
 
     def _open(self, modules: Modules | None, overlaps: bool) -> np.ndarray:
         """Which combinations go with modules and plans that may overlap or not, shape (combinations,)."""
@@ -130,7 +130,7 @@ class Chooser:
         setting, whole = self.space.setting, bool(plans.recompute[0] == FULL)
         combination, layers, _ = self._fastest(table, plans, whole)
         seconds = step_time(setting, plans, layers) if bound is None else bound
-        fits = self._holds(table, plans, self.space.held_by[combination])
+        fits = self._holds(table, plans, self.space.use_of[combination])
         if fits.any():
             rows = np.flatnonzero(fits)
             yield self._with(plans.take(rows), combination[rows], -1), seconds[rows]
@@ -139,19 +139,19 @@ class Chooser:
             return
         table, plans = table.take(rest), plans.take(rest)
         least, chosen = np.full(len(rest), np.inf), np.zeros(len(rest), dtype=np.int64)
-        for number in range(len(self.space.held)):
-            combination, layers, found = self._fastest(table, plans, whole, self.space.held_by == number)
-            found &= self._holds(table, plans, np.full(len(rest), number))
+        for number in range(len(self.space.memory_uses)):
+            combination, layers, runs = self._fastest(table, plans, whole, self.space.use_of == number)
+            runs &= self._holds(table, plans, np.full(len(rest), number))
             seconds = step_time(setting, plans, layers)
-            faster = found & (seconds.astype(np.float32) < least.astype(np.float32))
+            faster = runs & (seconds.astype(np.float32) < least.astype(np.float32))
             least[faster], chosen[faster] = seconds[faster], combination[faster]
         rows = np.flatnonzero(np.isfinite(least))
         if len(rows):
             yield self._with(plans.take(rows), chosen[rows], -1), least[rows]
 
-    def _holds(self, table: Table, plans: Plans, held: np.ndarray) -> np.ndarray:
+    def _holds(self, table: Table, plans: Plans, uses: np.ndarray) -> np.ndarray:
         """Whether plans that fit with some combination fit with what a given one holds, shape (plans,)."""
-        fits = np.array([each.is_free for each in self.space.held])[held]
+        fits = np.array([each.is_free for each in self.space.memory_uses])[uses]
         rows = np.flatnonzero(~fits)
         if len(rows):
             footprint = Footprint.of(self.space, plans.take(rows))
@@ -160,7 +160,7 @@ class Chooser:
                 kept - boundary_bytes(self.space.setting, footprint.plans) if whole else np.zeros_like(kept)
             )
             again, captured = kept if whole else None, table.captured_by(table.index[rows])
-            fits[rows] = footprint.fits(self.usable_bytes, kept, gone, again, held[rows], captured)
+            fits[rows] = footprint.fits(self.usable_bytes, kept, gone, again, uses[rows], captured)
         return fits
 
     def _worth(
@@ -202,17 +202,17 @@ class Chooser:
     ) -> np.ndarray:
         """Whether plans fit with what some combination holds that goes with some set of modules."""
         space = self.space
-        free = np.array([held.is_free for held in space.held])[space.held_by]
+        free = np.array([use.is_free for use in space.memory_uses])[space.use_of]
         if any((self._open(modules, False) & free).any() for modules in sets):
             return footprint.fits(self.usable_bytes, kept, gone, again)
         fits = np.zeros(len(footprint.plans), dtype=bool)
         overlaps = may_overlap(space.setting, footprint.plans)
         for context in (False, True):
             runs = np.any([self._open(modules, context) for modules in sets], axis=0)
-            for number in np.unique(space.held_by[runs]).tolist():
-                held = np.full(len(fits), number)
+            for number in np.unique(space.use_of[runs]).tolist():
+                uses = np.full(len(fits), number)
                 captured = table.captured_by(table.index)
-                holds = footprint.fits(self.usable_bytes, kept, gone, again, held, captured)
+                holds = footprint.fits(self.usable_bytes, kept, gone, again, uses, captured)
                 fits |= holds & (overlaps == context)
         return fits
 
@@ -239,25 +239,25 @@ class Chooser:
         """Yield structures that all may overlap, or not, with the fastest set and combination that fits."""
         footprint = Footprint.of(self.space, plans)
         done = np.zeros(len(plans), dtype=bool)
-        found = self._sets(table, plans, footprint, context)
-        if found is not None:
-            owner, chosen, seconds, settled = found
+        fastest = self._sets(table, plans, footprint, context)
+        if fastest is not None:
+            owner, chosen, seconds, settled = fastest
             done = settled
             rows = np.flatnonzero(settled[owner])
             if len(rows):
                 yield self._with(plans.take(owner[rows]), *(part[rows] for part in chosen)), seconds[rows]
         rest = np.flatnonzero(~done)
-        if not len(rest) or len(self.space.held) == 1:
+        if not len(rest) or len(self.space.memory_uses) == 1:
             return
         table, plans = table.take(rest), plans.take(rest)
         footprint = Footprint.of(self.space, plans)
         least = np.full(len(rest), np.inf)
         combination, codes = np.zeros((2, len(rest)), dtype=np.int64)
-        for number in range(len(self.space.held)):
-            found = self._sets(table, plans, footprint, context, number)
-            if found is None:
+        for number in range(len(self.space.memory_uses)):
+            fastest = self._sets(table, plans, footprint, context, number)
+            if fastest is None:
                 continue
-            owner, chosen, seconds, _ = found
+            owner, chosen, seconds, _ = fastest
             faster = seconds.astype(np.float32) < least[owner].astype(np.float32)
             owner = owner[faster]
             least[owner] = seconds[faster]
@@ -275,18 +275,18 @@ class Chooser:
             Plans that have one, their combination and code of modules, their step time, and of all plans
             whether no faster set failed by what its combination holds; None where no combination runs.
         """
-        held_by = self.space.held_by
-        among = True if number is None else held_by == number
+        use_of = self.space.use_of
+        among = True if number is None else use_of == number
         shapes, places = np.unique(table.index, return_inverse=True)
         sets = ModuleSets.of(table, shapes, context, among)
         if not sets.runs.any():
             return None
         kept, gone, runs = sets.kept[:, places], sets.discarded[..., places], sets.runs[:, np.newaxis]
         bare = fits = footprint.fits(self.usable_bytes, kept, gone) & runs
-        held = held_by[sets.combination]
-        if not all(self.space.held[each].is_free for each in np.unique(held)):
+        uses = use_of[sets.combination]
+        if not all(self.space.memory_uses[each].is_free for each in np.unique(uses)):
             captured = table.captured_by(table.index)
-            fits = footprint.fits(self.usable_bytes, kept, gone, None, held[:, places], captured) & runs
+            fits = footprint.fits(self.usable_bytes, kept, gone, None, uses[:, places], captured) & runs
         settled = np.ones(len(plans), dtype=bool)
         if bare is not fits:
             settled = ~np.any(sets.undominated(bare, places) & ~fits, axis=0)

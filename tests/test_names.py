@@ -15,7 +15,7 @@ LOOKS_BOUND = re.compile(
 """What any binding matches, and little prose: parsing every module takes seconds."""
 ROOT = Path(__file__).parents[1]
 DONE = (
-    *("hwmodels", "profiles", "planner/*.py", "simulator/*.py"),
+    *("hwmodels", "profiles", "planner/*.py", "planner/executors", "simulator/*.py"),
     *("meshwright/pages", "meshwright/reports", "meshwright/sweeps", "meshwright/variations"),
     *("meshwright/validation/*.py", "planner/serving/mix"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),

@@ -25,8 +25,8 @@ def executor(name: str, address: str = "") -> InParallel:
     Raises:
         UnknownNameError: no such executor.
     """
-    found = _module(name).in_parallel
-    return partial(found, address=address) if address else found
+    in_parallel = _module(name).in_parallel
+    return partial(in_parallel, address=address) if address else in_parallel
 
 
 def check(name: str, address: str = "") -> None:
