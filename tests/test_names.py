@@ -21,7 +21,7 @@ DONE = (
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),
-    "simulator/uncertainty",
+    *("simulator/serving/steady", "simulator/serving/steps", "simulator/uncertainty"),
 )
 
 

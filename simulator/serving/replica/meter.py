@@ -155,7 +155,7 @@ class Totals:
         watts = model.watts(decodes + prompt, decodes, kv_tokens, np.maximum(seconds / count, 1e-9))
         self.joules += float((watts * seconds).sum())
         if isinstance(model, SlackSteps):
-            self.tuned += model.made(seconds, count, decodes, kv_tokens, prompt)
+            self.tuned += model.tuned_tokens(seconds, count, decodes, kv_tokens, prompt)
         values = np.stack([seconds, seconds * running, seconds * waiting, seconds * blocks, tokens])
         self.series.add(start, end, values)
 

@@ -60,10 +60,10 @@ def disaggregated(
         np.asarray(values, dtype=np.float64)
         for values in np.broadcast_arrays(prompt, output, clients, prefill_ranks, decode_replicas)
     )
-    one = np.ones_like(prompt)
-    idle = steady_state(prefill.steps, Load(prompt, 2.0 * one, one), prefill.limits)
+    ones = np.ones_like(prompt)
+    idle = steady_state(prefill.steps, Load(prompt, 2.0 * ones, ones), prefill.limits)
     own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
-    decoding, waiting, each = one, own, clients / replicas
+    decoding, waiting, each = ones, own, clients / replicas
     state = idle
     for _ in range(ROUNDS):
         load = Load(prompt, output, np.maximum(each * decoding, 1.0), cached=prompt - 1.0)

@@ -68,9 +68,9 @@ def memory_that_fits(
     Raises:
         InfeasibleError: the weights leave no room for a KV block; says by how much.
     """
-    found = memory_of(kind, budget, sequences, share)
-    check_fits(price_of(kind), found)
-    return found
+    footprint = memory_of(kind, budget, sequences, share)
+    check_fits(price_of(kind), footprint)
+    return footprint
 
 
 def kv_tokens(kind: ReplicaKind, budget: float, sequences: float, share: float | None = None) -> float:

@@ -98,9 +98,9 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
     step = tpot = cases.decode(seen)
     steps = cases.prefills(seen)
-    service, wait = cases.fixed + steps.one + step, np.zeros_like(seen)
+    service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
-    delay = prefill = steps.one
+    delay = prefill = steps.one_chunk
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
@@ -156,9 +156,9 @@ def highest_stable_rate(
     Slots would not free fast enough even without prefills, or prompts would not fit even beside few decodes.
     """
     cases = Cases(table.cases if isinstance(table, IterationTable) else table, load, limits)
-    slots, one = cases.slots, np.ones_like(cases.slots)
+    slots = cases.slots
     by_slots = slots / (cases.gaps * cases.decode(slots))
-    by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(one).full)
+    by_prompts = MOST_FILLED / (cases.ranks * cases.prefills(np.ones_like(slots)).full)
     return np.minimum(by_slots, by_prompts) * cases.lanes
 
 
@@ -185,12 +185,12 @@ def _prompts(
     """
     if cases.interleaved:
         # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
-        share = np.minimum(arriving * steps.chunks * steps.one, 1.0) ** (cases.shared / cases.ranks)
-        met_step = share * steps.one / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
+        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
+        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
         window = np.where(cases.decodes, tpot, met_step)
     else:
-        busy = np.minimum(arriving * steps.one, 0.9)
-        window = step * (1.0 - busy) + steps.one * busy
+        busy = np.minimum(arriving * steps.one_chunk, 0.9)
+        window = step * (1.0 - busy) + steps.one_chunk * busy
     most = steps.ranks * steps.most
     met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
@@ -209,7 +209,7 @@ def _prompts(
     delay = np.where(cases.together, delay, delay * -np.expm1(cases.stages * np.log1p(-own)) / own)
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
-    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one - steps.step)
+    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one_chunk - steps.step)
     share = np.where(cases.decodes, np.minimum(arriving * steps.chunks * length / together, 1.0), 1.0)
     # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
     # Once one micro batch is full, what it leaves waits for its next turn.

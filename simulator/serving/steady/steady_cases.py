@@ -72,7 +72,7 @@ class Prefills:
     """Chunks that one step computes on a rank, at most."""
     step: Array
     """Without a chunk."""
-    one: Array
+    one_chunk: Array
     """With one chunk."""
     beside: Array
     """Added by a further chunk on another rank."""
@@ -85,11 +85,11 @@ class Prefills:
     def seconds(self, chunks: Array) -> Array:
         """Step time with ``chunks`` chunks over all ranks."""
         others = np.minimum(chunks, self.ranks) - 1.0
-        return self.one + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
+        return self.one_chunk + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
 
     def beside_step(self, step: Array) -> Prefills:
         """The same with a slightly different batch, whose own step takes ``step``."""
-        return replace(self, step=step, one=self.one + step - self.step)
+        return replace(self, step=step, one_chunk=self.one_chunk + step - self.step)
 
     @cached_property
     def full(self) -> Array:
@@ -103,13 +103,13 @@ class Cases:
     """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
 
     def __init__(self, table: StepCases | SpeculativeCases, load: Load, limits: Limits) -> None:
-        given = (
+        figures = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
             *(load.prompt_variation, load.replicas, load.together),
             *(limits.budget, limits.sequences, limits.kv_tokens),
         )
         prompt, output, concurrency, rate, cached, variation, varied, replicas, equal, budget, slots, room = (
-            np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in given))
+            np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in figures))
         )
         engine = table.engine
         self.ranks, self.stages = table.ranks, table.stages
@@ -166,22 +166,22 @@ class Cases:
         every = np.broadcast_to(self.ranks, chunk.shape)
         ranks = None if single else np.stack([np.ones_like(chunk), every, every])
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one, all_, two = steps[0], steps[-2], steps[-1]
-        beside = np.maximum(all_ - one, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
+        one_chunk, all_, two = steps[0], steps[-2], steps[-1]
+        beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - all_, 0.0) / self.ranks
         step = self.decode(batch)
-        one = np.where(self.arrives, step, one)
+        one_chunk = np.where(self.arrives, step, one_chunk)
         beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
         free = np.where(self.together, np.minimum(self.clients, self.slots), self.slots - batch)
         most = np.minimum(room / chunk, np.maximum(free, 1.0))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
-        return Prefills(self.new / chunk, most, step, one, beside, behind, self.ranks, uneven)
+        return Prefills(self.new / chunk, most, step, one_chunk, beside, behind, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
         steps = self.prefills(np.zeros_like(self.new))
-        return steps.chunks * steps.one, steps.chunks * steps.seconds(self.ranks)
+        return steps.chunks * steps.one_chunk, steps.chunks * steps.seconds(self.ranks)
 
     def decode(self, batch: Array) -> Array:
         """Seconds of a pure decode step."""

@@ -57,7 +57,8 @@ class AsynchronousSteps:
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of the ranks' batches together; a pipeline has one rank a stage."""
         chunks = [chunk for batch in ranks for chunk in batch.prefills]
-        return self.step(chunks, sum(one.decodes for one in ranks), sum(one.kv_tokens for one in ranks))
+        decodes, kv_tokens = sum(batch.decodes for batch in ranks), sum(batch.kv_tokens for batch in ranks)
+        return self.step(chunks, decodes, kv_tokens)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the target's step."""

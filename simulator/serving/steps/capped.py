@@ -131,10 +131,10 @@ class CappedTable(IterationTable):
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """Seconds of one step by part."""
-        found = super().parts(prefills, decodes, kv_tokens)
+        parts = super().parts(prefills, decodes, kv_tokens)
         capped = self.step(prefills, decodes, kv_tokens)
-        total = sum(found.values())
-        return {name: seconds * capped / total for name, seconds in found.items()} if total else found
+        total = sum(parts.values())
+        return {name: seconds * capped / total for name, seconds in parts.items()} if total else parts
 
     # Array interface: steady states
 
@@ -248,20 +248,20 @@ def under_cap(
     """
     before = seconds_at(None)
     drawn = drawn_at(None, before)
-    found, above = before, drawn > cap_w
+    seconds, above = before, drawn > cap_w
     for share in CLOCKS:
         if not above.any():
-            return found
+            return seconds
         lower = share < np.asarray(own)
         if not lower.any():
             continue
         after = np.maximum(seconds_at(share), before)
         less = np.minimum(drawn_at(share, after), drawn)
         part = np.clip((drawn - cap_w) / np.maximum(drawn - less, 1e-9), 0.0, 1.0)
-        found = np.where(above & lower, before + part * (after - before), found)
+        seconds = np.where(above & lower, before + part * (after - before), seconds)
         above = above & ((less > cap_w) | ~lower)
         before, drawn = np.where(lower, after, before), np.where(lower, less, drawn)
-    return np.where(above, found * (drawn - idle_w) / (np.asarray(cap_w) - idle_w), found)
+    return np.where(above, seconds * (drawn - idle_w) / (np.asarray(cap_w) - idle_w), seconds)
 
 
 def step_arrays(tables: Sequence[IterationTable]) -> StepArrays:

@@ -84,13 +84,13 @@ def replica_costs(
         InfeasibleError: the weights leave no room for a KV block; says by how much.
     """
     price = StepPrice(model, cluster, pool, engine)
-    held = memory(
+    footprint = memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
     if pool.stream is not None:
-        held = replace(held, weights=pool.stream.held(model.layers) * held.weights)
+        footprint = replace(footprint, weights=pool.stream.held(model.layers) * footprint.weights)
     if not options.kv_blocks:
-        check_fits(price, held)
+        check_fits(price, footprint)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
     make = iteration_table if tables is None else tables.table
     # Drafts beside prompts: steps beyond the table would be priced one by one.
@@ -101,10 +101,10 @@ def replica_costs(
     idle = pool.devices * device.idle_watts + pool.devices / cluster.devices_per_node * cluster.host_watts
     return ReplicaCosts(
         steps=table,
-        kv_blocks=options.kv_blocks or held.kv_blocks,
-        kv_token_bytes=held.kv_token * pool.tensor * pool.pipeline,
-        weight_bytes=held.weights,
-        copy_s=held.kv_token / device.kernels.calibration.host_copy.bandwidth,
+        kv_blocks=options.kv_blocks or footprint.kv_blocks,
+        kv_token_bytes=footprint.kv_token * pool.tensor * pool.pipeline,
+        weight_bytes=footprint.weights,
+        copy_s=footprint.kv_token / device.kernels.calibration.host_copy.bandwidth,
         idle_watts=idle,
         first_token_s=price.times.first_token_s,
         window=window_of(price),
@@ -141,12 +141,12 @@ def speculating(
         own = {"pipeline": 1} if speculation.asynchronous else {}
         alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0, **own})
         price = StepPrice(draft, cluster, alone, engine)
-        held = memory(price, options.token_budget, options.max_sequences, options.memory_share)
+        footprint = memory(price, options.token_budget, options.max_sequences, options.memory_share)
         context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
         steps: StepTimes | None = iteration_table(price, options.token_budget, options.max_sequences, context)
         if speculation.asynchronous:
             return replace(costs, steps=AsynchronousSteps(costs.steps, steps, speculation))
-        weights, kv_token, name = held.weights, held.kv_token, f"draft model {draft.name}"
+        weights, kv_token, name = footprint.weights, footprint.kv_token, f"draft model {draft.name}"
     else:
         share = layers / target.layers
         steps = DraftHeads(costs.steps, share) if layers and speculation.draft_passes else None

@@ -77,21 +77,23 @@ class SlackSteps:
             self._known[key] = float(low)
         return self._known[key]
 
-    def made(self, seconds: Array, count: Array, decodes: Array, kv_tokens: Array, prompt: Array) -> float:
+    def tuned_tokens(
+        self, seconds: Array, count: Array, decodes: Array, kv_tokens: Array, prompt: Array
+    ) -> float:
         """Fine-tuning tokens of steps and stretches.
 
         Args:
             seconds, count: of a stretch and its steps, shape (rows,).
             decodes, kv_tokens, prompt: of its first step; prompts count as one chunk, shape (rows,).
         """
-        found = 0.0
+        total = 0.0
         middle = kv_tokens + 0.5 * decodes * (count - 1)
         for passed, steps, *sizes in zip(seconds, count, decodes, middle, prompt, strict=True):
             batch, tokens, chunk = map(int, sizes)
             if batch:
                 alone = self.target.step(((chunk, 0),) if chunk else (), batch, tokens)
-                found += steps * self.tokens(batch, tokens, max(passed / steps - alone, 0.0))
-        return found
+                total += steps * self.tokens(batch, tokens, max(passed / steps - alone, 0.0))
+        return total
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of steps whose slack computes tokens forward and backward at the price of whole sequences."""
@@ -115,24 +117,24 @@ def with_finetuning(
         InputError: a combination that is not modelled, or a target without slack.
         InfeasibleError: activations leave no KV block.
     """
-    asked = pool.finetuning
-    if asked is None:
+    finetuning = pool.finetuning
+    if finetuning is None:
         return costs
     if pool.speculation is not None or pool.pipeline > 1 or pool.data > 1:
         raise InputError("fine-tuning beside decodes excludes speculation, pipeline and data ranks", where)
     alone = costs.steps.step((), 1, 1)
-    if alone >= asked.tpot:
+    if alone >= finetuning.tpot:
         raise InputError(
-            f"no slack: one decode step takes {alone:.3g} s alone, found a target of {asked.tpot:g} s",
+            f"no slack: one decode step takes {alone:.3g} s alone, found a target of {finetuning.tpot:g} s",
             f"{where}.tpot",
         )
     left = costs.kv_blocks
     if not options.kv_blocks:
         block = costs.kv_token_bytes * options.block_tokens
-        left -= int(asked.bytes(model.layers, model.hidden) / block)
+        left -= int(finetuning.bytes(model.layers, model.hidden) / block)
     if left < 1:
         raise InfeasibleError(
-            f"activations of {asked.length:,} training tokens leave no KV block; shorter ones help"
+            f"activations of {finetuning.length:,} training tokens leave no KV block; shorter ones help"
         )
-    steps = SlackSteps(costs.steps, asked.tpot, asked.length, options.token_budget)
+    steps = SlackSteps(costs.steps, finetuning.tpot, finetuning.length, options.token_budget)
     return replace(costs, steps=steps, kv_blocks=left)

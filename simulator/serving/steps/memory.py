@@ -144,25 +144,26 @@ def memory(
     )
 
 
-def check_fits(price: StepPrice, held: ReplicaMemory) -> None:
+def check_fits(price: StepPrice, footprint: ReplicaMemory) -> None:
     """Refuse a replica without room for one KV block.
 
     Raises:
         InfeasibleError: says by how much, and which degree or format would fit.
     """
-    if held.kv_blocks >= 1:
+    if footprint.kv_blocks >= 1:
         return
-    short = held.weights + held.activations + held.kv_token * held.block_tokens - held.usable
+    weights, usable = footprint.weights, footprint.usable
+    short = weights + footprint.activations + footprint.kv_token * footprint.block_tokens - usable
     ranks = price.pool.devices
-    room = held.usable - held.activations
+    room = usable - footprint.activations
     helps = ["a device with more memory"]
     if room > 0:
-        helps = [f"{ranks * 2 ** max(math.ceil(math.log2(held.weights / room)), 1)} devices a replica"]
-        if price.pool.weights in ("bf16", "fp16") and held.weights / 2 < room:
+        helps = [f"{ranks * 2 ** max(math.ceil(math.log2(weights / room)), 1)} devices a replica"]
+        if price.pool.weights in ("bf16", "fp16") and weights / 2 < room:
             helps.append("fp8 weights")
     raise InfeasibleError(
         f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
-        f"too much a device (weights {held.weights / 2**30:.1f} GiB of {held.usable / 2**30:.1f} usable); "
+        f"too much a device (weights {weights / 2**30:.1f} GiB of {usable / 2**30:.1f} usable); "
         f"{' or '.join(helps)} would help, or `stream`: reading {short / 2**30:.1f} GiB from the host takes "
         f"{short / price.cluster.device.kernels.calibration.host_copy.bandwidth:.2g} s a step"
     )

@@ -115,9 +115,9 @@ class StepPrice:
             self.dense_times, _ = layer_times(engine, "dense", format_class(pool.stored), generation)
         self.site = pool.site or UNLEARNED
         if pool.site is not None:
-            alike = self.dense_times is self.times
+            same_times = self.dense_times is self.times
             self.times = _at_site(self.times, pool.site, engine)
-            self.dense_times = self.times if alike else _at_site(self.dense_times, pool.site, engine)
+            self.dense_times = self.times if same_times else _at_site(self.dense_times, pool.site, engine)
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
         """Number of layers by kind."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
@@ -268,7 +268,8 @@ class StepPrice:
         """Elapsed seconds of ops, one after the other."""
         listed = list(ops)
         reduces = [getattr(op, "operation", "") == "all_reduce" for op in listed]
-        others = iter(price([op for op, one in zip(listed, reduces, strict=True) if not one], self.prices))
+        computed = [op for op, reduced in zip(listed, reduces, strict=True) if not reduced]
+        others = iter(price(computed, self.prices))
         total: Array = np.zeros(())
         for op, reduced in zip(listed, reduces, strict=True):
             if reduced:

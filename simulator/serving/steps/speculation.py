@@ -26,8 +26,8 @@ class Drafts:
     def steps(self, tokens: int, sequences: int) -> int:
         """Steps that yield the given number of tokens, beside a batch as when the sequence joins."""
         if self._budgeted is not None:
-            found = self._budgeted[sequences]
-            self.pace, self._ends = found.mean, np.cumsum(found.shares)
+            verified = self._budgeted[sequences]
+            self.pace, self._ends = verified.mean, np.cumsum(verified.shares)
         # `Generator.choice` with probabilities, without its checks of each call.
         draws = np.searchsorted(self._ends, self._random.random(tokens), side="right") + 1
         return int(np.searchsorted(np.cumsum(draws), tokens)) + 1
@@ -42,8 +42,8 @@ class Budgeted(dict[int, Verified]):
 
     def __missing__(self, sequences: int) -> Verified:
         """A batch of another size."""
-        found = self[sequences] = self._speculation.in_batch(sequences)
-        return found
+        verified = self[sequences] = self._speculation.in_batch(sequences)
+        return verified
 
 
 class DraftHeads:
@@ -171,9 +171,8 @@ class SpeculativeSteps:
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Verification and proposals of ranks that step together."""
         # Ranks share what follows: they verify as many tokens a sequence as the fullest.
-        tokens = (
-            self.queries if self._budgeted is None else self._between(max(one.decodes for one in ranks))[1]
-        )
+        fullest = max(batch.decodes for batch in ranks)
+        tokens = self.queries if self._budgeted is None else self._between(fullest)[1]
         seconds = self.target.lockstep(ranks, tokens)
         if any(batch.decodes for batch in ranks):
             seconds += self.host_s
@@ -181,9 +180,7 @@ class SpeculativeSteps:
             return seconds
         decodes = [batch._replace(prefills=()) for batch in ranks]
         prompts = [RankBatch(batch.prefills, 0, 0) for batch in ranks]
-        seconds += self.passes * self.draft.lockstep(
-            decodes, self._drafted(max(one.decodes for one in ranks))
-        )
+        seconds += self.passes * self.draft.lockstep(decodes, self._drafted(fullest))
         return seconds + (self.draft.lockstep(prompts) if any(batch.prefills for batch in ranks) else 0.0)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

@@ -231,12 +231,12 @@ class StepCases:
         if self.which.ndim == 0:
             return models[int(self.which)].watts(*figures, hosts=False)
         arguments = np.broadcast_arrays(self.which, *figures)
-        found = np.empty(arguments[0].shape)
+        watts = np.empty(arguments[0].shape)
         for number, power in enumerate(models):
             own = arguments[0] == number
             if own.any():
-                found[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
-        return found
+                watts[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
+        return watts
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps.
@@ -247,10 +247,10 @@ class StepCases:
             verified: tokens of each sequence in a step.
         """
         sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
-        one = np.maximum(sequences, 1.0)
+        decoding = np.maximum(sequences, 1.0)
         around = self.around_s + self.sequence_s * sequences
-        tokens = self._padded(sequences * verified) + self._head(one * verified)
-        return tokens + self._decodes(one, keys) + around
+        tokens = self._padded(sequences * verified) + self._head(decoding * verified)
+        return tokens + self._decodes(decoding, keys) + around
 
     def mixed_seconds(
         self,
@@ -280,9 +280,9 @@ class StepCases:
         rows = sequences * verified
         alone = np.where(busy, self._padded(rows), 0.0) + self._head(rows)
         whole = self._mixed_tokens(queries, rows, ranks) + self._head(rows + chunks)
-        some = np.maximum(sequences, 1.0)
-        alone = alone + np.where(busy, self._decodes(some, keys), 0.0)
-        beside = np.where(busy, self._mixed(some, keys), 0.0)
+        decoding = np.maximum(sequences, 1.0)
+        alone = alone + np.where(busy, self._decodes(decoding, keys), 0.0)
+        beside = np.where(busy, self._mixed(decoding, keys), 0.0)
         power = self._exponent
         own = chunks * self._chunks(queries / chunks, before)
         plain = bool(np.all(power == 1.0))

@@ -95,7 +95,7 @@ class StreamedSteps:
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`."""
-        tokens = sum(one.decodes * queries + sum(chunk[0] for chunk in one.prefills) for one in ranks)
+        tokens = sum(batch.decodes * queries + sum(chunk[0] for chunk in batch.prefills) for batch in ranks)
         return self._with(self.target.lockstep(ranks, queries), tokens)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

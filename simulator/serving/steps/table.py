@@ -64,12 +64,12 @@ def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, A
     share = (middles - knots[wide]) / (knots[wide + 1] - knots[wide])
     share = share.reshape(-1, *[1] * (values.ndim - 1))
     line = (1 - share) * values[wide] + share * values[wide + 1]
-    found = function(middles)
-    off = np.abs(line - found) > MIDDLE_TOLERANCE * found
+    exact = function(middles)
+    off = np.abs(line - exact) > MIDDLE_TOLERANCE * exact
     off = off.reshape(len(wide), -1).any(axis=1)
     inside = [np.arange(float(knots[i]) + 1, float(knots[i + 1])) for i in wide[off]]
     more = np.concatenate([middles, *inside])
-    values = np.concatenate([values, found, function(more[len(middles) :])])
+    values = np.concatenate([values, exact, function(more[len(middles) :])])
     knots, order = np.unique(np.append(knots, more), return_index=True)
     return knots, values[order]
 
@@ -389,15 +389,15 @@ class IterationTable:
         total = self.step(prefills, decodes, kv_tokens)
         sequences = decodes + len(prefills)
         tokens = decodes + sum(chunk[0] for chunk in prefills)
-        found = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
+        parts = {"sampling": self._head_at(sequences), "host": self._around_at(sequences)}
         chunks, power = sum(self._chunk_s(*chunk) for chunk in prefills), self.overlap_exponent
         alone, beside = self._decode_s(decodes, kv_tokens)
         attention = (chunks**power + beside**power) ** (1.0 / power) if prefills else alone
         attention *= self.prefill_factor if prefills else 1.0
         experts = float(self.experts_s[min(tokens * self.price.pool.data, len(self.experts_s) - 1)])
-        found |= {"attention": attention, "experts": min(experts, total)}
-        found["linear"] = total - sum(found.values())
-        return found
+        parts |= {"attention": attention, "experts": min(experts, total)}
+        parts["linear"] = total - sum(parts.values())
+        return parts
 
     # Array interface: steady states
 

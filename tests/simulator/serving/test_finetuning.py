@@ -56,7 +56,7 @@ def test_a_stretch_makes_the_tokens_of_its_steps():
     steps = SlackSteps(STEPS, TARGET_S, 2048, 512)
     row = (np.array([value]) for value in (10 * TARGET_S, 10.0, 4.0, 0.0, 0.0))
     alone = TARGET_S - STEPS.step((), 4, 18)
-    assert steps.made(*row) == pytest.approx(10 * steps.tokens(4, 18, alone))
+    assert steps.tuned_tokens(*row) == pytest.approx(10 * steps.tokens(4, 18, alone))
 
 
 def test_more_load_leaves_less_and_the_target_is_kept():
