@@ -179,13 +179,6 @@ CONSTANTS = (
         _framework("host", "fetch_seconds", 3.6e-3, 0.0),
     ),
     StepConstant(
-        "host time around the passes, prime-rl (frameworks)",
-        "0.5 s",
-        ("PRIME",),
-        "twelve steps without adapters",
-        _framework("host", "fetch_seconds", 0.5, 0.0),
-    ),
-    StepConstant(
         "exchange of stages, Megatron-DeepSpeed (frameworks)",
         "0.42 ms",
         ("ZB",),

@@ -148,13 +148,14 @@ def test_adapters_take_their_framework_s_defaults(framework, notes, rank, target
     assert (adapter.rank, adapter.targets) == (rank, targets)
 
 
-def test_adapters_of_experts_leave_prime_rl_to_eager_torch():
+def test_adapters_leave_prime_rl_to_eager_torch():
     notes = "LoRA rank 16; RL loss: by chunks"
     words = {"framework": "prime-rl (torch FSDP2, torch.compile)", "notes": notes, "gpu": "h200-sxm"}
     experts = words | {"n_experts": "128"}
-    listed = (words, experts, experts | {"gpu": "b200"})
+    none, b200 = {"notes": "RL loss: by chunks"}, {"gpu": "b200"}
+    listed = (words | none, words, words | b200, experts, experts | b200)
     found = [rule_of(PublishedRow(each, "row"))["release"] for each in listed]
-    assert found == ["prime-rl", "prime-rl-eager", "prime-rl-loop"]
+    assert found == ["prime-rl", *["prime-rl-eager"] * 3, "prime-rl-loop"]
 
 
 @pytest.mark.parametrize(
