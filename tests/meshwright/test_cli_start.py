@@ -105,7 +105,7 @@ def test_a_full_disk_or_a_forbidden_file_is_a_message(run, monkeypatch, scenario
         ("meshwright plan --model mixtral-8x2", ["mixtral-8x22b"]),
         ("meshwright plan --cluster dgx-h1", ["dgx-h100"]),
         ("meshwright simulate frontier", ["frontier-1t"]),
-        ("meshwright whatif --framework torchtitan-", ["torchtitan-eager"]),
+        ("meshwright whatif --framework torchtitan-", ["torchtitan-eager", "torchtitan-rowwise"]),
     ],
 )
 def test_the_shell_completes_commands_and_names(words, offered):

@@ -23,6 +23,7 @@ ABOUT = {
     "checkpoints",
     "fp4",
     "mtp_layers",
+    "draft_heads",
 }
 
 
