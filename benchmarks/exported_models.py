@@ -56,7 +56,7 @@ def read_back(scripts: Path, config: Path) -> str:
     """Whether the importer reads the plan back with the model that was exported."""
     files = [path for path in sorted(scripts.iterdir()) if path.suffix in (".sh", ".py")]
     try:
-        read_launch(str(files[0]), given={"model": str(config), "cluster": "dgx-h100", "gpus": 8})
+        read_launch(str(files[0]), stated={"model": str(config), "cluster": "dgx-h100", "gpus": 8})
     except InputError as error:
         return str(error)[:90]
     return "yes"

@@ -58,7 +58,7 @@ def step_s(found: Imported) -> float:
 
 def read(path: Path, given: Mapping[str, Any]) -> tuple[Imported, float]:
     """A file's scenario and its step."""
-    found = read_launch(str(path), given=given)
+    found = read_launch(str(path), stated=given)
     return found, step_s(found)
 
 

@@ -70,8 +70,8 @@ def _fail(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"meshwright {__version__}")
         raise typer.Exit
 

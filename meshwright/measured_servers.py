@@ -63,15 +63,15 @@ def evidence(place: Mapping[str, str], layout: Mapping[str, str]) -> Evidence:
         place: model, device and engine family.
         layout: weights, tensor, data and expert, as text.
     """
-    found = [0, 0, 0, 0]
+    counts = [0, 0, 0, 0]
     for row in measured_servers():
         if row["device"] != place["device"] or row["engine"] != place["engine"]:
             continue
         same = row["model"] == place["model"]
         close = 3 if same and all(row[name] == layout[name] for name in LAYOUT) else 2 if same else 1
-        found[close] += int(row["rows"])
-    closest = max((close for close in (3, 2, 1) if found[close]), default=0)
-    return Evidence(closest, found[closest])
+        counts[close] += int(row["rows"])
+    closest = max((close for close in (3, 2, 1) if counts[close]), default=0)
+    return Evidence(closest, counts[closest])
 
 
 def rows_of_layouts(model: str, engine: str) -> Callable[[ReplicaShape], int]:
@@ -90,7 +90,7 @@ def rows_of_layouts(model: str, engine: str) -> Callable[[ReplicaShape], int]:
         if pool.pipeline > 1 or pool.speculation is not None:
             return 0
         layout = {name: str(getattr(pool, name)) for name in LAYOUT[1:]} | {"weights": pool.stored}
-        found = evidence({"model": model, "device": shape.offer.name, "engine": engine}, layout)
-        return found.rows if found.closeness == SAME else 0
+        counts = evidence({"model": model, "device": shape.offer.name, "engine": engine}, layout)
+        return counts.rows if counts.closeness == SAME else 0
 
     return rows

@@ -197,12 +197,12 @@ class PlanSearch(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright plan --json``."""
-        found, more = self.found, [{} for _ in range(len(self.result.plans))]
+        prediction, more = self.found, [{} for _ in range(len(self.result.plans))]
         if self.refined:
             from meshwright.reports.refined import describe_refined
 
-            more = [describe_refined(found, list(self.refined), index) for index in range(len(more))]
-        return describe_search(self.result, found, more)
+            more = [describe_refined(prediction, list(self.refined), index) for index in range(len(more))]
+        return describe_search(self.result, prediction, more)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,14 +242,14 @@ class StepSimulation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""
-        made = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
-        made |= self.report.to_dict()
+        report = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
+        report |= self.report.to_dict()
         timeline = self.simulation.timeline
         if timeline is not None:
             from meshwright.reports.timeline import describe_run
 
-            made["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
-        return made
+            report["engine"] = describe_run(timeline, self.simulation.analytic_step_s, self.traffic)
+        return report
 
 
 @dataclass(frozen=True, eq=False, repr=False)

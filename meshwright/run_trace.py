@@ -23,12 +23,12 @@ def write_run_trace(path: Path, run: PlannedRun, number: int = 0) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    found = replicate(run.outcome.inputs, run.case.request.question.seed, number, traced=True)
+    replication = replicate(run.outcome.inputs, run.case.request.question.seed, number, traced=True)
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": f"replication {number}"}}
     ]
     threads = {"productive": 0}
-    for state, start, end in found.segments:
+    for state, start, end in replication.segments:
         thread = threads.setdefault(state, len(threads))
         events.append(
             {"ph": "X", "name": state, "cat": "run", "pid": 0, "tid": thread, "ts": start * 1e6}

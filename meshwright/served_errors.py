@@ -60,15 +60,15 @@ class ServedError:
 
 @cache
 def _errors() -> dict[tuple[str, ...], ServedError]:
-    found = {}
+    errors = {}
     with FILE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             of = row["engine"], row["layers"], row["device"]
             error = ServedError(
                 float(row["median"]), float(row["p90"]), int(row["rows"]), row["left_out"], of
             )
-            found[row["left_out"], row["metric"], *of] = error
-    return found
+            errors[row["left_out"], row["metric"], *of] = error
+    return errors
 
 
 def served_errors(nearest: Evidence, engine: str, layers: str, device: str) -> dict[str, ServedError]:
@@ -82,9 +82,9 @@ def served_errors(nearest: Evidence, engine: str, layers: str, device: str) -> d
     """
     left_out = LEFT_OUT[nearest.closeness]
     pools = (engine, layers, device), (engine, layers, ""), (engine, "", ""), ("", "", "")
-    found = {}
+    by_metric = {}
     for metric, name in METRICS.items():
         errors = (_errors().get((left_out, metric, *of)) for of in pools)
-        if (error := next((one for one in errors if one is not None), None)) is not None:
-            found[name] = error
-    return found
+        if (error := next((pooled for pooled in errors if pooled is not None), None)) is not None:
+            by_metric[name] = error
+    return by_metric

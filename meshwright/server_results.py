@@ -62,7 +62,7 @@ def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
     from meshwright.validation.serving import closed_loop
     from meshwright.validation.serving.case import MeasuredRow
 
-    found, skipped = [], []
+    rows, skipped = [], []
     for number, row in enumerate(csv.DictReader(read_text(path).splitlines()), 2):
         values = {"harness": "", "case_id": f"{path.name}:{number}", **row}
         try:
@@ -75,8 +75,8 @@ def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
         except SkippedRow as error:
             skipped.append((values["case_id"], str(error)))
             continue
-        found.append(load)
-    return found, skipped
+        rows.append(load)
+    return rows, skipped
 
 
 def load_of(case: ServingCase) -> MeasuredLoad:
@@ -155,19 +155,19 @@ def _number(value: Any) -> float:
 def _of_bench(value: Mapping[str, Any]) -> dict[str, float]:
     """A result of ``vllm bench serve`` or SGLang's ``bench_serving``."""
     requests = max(_number(value.get("completed")), 1.0)
-    found = {
+    values = {
         "clients": _number(value.get("max_concurrency")),
         "rate": _number(value.get("request_rate")),
         "requests": requests,
         "prompt": _number(value.get("total_input_tokens")) / requests,
         "output": _number(value.get("total_output_tokens")) / requests,
     }
-    if not found["clients"] and not found["rate"]:
-        found["clients"] = requests  # an infinite rate sends all requests at once
+    if not values["clients"] and not values["rate"]:
+        values["clients"] = requests  # an infinite rate sends all requests at once
     for name in ("ttft", "tpot"):
-        found[f"{name}_mean"] = 1e-3 * _number(value.get(f"mean_{name}_ms"))
-        found[f"{name}_p50"] = 1e-3 * _number(value.get(f"median_{name}_ms"))
-    return found
+        values[f"{name}_mean"] = 1e-3 * _number(value.get(f"mean_{name}_ms"))
+        values[f"{name}_p50"] = 1e-3 * _number(value.get(f"median_{name}_ms"))
+    return values
 
 
 def _of_aiperf(value: Mapping[str, Any]) -> dict[str, float]:
@@ -180,10 +180,10 @@ def _of_aiperf(value: Mapping[str, Any]) -> dict[str, float]:
         scale = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9}.get(str(block.get("unit")), 1.0)
         return scale * _number(block.get(kind))
 
-    asked = value.get("input_config")
-    asked = asked if isinstance(asked, Mapping) else {}
-    inner = asked.get("loadgen")
-    load = inner if isinstance(inner, Mapping) else asked
+    config = value.get("input_config")
+    config = config if isinstance(config, Mapping) else {}
+    inner = config.get("loadgen")
+    load = inner if isinstance(inner, Mapping) else config
     return {
         "clients": _first(load.get("concurrency")),
         "rate": _first(load.get("request_rate")),
@@ -213,8 +213,8 @@ def _of_guidellm(value: Mapping[str, Any]) -> dict[str, float]:
         block = block.get("successful") if isinstance(block, Mapping) else None
         return _number(block.get(kind)) if isinstance(block, Mapping) else 0.0
 
-    asked = value.get("config") or value.get("args")
-    strategy = asked.get("strategy") if isinstance(asked, Mapping) else None
+    config = value.get("config") or value.get("args")
+    strategy = config.get("strategy") if isinstance(config, Mapping) else None
     strategy = strategy if isinstance(strategy, Mapping) else {}
     alone = strategy.get("type_") == "synchronous"
     totals = metrics.get("request_totals")

@@ -71,12 +71,12 @@ def _megatron(text: str, scenario: Scenario, where: str) -> tuple[list[float], l
     if not lines:
         return None
     batch = scenario.setting.training.global_batch
-    steps = [float(elapsed) / 1e3 for elapsed, found in lines if int(found) == batch]
+    steps = [float(elapsed) / 1e3 for elapsed, size in lines if int(size) == batch]
     if not steps:
         raise InputError(
             f"the global batch is {lines[-1][1]} sequences; the scenario beside it states {batch}", where
         )
-    return steps, [float(found) * 2**20 for found in MEGATRON_MEMORY.findall(text)]
+    return steps, [float(size) * 2**20 for size in MEGATRON_MEMORY.findall(text)]
 
 
 def _torchtitan(text: str, scenario: Scenario) -> tuple[list[float], list[float]]:

@@ -16,13 +16,17 @@ LOOKS_BOUND = re.compile(
 ROOT = Path(__file__).parents[1]
 DONE = (
     *("hwmodels", "profiles", "planner/*.py", "planner/executors", "simulator/*.py"),
-    *("meshwright/pages", "meshwright/reports", "meshwright/sweeps", "meshwright/variations"),
-    *("meshwright/validation/*.py", "planner/serving/mix"),
+    *("meshwright/*.py", "meshwright/api", "meshwright/commands", "meshwright/exporters"),
+    *("meshwright/pages", "meshwright/questions", "meshwright/reports", "meshwright/sweeps"),
+    *("meshwright/validation/*.py", "meshwright/variations", "planner/serving/mix"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),
     *("simulator/serving/steady", "simulator/serving/steps", "simulator/uncertainty"),
 )
+
+PUBLIC = {"meshwright/results.py": {"found"}}
+"""Names that users type: ``PlanSearch.found``."""
 
 
 def modules(package: str) -> list[Path]:
@@ -59,7 +63,12 @@ def empty_names(source: str) -> Iterator[str]:
 def test_names_of_packages_that_are_done_say_what_they_hold(package):
     paths = modules(package)
     assert paths
-    wrong = [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in empty_names(path.read_text())]
+    wrong = [
+        f"{name}:{line}"
+        for name, path in ((str(path.relative_to(ROOT)), path) for path in paths)
+        for line in empty_names(path.read_text())
+        if line.partition(": ")[2] not in PUBLIC.get(name, ())
+    ]
     assert not wrong
 
 

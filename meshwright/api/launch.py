@@ -51,13 +51,13 @@ def export(
         InputError: an unknown target, a plan of the other kind, no such rank, or an unwritable file.
     """
     exporter(to)
-    made = exported(asked(plan, rank, command), to)
+    launch = exported(export_question(plan, rank, command), to)
     if out is not None:
-        write_files(made, Path(out))
-    return made
+        write_files(launch, Path(out))
+    return launch
 
 
-def asked(
+def export_question(
     plan: Reference | PlanSearch | DeploymentSearch, rank: int | None = None, command: str = COMMAND
 ) -> ExportQuestion:
     """The question of an export; see ``export``.
@@ -100,6 +100,6 @@ def import_(
     Raises:
         InputError: unreadable, a part of the question is missing, or the plan cannot run.
     """
-    given = {"cluster": cluster, "gpus": gpus, "model": model, "vocabulary": vocabulary}
-    given |= {"seq_len": seq_len, "global_batch": global_batch}
-    return read_launch(str(source), target=kind, given=given)
+    stated = {"cluster": cluster, "gpus": gpus, "model": model, "vocabulary": vocabulary}
+    stated |= {"seq_len": seq_len, "global_batch": global_batch}
+    return read_launch(str(source), target=kind, stated=stated)

@@ -137,21 +137,21 @@ def learn(
     return _learn_servers(files, kept, site) if served else _learn_steps(files, kept, site)
 
 
-def _joined(found: Site, kept: Site | None, name: str | Path | None, half: str) -> Site:
+def _joined(learned: Site, kept: Site | None, name: str | Path | None, half: str) -> Site:
     """A site with the other half of an older one.
 
     Raises:
         InputError: the older one is of another device.
     """
     if kept is None:
-        return found
-    if kept.device != found.device:
+        return learned
+    if kept.device != learned.device:
         raise InputError(
-            f"was learned on the device {kept.device}, the runs are of {found.device}", str(name)
+            f"was learned on the device {kept.device}, the runs are of {learned.device}", str(name)
         )
     if half == "server":
-        return kept.model_copy(update={"server": found.server})
-    return found.model_copy(update={"server": kept.server})
+        return kept.model_copy(update={"server": learned.server})
+    return learned.model_copy(update={"server": kept.server})
 
 
 def _learn_servers(files: Sequence[Path], kept: Site | None, name: str | Path | None) -> ServerLearning:
@@ -159,22 +159,22 @@ def _learn_servers(files: Sequence[Path], kept: Site | None, name: str | Path | 
     loads: list[MeasuredLoad] = []
     skipped: list[tuple[str, str]] = []
     for path in files:
-        found, left_out = read_servers(path)
-        loads += found
+        measured, left_out = read_servers(path)
+        loads += measured
         skipped += left_out
     where = ", ".join(map(str, files))
     if not loads:
         raise InputError(f"no load to learn from{_reasons(skipped)}", where)
     learned = learn_server(loads, where)
     server = learned.site
-    made = Site(site_format=SITE_FORMAT, source=where, device=server.device, server=server)
+    site = Site(site_format=SITE_FORMAT, source=where, device=server.device, server=server)
     words = _twice(loads, where) + [
         f"{loads[index].name} {kind.replace('_', ' ')} lies {abs(value):.1f} standard deviations from what "
         "the other loads say"
         for index, kind, value in zip(learned.loads, learned.kinds, learned.surprise.tolist(), strict=True)
         if abs(value) > CONTRADICTS
     ]
-    return ServerLearning(_joined(made, kept, name, "server"), learned, loads, skipped, words)
+    return ServerLearning(_joined(site, kept, name, "server"), learned, loads, skipped, words)
 
 
 def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
@@ -213,8 +213,8 @@ def _learn_steps(files: Sequence[Path], kept: Site | None, name: str | Path | No
     for path in files:
         if path.suffix in SUFFIXES:
             continue
-        found, left_out = read_cases(path)
-        cases += found
+        measured, left_out = read_cases(path)
+        cases += measured
         skipped += left_out
     where = ", ".join(map(str, files))
     for case in cases:
@@ -229,8 +229,8 @@ def _learn_steps(files: Sequence[Path], kept: Site | None, name: str | Path | No
     _one_place(steps, where)
     learned = learn_site(steps, where)
     words = _contradictions(steps, learned, where)
-    made = _joined(learned.site, kept, name, "steps")
-    return Learning(made, learned, steps, skipped, words, _too_large(steps))
+    joined = _joined(learned.site, kept, name, "steps")
+    return Learning(joined, learned, steps, skipped, words, _too_large(steps))
 
 
 def _step(case: TrainingCase, seconds: float) -> MeasuredStep:
@@ -248,7 +248,7 @@ def _one_place(steps: Sequence[MeasuredStep], where: str) -> None:
             raise InputError(f"holds runs of several {kind}: {', '.join(names)}; learn each apart", where)
 
 
-def _contradictions(steps: Sequence[MeasuredStep], found: Learned, where: str) -> list[str]:
+def _contradictions(steps: Sequence[MeasuredStep], learned: Learned, where: str) -> list[str]:
     """Runs of one plan with different times, and runs that no other run makes plausible.
 
     Raises:
@@ -267,7 +267,7 @@ def _contradictions(steps: Sequence[MeasuredStep], found: Learned, where: str) -
             words.append(told)
     words += [
         f"{step.name} lies {abs(value):.1f} standard deviations from what the other runs say"
-        for step, value in zip(steps, found.surprise.tolist(), strict=True)
+        for step, value in zip(steps, learned.surprise.tolist(), strict=True)
         if abs(value) > CONTRADICTS
     ]
     return words

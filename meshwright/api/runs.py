@@ -64,14 +64,14 @@ def run(
     Raises:
         InputError: a missing ``run`` or ``plan``, a wrong key or value, or a run that cannot work.
     """
-    asked, where = ask(scenario, arguments)
-    if asked.run is None:
+    checked, where = ask(scenario, arguments)
+    if checked.run is None:
         raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
-    return run_of(asked, where, replications, progress, engine)
+    return run_of(checked, where, replications, progress, engine)
 
 
 def run_of(
-    asked: Scenario,
+    scenario: Scenario,
     where: str,
     replications: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -82,12 +82,12 @@ def run_of(
     Raises:
         InputError: as ``run``.
     """
-    if asked.plan is None or asked.run is None:
+    if scenario.plan is None or scenario.run is None:
         raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
-    prediction = simulate_plan(asked.setting, asked.plan).prediction
-    constraints = Constraints.of(asked.search.fix, asked.search.limit)
-    planned = planned_run(prediction, asked.run, constraints, replications, progress, engine)
-    return RunSimulation(asked, planned)
+    prediction = simulate_plan(scenario.setting, scenario.plan).prediction
+    constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
+    planned = planned_run(prediction, scenario.run, constraints, replications, progress, engine)
+    return RunSimulation(scenario, planned)
 
 
 def plan_run(
@@ -115,23 +115,23 @@ def plan_run(
     fix, limit = arguments.pop("fix", None) or {}, arguments.pop("limit", None) or {}
     if quantile not in QUANTILES:
         raise UnknownNameError("quantile", quantile, QUANTILES, "--quantile")
-    asked, where = ask(scenario, arguments)
-    if asked.run is None:
+    checked, where = ask(scenario, arguments)
+    if checked.run is None:
         raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
-    if asked.run.question.days is not None and gpus is not None and gpus[0] != gpus[1]:
+    if checked.run.question.days is not None and gpus is not None and gpus[0] != gpus[1]:
         raise InputError("sizes are compared for the same work: state tokens or steps", f"{where}: run.days")
-    cluster = asked.setting.cluster
+    cluster = checked.setting.cluster
     sizes = counts(cluster, *gpus) if gpus else [cluster.devices]
-    held = Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search")
-    held = held.overridden(Constraints.of(fix, limit))
-    free = headroom_share(asked.search.headroom, cluster.device.memory_bytes)
-    found = []
+    constraints = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    constraints = constraints.overridden(Constraints.of(fix, limit))
+    free = headroom_share(checked.search.headroom, cluster.device.memory_bytes)
+    rankings = []
     for size in sizes:
-        setting = replace(asked.setting, cluster=cluster.resized(size))
-        count = top or (asked.search.top if len(sizes) == 1 else 1)
-        wanted = asked.search.objective, quantile, count, free
-        found.append(rank_runs(setting, asked.run, held, *wanted, offload=asked.search.offload))
+        setting = replace(checked.setting, cluster=cluster.resized(size))
+        count = top or (checked.search.top if len(sizes) == 1 else 1)
+        wanted = checked.search.objective, quantile, count, free
+        rankings.append(rank_runs(setting, checked.run, constraints, *wanted, offload=checked.search.offload))
         if progress:
-            progress(len(found) / len(sizes))
-    title = asked.title or f"{asked.setting.model.name} on {cluster.name}"
-    return RunRanking(title, asked.search.objective, quantile, found)
+            progress(len(rankings) / len(sizes))
+    title = checked.title or f"{checked.setting.model.name} on {cluster.name}"
+    return RunRanking(title, checked.search.objective, quantile, rankings)

@@ -79,8 +79,8 @@ class DeploymentSearch(Shown):
             InputError: the search returned fewer deployments.
         """
         check_rank(index, len(self.search.plans))
-        made = scenario_of(self.search.question, self.search.plans[index])
-        return made if self.policies is None else with_policies(made, self.policies.best.policies)
+        deployed = scenario_of(self.search.question, self.search.plans[index])
+        return deployed if self.policies is None else with_policies(deployed, self.policies.best.policies)
 
 
 def deploy(
@@ -114,26 +114,26 @@ def deploy(
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
-    given = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
-    question = _question(scenario, given, split)
+    values = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
+    question = _question(scenario, values, split)
     proof = rows_of_layouts(question.model.name, engines.get(question.engine).engine)
-    found = search_serving(question, max(top, refine or 0), progress, formats=True, proof=proof)
-    if question.unasked and not found.plans and found.nearest is not None and found.nearest.goodput > 0:
+    ranking = search_serving(question, max(top, refine or 0), progress, formats=True, proof=proof)
+    if question.unasked and not ranking.plans and ranking.nearest is not None and ranking.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
         most = replace(question, objective="goodput")
-        found = search_serving(most, max(top, refine or 0), progress, formats=True, proof=proof)
-    look = check(found) if refine is None else Check(found, {})
-    found, runs = look.search, dict(look.runs)
+        ranking = search_serving(most, max(top, refine or 0), progress, formats=True, proof=proof)
+    look = check(ranking) if refine is None else Check(ranking, {})
+    ranking, runs = look.search, dict(look.runs)
     interrupted = False
     try:
-        for number, run in refine_serving(question, found.plans[: refine or 0], execution or Execution()):
+        for number, run in refine_serving(question, ranking.plans[: refine or 0], execution or Execution()):
             runs[number] = run
     except KeyboardInterrupt:
         interrupted = True
     policies = None
-    if tries and found.plans and not interrupted:
-        policies = try_policies(question, found.plans[0], tries, execution or Execution())
-    return DeploymentSearch(found, runs, interrupted, policies, look)
+    if tries and ranking.plans and not interrupted:
+        policies = try_policies(question, ranking.plans[0], tries, execution or Execution())
+    return DeploymentSearch(ranking, runs, interrupted, policies, look)
 
 
 def _budget(watts: float | None) -> float | None:
@@ -181,11 +181,11 @@ def mix(
         InputError: a wrong or unknown argument, or PuLP and HiGHS are not installed.
         InfeasibleError: no mix carries the load.
     """
-    given = check_names(arguments, MixArguments, inspect.signature(mix).parameters)
+    values = check_names(arguments, MixArguments, inspect.signature(mix).parameters)
     offers = [Offer.parse(text) for text in types]
-    cluster, watts = offers[0].cluster, _budget(given.pop("watts"))
-    given |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
-    return search_mix(_question(scenario, given, split), offers, watts=watts, progress=progress)
+    cluster, watts = offers[0].cluster, _budget(values.pop("watts"))
+    values |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
+    return search_mix(_question(scenario, values, split), offers, watts=watts, progress=progress)
 
 
 def serving_front(
@@ -205,9 +205,9 @@ def serving_front(
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
-    given = check_names(arguments, ReplicaArguments, inspect.signature(serving_front).parameters)
+    values = check_names(arguments, ReplicaArguments, inspect.signature(serving_front).parameters)
     # The rate is not read: every point has its own concurrency.
-    question = _question(scenario, {**given, "rate": 1.0, "objective": "cost"})
+    question = _question(scenario, {**values, "rate": 1.0, "objective": "cost"})
     _one_type(question, "a front")
     return serving_fronts(question, progress)
 
@@ -235,18 +235,18 @@ def day(
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
-    given = check_names(arguments, DayArguments, inspect.signature(day).parameters)
-    question = _question(scenario, {**given, "rate": max(rates), "objective": "cost"})
+    values = check_names(arguments, DayArguments, inspect.signature(day).parameters)
+    question = _question(scenario, {**values, "rate": max(rates), "objective": "cost"})
     _one_type(question, "a day")
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
     workload = question.workload.model_copy(update={"arrivals": arrivals})
-    found = plan_day(replace(question, workload=workload, split=False), cold_start)
-    return found, list(run_day(found, progress)) if refine else []
+    timetable = plan_day(replace(question, workload=workload, split=False), cold_start)
+    return timetable, list(run_day(timetable, progress)) if refine else []
 
 
-def _question(scenario: Reference | None, given: Mapping[str, Any], split: bool = True) -> ServingQuestion:
+def _question(scenario: Reference | None, values: Mapping[str, Any], split: bool = True) -> ServingQuestion:
     """The checked question of arguments; those that its function has not are left out."""
-    given = {**check_names({}, DeployArguments), **given}
-    fix, limit, watts = given.pop("fix"), given.pop("limit"), _budget(given["watts"])
-    question = serving_question(scenario, {**given, "watts": watts}, fix or {}, limit or {})
+    values = {**check_names({}, DeployArguments), **values}
+    fix, limit, watts = values.pop("fix"), values.pop("limit"), _budget(values["watts"])
+    question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
     return replace(question, split=split and question.concurrency is None)

@@ -120,29 +120,31 @@ def plan(
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    given = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
-    fix, limit, recipe = (given.pop(name) for name in ("fix", "limit", "recipe"))
-    asked, where = ask(scenario, {**given, "recipe": recipe})
+    values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
+    fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
+    checked, where = ask(scenario, {**values, "recipe": recipe})
     named = str(recipe) if isinstance(recipe, Path) else recipe
     partial = find(recipes, named, Path(), "recipe").plan if named is not None else {}
-    held = Constraints.of(partial, None, "recipe")
-    held = held.overridden(Constraints.of(asked.search.fix, asked.search.limit, f"{where}: search"))
-    held = held.overridden(Constraints.of(fix or {}, limit or {}))
-    used, scored = asked.setting.cluster, ScoredPlans() if every else None
+    constraints = Constraints.of(partial, None, "recipe")
+    constraints = constraints.overridden(
+        Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    )
+    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    used, scored = checked.setting.cluster, ScoredPlans() if every else None
     result = search(
-        asked.setting,
+        checked.setting,
         used.devices,
-        only_proven(asked.setting, held) if proven else held,
-        asked.search.objective,
-        max(asked.search.top, refine),
+        only_proven(checked.setting, constraints) if proven else constraints,
+        checked.search.objective,
+        max(checked.search.top, refine),
         progress,
-        headroom_share(asked.search.headroom, used.device.memory_bytes),
+        headroom_share(checked.search.headroom, used.device.memory_bytes),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
-        offload=offload or asked.search.offload,
+        offload=offload or checked.search.offload,
     )
     if proven and not len(result.plans):
-        raise nothing_proven(asked.setting)
+        raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored)
 
@@ -173,8 +175,8 @@ def size(
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    given = check_names(arguments, SizeArguments, inspect.signature(size).parameters)
-    fix, limit = given.pop("fix"), given.pop("limit")
+    values = check_names(arguments, SizeArguments, inspect.signature(size).parameters)
+    fix, limit = values.pop("fix"), values.pop("limit")
     tokens = number(tokens, "tokens") if isinstance(tokens, str) else tokens
     budget = number(budget, "budget") if isinstance(budget, str) else budget
     if budget is not None and not 0 < budget < MOST_DOLLARS:
@@ -189,14 +191,14 @@ def size(
     settings, searched = [], Search()
     for cluster in clusters or (None,):
         data, where, folder = scenario_data(
-            scenario, {**given, "cluster": cluster, "gpus": 1}, "command line"
+            scenario, {**values, "cluster": cluster, "gpus": 1}, "command line"
         )
         refuse_groups(data, where, folder)
         # The plan of a saved or imported scenario has one size.
-        asked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
-        have, searched = asked.setting.cluster, asked.search
+        checked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
+        have, searched = checked.setting.cluster, checked.search
         least, most = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
-        settings.append((asked.setting, counts(have, least, most)))
+        settings.append((checked.setting, counts(have, least, most)))
     constraints = Constraints.of(searched.fix, searched.limit)
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
     return size_up(
@@ -255,16 +257,16 @@ def simulate(
     Raises:
         InputError: a wrong or unknown argument, a scenario without a plan, or a step too long for the engine.
     """
-    given = check_names(arguments, StepArguments, inspect.signature(simulate).parameters)
-    given["plan"] = plan.model_dump() if isinstance(plan, Plan) else plan
-    asked, where = ask(scenario, given)
-    if asked.plan is None:
+    values = check_names(arguments, StepArguments, inspect.signature(simulate).parameters)
+    values["plan"] = plan.model_dump() if isinstance(plan, Plan) else plan
+    checked, where = ask(scenario, values)
+    if checked.plan is None:
         if isinstance(scenario, str | Path):
             raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", where)
         problem = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
         raise InputError(problem, where)
-    simulation = simulate_plan(asked.setting, asked.plan, engine, detail, progress, notice)
-    return StepSimulation(asked, asked.plan, simulation)
+    simulation = simulate_plan(checked.setting, checked.plan, engine, detail, progress, notice)
+    return StepSimulation(checked, checked.plan, simulation)
 
 
 def simulate_mixed(
@@ -291,10 +293,10 @@ def simulate_mixed(
     from simulator.training.mixed import predict_mixed
     from simulator.training.mixed import simulate_mixed as run
 
-    asked = mixed.setting, mixed.plan, f"{where}: placement"
+    arguments = mixed.setting, mixed.plan, f"{where}: placement"
     closed = get_schedule(mixed.plan.schedule).has_closed_form
-    events = run(*asked) if engine or not closed else None
-    step = predict_mixed(*asked) if closed or events is None else events
+    events = run(*arguments) if engine or not closed else None
+    step = predict_mixed(*arguments) if closed or events is None else events
     return MixedSimulation(mixed, step, events)
 
 
@@ -321,14 +323,14 @@ def whatif(
     Raises:
         InputError: a wrong or unknown argument, or a key path that the scenario does not have.
     """
-    given = check_names(arguments, StepArguments, inspect.signature(whatif).parameters)
-    given |= {"plan": plan.model_dump() if isinstance(plan, Plan) else plan}
-    given |= {"plans": True, "variations": variations}
+    values = check_names(arguments, StepArguments, inspect.signature(whatif).parameters)
+    values |= {"plan": plan.model_dump() if isinstance(plan, Plan) else plan}
+    values |= {"plans": True, "variations": variations}
     from meshwright.variations.answer import Inquiry
     from meshwright.variations.question import WhatIfQuestion
 
-    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, given, "whatif")), engine, execution)
+    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, values, "whatif")), engine, execution)
     outcomes, work = inquiry.base()
-    found = dict(inquiry.variations(work))
-    outcomes += [found[number] for number in sorted(found)]
+    by_number = dict(inquiry.variations(work))
+    outcomes += [by_number[number] for number in sorted(by_number)]
     return Comparison(inquiry.question.title, outcomes, inquiry.engine)

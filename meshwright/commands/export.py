@@ -45,15 +45,15 @@ def export(
         "-o",
         str(out),
     ]
-    made = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words))
-    for name in made.files:
+    launch = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words))
+    for name in launch.files:
         typer.echo(str(out / name))
-    if made.framework:
+    if launch.framework:
         from meshwright.reports.exported import framework_table
 
-        scenario, exported = launch_api.asked(plan, rank).training()
-        show_on_stderr(framework_table(scenario.setting, exported, made.framework, made.levers))
-    for gap in made.gaps:
+        scenario, exported = launch_api.export_question(plan, rank).training()
+        show_on_stderr(framework_table(scenario.setting, exported, launch.framework, launch.levers))
+    for gap in launch.gaps:
         note(f"not expressed: {gap}")
-    for line in made.notes:
+    for line in launch.notes:
         note(f"yours to add: {line}")

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.output import Json
 
 COLD_START_S = 60.0
@@ -20,18 +20,18 @@ TRIALS = Path("trials")
 class StepFlags:
     """A scenario of one plan, and flags that change its keys."""
 
-    scenario: given.Scenario = ""
-    model: given.Model = None
-    cluster: given.OneCluster = None
-    gpus: given.OneSize = None
-    seq_len: given.SeqLen = None
-    global_batch: given.GlobalBatch = None
-    batch_tokens: given.BatchTokens = None
-    precision: given.Precision = None
-    framework: given.Framework = None
-    price: given.Price = None
-    site: given.Site = None
-    fix: given.Fields = None
+    scenario: options.Scenario = ""
+    model: options.Model = None
+    cluster: options.OneCluster = None
+    gpus: options.OneSize = None
+    seq_len: options.SeqLen = None
+    global_batch: options.GlobalBatch = None
+    batch_tokens: options.BatchTokens = None
+    precision: options.Precision = None
+    framework: options.Framework = None
+    price: options.Price = None
+    site: options.Site = None
+    fix: options.Fields = None
 
     def arguments(self) -> dict[str, Any]:
         """The flags as arguments of the API; ``fix`` as fields of the plan.
@@ -42,70 +42,70 @@ class StepFlags:
         from meshwright.variations.flags import plan_fields
 
         names = (field.name for field in fields(self) if field.name not in ("scenario", "fix"))
-        asked = given.question(**{name: getattr(self, name) for name in names})
-        return {**asked, "fix": plan_fields(self.fix or ())}
+        arguments = options.question(**{name: getattr(self, name) for name in names})
+        return {**arguments, "fix": plan_fields(self.fix or ())}
 
 
 @dataclass(frozen=True)
 class PlanFlags:
     """All flags of ``plan``; each of its questions reads some of them (``plan_questions.QUESTIONS``)."""
 
-    scenario: given.Scenario = ""
-    model: given.Model = None
-    cluster: given.Cluster = None
-    gpus: given.Gpus = None
-    seq_len: given.SeqLen = None
-    global_batch: given.GlobalBatch = None
-    batch_tokens: given.BatchTokens = None
-    precision: given.Precision = None
-    framework: given.Framework = None
-    recipe: given.Recipe = None
-    price: given.Price = None
-    site: given.Site = None
-    fix: given.Fix = None
-    limit: given.Limit = None
-    objective: given.Objective = None
-    top: given.Top = None
-    headroom: given.Headroom = None
-    offload: given.Offload = False
-    raw: given.Raw = False
-    proven: given.Proven = False
-    trials: given.Trials = None
-    folder: given.Folder = TRIALS
-    refine: given.Refine = None
-    executor: given.Executor = "local"
-    address: given.Address = ""
-    workers: given.Workers = None
-    store: given.Store = None
-    tokens: given.Tokens = None
-    days: given.Days = None
-    budget: given.Budget = None
-    run: given.Run = False
-    quantile: given.Quantile = "p50"
-    serve: given.Serve = False
-    isl: given.Isl = None
-    osl: given.Osl = None
-    rate: given.Rate = None
-    concurrency: given.Concurrency = None
-    ttft: given.Ttft = None
-    tpot: given.Tpot = None
-    engine: given.Engine = None
-    prefix: given.Prefix = None
-    requests: given.Requests = None
-    use: given.Use = None
-    speculate: given.Speculate = None
-    kv: given.Kv = None
-    tries: given.Try = None
-    together: given.Together = False
-    mix: given.Mix = None
-    watts: given.Watts = None
-    day: given.Day = None
-    cold_start: given.ColdStart = COLD_START_S
-    pareto: given.Pareto = False
-    save: given.Save = None
-    rank: given.Rank = 1
-    html: given.Html = None
-    csv: given.Csv = None
+    scenario: options.Scenario = ""
+    model: options.Model = None
+    cluster: options.Cluster = None
+    gpus: options.Gpus = None
+    seq_len: options.SeqLen = None
+    global_batch: options.GlobalBatch = None
+    batch_tokens: options.BatchTokens = None
+    precision: options.Precision = None
+    framework: options.Framework = None
+    recipe: options.Recipe = None
+    price: options.Price = None
+    site: options.Site = None
+    fix: options.Fix = None
+    limit: options.Limit = None
+    objective: options.Objective = None
+    top: options.Top = None
+    headroom: options.Headroom = None
+    offload: options.Offload = False
+    raw: options.Raw = False
+    proven: options.Proven = False
+    trials: options.Trials = None
+    folder: options.Folder = TRIALS
+    refine: options.Refine = None
+    executor: options.Executor = "local"
+    address: options.Address = ""
+    workers: options.Workers = None
+    store: options.Store = None
+    tokens: options.Tokens = None
+    days: options.Days = None
+    budget: options.Budget = None
+    run: options.Run = False
+    quantile: options.Quantile = "p50"
+    serve: options.Serve = False
+    isl: options.Isl = None
+    osl: options.Osl = None
+    rate: options.Rate = None
+    concurrency: options.Concurrency = None
+    ttft: options.Ttft = None
+    tpot: options.Tpot = None
+    engine: options.Engine = None
+    prefix: options.Prefix = None
+    requests: options.Requests = None
+    use: options.Use = None
+    speculate: options.Speculate = None
+    kv: options.Kv = None
+    tries: options.Try = None
+    together: options.Together = False
+    mix: options.Mix = None
+    watts: options.Watts = None
+    day: options.Day = None
+    cold_start: options.ColdStart = COLD_START_S
+    pareto: options.Pareto = False
+    save: options.Save = None
+    rank: options.Rank = 1
+    html: options.Html = None
+    csv: options.Csv = None
     json: Json = False
 
 

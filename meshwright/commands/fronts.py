@@ -15,7 +15,7 @@ UNUSED = {"rate": "--rate", "ttft": "--ttft", "tpot": "--tpot"}
 def show_serving_fronts(
     scenario: str,
     arguments: Mapping[str, Any],
-    held: Mapping[str, Mapping[str, str]],
+    constraints: Mapping[str, Mapping[str, str]],
     files: PlanFiles,
     json: bool,
 ) -> None:
@@ -35,10 +35,15 @@ def show_serving_fronts(
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine")}
     gpus = count(arguments["gpus"]) if arguments["gpus"] else None
     with progress("searching") as advance:
-        found = serving_api.serving_front(
-            scenario or None, gpus=gpus, **rest, fix=held["fix"], limit=held["limit"], progress=advance
+        fronts = serving_api.serving_front(
+            scenario or None,
+            gpus=gpus,
+            **rest,
+            fix=constraints["fix"],
+            limit=constraints["limit"],
+            progress=advance,
         )
-    _show(found, files, json)
+    _show(fronts, files, json)
 
 
 def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
@@ -52,13 +57,13 @@ def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: Pla
     from planner.fronts import training_fronts
 
     with progress("searching") as advance:
-        found = api.plan(scenario or None, progress=advance, every=True, **arguments)
-    found.check()
-    if found.scored is not None:
-        _show(training_fronts(found.result.setting, found.scored), files, json)
+        search = api.plan(scenario or None, progress=advance, every=True, **arguments)
+    search.check()
+    if search.scored is not None:
+        _show(training_fronts(search.result.setting, search.scored), files, json)
 
 
-def _show(found: Fronts, files: PlanFiles, json: bool) -> None:
+def _show(fronts: Fronts, files: PlanFiles, json: bool) -> None:
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.fronts import describe_fronts, front_tables
 
@@ -66,10 +71,10 @@ def _show(found: Fronts, files: PlanFiles, json: bool) -> None:
     if files.html is not None:
         from meshwright.pages.fronts import write_fronts
 
-        write_fronts(files.html, found)
+        write_fronts(files.html, fronts)
     if json:
-        print_json(describe_fronts(found))
+        print_json(describe_fronts(fronts))
     else:
-        show_tables(*front_tables(found))
+        show_tables(*front_tables(fronts))
     if files.html is not None:
         note(f"page written: {files.html}")

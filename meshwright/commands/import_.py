@@ -47,7 +47,7 @@ def import_(
     from meshwright.commands.output import note
     from meshwright.exporters.scenario_text import scenario_text
 
-    found = launch_api.import_(
+    imported = launch_api.import_(
         source,
         cluster=cluster,
         gpus=gpus,
@@ -57,13 +57,13 @@ def import_(
         global_batch=global_batch,
         kind=kind,
     )
-    text = scenario_text(found, source, None if out is None else out.parent)
+    text = scenario_text(imported, source, None if out is None else out.parent)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_text(out, text)
         note(f"scenario written: {out}")
-    for line in found.notes:
+    for line in imported.notes:
         note(f"note: {line}")
-    if found.unknown:
-        note(f"unknown options, kept aside: {' '.join(found.unknown)}")
+    if imported.unknown:
+        note(f"unknown options, kept aside: {' '.join(imported.unknown)}")

@@ -41,16 +41,16 @@ def learn(
     from meshwright.api.learning import learn as learn_from
     from meshwright.commands.output import note, print_json, show_tables
 
-    found = learn_from(runs, site=site)
+    learning = learn_from(runs, site=site)
     if json:
-        print_json(found.to_dict())
+        print_json(learning.to_dict())
     else:
-        show_tables(*found._tables())
+        show_tables(*learning._tables())
     if html is not None:
         from meshwright.pages.learning import write_learning
 
-        write_learning(html, found.to_dict(), found._tables())
+        write_learning(html, learning.to_dict(), learning._tables())
         note(f"page written: {html}")
     if out is not None:
-        found.save(out)
+        learning.save(out)
         note(f"wrote {out}; --site {out} takes it")

@@ -42,7 +42,7 @@ def observe(
     if not all(part.isdigit() and len(part) < 6 for part in parts):
         raise InputError(f"must be numbers of clients, as 1,4,16, found {concurrency!r}", "--concurrency")
     with progress("levels") as advance:
-        found = live_server.observe(
+        observed = live_server.observe(
             url,
             model=model,
             concurrency=[int(part) for part in parts],
@@ -53,9 +53,9 @@ def observe(
             progress=advance,
         )
     if json:
-        print_json(found.to_dict())
+        print_json(observed.to_dict())
     else:
-        show_tables(*found._tables())
+        show_tables(*observed._tables())
     if out is not None:
-        found.save(out)
+        observed.save(out)
         note(f"wrote {out}; `meshwright learn {out} -o site.yaml` takes it with {out.parent / 'plan.yaml'}")

@@ -328,10 +328,10 @@ def execution(executor: str, address: str, workers: int | None, store: Path | No
 
     if address and executor != "ray":
         raise InputError("names a Ray cluster; --executor ray uses it", "--address")
-    made = Execution(executor, address, workers, store)
-    if others := made.check():
+    chosen = Execution(executor, address, workers, store)
+    if others := chosen.check():
         note(f"note: {store} holds {others:,} results of other versions, which are not used")
-    return made
+    return chosen
 
 
 Pareto = Annotated[

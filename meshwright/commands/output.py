@@ -46,8 +46,8 @@ def prepare_streams() -> None:
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = error.object[error.start : error.end]
-    return "".join(PLAIN.get(character, "?") for character in found), error.end
+    characters = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in characters), error.end
 
 
 def print_json(report: Mapping[str, Any]) -> None:

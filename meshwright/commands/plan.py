@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.flags import COLD_START_S, TRIALS, PlanFlags, spread
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def _name_question(flags: PlanFlags) -> None:
     """Say which question the flags ask, whose own command reads no other flags."""
     from meshwright.commands.output import note
 
-    asked = {"day": flags.day, "mix": flags.mix, "serve": flags.serve or None, "size": flags.tokens}
-    question = next((name for name, value in asked.items() if value is not None), "")
+    values = {"day": flags.day, "mix": flags.mix, "serve": flags.serve or None, "size": flags.tokens}
+    question = next((name for name, value in values.items() if value is not None), "")
     if question:
         words = {"day": "--day", "mix": "--mix", "serve": "--serve", "size": "--tokens"}[question]
         note(f"note: `plan {words}` becomes `plan {question}` in the next version")
@@ -72,28 +72,34 @@ def answer(flags: PlanFlags) -> None:
 
     _refuse_unread(flags)
     files = PlanFiles(flags.save, flags.rank, flags.html, flags.csv)
-    held = {"fix": pairs(flags.fix or (), "--fix"), "limit": pairs(flags.limit or (), "--limit")}
+    constraints = {"fix": pairs(flags.fix or (), "--fix"), "limit": pairs(flags.limit or (), "--limit")}
     load = {name: getattr(flags, name) for name in ("isl", "osl", "rate", "ttft", "tpot", "engine")}
     place = {"model": flags.model, "cluster": flags.cluster, "gpus": flags.gpus}
     if flags.day is not None:
         files.refuse("days", "save", "csv")
         unused = {"--rate": flags.rate, "--mix": flags.mix, "--watts": flags.watts}
         refuse_given(unused, "--day gives the rates")
-        asked = {**place, **load, **held}
+        arguments = {**place, **load, **constraints}
         plan_days(
-            flags.scenario, asked, flags.day, flags.cold_start, flags.refine or 0, flags.json, flags.html
+            flags.scenario, arguments, flags.day, flags.cold_start, flags.refine or 0, flags.json, flags.html
         )
     elif flags.mix is not None:
         files.refuse("mixes", "save", "csv")
         unused = {"--cluster": flags.cluster, "--gpus": flags.gpus, "--objective": flags.objective}
         refuse_given(unused, "a mix rents the cheapest devices of --mix")
-        asked = {"model": flags.model, **load, **held, "watts": flags.watts, "split": not flags.together}
-        plan_mix(flags.scenario, asked, flags.mix, flags.refine or 0, flags.json, flags.html)
+        arguments = {
+            "model": flags.model,
+            **load,
+            **constraints,
+            "watts": flags.watts,
+            "split": not flags.together,
+        }
+        plan_mix(flags.scenario, arguments, flags.mix, flags.refine or 0, flags.json, flags.html)
     elif flags.serve or asks_serving(flags.scenario):
-        _answer_serving(flags, {**place, **load}, held, files)
+        _answer_serving(flags, {**place, **load}, constraints, files)
     else:
         refuse_given({"--watts": flags.watts}, "only serving plans have a power budget")
-        _answer_training(flags, held, files)
+        _answer_training(flags, constraints, files)
 
 
 def _refuse_unread(flags: PlanFlags) -> None:
@@ -106,8 +112,8 @@ def _refuse_unread(flags: PlanFlags) -> None:
     from meshwright.questions.training import flag
 
     def refuse(names: Iterable[str], why: str) -> None:
-        given = {SPELLINGS.get(name, flag(name)): getattr(flags, name) or None for name in names}
-        refuse_given(given, why)
+        unread = {SPELLINGS.get(name, flag(name)): getattr(flags, name) or None for name in names}
+        refuse_given(unread, why)
 
     day, mix = flags.day is not None, flags.mix is not None
     if flags.serve or day or mix or asks_serving(flags.scenario):
@@ -126,7 +132,9 @@ def _refuse_unread(flags: PlanFlags) -> None:
         refuse(("cold_start",), "only --day starts replicas")
 
 
-def _answer_serving(flags: PlanFlags, asked: dict[str, Any], held: dict[str, Any], files: PlanFiles) -> None:
+def _answer_serving(
+    flags: PlanFlags, arguments: dict[str, Any], constraints: dict[str, Any], files: PlanFiles
+) -> None:
     from meshwright.commands.fronts import show_serving_fronts
     from meshwright.commands.serving_plan import plan_serving, refuse_given
     from meshwright.questions.policies import tried_policies
@@ -135,13 +143,15 @@ def _answer_serving(flags: PlanFlags, asked: dict[str, Any], held: dict[str, Any
         refuse_given({"--watts": flags.watts}, "fronts show every power")
         unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS, "site")}
         refuse_given({**unused, "--try": flags.tries}, "fronts do not read it")
-        show_serving_fronts(flags.scenario, asked, held, files, flags.json)
+        show_serving_fronts(flags.scenario, arguments, constraints, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in (*ASKS, "site")}
-    held = {**held, "fix": held["fix"] | _levers(flags, held["fix"])}
-    asked = {**asked, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
-    asked["tries"] = tried_policies(flags.tries or ())
-    plan_serving(flags.scenario, asked, held, flags.top, flags.refine, _execution(flags), files, flags.json)
+    arguments |= {name: getattr(flags, name) for name in (*ASKS, "site")}
+    constraints = {**constraints, "fix": constraints["fix"] | _levers(flags, constraints["fix"])}
+    arguments = {**arguments, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
+    arguments["tries"] = tried_policies(flags.tries or ())
+    plan_serving(
+        flags.scenario, arguments, constraints, flags.top, flags.refine, _execution(flags), files, flags.json
+    )
 
 
 def _levers(flags: PlanFlags, fixed: dict[str, Any]) -> dict[str, Any]:
@@ -152,13 +162,13 @@ def _levers(flags: PlanFlags, fixed: dict[str, Any]) -> dict[str, Any]:
     """
     from hwmodels.errors import InputError
 
-    found = {
+    levers = {
         field: getattr(flags, name) for name, field in LEVERS.items() if getattr(flags, name) is not None
     }
-    twice = next((name for name, field in LEVERS.items() if field in found and field in fixed), None)
+    twice = next((name for name, field in LEVERS.items() if field in levers and field in fixed), None)
     if twice is not None:
         raise InputError(f"is fixed twice: --{twice} {getattr(flags, twice)} and --fix", f"--{twice}")
-    return found
+    return levers
 
 
 def _execution(flags: PlanFlags) -> Execution:
@@ -173,17 +183,17 @@ def _execution(flags: PlanFlags) -> Execution:
         unused = {"--store": flags.store, "--workers": flags.workers, "--address": flags.address or None}
         unused |= {"--executor": flags.executor if flags.executor != "local" else None}
         refuse_given(unused, "it says where --refine runs")
-    return given.execution(flags.executor, flags.address, flags.workers, flags.store)
+    return options.execution(flags.executor, flags.address, flags.workers, flags.store)
 
 
-def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -> None:
+def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanFiles) -> None:
     from meshwright.commands.fronts import show_training_fronts
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.commands.sizing import compare_sizes, count
 
     names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
-    asked = given.question(**{name: getattr(flags, name) for name in names})
-    asked |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | held
+    arguments = options.question(**{name: getattr(flags, name) for name in names})
+    arguments |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | constraints
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
     unranked |= {"--proven": flags.proven or None, "--site": flags.site, "--trials": flags.trials}
     if flags.run:
@@ -191,8 +201,8 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
 
         files.refuse("rankings of runs", "save", "html", "csv")
         refuse_given(unranked, "rankings of one size read it")
-        asked |= {"cluster": flags.cluster}
-        plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, asked, flags.json)
+        arguments |= {"cluster": flags.cluster}
+        plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, arguments, flags.json)
         return
     sizes = any(value is not None for value in (flags.tokens, flags.days, flags.budget))
     sizes = sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or "")
@@ -201,16 +211,18 @@ def _answer_training(flags: PlanFlags, held: dict[str, Any], files: PlanFiles) -
     if sizes:
         files.refuse("comparisons of sizes", "save", "csv")
         wanted = flags.scenario, flags.cluster, flags.gpus, flags.tokens, flags.days, flags.budget
-        compare_sizes(*wanted, asked, flags.json, files.html)
+        compare_sizes(*wanted, arguments, flags.json, files.html)
         return
-    asked |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
+    arguments |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
     if flags.pareto:
-        show_training_fronts(flags.scenario, asked, files, flags.json)
+        show_training_fronts(flags.scenario, arguments, files, flags.json)
         return
-    asked |= {name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven")}
-    asked["refine"] = flags.refine or 0
-    asked["execution"] = _execution(flags)
-    plan_training(flags.scenario, asked, files, flags.json, flags.trials, flags.folder)
+    arguments |= {
+        name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven")
+    }
+    arguments["refine"] = flags.refine or 0
+    arguments["execution"] = _execution(flags)
+    plan_training(flags.scenario, arguments, files, flags.json, flags.trials, flags.folder)
 
 
 def plan_training(
@@ -234,33 +246,33 @@ def plan_training(
     from meshwright.reports.verdict import verdict
 
     with progress("searching") as advance:
-        found = api.plan(
+        search = api.plan(
             scenario or None,
             progress=advance,
             refining=advance,
             every=files.csv is not None or files.html is not None,
             **arguments,
         )
-    setting = found.result.setting
+    setting = search.result.setting
     note_model(setting.model, setting.training.seq_len)
     if json:
-        print_json(found.to_dict())
-    elif len(found.result.plans):
+        print_json(search.to_dict())
+    elif len(search.result.plans):
         launch = export_words(launcher_of(setting.framework.name, setting.model.name), files.save)
         show_tables(
-            ranked(found.found, wide()), *_refined(found), *verdict(found.result, found.found), launch
+            ranked(search.found, wide()), *_refined(search), *verdict(search.result, search.found), launch
         )
-    found.check()
-    files.write(found)
+    search.check()
+    files.write(search)
     if trials is not None:
-        _write_trials(found, trials, folder)
-    if found.interrupted:
-        ended = sum(not run.problem for run in found.refined)
-        note(f"interrupted: {ended} of {len(found.refined)} plans were timed by the event engine")
+        _write_trials(search, trials, folder)
+    if search.interrupted:
+        ended = sum(not run.problem for run in search.refined)
+        note(f"interrupted: {ended} of {len(search.refined)} plans were timed by the event engine")
         raise typer.Exit(INTERRUPTED)
 
 
-def _write_trials(found: PlanSearch, count: int, folder: Path) -> None:
+def _write_trials(search: PlanSearch, count: int, folder: Path) -> None:
     """Write scenario and launch files of the plans worth measuring, one folder each.
 
     Raises:
@@ -274,22 +286,22 @@ def _write_trials(found: PlanSearch, count: int, folder: Path) -> None:
     from meshwright.exporters.launchers import launcher_of
     from meshwright.reports.units import percent
 
-    setting = found.result.setting
+    setting = search.result.setting
     target = launcher_of(setting.framework.name, setting.model.name)
-    for number, (rank, gain) in enumerate(found.trials(count), start=1):
+    for number, (rank, gain) in enumerate(search.trials(count), start=1):
         place = folder / f"trial-{number}"
         place.mkdir(parents=True, exist_ok=True)
-        write_text(place / "plan.yaml", yaml.safe_dump(found.scenario(rank - 1), sort_keys=False))
+        write_text(place / "plan.yaml", yaml.safe_dump(search.scenario(rank - 1), sort_keys=False))
         if target:
-            export(found, target, place, rank=rank)
+            export(search, target, place, rank=rank)
         worth = f"expected to save {percent(gain)} of the step"
-        note(f"{place}: rank {rank}, {found.plans[rank - 1].plan.describe()}; {worth}")
+        note(f"{place}: rank {rank}, {search.plans[rank - 1].plan.describe()}; {worth}")
 
 
-def _refined(found: PlanSearch) -> list[Any]:
+def _refined(search: PlanSearch) -> list[Any]:
     """Tables of the plans timed on the event engine."""
-    if not found.refined:
+    if not search.refined:
         return []
     from meshwright.reports.refined import refined_table
 
-    return refined_table(found.found, list(found.refined))
+    return refined_table(search.found, list(search.refined))

@@ -74,7 +74,7 @@ class PlanFiles:
         """Whether a file holds all scored plans."""
         return self.csv is not None or self.html is not None
 
-    def write(self, found: PlanSearch) -> None:
+    def write(self, search: PlanSearch) -> None:
         """Write the requested files, all or none.
 
         Raises:
@@ -84,21 +84,21 @@ class PlanFiles:
         from meshwright.commands.output import note, progress
 
         with written_together():
-            self._save(found)
+            self._save(search)
             if self.html is not None:
                 from meshwright.pages.plans import write_plans
 
-                write_plans(self.html, found)
-            if self.csv is not None and found.scored is not None:
+                write_plans(self.html, search)
+            if self.csv is not None and search.scored is not None:
                 from meshwright.reports.scored import write_scored
 
                 with progress("writing all plans") as advance:
-                    write_scored(self.csv, found.result.setting, found.scored, advance)
+                    write_scored(self.csv, search.result.setting, search.scored, advance)
         for kind, path in (("scenario", self.save), ("page", self.html), ("plans", self.csv)):
             if path is not None:
                 note(f"{kind} written: {path}")
 
-    def save_scenario(self, found: DeploymentSearch) -> None:
+    def save_scenario(self, search: DeploymentSearch) -> None:
         """Write a deployment as a scenario, if requested.
 
         Raises:
@@ -106,14 +106,14 @@ class PlanFiles:
         """
         from meshwright.commands.output import note
 
-        self._save(found)
+        self._save(search)
         if self.save is not None:
             note(f"scenario written: {self.save}")
 
-    def _save(self, found: PlanSearch | DeploymentSearch) -> None:
+    def _save(self, search: PlanSearch | DeploymentSearch) -> None:
         if self.save is None:
             return
         from hwmodels.files import write_text
         from hwmodels.yaml_text import yaml_text
 
-        write_text(self.save, COMMENT + yaml_text(found.scenario(self.rank - 1)))
+        write_text(self.save, COMMENT + yaml_text(search.scenario(self.rank - 1)))

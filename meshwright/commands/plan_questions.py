@@ -149,16 +149,16 @@ def question_command(name: str) -> Callable[..., None]:
             parameters.append(known[flag].replace(annotation=_in_panel(known[flag].annotation, panel)))
     parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
 
-    def run(**given: Any) -> None:
+    def run(**values: Any) -> None:
         from hwmodels.errors import InputError
         from meshwright.commands.plan import answer
         from meshwright.questions.numbers import number
 
         if name == "size":
-            given["tokens"] = number(given["tokens"], "--tokens")
-        check_kind(name, given["scenario"])
+            values["tokens"] = number(values["tokens"], "--tokens")
+        check_kind(name, values["scenario"])
         try:
-            answer(PlanFlags(**question.fixed, **given))
+            answer(PlanFlags(**question.fixed, **values))
         except InputError as error:
             if error.where in SPELT and name in SPELT[error.where]:
                 raise InputError(error.problem, SPELT[error.where][1]) from None

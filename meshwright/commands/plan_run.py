@@ -25,12 +25,12 @@ def plan_runs(
         least, _, most = gpus.partition("..")
         ends = count(least), count(most or least)
     with progress("runs") as advance:
-        found = plan_run(
+        ranking = plan_run(
             scenario or None, gpus=ends, quantile=quantile, top=top, progress=advance, **arguments
         )
     if json:
-        print_json(describe_run_search(found))
+        print_json(describe_run_search(ranking))
     else:
-        show_tables(*run_search_tables(found))
-    if not any(size.ranked for size in found.sizes):
-        raise InfeasibleError(f"no run works: {found.sizes[0].problem}")
+        show_tables(*run_search_tables(ranking))
+    if not any(size.ranked for size in ranking.sizes):
+        raise InfeasibleError(f"no run works: {ranking.sizes[0].problem}")

@@ -80,21 +80,21 @@ def compare_serving(
         if (again := question.replanned_base) is not None:
             outcomes.append(run_serving(again, advance))
     runs = list(question.runs())
-    found: dict[int, Any] = {}
+    finished: dict[int, Any] = {}
     interrupted = False
     try:
         with progress("variations") as advance:
             for number, outcome in serve_runs(runs, execution):
-                found[number] = outcome
-                advance(len(found) / len(runs))
+                finished[number] = outcome
+                advance(len(finished) / len(runs))
     except KeyboardInterrupt:
         interrupted = True
-    outcomes += [found[number] for number in sorted(found)]
+    outcomes += [finished[number] for number in sorted(finished)]
     if json:
         print_json(describe_comparison(question.title, outcomes, interrupted))
     else:
         show_tables(*comparison_tables(question.title, outcomes))
-    if html is not None and interrupted and (html.exists() or not found):
+    if html is not None and interrupted and (html.exists() or not finished):
         note(f"interrupted: {html} is left as it was")
     elif html is not None:
         from meshwright.pages.serving_variations import write_comparison
@@ -102,7 +102,7 @@ def compare_serving(
         write_comparison(html, question.title, outcomes)
         note(f"page written: {html}")
     if interrupted:
-        note(f"interrupted: {len(found):,} of {len(runs):,} runs finished")
+        note(f"interrupted: {len(finished):,} of {len(runs):,} runs finished")
         raise typer.Exit(INTERRUPTED)
 
 

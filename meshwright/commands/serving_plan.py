@@ -30,7 +30,7 @@ def asks_serving(scenario: str) -> bool:
 def plan_serving(
     scenario: str,
     arguments: Mapping[str, Any],
-    held: Mapping[str, Mapping[str, str]],
+    constraints: Mapping[str, Mapping[str, str]],
     top: int | None,
     refine: int | None,
     execution: Execution,
@@ -62,39 +62,39 @@ def plan_serving(
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
     files.check_rank(top or PLANS)
     with progress("searching") as advance:
-        found = serving_api.deploy(
+        search = serving_api.deploy(
             scenario or None,
             **_load(scenario, arguments),
-            fix=held["fix"],
-            limit=held["limit"],
+            fix=constraints["fix"],
+            limit=constraints["limit"],
             top=top or PLANS,
             refine=refine,
             tries=arguments["tries"],
             execution=execution,
             progress=advance,
         )
-    note_model(found.search.question.model)
+    note_model(search.search.question.model)
     if json:
-        tried = describe_policies(found.policies)
-        print_json({**describe_deployments(found.search, found.refined, found.look), **tried})
-    elif found.search.plans:
-        launch = export_words(engine_target(found.search.question.engine), files.save)
-        tried = policy_tables(found.search.question, found.policies)
-        show_tables(*deployment_tables(found.search, found.refined, found.look), *tried, launch)
-    if files.html is not None and found.search.plans:
+        tried = describe_policies(search.policies)
+        print_json({**describe_deployments(search.search, search.refined, search.look), **tried})
+    elif search.search.plans:
+        launch = export_words(engine_target(search.search.question.engine), files.save)
+        tried = policy_tables(search.search.question, search.policies)
+        show_tables(*deployment_tables(search.search, search.refined, search.look), *tried, launch)
+    if files.html is not None and search.search.plans:
         from meshwright.pages.answers import write_deployments
 
         write_deployments(
-            files.html, found.search, deployment_tables(found.search, found.refined, found.look)
+            files.html, search.search, deployment_tables(search.search, search.refined, search.look)
         )
         note(f"page written: {files.html}")
-    if not found.search.plans:
-        raise InfeasibleError(nearest_words(found.search))
-    files.save_scenario(found)
-    if falls_short(found.search):
+    if not search.search.plans:
+        raise InfeasibleError(nearest_words(search.search))
+    files.save_scenario(search)
+    if falls_short(search.search):
         raise typer.Exit(1)
-    if found.interrupted:
-        note(f"interrupted: {len(found.refined)} of {refine} deployments were run on the event engine")
+    if search.interrupted:
+        note(f"interrupted: {len(search.refined)} of {refine} deployments were run on the event engine")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -117,7 +117,7 @@ def plan_mix(
         for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts", "split")
     }
     with progress("searching") as advance:
-        found = serving_api.mix(
+        mix = serving_api.mix(
             types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance
         )
     run = None
@@ -125,15 +125,15 @@ def plan_mix(
         from planner.serving.mix.run import run_mix
 
         with progress("running the mix") as advance:
-            run = run_mix(found, advance)
+            run = run_mix(mix, advance)
     if json:
-        print_json(describe_mix(found, run))
+        print_json(describe_mix(mix, run))
     else:
-        show_tables(*mix_tables(found, run))
+        show_tables(*mix_tables(mix, run))
     if html is not None:
         from meshwright.pages.answers import write_mix
 
-        write_mix(html, found, mix_tables(found, run))
+        write_mix(html, mix, mix_tables(mix, run))
         note(f"page written: {html}")
 
 
@@ -160,7 +160,7 @@ def plan_days(
     check_given(scenario, arguments, needed(arguments))
     rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "fix", "limit")}
     with progress("planning the day") as advance:
-        found, runs = serving_api.day(
+        timetable, runs = serving_api.day(
             scenario or None,
             rates=_rates(rates),
             gpus=count(arguments["gpus"]) if arguments["gpus"] else None,
@@ -171,13 +171,13 @@ def plan_days(
             **_targets(arguments),
         )
     if json:
-        print_json(describe_day(found, runs))
+        print_json(describe_day(timetable, runs))
     else:
-        show_tables(*day_tables(found, runs))
+        show_tables(*day_tables(timetable, runs))
     if html is not None:
         from meshwright.pages.answers import write_day
 
-        write_day(html, found, day_tables(found, runs))
+        write_day(html, timetable, day_tables(timetable, runs))
         note(f"page written: {html}")
 
 

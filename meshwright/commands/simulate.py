@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
@@ -33,7 +33,7 @@ def simulate(
             "(for Holistic Trace Analysis)."
         ),
     ] = None,
-    html: given.Html = None,
+    html: options.Html = None,
     requests: Annotated[
         Path | None, typer.Option(help="Serving: write a CSV with one row per request.")
     ] = None,
@@ -52,22 +52,22 @@ def simulate(
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.questions.scenarios import has_run, serving_data
 
-    scenario, asked = step.scenario, step.arguments()
+    scenario, arguments = step.scenario, step.arguments()
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import simulate_serving
         from meshwright.questions.training import scenario_data
 
-        data, *_ = scenario_data(scenario, asked, "command line")
+        data, *_ = scenario_data(scenario, arguments, "command line")
         simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
         return
     refuse_given({"--requests": requests}, "a training step has no requests")
     if has_run(scenario):
         from meshwright.commands.run import simulate_run_of
 
-        simulate_run_of(scenario, asked, replications, engine, trace, html, json)
+        simulate_run_of(scenario, arguments, replications, engine, trace, html, json)
         return
     refuse_given({"--replications": replications}, "only a scenario with run is drawn several times")
-    simulate_training(scenario, asked, engine, trace, html, json)
+    simulate_training(scenario, arguments, engine, trace, html, json)
 
 
 def simulate_training(

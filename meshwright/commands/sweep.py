@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the table to FILE.csv or FILE.parquet.")
     ] = None,
-    store: given.Store = None,
-    workers: given.Workers = None,
-    executor: given.Executor = "local",
-    address: given.Address = "",
-    html: given.Html = None,
+    store: options.Store = None,
+    workers: options.Workers = None,
+    executor: options.Executor = "local",
+    address: options.Address = "",
+    html: options.Html = None,
     json: Json = False,
 ) -> None:
     """Plan or simulate every point of a grid: models x clusters x GPU counts x loads.
@@ -41,23 +41,23 @@ def sweep(
 
     if out is not None:
         check_format(out)
-    execution = given.execution(executor, address, workers, store)
+    execution = options.execution(executor, address, workers, store)
     with shown_progress() as advance:
-        found = sweep_api.sweep(file, execution=execution, progress=advance)
+        answers = sweep_api.sweep(file, execution=execution, progress=advance)
     if out is not None:
-        found.write(out)
+        answers.write(out)
         note(f"table written: {out}")
     if html is not None:
         from meshwright.pages.answers import write_sweep
 
-        write_sweep(html, found.title, found.points, found.grid)
+        write_sweep(html, answers.title, answers.points, answers.grid)
         note(f"page written: {html}")
     if json:
-        print_json(found.to_dict())
+        print_json(answers.to_dict())
     elif out is None:
-        _show(found.points)
-    if failed := sum("problem" in row for row in found.points):
-        note(f"{failed:,} of {len(found.points):,} points have no answer; the column problem says why")
+        _show(answers.points)
+    if failed := sum("problem" in row for row in answers.points):
+        note(f"{failed:,} of {len(answers.points):,} points have no answer; the column problem says why")
 
 
 class shown_progress:

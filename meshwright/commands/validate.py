@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.flags import spread
 from meshwright.commands.output import Json
 
@@ -71,10 +71,10 @@ class ValidateFlags:
         str, typer.Option(help="With --live: calibrated device (name or YAML file) instead of points.")
     ] = ""
     summary: Annotated[bool, typer.Option("--summary", help="Print summaries only.")] = False
-    executor: given.Executor = "local"
-    address: given.Address = ""
-    workers: given.Workers = None
-    store: given.Store = None
+    executor: options.Executor = "local"
+    address: options.Address = ""
+    workers: options.Workers = None
+    store: options.Store = None
     max_median: Annotated[
         float | None,
         typer.Option(min=0, help="Exit with 1 if the median error exceeds this share (0.1)."),
@@ -95,10 +95,10 @@ def validate(flags: ValidateFlags) -> None:
     if flags.live:
         from meshwright.validation.loop import Asked
 
-        asked = flags.device, flags.devices, flags.parallelism, flags.size, flags.steps, flags.points
-        _live(Asked(*asked, flags.calibration), flags.json)
+        question = flags.device, flags.devices, flags.parallelism, flags.size, flags.steps, flags.points
+        _live(Asked(*question, flags.calibration), flags.json)
         return
-    execution = given.execution(flags.executor, flags.address, flags.workers, flags.store)
+    execution = options.execution(flags.executor, flags.address, flags.workers, flags.store)
     if flags.write is not None:
         from meshwright.commands.output import note
         from meshwright.validation.serving.ledger import write_scenarios
@@ -108,8 +108,8 @@ def validate(flags: ValidateFlags) -> None:
     if flags.serving:
         _serving(flags.serving, execution, flags.summary, flags.json)
         return
-    asked = _Training(flags.cases, flags.kept_apart or [], flags.leave_out, flags.summary, flags.json)
-    median = _training(asked, execution)
+    question = _Training(flags.cases, flags.kept_apart or [], flags.leave_out, flags.summary, flags.json)
+    median = _training(question, execution)
     if flags.max_median is not None and (median is None or median > flags.max_median):
         raise typer.Exit(1)
 
@@ -149,7 +149,7 @@ def _check(flags: ValidateFlags) -> None:
         raise InputError("--write writes the scenarios of measured serving runs: it goes with --serving")
 
 
-def _training(asked: _Training, execution: Execution) -> float | None:
+def _training(question: _Training, execution: Execution) -> float | None:
     """Print predicted and measured steps, in parts if some are kept apart; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.reports import ledger_parts as parts
@@ -160,8 +160,8 @@ def _training(asked: _Training, execution: Execution) -> float | None:
     from meshwright.validation.parts import divided
     from meshwright.validation.rows import published_files
 
-    apart = asked.apart
-    files = asked.cases or ([] if apart else published_files())
+    apart = question.apart
+    files = question.cases or ([] if apart else published_files())
     with progress("predicting cases") as advance:
         ledger = evaluate([*files, *apart], advance, execution)
     extra: dict[str, Any] = {}
@@ -169,14 +169,14 @@ def _training(asked: _Training, execution: Execution) -> float | None:
     if apart:
         parted = divided(ledger, files, apart)
         ledger, extra, tables = parted.open_ledger(), parts.as_json(parted), parts.as_tables(parted)
-    if asked.left_out is not None:
-        found = leave_out(ledger, asked.left_out, execution)
-        extra, tables = extra | left_out.as_json(found), [*tables, *left_out.as_tables(found)]
-    if asked.json:
+    if question.left_out is not None:
+        left = leave_out(ledger, question.left_out, execution)
+        extra, tables = extra | left_out.as_json(left), [*tables, *left_out.as_tables(left)]
+    if question.json:
         print_json(as_json(ledger) | extra)
     else:
-        shown = not (tables and asked.summary)
-        show_tables(*(as_tables(ledger, each=not asked.summary) if shown else []), *tables)
+        shown = not (tables and question.summary)
+        show_tables(*(as_tables(ledger, each=not question.summary) if shown else []), *tables)
     return ledger.summary.median_abs_error
 
 
@@ -186,8 +186,8 @@ def _kernels(folder: Path, cluster: str, json: bool) -> None:
     from meshwright.reports.kernels import as_json, as_tables
     from profiles.kernel_validation import validate_kernels
 
-    found = validate_kernels(folder, clusters.get(cluster, "--cluster") if cluster else None)
-    print_json(as_json(found)) if json else show_tables(*as_tables(found))
+    comparison = validate_kernels(folder, clusters.get(cluster, "--cluster") if cluster else None)
+    print_json(as_json(comparison)) if json else show_tables(*as_tables(comparison))
 
 
 def _serving(paths: list[Path], execution: Execution, summary: bool, json: bool) -> None:
@@ -200,10 +200,10 @@ def _serving(paths: list[Path], execution: Execution, summary: bool, json: bool)
     print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
 
 
-def _live(asked: Asked, json: bool) -> None:
+def _live(question: Asked, json: bool) -> None:
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.live import as_json, as_tables
     from meshwright.validation.loop import live_loops
 
-    loops = list(live_loops(asked, note))
+    loops = list(live_loops(question, note))
     print_json(as_json(loops)) if json else show_tables(*as_tables(loops))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshwright.commands import options as given
+from meshwright.commands import options
 from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
@@ -21,20 +21,20 @@ INTERRUPTED = 130
 @spread
 def whatif(
     step: StepFlags,
-    set_: given.Set = None,
-    sweep: given.Sweep = None,
-    replan: given.Replan = False,
+    set_: options.Set = None,
+    sweep: options.Sweep = None,
+    replan: options.Replan = False,
     engine: Annotated[
         bool, typer.Option("--engine", help="Run every variation on the event engine.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Start a run that is estimated to take more than 10 minutes.")
     ] = False,
-    executor: given.Executor = "local",
-    address: given.Address = "",
-    workers: given.Workers = None,
-    store: given.Store = None,
-    html: given.Html = None,
+    executor: options.Executor = "local",
+    address: options.Address = "",
+    workers: options.Workers = None,
+    store: options.Store = None,
+    html: options.Html = None,
     json: Json = False,
 ) -> None:
     """Compare variations of a scenario: change of the step time, and of the parts of the step.
@@ -49,16 +49,16 @@ def whatif(
     from meshwright.questions.training import scenario_data
     from meshwright.variations.flags import variation_of
 
-    scenario, asked = step.scenario, step.arguments()
-    execution = given.execution(executor, address, workers, store)
-    asked |= {"plans": True}
-    asked["variations"] = variation_of(set_ or (), sweep or (), replan) or None
+    scenario, arguments = step.scenario, step.arguments()
+    execution = options.execution(executor, address, workers, store)
+    arguments |= {"plans": True}
+    arguments["variations"] = variation_of(set_ or (), sweep or (), replan) or None
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import compare_serving
 
-        compare_serving(scenario_data(scenario, asked, "")[0], served[1], execution, html=html, json=json)
+        compare_serving(scenario_data(scenario, arguments, "")[0], served[1], execution, html=html, json=json)
         return
-    data, where, folder = scenario_data(scenario or None, asked, "command line")
+    data, where, folder = scenario_data(scenario or None, arguments, "command line")
     compare_training(data, where, folder, execution, engine, yes, html, json)
 
 
@@ -128,12 +128,12 @@ def _run(inquiry: Inquiry, work: Remaining) -> tuple[list[Outcome], bool]:
     """The outcomes of all variations in the order of the file, or those finished when Ctrl-C came."""
     from meshwright.commands.output import progress
 
-    found: dict[int, Outcome] = {}
+    finished: dict[int, Outcome] = {}
     try:
         with progress("variations") as advance:
             for number, outcome in inquiry.variations(work):
-                found[number] = outcome
-                advance(len(found) / work.runs)
+                finished[number] = outcome
+                advance(len(finished) / work.runs)
     except KeyboardInterrupt:
-        return [found[number] for number in sorted(found)], True
-    return [found[number] for number in sorted(found)], False
+        return [finished[number] for number in sorted(finished)], True
+    return [finished[number] for number in sorted(finished)], False

@@ -68,7 +68,7 @@ def export(question: ExportQuestion, target: str) -> Export:
         raise InputError(
             f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
         )
-    made = chosen.write(question)
+    launch = chosen.write(question)
     levers = {}
     if chosen.table and not question.serves:
         from meshwright.exporters.facts import launched_levers
@@ -76,7 +76,7 @@ def export(question: ExportQuestion, target: str) -> Export:
 
         scenario, plan = question.training()
         levers = launched_levers(scenario.setting, plan, table(chosen.table))
-    return replace(made, framework=_other_framework(made.gaps), levers=levers)
+    return replace(launch, framework=_other_framework(launch.gaps), levers=levers)
 
 
 def _other_framework(gaps: tuple[str, ...]) -> str:
@@ -85,7 +85,7 @@ def _other_framework(gaps: tuple[str, ...]) -> str:
     return told.rpartition("these files run ")[2]
 
 
-def write_files(made: Export, folder: Path) -> list[Path]:
+def write_files(launch: Export, folder: Path) -> list[Path]:
     """Write all files of an export, or none.
 
     Raises:
@@ -93,8 +93,8 @@ def write_files(made: Export, folder: Path) -> list[Path]:
     """
     from hwmodels.files import write_text, written_together
 
-    paths = [folder / name for name in made.files]
+    paths = [folder / name for name in launch.files]
     with written_together():
-        for path, text in zip(paths, made.files.values(), strict=True):
+        for path, text in zip(paths, launch.files.values(), strict=True):
             write_text(path, text)
     return paths

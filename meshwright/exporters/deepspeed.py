@@ -47,8 +47,8 @@ def write(question: ExportQuestion) -> Export:
     options, more = known.write(facts)
     state, lacking = state_options(plan, setting.cluster)
     options |= state
-    asked = question_gaps(scenario, _framework(setting.framework.name), EXPRESSED)
-    gaps = (*asked, *gaps, *more, *lacking)
+    unexpressed = question_gaps(scenario, _framework(setting.framework.name), EXPRESSED)
+    gaps = (*unexpressed, *gaps, *more, *lacking)
     if plan.pipeline == 1:
         check_derived(setting, plan, computed(options, setting.cluster.devices))
     nodes = setting.cluster.nodes_for(setting.cluster.devices)
@@ -108,10 +108,10 @@ def _flat(data: Any, path: str = "") -> Options:
     """Nested mappings as dotted names; ``auto``, which a trainer fills in, is left out."""
     if not isinstance(data, dict):
         return {} if data == AUTO else {path: data}
-    found: Options = {}
+    options: Options = {}
     for key, value in data.items():
-        found |= _flat(value, f"{path}.{key}" if path else str(key))
-    return found
+        options |= _flat(value, f"{path}.{key}" if path else str(key))
+    return options
 
 
 def _automatic(data: Any, path: str = "") -> list[str]:
@@ -151,15 +151,15 @@ def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
         InputError: the three sizes are inconsistent.
     """
     total, steps = whole(facts, "workload.global_batch", where), whole(facts, "derived.micro_batches", where)
-    given = "train_micro_batch_size_per_gpu" in launch.options
+    stated = "train_micro_batch_size_per_gpu" in launch.options
     micro = whole(facts, "plan.micro_batch", where) or 1
     if launch.devices is None or total is None:
         return
     ranks = (whole(facts, "plan.tensor", where) or 1) * (whole(facts, "plan.context", where) or 1)
     data = max(launch.devices // ranks, 1)
-    if not given and total % (data * (steps or 1)) == 0:
+    if not stated and total % (data * (steps or 1)) == 0:
         facts["plan.micro_batch"] = max(total // (data * (steps or 1)), 1)
-    elif given and steps and micro * steps * data != total:
+    elif stated and steps and micro * steps * data != total:
         product = f"{micro} x {steps} x {data} = {micro * steps * data}"
         raise InputError(
             f"micro batch x accumulation x data ranks = {product}, not train_batch_size {total}", where

@@ -85,22 +85,22 @@ def launched_levers(setting: Setting, plan: Plan, known: LauncherTable) -> dict[
 def shape(model: Model) -> Facts:
     """The shape of a model, flattened; parts that it lacks are left out."""
     data = model.model_dump(mode="json")
-    found = {name: value for name, value in data.items() if name not in UNTOLD and value is not None}
+    facts = {name: value for name, value in data.items() if name not in UNTOLD and value is not None}
     if data["mla"] and data["mla"]["index_topk"] is None:
         data["mla"] = {name: value for name, value in data["mla"].items() if "index" not in name}
     for part in PARTS:
         if data[part]:
-            found |= {f"{part}.{name}": value for name, value in data[part].items() if value is not None}
+            facts |= {f"{part}.{name}": value for name, value in data[part].items() if value is not None}
     if model.moe is None:
-        found = {name: value for name, value in found.items() if not name.startswith("numerics.router")}
-    uniform = found["attention_pattern"] == ["full"]
+        facts = {name: value for name, value in facts.items() if not name.startswith("numerics.router")}
+    uniform = facts["attention_pattern"] == ["full"]
     if uniform:
-        del found["attention_pattern"]
-    if found["mlp_pattern"] == [True]:
-        del found["mlp_pattern"]
+        del facts["attention_pattern"]
+    if facts["mlp_pattern"] == [True]:
+        del facts["mlp_pattern"]
     if not model.mtp_layers:
-        del found["mtp_layers"]
-    return found
+        del facts["mtp_layers"]
+    return facts
 
 
 def moot(setting: Setting, plan: Plan) -> set[str]:

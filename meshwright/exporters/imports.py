@@ -50,34 +50,34 @@ def read_launch(
     source: str,
     *,
     target: str = "",
-    given: Mapping[str, Any] | None = None,
+    stated: Mapping[str, Any] | None = None,
 ) -> Imported:
     """Turn a launch file, or a command line, into a scenario.
 
     Args:
         source: file or command line.
         target: of the launcher; recognised where not given.
-        given: ``model``, ``cluster``, ``gpus``, ``seq_len``, ``global_batch``, ``vocabulary``, ``precision``;
-            they replace what the file says.
+        stated: ``model``, ``cluster``, ``gpus``, ``seq_len``, ``global_batch``, ``vocabulary``,
+            ``precision``; they replace what the file says.
 
     Raises:
         InputError: unreadable, a part of the question missing, or a plan that cannot run; with its place.
     """
-    asked = {name: value for name, value in (given or {}).items() if value is not None}
+    values = {name: value for name, value in (stated or {}).items() if value is not None}
     text, where, path = _text(source)
     chosen = exporter(target, "--from") if target else recognised(text, where)
     if chosen.read is None or chosen.parse is None:
         readable = [name for name in TARGETS if exporter(name).read]
         raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")
     launch = chosen.parse(text, where, path)
-    if asked.get("gpus"):
-        launch = replace(launch, devices=asked["gpus"])
+    if values.get("gpus"):
+        launch = replace(launch, devices=values["gpus"])
     known = table(chosen.table)
-    known.check(launch.options, where, named="model" in asked)
+    known.check(launch.options, where, named="model" in values)
     facts = chosen.read(launch, where)
     _, left = known.read(launch.options)
     left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
-    scenario = _scenario(facts, launch, asked, known.framework, where)
+    scenario = _scenario(facts, launch, values, known.framework, where)
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())
     plan = needs_plan(checked, where)
@@ -120,9 +120,9 @@ def recognised(text: str, where: str) -> Exporter:
     Raises:
         InputError: no exporter's options.
     """
-    found = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
-    best = max(found, key=lambda name: found[name])
-    if not found[best]:
+    hints = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
+    best = max(hints, key=lambda name: hints[name])
+    if not hints[best]:
         if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):
             problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
             raise InputError(problem, where)
@@ -131,11 +131,11 @@ def recognised(text: str, where: str) -> Exporter:
 
 
 def _scenario(
-    facts: Facts, launch: Launch, asked: Mapping[str, Any], framework: str, where: str
+    facts: Facts, launch: Launch, stated: Mapping[str, Any], framework: str, where: str
 ) -> dict[str, Any]:
     """The mapping of a scenario."""
-    model = asked.get("model") or _model(facts, asked, where)
-    if "cluster" not in asked:
+    model = stated.get("model") or _model(facts, stated, where)
+    if "cluster" not in stated:
         raise InputError("launch files do not name the cluster: give --cluster", where)
     if launch.devices is None:
         raise InputError("the launch file does not state the number of devices: give --gpus", where)
@@ -152,7 +152,7 @@ def _scenario(
     plan = {"data": devices // ranks, **{name: value for name, value in plan.items() if value is not None}}
     if (plan.get("tensor") or 1) == 1:
         plan["sequence_parallel"] = False
-    workload = _workload(facts, asked, where)
+    workload = _workload(facts, stated, where)
     if "global_batch" not in workload:
         workload["global_batch"] = (
             (plan.get("micro_batch") or 1)
@@ -163,7 +163,7 @@ def _scenario(
         raise InputError("the launch file does not state the sequence length: give --seq-len", where)
     return {
         "model": model,
-        "cluster": asked["cluster"],
+        "cluster": stated["cluster"],
         "gpus": devices,
         "workload": workload,
         "framework": framework,
@@ -172,28 +172,28 @@ def _scenario(
 
 
 def _product(plan: Mapping[str, Any], names: tuple[str, ...]) -> int:
-    made = 1
+    degrees = 1
     for name in names:
-        made *= max(plan.get(name) or 1, 1)
-    return made
+        degrees *= max(plan.get(name) or 1, 1)
+    return degrees
 
 
-def _workload(facts: Facts, asked: Mapping[str, Any], where: str) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _workload(facts: Facts, stated: Mapping[str, Any], where: str) -> dict[str, Any]:
+    workload: dict[str, Any] = {}
     for name in Training.model_fields:
-        if name in asked:
-            made[name] = asked[name]
+        if name in stated:
+            workload[name] = stated[name]
         elif name in ("seq_len", "global_batch"):
             if (value := whole(facts, f"workload.{name}", where)) is not None:
-                made[name] = value
+                workload[name] = value
         elif f"workload.{name}" in facts:
-            made[name] = facts[f"workload.{name}"]
-    if made.get("causal") is True:
-        del made["causal"]
-    return made
+            workload[name] = facts[f"workload.{name}"]
+    if workload.get("causal") is True:
+        del workload["causal"]
+    return workload
 
 
-def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str, Any]:
+def _model(facts: Facts, stated: Mapping[str, Any], where: str) -> str | dict[str, Any]:
     """The model of the facts; a catalogue name where the catalogue has it.
 
     Raises:
@@ -206,8 +206,8 @@ def _model(facts: Facts, asked: Mapping[str, Any], where: str) -> str | dict[str
     }
     if isinstance(name := told.pop("name", None), str):
         return name
-    if "vocabulary" in asked:
-        told["vocabulary"] = asked["vocabulary"]
+    if "vocabulary" in stated:
+        told["vocabulary"] = stated["vocabulary"]
     if not {"layers", "hidden", "heads"} & told.keys():
         named = facts.get("derived.model")
         problem = f"the model {named!r} is not in the catalogue" if named else "no model is in it"
@@ -256,13 +256,13 @@ LOOSE = (
 
 def catalogue_name(told: Facts) -> str | None:
     """The catalogue's model with this shape; of several, the one with the same longest sequence."""
-    found = []
+    matches = []
     for model in models:
         has = shape(model)
         if all(same(has.get(name), told.get(name)) for name in MATCHED) and _agrees(model, has, told):
-            found.append(model)
-    found.sort(key=lambda model: (not same(model.max_sequence, told.get("max_sequence")), len(model.name)))
-    return found[0].name if found else None
+            matches.append(model)
+    matches.sort(key=lambda model: (not same(model.max_sequence, told.get("max_sequence")), len(model.name)))
+    return matches[0].name if matches else None
 
 
 def _agrees(model: Model, has: Facts, told: Facts) -> bool:

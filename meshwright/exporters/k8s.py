@@ -39,13 +39,13 @@ class _Plain(yaml.SafeDumper):
 
 def write(question: ExportQuestion) -> Export:
     """The manifests and their gaps."""
-    target, made = wrapped(question)
+    target, launch = wrapped(question)
     if target not in IMAGES:
         raise InputError(f"k8s knows no image that runs {target}; export to {target} itself", "--to")
-    gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
-    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": dict(made.files)}
+    gaps, notes = placed_gaps(launch), (*launch.notes, *NOTES)
+    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": dict(launch.files)}
     objects: list[dict[str, Any]] = [files]
-    objects += _serving(question, target) if question.serves else _job(question, target, made.run)
+    objects += _serving(question, target) if question.serves else _job(question, target, launch.run)
     top = commented(header(question, f"{VERSION} and {target}", gaps, notes))
     text = top + yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=10_000)
     return Export({f"{NAME}.yaml": text}, gaps, notes, f"kubectl apply -f {NAME}.yaml")

@@ -44,9 +44,9 @@ def _expanded(text: str, where: str) -> str:
     """The string with repetitions (``t*3``, ``(tt|)*15``) written out."""
     if len(text) > 10 * MOST_CHUNKS:
         raise InputError(f"must be a pipeline layout, found {len(text):,} characters", where)
-    while found := re.search(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,4})", text):
-        part = found[1] if found[1] is not None else found[2]
-        text = text[: found.start()] + part * int(found[3]) + text[found.end() :]
+    while repeated := re.search(r"(?:\(([EtmL|]*)\)|([EtmL|]))\*(\d{1,4})", text):
+        part = repeated[1] if repeated[1] is not None else repeated[2]
+        text = text[: repeated.start()] + part * int(repeated[3]) + text[repeated.end() :]
         if len(text) > 10 * MOST_CHUNKS:
             raise InputError(
                 f"must be a pipeline layout of at most {MOST_CHUNKS} stages, found a longer one", where

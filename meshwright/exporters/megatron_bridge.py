@@ -92,9 +92,9 @@ def read(launch: Launch, where: str) -> Facts:
     facts |= megatron_state(launch.options, BRIDGE, where)
     recipe = facts.pop("derived.recipe", None)
     model = next((name for name, theirs in known.models.items() if theirs == recipe), None)
-    found = undone(facts, launch, where)
+    undone_facts = undone(facts, launch, where)
     return {
-        **{key: value for key, value in found.items() if not key.startswith("model.")},
+        **{key: value for key, value in undone_facts.items() if not key.startswith("model.")},
         "model.name": model,
     }
 

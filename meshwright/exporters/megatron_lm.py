@@ -147,37 +147,37 @@ MODEL_FACTS = (
 def megatron_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list[str]]:
     """Facts under Megatron's configuration keys, and facts without a key."""
     shape, gaps = model_facts(setting.model, facts)
-    made = {name: value for name, value in facts.items() if not name.startswith("model.")} | shape
+    options = {name: value for name, value in facts.items() if not name.startswith("model.")} | shape
     lengths = Spread.of(setting, Plans.of(plan)).lengths if plan.pipeline > 1 else [1.0]
     uneven = len(set(lengths)) > 1
     if uneven and plan.schedule in ("1f1b", "interleaved"):
-        made["derived.layout"] = layout_of(setting, plan)
+        options["derived.layout"] = layout_of(setting, plan)
     elif plan.virtual_pipeline > 1:
-        made["derived.chunks"] = plan.virtual_pipeline
+        options["derived.chunks"] = plan.virtual_pipeline
     if plan.virtual_pipeline > 1 and plan.pipeline > 1:
-        made["derived.interleaved_sends"] = plan.overlap_pipeline
+        options["derived.interleaved_sends"] = plan.overlap_pipeline
     elif plan.pipeline > 1 and plan.overlap_pipeline != setting.framework.defaults.get("overlap_pipeline"):
         gaps.append(
             f"plan.overlap_pipeline = {str(plan.overlap_pipeline).lower()}: a choice under interleaving only"
         )
-    if made.get("plan.overlap_parameters") and not plan.overlap_gradients:
-        made["plan.overlap_parameters"] = False
+    if options.get("plan.overlap_parameters") and not plan.overlap_gradients:
+        options["plan.overlap_parameters"] = False
         gaps.append("plan.overlap_parameters = true: needs overlap_gradients, which the plan has not")
-    if made.get("derived.interleaved_sends") is False and plan.pipeline == 2:
-        made["derived.interleaved_sends"] = True
+    if options.get("derived.interleaved_sends") is False and plan.pipeline == 2:
+        options["derived.interleaved_sends"] = True
         gaps.append("plan.overlap_pipeline = false: interleaving over 2 stages overlaps its sends")
     if plan.zero and plan.shard_group and plan.shard_group != plan.data * plan.context:
-        made["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
-    reduced = made.pop("plan.reduce_bytes", None)
+        options["derived.optimizer_instances"] = plan.data * plan.context // plan.shard_group
+    reduced = options.pop("plan.reduce_bytes", None)
     if reduced not in (None, setting.of(plan).choices.gradient_bytes):
         gaps.append(f"plan.reduce_bytes = {reduced}: gradients are reduced as they are accumulated")
-    modules = made.pop("plan.recompute_modules", None)
+    modules = options.pop("plan.recompute_modules", None)
     if plan.recompute == "selective" and modules:
-        made["derived.recompute_modules"] = list(modules)
-    if setting.mtp_layers == 0 and (extra := made.pop("model.mtp_layers", 0)):
+        options["derived.recompute_modules"] = list(modules)
+    if setting.mtp_layers == 0 and (extra := options.pop("model.mtp_layers", 0)):
         trains = f"the prediction trains none; add --mtp-num-layers {extra} to train them"
         gaps.append(f"model.mtp_layers = {extra}: {trains}")
-    return made, gaps
+    return options, gaps
 
 
 MOST_LAYERS = 4096
@@ -315,8 +315,8 @@ def expert_layers(text: str, layers: int, where: str) -> list[int]:
             f"must be a list of layers as Python, for instance ([0]*3+[1]*58); found {shown(text)}", where
         ) from None
     if not isinstance(pattern, list) or len(pattern) != layers:
-        found = len(pattern) if isinstance(pattern, list) else pattern
-        raise InputError(f"must be a pattern of {layers} layers, as the model has; found {found}", where)
+        length = len(pattern) if isinstance(pattern, list) else pattern
+        raise InputError(f"must be a pattern of {layers} layers, as the model has; found {length}", where)
     return pattern
 
 
@@ -333,13 +333,13 @@ def _evaluated(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp):
         left, right = _evaluated(node.left), _evaluated(node.right)
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
-            made = left + right
+            layers = left + right
         elif isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int):
-            made = left * right if len(left) * right <= MOST_LAYERS else None
+            layers = left * right if len(left) * right <= MOST_LAYERS else None
         else:
-            made = None
-        if made is not None and len(made) <= MOST_LAYERS:
-            return made
+            layers = None
+        if layers is not None and len(layers) <= MOST_LAYERS:
+            return layers
     raise ValueError
 
 

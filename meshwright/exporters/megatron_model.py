@@ -14,37 +14,37 @@ LATENT_LENGTH = 4096
 
 def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
     """The shape of a model under Megatron's configuration keys."""
-    made = {name: value for name, value in facts.items() if name.startswith("model.")}
+    options = {name: value for name, value in facts.items() if name.startswith("model.")}
     for name in ("model.attention_pattern", "model.mlp_pattern", "model.sliding_window", "model.qkv_bias"):
-        made.pop(name, None)
-    for name in [name for name in made if name.startswith("model.linear.")]:
-        del made[name]
-    made, gaps = _numeric_facts(model, made)
-    made["derived.qkv_bias"] = model.qkv_bias and not model.bias
-    made["derived.latent"] = model.mla is not None
-    made["derived.tokenizer"] = "NullTokenizer"
+        options.pop(name, None)
+    for name in [name for name in options if name.startswith("model.linear.")]:
+        del options[name]
+    options, gaps = _numeric_facts(model, options)
+    options["derived.qkv_bias"] = model.qkv_bias and not model.bias
+    options["derived.latent"] = model.mla is not None
+    options["derived.tokenizer"] = "NullTokenizer"
     if model.mla:
-        del made["model.kv_heads"]
+        del options["model.kv_heads"]
         # Megatron-LM divides the width by the heads unless it is told theirs, whoever reads it.
         if model.hidden % model.heads == 0:
-            del made["model.head_dim"]
+            del options["model.head_dim"]
     else:
-        made["derived.grouped_heads"] = model.kv_heads != model.heads
+        options["derived.grouped_heads"] = model.kv_heads != model.heads
         if model.kv_heads == model.heads:
-            del made["model.kv_heads"]
+            del options["model.kv_heads"]
     if model.linear or model.mlp_pattern != (True,) or "none" in model.attention_pattern:
         gaps.append("model.attention_pattern: give --hybrid-layer-pattern for layers of other kinds")
     elif set(model.attention_pattern) == {"sliding"} and model.sliding_window:
-        made["derived.window"] = f"{model.sliding_window - 1},0"
+        options["derived.window"] = f"{model.sliding_window - 1},0"
     elif "sliding" in model.attention_pattern:
         gaps.append(
             "model.attention_pattern: give --window-size and --window-attn-skip-freq for sliding layers"
         )
     if model.moe:
-        made |= _expert_facts(model, model.moe)
+        options |= _expert_facts(model, model.moe)
     for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
-        made.pop(f"model.moe.{name}", None)
-    return made, gaps
+        options.pop(f"model.moe.{name}", None)
+    return options, gaps
 
 
 def _numeric_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
@@ -95,17 +95,17 @@ def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
     """Expert layers in the keys of Megatron's configuration."""
     first, every = moe.first_dense_layers, moe.every
     rest = model.layers - first
-    made: Facts = {"derived.grouped_products": True}
+    options: Facts = {"derived.grouped_products": True}
     if first and every == 1:
-        made["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
+        options["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
     elif every > 1:
         period = f"([0]*{every - 1}+[1]*1)*{rest // every}"
         tail = f"+[0]*{rest % every}" if rest % every else ""
-        made["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
+        options["derived.layer_frequency"] = f"([0]*{first}+{period}{tail})" if first else f"({period}{tail})"
     if moe.shared_experts:
-        made["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
+        options["derived.shared_width"] = moe.shared_experts * moe.shared_feed_forward
     if not moe.latent:
-        made["model.moe.latent"] = None
+        options["model.moe.latent"] = None
     if moe.groups == 1:
-        made |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
-    return made
+        options |= {"model.moe.groups": None, "model.moe.chosen_groups": None}
+    return options

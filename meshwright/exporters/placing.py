@@ -21,9 +21,9 @@ def wrapped(question: ExportQuestion) -> tuple[str, Export]:
     return target, exporter(target).write(question)
 
 
-def placed_gaps(made: Export) -> tuple[str, ...]:
+def placed_gaps(launch: Export) -> tuple[str, ...]:
     """Gaps of the launcher that remain when a job scheduler starts the replicas."""
-    return tuple(gap for gap in made.gaps if "start the script once a replica" not in gap)
+    return tuple(gap for gap in launch.gaps if "start the script once a replica" not in gap)
 
 
 def replica_nodes(question: ExportQuestion, pool: PoolSetting) -> tuple[int, int]:

@@ -92,41 +92,41 @@ def scenario_of_search(data: Mapping[str, Any], rank: int, where: str) -> dict[s
         InputError: no plan of that rank.
     """
     serving = "deployments" in data
-    found = data["deployments" if serving else "plans"]
-    if not isinstance(found, list) or not 1 <= rank <= len(found):
-        count = len(found) if isinstance(found, list) else 0
+    ranked = data["deployments" if serving else "plans"]
+    if not isinstance(ranked, list) or not 1 <= rank <= len(ranked):
+        count = len(ranked) if isinstance(ranked, list) else 0
         raise InputError(f"{where} holds {count} plans, asked for rank {rank}", "--rank")
-    asked, plan = data["question"], found[rank - 1]
-    if not isinstance(asked, Mapping) or not isinstance(plan, Mapping):
+    question, plan = data["question"], ranked[rank - 1]
+    if not isinstance(question, Mapping) or not isinstance(plan, Mapping):
         raise InputError("is not the output of `meshwright plan --json`", where)
-    made = {key: asked[key] for key in KEPT if key in asked}
+    scenario = {key: question[key] for key in KEPT if key in question}
     if serving:
-        return made | _served(asked, plan)
-    return made | {"workload": {key: asked.get(key) for key in WORKLOAD}, "plan": plan.get("plan")}
+        return scenario | _served(question, plan)
+    return scenario | {"workload": {key: question.get(key) for key in WORKLOAD}, "plan": plan.get("plan")}
 
 
-def _tokens(asked: Mapping[str, Any], key: str) -> int:
+def _tokens(question: Mapping[str, Any], key: str) -> int:
     """A mean number of tokens, rounded; 1 where there is none.
 
     Raises:
         InputError: not a number.
     """
-    value = asked.get(key) or 1
+    value = question.get(key) or 1
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole and not (isinstance(value, float) and isfinite(value)):
         raise InputError(f"a number is needed, found {shown(value)}", f"question.{key}")
     return max(round(value), 1)
 
 
-def _served(asked: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+def _served(question: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Workload and deployment of a found deployment."""
-    rate = plan.get("rate") or asked.get("rate")
-    slo = {key: asked[key] for key in ("ttft", "tpot", "e2e") if asked.get(key) is not None}
+    rate = plan.get("rate") or question.get("rate")
+    slo = {key: question[key] for key in ("ttft", "tpot", "e2e") if question.get(key) is not None}
     workload: dict[str, Any] = {
         "kind": "serving",
         "arrivals": {"kind": "poisson", "rate": rate} if rate else {"kind": "burst"},
-        "input": {"kind": "fixed", "tokens": _tokens(asked, "prompt_tokens")},
-        "output": {"kind": "fixed", "tokens": _tokens(asked, "output_tokens")},
+        "input": {"kind": "fixed", "tokens": _tokens(question, "prompt_tokens")},
+        "output": {"kind": "fixed", "tokens": _tokens(question, "output_tokens")},
     }
     if slo:
         workload["slo"] = slo

@@ -112,11 +112,11 @@ def two_batches(pool: PoolSetting) -> bool:
 
 def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     """Memory shares of the three engines, whose definitions differ, from the plan's bytes per device."""
-    held, total = held_memory(setting, pool), setting.cluster.device.memory_bytes
-    free = total - held.weights - held.activations
+    capacity, total = held_memory(setting, pool), setting.cluster.device.memory_bytes
+    free = total - capacity.weights - capacity.activations
     return {
-        "derived.static_share": round((held.weights + held.kv_bytes) / total, 4),
-        "derived.free_share": round(min(held.kv_bytes / free, 1.0), 4),
+        "derived.static_share": round((capacity.weights + capacity.kv_bytes) / total, 4),
+        "derived.free_share": round(min(capacity.kv_bytes / free, 1.0), 4),
     }
 
 
@@ -136,14 +136,14 @@ ADAPTER_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 def _adapter_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     """Adapters under the engines' option names: slots in device memory, and their rank."""
-    asked, held = setting.deployment.adapters, pool.adapters
-    if asked is None or held is None:
+    adapters, resident = setting.deployment.adapters, pool.adapters
+    if adapters is None or resident is None:
         return {}
-    facts: Facts = {"derived.adapters": True, "derived.adapter_rank": asked.rank}
-    facts["derived.adapter_slots"] = min(held.room, asked.count)
-    fits = [rank for rank in ADAPTER_RANKS if rank >= asked.rank]
+    facts: Facts = {"derived.adapters": True, "derived.adapter_rank": adapters.rank}
+    facts["derived.adapter_slots"] = min(resident.room, adapters.count)
+    fits = [rank for rank in ADAPTER_RANKS if rank >= adapters.rank]
     facts["derived.adapter_rank_of_vllm"] = fits[0] if fits else None
-    facts["derived.adapter_modules"] = asked.products
+    facts["derived.adapter_modules"] = adapters.products
     return facts
 
 
@@ -241,23 +241,21 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
     if setting.scaler.name != "fixed":
         gaps.append(f"deployment.scaler = {setting.scaler.name}: the number of replicas is fixed here")
     for pool in setting.pools:
-        given = f"deployment.pools.{pool.name}"
+        path = f"deployment.pools.{pool.name}"
         if pool.cluster.name != setting.cluster.name:
-            gaps.append(f"{given}.cluster = {pool.cluster.name}: the files are for {setting.cluster.name}")
+            gaps.append(f"{path}.cluster = {pool.cluster.name}: the files are for {setting.cluster.name}")
         if pool.pool.clock_mhz is not None:
-            gaps.append(f"{given}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
+            gaps.append(f"{path}.clock_mhz: set it on the nodes (nvidia-smi -lgc {pool.pool.clock_mhz:g})")
         if pool.pool.graph_sizes:
-            gaps.append(f"{given}.graph_sizes: {GRAPH_SIZES.get(target, 'set them by the engine')}")
+            gaps.append(f"{path}.graph_sizes: {GRAPH_SIZES.get(target, 'set them by the engine')}")
         if pool.pool.power_cap_w is not None:
-            gaps.append(
-                f"{given}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})"
-            )
+            gaps.append(f"{path}.power_cap_w: set it on the nodes (nvidia-smi -pl {pool.pool.power_cap_w:g})")
         if pool.scaler.name not in ("fixed", setting.scaler.name):
-            gaps.append(f"{given}.scaler = {pool.scaler.name}: the number of replicas is fixed here")
+            gaps.append(f"{path}.scaler = {pool.scaler.name}: the number of replicas is fixed here")
         stated = {name: why for name, why in OF_FLEETS.items() if getattr(pool.pool, name) is not None}
         if two_batches(pool) and target in TWO_BATCHES:
             del stated["overlap"]
-        gaps += [f"{given}.{name}: {why}" for name, why in stated.items()]
+        gaps += [f"{path}.{name}: {why}" for name, why in stated.items()]
     if deployment.adapters is not None:
         gaps.append(f"deployment.adapters: name the adapters themselves: {ADAPTER_PATHS[target]}")
         if deployment.adapters.rank > ADAPTER_RANKS[-1] and target == "vllm":
@@ -337,14 +335,14 @@ def script_head(
 
 def nested(options: Options) -> dict[str, Any]:
     """Dotted names as nested mappings."""
-    made: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for name, value in options.items():
         *path, last = name.split(".")
-        inner = made
+        inner = tree
         for part in path:
             inner = inner.setdefault(part, {})
         inner[last] = value
-    return made
+    return tree
 
 
 def resource_name(generation: str) -> str:

@@ -201,9 +201,9 @@ class _Case:
 
     def arm(self, line: str, holds: bool | None) -> tuple[str, bool | None]:
         """The rest of a line after the arm's pattern or end, and whether it holds."""
-        if not self.inside and (found := re.match(r"\(?([^()]*)\)\s*", line)):
-            self.inside, line = True, line[found.end() :]
-            patterns = [_unquoted(part.strip()) for part in found[1].split("|")]
+        if not self.inside and (pattern := re.match(r"\(?([^()]*)\)\s*", line)):
+            self.inside, line = True, line[pattern.end() :]
+            patterns = [_unquoted(part.strip()) for part in pattern[1].split("|")]
             holds = any(fnmatchcase(self.word, part) for part in patterns) and not self.chosen
             self.chosen |= holds
             holds = holds if self.known else None
@@ -283,20 +283,20 @@ def _expand(text: str, variables: Variables) -> str:
         InputError: the text grows beyond ``MOST_STATEMENT`` characters, or all texts beyond ``MOST_WORK``.
     """
 
-    def default(found: re.Match[str]) -> str:
-        return variables.get(found[1]) or _unquoted(found[2])
+    def default(match: re.Match[str]) -> str:
+        return variables.get(match[1]) or _unquoted(match[2])
 
-    def plain(found: re.Match[str]) -> str:
-        return variables.get(found[1], found[0])
+    def plain(match: re.Match[str]) -> str:
+        return variables.get(match[1], match[0])
 
-    def words(found: re.Match[str]) -> str:  # words of an unquoted array are split again
-        return variables.get(found[1], "").replace('"', "")
+    def words(match: re.Match[str]) -> str:  # words of an unquoted array are split again
+        return variables.get(match[1], "").replace('"', "")
 
-    def quoted_words(found: re.Match[str]) -> str:
-        return variables.get(found[1], "")
+    def quoted_words(match: re.Match[str]) -> str:
+        return variables.get(match[1], "")
 
-    def calculated(found: re.Match[str]) -> str:
-        return _arithmetic(found[1], variables) or found[0]
+    def calculated(match: re.Match[str]) -> str:
+        return _arithmetic(match[1], variables) or match[0]
 
     replaced = (
         (rf"\"\$\{{({NAME})\[[@*]\]\}}\"", quoted_words),
@@ -309,7 +309,7 @@ def _expand(text: str, variables: Variables) -> str:
     for _ in range(MOST_EXPANSIONS):
         before = text
         for pattern, replace in replaced:
-            text = re.sub(pattern, lambda found, replace=replace: variables.spend(replace(found)), text)
+            text = re.sub(pattern, lambda match, replace=replace: variables.spend(replace(match)), text)
         if len(text) > MOST_STATEMENT:
             raise InputError(
                 f"a statement expands to more than {MOST_STATEMENT:,} characters: {shown(text[:40])}",

@@ -18,14 +18,14 @@ URLS = {"mixed": "WORKER_URLS", "prefill": "PREFILL_URLS", "decode": "DECODE_URL
 
 def write(question: ExportQuestion) -> Export:
     """The job script, the launcher's files, and their gaps."""
-    target, made = wrapped(question)
-    gaps, notes = placed_gaps(made), (*made.notes, *NOTES)
+    target, launch = wrapped(question)
+    gaps, notes = placed_gaps(launch), (*launch.notes, *NOTES)
     if question.serves:
         cluster = question.deployed().cluster
         body = _serving(question, target)
     else:
         cluster = question.training()[0].setting.cluster
-        body = f"srun --kill-on-bad-exit=1 bash -c 'NODE_RANK=$SLURM_NODEID {made.run}'\n"
+        body = f"srun --kill-on-bad-exit=1 bash -c 'NODE_RANK=$SLURM_NODEID {launch.run}'\n"
     nodes = cluster.nodes_for(cluster.devices)
     text = "#!/usr/bin/env bash\n#SBATCH --job-name=meshwright\n"
     text += f"#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={1 if not question.serves else 8}\n"
@@ -35,7 +35,7 @@ def write(question: ExportQuestion) -> Export:
     text += "# Submit from the folder of these files: sbatch job.sbatch\nset -euo pipefail\n\n"
     text += 'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
     text += f"export MASTER_PORT=29500 NNODES=${{SLURM_NNODES:-{nodes}}}\n\n" + body
-    return Export({"job.sbatch": text, **made.files}, gaps, notes, "sbatch job.sbatch")
+    return Export({"job.sbatch": text, **launch.files}, gaps, notes, "sbatch job.sbatch")
 
 
 def _serving(question: ExportQuestion, target: str) -> str:

@@ -146,8 +146,8 @@ class LauncherTable(Strict):
         """
         for name, reason in self.refused.items():
             option, _, value = name.partition("=")
-            given = option in options and (not value or same(options[option], value))
-            if given and not (named and "--model" in reason):
+            stated = option in options and (not value or same(options[option], value))
+            if stated and not (named and "--model" in reason):
                 raise InputError(reason, f"{where}: {name}")
 
     def unknown(self, left: Options) -> list[str]:
@@ -164,16 +164,16 @@ def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     return all(name in options and same(value, options[name]) for name, value in wanted.items())
 
 
-def same(one: Any, other: Any) -> bool:
+def same(value: Any, other: Any) -> bool:
     """Whether two values are equal: as numbers if both are numbers, as lists of words, else as text."""
-    if isinstance(one, list) or isinstance(other, list):
-        return words_of(one) == words_of(other)
-    if isinstance(one, bool) or isinstance(other, bool):
-        return str(one).lower() == str(other).lower()
+    if isinstance(value, list) or isinstance(other, list):
+        return words_of(value) == words_of(other)
+    if isinstance(value, bool) or isinstance(other, bool):
+        return str(value).lower() == str(other).lower()
     try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
+        return math.isclose(float(value), float(other), rel_tol=1e-9)
     except (TypeError, ValueError):
-        return str(one).lower() == str(other).lower()
+        return str(value).lower() == str(other).lower()
 
 
 def words_of(value: Any) -> list[str]:

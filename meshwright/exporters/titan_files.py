@@ -48,16 +48,16 @@ def toml_options(text: str, where: str) -> Options:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits
         raise InputError(f"not valid TOML ({str(error)[:200]})", where) from None
-    found = {
+    options = {
         f"{section}.{key}": value
         for section, keys in data.items()
         if isinstance(keys, dict)
         for key, value in keys.items()
     }
-    converters = found.pop("model.converters", [])
+    converters = options.pop("model.converters", [])
     if "float8" in str(converters):
-        found["converters"] = "Float8LinearConverter"
-    return found
+        options["converters"] = "Float8LinearConverter"
+    return options
 
 
 def python_options(text: str, where: str, package: str = "") -> Options:
@@ -82,11 +82,11 @@ def python_options(text: str, where: str, package: str = "") -> Options:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    made = {name: function for name, function in functions.items() if _returns_config(function)}
-    if not made:
+    configs = {name: function for name, function in functions.items() if _returns_config(function)}
+    if not configs:
         raise InputError("has no function that returns a Trainer.Config", where)
     reader = _Reader(functions, modules.get("model_registry", ""), where)
-    return reader.options(next(reversed(made)))
+    return reader.options(next(reversed(configs)))
 
 
 def _returns_config(function: ast.FunctionDef) -> bool:
@@ -107,7 +107,7 @@ class _Reader:
         if function is None or self.steps > MOST_STEPS:
             return dict(table(TABLE).configs.get(name, {}))
         local: dict[str, ast.expr] = {}
-        found: Options = {}
+        options: Options = {}
         for statement in function.body:
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 target, value = statement.targets[0], statement.value
@@ -118,13 +118,13 @@ class _Reader:
                         and isinstance(value.func, ast.Name)
                         and value.func.id.islower()
                     ):
-                        found |= self.options(value.func.id) if value.func.id != "model_registry" else {}
+                        options |= self.options(value.func.id) if value.func.id != "model_registry" else {}
                 elif isinstance(target, ast.Attribute):
                     path = ast.unparse(target).partition(".")[2]
-                    found |= self.told(path, value, local)
+                    options |= self.told(path, value, local)
             elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
-                found |= self.told("", statement.value, local)
-        return found
+                options |= self.told("", statement.value, local)
+        return options
 
     def told(self, path: str, value: ast.expr, local: dict[str, ast.expr]) -> Options:
         """Options of one value: a literal, a configuration, or a name assigned before.
@@ -144,11 +144,13 @@ class _Reader:
         if path == "model_spec" and isinstance(value, ast.Call):
             return self._model(value)
         if isinstance(value, ast.Call):
-            found: Options = {}
+            options: Options = {}
             for keyword in value.keywords:
                 if keyword.arg:
-                    found |= self.told(f"{path}.{keyword.arg}" if path else keyword.arg, keyword.value, local)
-            return found
+                    options |= self.told(
+                        f"{path}.{keyword.arg}" if path else keyword.arg, keyword.value, local
+                    )
+            return options
         literal = _literal(value)
         return {} if literal is None else {path: literal}
 
@@ -160,12 +162,12 @@ class _Reader:
 
     def _model(self, value: ast.Call) -> Options:
         flavor = _literal(value.args[0]) if value.args else None
-        found: Options = {"model_spec": f"{self.module}/{flavor}"} if flavor else {}
+        options: Options = {"model_spec": f"{self.module}/{flavor}"} if flavor else {}
         for keyword in value.keywords:
             if keyword.arg == "converters":
                 names = re.findall(r"(\w+Converter)\.Config", ast.unparse(keyword.value))
-                found |= {"converters": names[0]} if names else {}
-        return found
+                options |= {"converters": names[0]} if names else {}
+        return options
 
 
 def _literal(value: ast.expr) -> Any:

@@ -53,11 +53,11 @@ def write(question: ExportQuestion) -> Export:
 
 def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list[str]]:
     """Facts under torchtitan's configuration keys, and facts without a key."""
-    made = {name: value for name, value in facts.items() if not name.startswith("model.")}
+    titan = {name: value for name, value in facts.items() if not name.startswith("model.")}
     gaps = []
     ranks, group = plan.data * plan.context, plan.shard_group or plan.data * plan.context
     if plan.zero == 0:
-        made |= {"derived.replicate": plan.data, "derived.shard": 1}
+        titan |= {"derived.replicate": plan.data, "derived.shard": 1}
         if plan.context > 1:
             gaps.append("plan.zero = 0: context-parallel ranks always shard their parameters")
     else:
@@ -65,20 +65,20 @@ def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list
             gaps.append("plan.zero = 1: FSDP2 shards gradients with the optimizer")
         if group % plan.context:
             gaps.append(f"plan.shard_group = {group}: a group holds whole context-parallel groups")
-        made |= {"derived.replicate": ranks // group, "derived.shard": max(group // plan.context, 1)}
-        made["derived.reshard"] = "always" if plan.zero == 3 else "never"
+        titan |= {"derived.replicate": ranks // group, "derived.shard": max(group // plan.context, 1)}
+        titan["derived.reshard"] = "always" if plan.zero == 3 else "never"
     if plan.pipeline > 1:
-        made["derived.local_batch"] = setting.training.global_batch // plan.data
-        made["derived.pipeline_micro_batch"] = plan.micro_batch
+        titan["derived.local_batch"] = setting.training.global_batch // plan.data
+        titan["derived.pipeline_micro_batch"] = plan.micro_batch
         chunks = [round(length) for length in Spread.of(setting, Plans.of(plan)).lengths]
         per_chunk = max(chunks[1:-1], default=max(chunks))
-        made["derived.layers_per_chunk"] = per_chunk
-        made |= {"derived.first_less": per_chunk - chunks[0], "derived.last_less": per_chunk - chunks[-1]}
+        titan["derived.layers_per_chunk"] = per_chunk
+        titan |= {"derived.first_less": per_chunk - chunks[0], "derived.last_less": per_chunk - chunks[-1]}
         if min(per_chunk - chunks[0], per_chunk - chunks[-1]) < 0:
             gaps.append("plan.first_stage_layers: end stages hold at most as many layers as those between")
     else:
-        made["derived.local_batch"] = plan.micro_batch
-    return made, gaps
+        titan["derived.local_batch"] = plan.micro_batch
+    return titan, gaps
 
 
 def computed(options: Options, devices: int) -> dict[str, int]:

@@ -133,8 +133,8 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
     short = {} if is_serving(data) else {name: f"plan.{field}" for name, field in SHORT_NAMES.items()}
     named = short | ends
-    near = get_close_matches(key.rpartition(".")[2].lower(), named, n=3, cutoff=0.65)
-    return UnknownNameError("key", key, [named[name] for name in near] or paths, where)
+    nearest = get_close_matches(key.rpartition(".")[2].lower(), named, n=3, cutoff=0.65)
+    return UnknownNameError("key", key, [named[name] for name in nearest] or paths, where)
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:
@@ -144,8 +144,8 @@ def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -
         if data.get("recipe"):
             return find_framework(build(Definition, data, where), device, folder, where).model_dump()
         reference = default_framework(device).framework
-    found = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
-    return found.model_dump(exclude={"devices"} if name == "cluster" else None)
+    entry = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
+    return entry.model_dump(exclude={"devices"} if name == "cluster" else None)
 
 
 def _children(place: Place) -> Iterator[Place]:
@@ -192,7 +192,7 @@ def _fields(place: Place) -> dict[str, Any]:
 
 def _kinds(kind: Any) -> tuple[Any, ...]:
     """A type and the members of its union or annotation."""
-    inner = [one for part in get_args(kind) for one in _kinds(part)]
+    inner = [member for part in get_args(kind) for member in _kinds(part)]
     return (kind, *inner) if get_origin(kind) is not dict else (kind,)
 
 
@@ -200,15 +200,15 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _put(held: Any, parts: list[str], value: object) -> Any:
+def _put(branch: Any, parts: list[str], value: object) -> Any:
     if not parts:
         return value
     first, *rest = parts
-    if isinstance(held, list):
-        numbered = enumerate(held)
+    if isinstance(branch, list):
+        numbered = enumerate(branch)
         return [_put(item, rest, value) if _is(item, index, first) else item for index, item in numbered]
-    held = held or {}
-    return {**held, first: _put(held.get(first), rest, value)}
+    branch = branch or {}
+    return {**branch, first: _put(branch.get(first), rest, value)}
 
 
 def _is(item: object, index: int, part: str) -> bool:

@@ -23,10 +23,10 @@ def whole_number(text: str, where: str) -> int:
     Raises:
         InputError: not a whole number.
     """
-    found = re.fullmatch(r"([0-9][0-9_,]{0,30})([kKmMgG]?)", text.strip())
-    if found is None:
+    digits = re.fullmatch(r"([0-9][0-9_,]{0,30})([kKmMgG]?)", text.strip())
+    if digits is None:
         raise InputError(f"must be a whole number, as 8192, 8k or 4M; found {shown(text)}", where)
-    return int(found[1].replace("_", "").replace(",", "")) * POWERS[found[2].lower()]
+    return int(digits[1].replace("_", "").replace(",", "")) * POWERS[digits[2].lower()]
 
 
 def number(text: str, where: str) -> float:
@@ -35,9 +35,9 @@ def number(text: str, where: str) -> float:
     Raises:
         InputError: not a number.
     """
-    found = re.fullmatch(r"([0-9_,.]{1,30}|[0-9.]{1,20}[eE][+]?[0-9]{1,3})([kKmMgGbBtT]?)", text.strip())
+    digits = re.fullmatch(r"([0-9_,.]{1,30}|[0-9.]{1,20}[eE][+]?[0-9]{1,3})([kKmMgGbBtT]?)", text.strip())
     try:
-        return float(found[1].replace(",", "")) * THOUSANDS[found[2].lower()] if found else float(text)
+        return float(digits[1].replace(",", "")) * THOUSANDS[digits[2].lower()] if digits else float(text)
     except ValueError:
         raise InputError(f"must be a number, as 15e12, 15T or 300B; found {shown(text)}", where) from None
 

@@ -33,7 +33,7 @@ def tried_policies(written: Iterable[str]) -> dict[str, tuple[Any, ...]]:
         UnknownNameError: a key that cannot be tried, or an unknown policy (the nearest name is offered).
         InputError: another form, or a key twice.
     """
-    found: dict[str, tuple[Any, ...]] = {}
+    tried: dict[str, tuple[Any, ...]] = {}
     for text in written:
         key, equals, values = text.partition("=")
         key = key.strip()
@@ -41,10 +41,10 @@ def tried_policies(written: Iterable[str]) -> dict[str, tuple[Any, ...]]:
             raise UnknownNameError("policy to try", key, TRIED, "--try")
         if not equals or not values.strip():
             raise InputError(f"must be KEY=VALUE,VALUE, found {text!r}", "--try")
-        if key in found:
+        if key in tried:
             raise InputError(f"{key} is given twice; list its values once", "--try")
-        found[key] = tuple(_value(key, value.strip(), f"--try {key}") for value in values.split(","))
-    return found
+        tried[key] = tuple(_value(key, value.strip(), f"--try {key}") for value in values.split(","))
+    return tried
 
 
 def _value(key: str, text: str, where: str) -> Any:
@@ -60,13 +60,13 @@ def _value(key: str, text: str, where: str) -> Any:
 
 def _tiers(text: str, where: str) -> list[dict[str, Any]]:
     """Tiers on shared links, the fastest first, from ``host:200+nvme:2000`` (GB)."""
-    found = [TIER.fullmatch(part.strip()) for part in text.split("+")]
-    if not all(found):
+    tiers = [TIER.fullmatch(part.strip()) for part in text.split("+")]
+    if not all(tiers):
         raise InputError(f"must be PLACE:GIGABYTES joined by +, or {WITHOUT}, found {text!r}", where)
     return [
-        {"place": one["place"], "gigabytes": float(one["gigabytes"]), "recompute": 0.0}
-        for one in found
-        if one is not None
+        {"place": tier["place"], "gigabytes": float(tier["gigabytes"]), "recompute": 0.0}
+        for tier in tiers
+        if tier is not None
     ]
 
 

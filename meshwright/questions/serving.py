@@ -51,7 +51,7 @@ HELD = ("weights", "kv", "exchange", "largest_graph", "clock_mhz", "power_cap_w"
 
 def serving_question(
     scenario: str | Path | Mapping[str, Any] | None,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     fix: Mapping[str, Any],
     limit: Mapping[str, Any],
     where: str = "command line",
@@ -61,21 +61,21 @@ def serving_question(
 
     Args:
         scenario: file, shipped name or mapping; its deployment gives the engine and the number formats.
-        given: arguments of ``mw.deploy``; None means not given.
+        values: arguments of ``mw.deploy``; None means not given.
         fix, limit: fields held or capped, as typed or as values.
         where, folder: name of a mapping in errors, and base of its relative paths.
 
     Raises:
         InputError: a wrong key or value, an unknown name.
     """
-    given = with_use(given)
-    given = {**given, **as_numbers(given)}
-    _check_clients(given)
-    offers = _offers(given["cluster"], given["gpus"], given["objective"] == "cost")
-    most = given["gpus"] if offers else None
+    values = with_use(values)
+    values = {**values, **as_numbers(values)}
+    _check_clients(values)
+    offers = _offers(values["cluster"], values["gpus"], values["objective"] == "cost")
+    most = values["gpus"] if offers else None
     if offers:
-        given = {**given, "cluster": offers[0].cluster, "gpus": offers[0].devices}
-    data, where, folder = _data(scenario, given, where, folder or Path())
+        values = {**values, "cluster": offers[0].cluster, "gpus": offers[0].devices}
+    data, where, folder = _data(scenario, values, where, folder or Path())
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
@@ -88,27 +88,27 @@ def serving_question(
         raise InputError(error.problem, f"{where}: gpus") from None
     stated = {name: getattr(pools[0], name) for name in HELD}
     stated = {name: value for name, value in stated.items() if value is not None}
-    held = {name: _value(name, value, "fix") for name, value in fix.items()}
+    fixed = {name: _value(name, value, "fix") for name, value in fix.items()}
     own = pools[0].speculation
     if own is not None and own.kind != DRAFT_MODEL:
         stated["speculation"] = own
-    site, engine = written.at_site(where, folder).site, _engine(given, written.deployment.engine)
+    site, engine = written.at_site(where, folder).site, _engine(values, written.deployment.engine)
     if site is not None:
         _check_site(site, [offer.cluster for offer in offers] or [cluster], engine, f"{where}: site")
-    if isinstance(drafts := held.get("speculation"), Speculation):
+    if isinstance(drafts := fixed.get("speculation"), Speculation):
         check_heads(drafts, model.mtp_layers, model.name, "--speculate")
     question = ServingQuestion(
         model=model,
         cluster=cluster,
         offers=offers or _offers_of_pools(cluster, pools, folder, f"{where}: deployment"),
         most_devices=most,
-        watts=given.get("watts"),
-        concurrency=given.get("concurrency"),
+        watts=values.get("watts"),
+        concurrency=values.get("concurrency"),
         workload=written.workload,
         engine=engine,
-        objective=given["objective"] or _default_objective(given, offers or (of_cluster(cluster),)),
-        unasked=given["objective"] is None and _states_a_load(given),
-        fix={**stated, **held},
+        objective=values["objective"] or _default_objective(values, offers or (of_cluster(cluster),)),
+        unasked=values["objective"] is None and _states_a_load(values),
+        fix={**stated, **fixed},
         limit={name: _value(name, value, "limit") for name, value in limit.items()},
         seed=written.seed,
         folder=folder,
@@ -129,37 +129,37 @@ def _check_site(site: ServerSite, clusters: Sequence[Cluster], engine: str, wher
     check_server(site, site.device if site.device in devices else devices[0], engine, where)
 
 
-def _check_clients(given: Mapping[str, Any]) -> None:
+def _check_clients(values: Mapping[str, Any]) -> None:
     """Refuse clients beside a rate or a file of requests, or a number of them that is none.
 
     Raises:
         InputError: the reason.
     """
-    clients = given.get("concurrency")
+    clients = values.get("concurrency")
     if clients is None:
         return
     if not 1 <= clients <= MOST_CLIENTS:
         raise InputError(f"must be from 1 to {MOST_CLIENTS:,}, found {clients:,}", "--concurrency")
     for name in ("rate", "requests"):
-        if given.get(name) is not None:
+        if values.get(name) is not None:
             raise InputError(f"excludes --{name}: clients send when an answer ends", "--concurrency")
 
 
-def _states_a_load(given: Mapping[str, Any]) -> bool:
+def _states_a_load(values: Mapping[str, Any]) -> bool:
     """Whether arguments state a rate or a number of clients."""
-    return given.get("concurrency") is not None or _states_a_rate(given)
+    return values.get("concurrency") is not None or _states_a_rate(values)
 
 
-def _states_a_rate(given: Mapping[str, Any]) -> bool:
+def _states_a_rate(values: Mapping[str, Any]) -> bool:
     """Whether arguments state a rate: as a number, or by the times of a file of requests."""
-    if given["rate"] is not None or given.get("requests") is None:
-        return given["rate"] is not None
-    return detect_format(Path(given["requests"])).timed
+    if values["rate"] is not None or values.get("requests") is None:
+        return values["rate"] is not None
+    return detect_format(Path(values["requests"])).timed
 
 
-def _default_objective(given: Mapping[str, Any], types: Sequence[Offer]) -> str:
+def _default_objective(values: Mapping[str, Any], types: Sequence[Offer]) -> str:
     """A stated rate is to be carried at least cost (without a price: energy); else goodput counts."""
-    if not _states_a_load(given):
+    if not _states_a_load(values):
         return "goodput"
     return "cost" if all(offer.usd_per_hour for offer in types) else "energy"
 
@@ -174,7 +174,7 @@ def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:
     if not isinstance(written, str) or not any(mark in written for mark in ",=@") or exists(Path(written)):
         return ()
     flag = "--cluster"
-    found = []
+    offers = []
     for text in written.split(","):
         offer = Offer.parse(text, flag, priced)
         count = offer.available or gpus
@@ -185,9 +185,9 @@ def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:
         most = offer.cluster.nodes * offer.cluster.devices_per_node
         if offer.available and offer.available > most:
             raise InputError(f"{offer.cluster.name} has {most:,} devices, asked for {count:,}", flag)
-        found.append(offer.resized(min(count, gpus or count, most)))
-    check_types(found, flag)
-    return tuple(found)
+        offers.append(offer.resized(min(count, gpus or count, most)))
+    check_types(offers, flag)
+    return tuple(offers)
 
 
 def _offers_of_pools(cluster: Cluster, pools: list[Pool], folder: Path, where: str) -> tuple[Offer, ...]:
@@ -205,7 +205,7 @@ def _offers_of_pools(cluster: Cluster, pools: list[Pool], folder: Path, where: s
 
 
 def _data(
-    scenario: str | Path | Mapping[str, Any] | None, given: Mapping[str, Any], where: str, folder: Path
+    scenario: str | Path | Mapping[str, Any] | None, arguments: Mapping[str, Any], where: str, folder: Path
 ) -> tuple[dict[str, Any], str, Path]:
     """The scenario's mapping with the arguments in it, its name in errors, and its folder."""
     if isinstance(scenario, Mapping):
@@ -216,22 +216,24 @@ def _data(
     else:
         data = {"workload": {"kind": "serving", "requests": REQUESTS}}
     values = {
-        "model": given["model"],
-        "cluster": given["cluster"],
-        "gpus": given["gpus"],
-        "site": None if given.get("site") is None else from_here(given["site"], folder),
-        "workload.input": _fixed(_new_tokens(given)),
-        "workload.output": _fixed(given["osl"]),
-        "workload.arrivals": None if given["rate"] is None else {"kind": "poisson", "rate": given["rate"]},
-        "workload.prefix": _prefix(given),
-        "workload.slo.ttft": given["ttft"],
-        "workload.slo.tpot": given["tpot"],
-        "workload.slo.share": given["share"],
+        "model": arguments["model"],
+        "cluster": arguments["cluster"],
+        "gpus": arguments["gpus"],
+        "site": None if arguments.get("site") is None else from_here(arguments["site"], folder),
+        "workload.input": _fixed(_new_tokens(arguments)),
+        "workload.output": _fixed(arguments["osl"]),
+        "workload.arrivals": None
+        if arguments["rate"] is None
+        else {"kind": "poisson", "rate": arguments["rate"]},
+        "workload.prefix": _prefix(arguments),
+        "workload.slo.ttft": arguments["ttft"],
+        "workload.slo.tpot": arguments["tpot"],
+        "workload.slo.share": arguments["share"],
     }
-    if given.get("requests") is not None:
-        values |= _trace(Path(given["requests"]))
+    if arguments.get("requests") is not None:
+        values |= _trace(Path(arguments["requests"]))
         data = {**data, "workload": _without(data.get("workload", {}), "input", "output", "arrivals")}
-    elif not scenario and given["rate"] is None:
+    elif not scenario and arguments["rate"] is None:
         # Goodput needs no rate; the event engine sets it.
         values["workload.arrivals"] = {"kind": "burst"}
     for key, value in values.items():
@@ -255,25 +257,25 @@ def _without(workload: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in workload.items() if name not in names}
 
 
-def _shared(given: Mapping[str, Any]) -> int | None:
+def _shared(values: Mapping[str, Any]) -> int | None:
     """Tokens that prompts share: a number, or a share of the prompt (``0.8``, ``80%``).
 
     Raises:
         InputError: not readable, without a prompt length, or no fewer than the prompt's tokens.
     """
-    raw, isl = given.get("prefix"), given["isl"]
+    raw, isl = values.get("prefix"), values["isl"]
     if raw is None:
         return None
     if isl is None:
         raise InputError("needs --isl, the tokens of a prompt with its prefix", "--prefix")
     text = str(raw).strip()
-    found = re.fullmatch(r"(\d{1,9}|\d{0,3}\.\d{1,6})(%|k)?", text)
-    if found is None:
+    written = re.fullmatch(r"(\d{1,9}|\d{0,3}\.\d{1,6})(%|k)?", text)
+    if written is None:
         raise InputError(
             f"must be tokens (3000) or a share of the prompt (0.75, 75%), found {text!r}", "--prefix"
         )
-    number = float(found[1]) * {"%": 0.01, "k": 1000.0, None: 1.0}[found[2]]
-    share = found[2] == "%" or (found[2] is None and "." in found[1])
+    number = float(written[1]) * {"%": 0.01, "k": 1000.0, None: 1.0}[written[2]]
+    share = written[2] == "%" or (written[2] is None and "." in written[1])
     tokens = round(number * isl) if share else round(number)
     if tokens >= isl:
         raise InputError(
@@ -282,28 +284,28 @@ def _shared(given: Mapping[str, Any]) -> int | None:
     return tokens
 
 
-def _prefix(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    tokens = _shared(given)
+def _prefix(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    tokens = _shared(values)
     return {"tokens": tokens} if tokens else None
 
 
-def _new_tokens(given: Mapping[str, Any]) -> int | None:
+def _new_tokens(values: Mapping[str, Any]) -> int | None:
     """Tokens of a prompt behind the shared prefix."""
-    return given["isl"] if given["isl"] is None else given["isl"] - (_shared(given) or 0)
+    return values["isl"] if values["isl"] is None else values["isl"] - (_shared(values) or 0)
 
 
 def _fixed(tokens: int | None) -> dict[str, Any] | None:
     return None if tokens is None else {"kind": "fixed", "tokens": tokens}
 
 
-def _engine(given: Mapping[str, Any], written: Any) -> str:
+def _engine(values: Mapping[str, Any], written: Any) -> str:
     """Name of the preset: a name of the catalogue, or a family (``vllm``) for its newest.
 
     Raises:
         UnknownNameError: no such engine.
     """
-    asked = given["engine"] or (written if isinstance(written, str) else DEFAULT_ENGINE)
-    return asked if asked in engines.names() else nearest(asked).engine.name
+    name = values["engine"] or (written if isinstance(written, str) else DEFAULT_ENGINE)
+    return name if name in engines.names() else nearest(name).engine.name
 
 
 def _drafts(raw: Any) -> Speculation | None:
@@ -314,8 +316,8 @@ def _drafts(raw: Any) -> Speculation | None:
     """
     if raw in (None, "none") or isinstance(raw, Speculation):
         return None if raw == "none" else raw
-    found = build(Speculation, read_speculation(str(raw)), "--speculate")
-    if found.kind == DRAFT_MODEL:
+    drafts = build(Speculation, read_speculation(str(raw)), "--speculate")
+    if drafts.kind == DRAFT_MODEL:
         if str(raw).partition(":")[0] not in models.names():
             raise UnknownNameError("kind of speculation", str(raw), (*KINDS[1:], "none"), "--speculate")
         raise InputError(
@@ -323,7 +325,7 @@ def _drafts(raw: Any) -> Speculation | None:
             "`deployment.speculation` runs it",
             "--speculate",
         )
-    return found
+    return drafts
 
 
 def _value(name: str, raw: Any, option: str) -> Any:

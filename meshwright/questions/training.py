@@ -86,12 +86,12 @@ def scenario_data(
         path = scenario_path(str(scenario))
         data, where, folder = dict(read_mapping(path)), str(path), path.parent
     else:
-        given = {**changes, **({"workload.global_batch": 0} if batch_tokens is not None else {})}
-        missing = [flag(name) for name in NEEDED if KEYS[name] not in given]
+        values = {**changes, **({"workload.global_batch": 0} if batch_tokens is not None else {})}
+        missing = [flag(name) for name in NEEDED if KEYS[name] not in values]
         if missing:
             _check_names(changes)
-            asked = " ".join(map(flag, NEEDED))
-            raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {asked}")
+            flags = " ".join(map(flag, NEEDED))
+            raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {flags}")
     for key, value in changes.items():
         data = changed(data, key, from_here(value, folder), where)
     if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):

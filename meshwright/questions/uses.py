@@ -30,24 +30,24 @@ def uses() -> Mapping[str, Use]:
     return {name: build(Use, values, f"{FILE.name}: {name}") for name, values in read_mapping(FILE).items()}
 
 
-def with_use(given: Mapping[str, Any]) -> dict[str, Any]:
+def with_use(values: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a serving question with the defaults of its ``use`` where they state nothing.
 
     Raises:
         UnknownNameError: no such use.
     """
-    name = given.get("use")
+    name = values.get("use")
     if name is None:
-        return dict(given)
+        return dict(values)
     if name not in uses():
         raise UnknownNameError("use", name, uses(), "--use")
-    filled = dict(given)
-    lengths = given.get("requests") is None and given.get("isl") is None
+    filled = dict(values)
+    lengths = values.get("requests") is None and values.get("isl") is None
     for key in ("isl", "osl", "ttft", "tpot", "prefix"):
         figure = getattr(uses()[name], key)
-        if figure is None or given.get(key) is not None:
+        if figure is None or values.get(key) is not None:
             continue
-        if key in ("isl", "osl") and given.get("requests") is not None:
+        if key in ("isl", "osl") and values.get("requests") is not None:
             continue
         if key == "prefix" and not lengths:
             continue

@@ -57,7 +57,7 @@ def test_broken_files_are_refused(target, tmp_path):
         text = broken(whole, rng)
         (tmp_path / name).write_text(broken(text, rng) if text and rng.random() < 0.5 else text, "utf-8")
         with suppress(MeshwrightError):
-            read_launch(str(tmp_path / name), given=asked)
+            read_launch(str(tmp_path / name), stated=asked)
 
 
 SAVED: dict[str, Any] = {
@@ -121,7 +121,7 @@ def test_numbers_and_depth_of_toml_are_bounded(text, tmp_path):
     path = tmp_path / "train.toml"
     path.write_text(f"[parallelism]\ntensor_parallel_degree = 1\n{text}\n", encoding="utf-8")
     with pytest.raises(InputError):
-        read_launch(str(path), target="torchtitan", given={"cluster": "dgx-h100"})
+        read_launch(str(path), target="torchtitan", stated={"cluster": "dgx-h100"})
 
 
 def test_configurations_that_name_each_other_are_bounded(tmp_path):
@@ -130,4 +130,4 @@ def test_configurations_that_name_each_other_are_bounded(tmp_path):
     path = tmp_path / "config.py"
     path.write_text(f"def plan() -> Trainer.Config:\n{body}\n    return Trainer.Config(training=v0)\n")
     with pytest.raises(InputError, match="more than 10,000 values"):
-        read_launch(str(path), target="torchtitan", given={"cluster": "dgx-h100"})
+        read_launch(str(path), target="torchtitan", stated={"cluster": "dgx-h100"})

@@ -69,11 +69,11 @@ torchrun ${{DISTRIBUTED_ARGS[@]}} pretrain_gpt.py \\
 
 def test_megatron_gpt3_says_why_it_does_not_run_on_one_node():
     with pytest.raises(InputError, match="8 devices do not divide by tensor 8 x context 1 x pipeline 16"):
-        read_launch(GPT3.format(nodes=1), given={"cluster": "dgx-h100"})
+        read_launch(GPT3.format(nodes=1), stated={"cluster": "dgx-h100"})
 
 
 def test_megatron_gpt3_on_128_nodes():
-    found = read_launch(GPT3.format(nodes=128), given={"cluster": "dgx-h100", "vocabulary": 51200})
+    found = read_launch(GPT3.format(nodes=128), stated={"cluster": "dgx-h100", "vocabulary": 51200})
     assert found.scenario["model"] == "gpt3-175b"
     assert found.scenario["gpus"] == 1024
     assert found.scenario["workload"] == {
@@ -126,7 +126,7 @@ torchrun ${{DISTRIBUTED_ARGS[@]}} "$SCRIPT" ${{MODEL_ARGS[@]}} ${{TRAINING_ARGS[
 
 
 def test_megatron_llama3_in_fp8_with_its_conditions():
-    found = read_launch(LLAMA3.format(nodes=1), given={"cluster": "dgx-h100"})
+    found = read_launch(LLAMA3.format(nodes=1), stated={"cluster": "dgx-h100"})
     assert found.scenario["workload"]["precision"] == "fp8"
     assert found.scenario["plan"]["zero"] == 1
     model = found.scenario["model"]
@@ -141,7 +141,7 @@ def test_conditions_that_need_a_file_are_not_evaluated():
         "torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py --seq-length 2048 --micro-batch-size 1 --bf16 "
         "${MORE[@]}\n"
     )
-    found = read_launch(text, target="megatron-lm", given={"cluster": "dgx-h100", "model": "llama3.1-8b"})
+    found = read_launch(text, target="megatron-lm", stated={"cluster": "dgx-h100", "model": "llama3.1-8b"})
     assert any("1 lines under conditions were not evaluated" in note for note in found.notes)
 
 
@@ -165,7 +165,7 @@ torchrun ${{DISTRIBUTED_ARGS[@]}} pretrain_gpt.py --disable-bias-linear --seq-le
 
 
 def test_megatron_mixtral():
-    found = read_launch(MIXTRAL.format(nodes=8), given={"cluster": "dgx-h100"})
+    found = read_launch(MIXTRAL.format(nodes=8), stated={"cluster": "dgx-h100"})
     assert found.scenario["model"] == "mixtral-8x7b"
     plan = found.scenario["plan"]
     assert (plan["pipeline"], plan["expert"], plan["data"], plan["zero"]) == (4, 8, 16, 1)
@@ -198,7 +198,7 @@ def test_deepspeed_zero3_with_automatic_values(tmp_path):
     path = tmp_path / "ds_config.json"
     path.write_text(json.dumps(ZERO3))
     given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
-    found = read_launch(str(path), given={**given, "precision": "bf16"})
+    found = read_launch(str(path), stated={**given, "precision": "bf16"})
     assert found.target == "deepspeed"
     assert found.scenario["plan"]["zero"] == 3 and found.scenario["plan"]["micro_batch"] == 2
     assert found.scenario["workload"]["global_batch"] == 32
@@ -219,7 +219,7 @@ def test_deepspeed_offloading_to_nowhere_is_refused_with_its_key(tmp_path, offlo
     path.write_text(json.dumps({**ZERO3, "zero_optimization": zero}))
     given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
     with pytest.raises(InputError, match=words):
-        read_launch(str(path), given=given)
+        read_launch(str(path), stated=given)
 
 
 def test_deepspeed_batch_sizes_must_agree(tmp_path):
@@ -228,7 +228,7 @@ def test_deepspeed_batch_sizes_must_agree(tmp_path):
     path.write_text(json.dumps({**sizes, "zero_optimization": {"stage": 1}}))
     given = {"cluster": "dgx-a100-80gb", "model": "llama2-7b", "gpus": 16, "seq_len": 4096}
     with pytest.raises(InputError, match="4 x 2 x 16 = 128, not train_batch_size 100"):
-        read_launch(str(path), given=given)
+        read_launch(str(path), stated=given)
 
 
 @pytest.mark.parametrize("config", sorted(table("torchtitan-0.3.yaml").configs))
@@ -237,7 +237,7 @@ def test_torchtitan_shipped_configurations(config):
     command = (
         f"torchrun --nnodes 16 --nproc-per-node 8 -m torchtitan.train --module {module} --config {config}"
     )
-    found = read_launch(command, given={"cluster": "dgx-b200"})
+    found = read_launch(command, stated={"cluster": "dgx-b200"})
     assert found.scenario["model"] in table("torchtitan-0.3.yaml").models
     assert found.scenario["gpus"] == 128
     assert not found.unknown
@@ -257,7 +257,7 @@ def test_torchtitan_python_is_read_not_run(tmp_path):
         "    config.parallelism.tensor_parallel_degree = 4\n"
         "    config.training.local_batch_size = 2\n    return config\n"
     )
-    found = read_launch(str(path), given={"cluster": "dgx-h100", "gpus": 64})
+    found = read_launch(str(path), stated={"cluster": "dgx-h100", "gpus": 64})
     assert not (tmp_path / "ran").exists() and not Path("ran").exists()
     assert found.scenario["model"] == "llama3.1-70b"
     plan = found.scenario["plan"]
@@ -271,7 +271,7 @@ def test_torchtitan_old_toml(tmp_path):
         "[parallelism]\ndata_parallel_replicate_degree = 1\ndata_parallel_shard_degree = -1\n"
         'tensor_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\n'
     )
-    found = read_launch(str(path), given={"cluster": "dgx-h100", "gpus": 16})
+    found = read_launch(str(path), stated={"cluster": "dgx-h100", "gpus": 16})
     assert found.scenario["model"] == "llama3.1-8b"
     assert found.scenario["plan"]["zero"] == 3 and found.scenario["plan"]["recompute"] == "selective"
 
@@ -324,7 +324,7 @@ ARGS:
 def test_megatron_recipe(tmp_path):
     path = tmp_path / "bf16_256GPU_TP2PP8EP32.yaml"
     path.write_text(RECIPE)
-    found = read_launch(str(path), given={"cluster": "dgx-h100"})
+    found = read_launch(str(path), stated={"cluster": "dgx-h100"})
     assert (found.target, found.scenario["model"], found.scenario["gpus"]) == (
         "megatron-lm",
         "qwen3-235b-a22b",
@@ -354,13 +354,13 @@ def test_megatron_recipe(tmp_path):
 def test_megatron_options_without_a_model_of_them_are_refused(option, reason):
     with pytest.raises(InputError, match=f"{option.split()[0]}: {reason}"):
         read_launch(
-            MIXTRAL.format(nodes=8).replace("--bf16", f"--bf16 {option}"), given={"cluster": "dgx-h100"}
+            MIXTRAL.format(nodes=8).replace("--bf16", f"--bf16 {option}"), stated={"cluster": "dgx-h100"}
         )
 
 
 def test_megatron_bert_masks_no_keys():
     text = GPT3.format(nodes=128).replace("pretrain_gpt.py", "pretrain_bert.py")
-    found = read_launch(text, given={"cluster": "dgx-h100", "vocabulary": 30592})
+    found = read_launch(text, stated={"cluster": "dgx-h100", "vocabulary": 30592})
     assert found.scenario["workload"]["causal"] is False
     assert any("BERT" in note for note in found.notes)
 
@@ -386,14 +386,14 @@ bash -c "python ${ROOT:-"/opt"}/pretrain_gpt.py   ${options}"
 
 def test_case_statements_and_nested_commands_are_read():
     given = {"cluster": "dgx-h100", "model": "llama3.1-8b", "gpus": 8}
-    found = read_launch(CASE, target="megatron-lm", given=given)
+    found = read_launch(CASE, target="megatron-lm", stated=given)
     assert found.scenario["plan"]["tensor"] == 4
     assert not found.notes
 
 
 def test_options_in_other_files_are_said():
     with pytest.raises(InputError, match=r"takes its options from \./CONFIG\.sh; give a file"):
-        read_launch("PP=2\nTP=$((64/PP))\n. ./CONFIG.sh\nexit 0\n", given={"cluster": "dgx-h100"})
+        read_launch("PP=2\nTP=$((64/PP))\n. ./CONFIG.sh\nexit 0\n", stated={"cluster": "dgx-h100"})
 
 
 def test_deepspeed_experts_and_compressed_gradients(tmp_path):
@@ -405,10 +405,10 @@ def test_deepspeed_experts_and_compressed_gradients(tmp_path):
         "bf16": {"enabled": True},
     }
     path.write_text(json.dumps({**config, "expert_parallel": {"enabled": True, "autoep_size": 8}}))
-    assert read_launch(str(path), given=given).scenario["plan"]["expert"] == 8
+    assert read_launch(str(path), stated=given).scenario["plan"]["expert"] == 8
     path.write_text(json.dumps({**config, "optimizer": {"type": "OneBitAdam"}}))
     with pytest.raises(InputError, match="compressed gradients are not modelled"):
-        read_launch(str(path), given=given)
+        read_launch(str(path), stated=given)
 
 
 def test_torchtitan_module_of_its_own_package(tmp_path):
@@ -422,7 +422,7 @@ def test_torchtitan_module_of_its_own_package(tmp_path):
     )
     path.write_text(text.format(flavor="14B"))
     given = {"cluster": "dgx-h100", "gpus": 16}
-    assert read_launch(str(path), given=given).scenario["model"] == "qwen3-14b"
+    assert read_launch(str(path), stated=given).scenario["model"] == "qwen3-14b"
     path.write_text(text.format(flavor="debugmodel"))
     with pytest.raises(InputError, match="'qwen3/debugmodel' is not in the catalogue: give --model"):
-        read_launch(str(path), given=given)
+        read_launch(str(path), stated=given)

@@ -159,7 +159,7 @@ def returned(target: str, scenario: dict, folder: Path) -> tuple[dict, dict]:
     asked = {"cluster": scenario["cluster"], "gpus": scenario["gpus"]}
     if target == "deepspeed":  # its configuration has no model and no data
         asked |= {"model": scenario["model"], "seq_len": scenario["workload"]["seq_len"]}
-    back = read_launch(str(folder / next(iter(made.files))), given=asked)
+    back = read_launch(str(folder / next(iter(made.files))), stated=asked)
     assert not back.unknown
     again = make_scenario(back.scenario, "back", Path())
     assert again.plan is not None and question.plan is not None and question.scenario is not None

@@ -119,7 +119,7 @@ def test_state_fields_come_back_from_launch_files(tmp_path, target, plan, fields
     first = "ds_config.json" if target == "deepspeed" else next(iter(made.files))
     asked = {"model": "llama3-8b", "cluster": "dgx-a100-80gb", "gpus": 16, "seq_len": 2048}
     asked |= {"global_batch": 16, "precision": "fp16" if target == "deepspeed" else None}
-    back = read_launch(str(tmp_path / first), target=target, given=asked)
+    back = read_launch(str(tmp_path / first), target=target, stated=asked)
     was, found = (Plan.model_validate(each) for each in ({"zero": 3, **plan}, back.scenario["plan"]))
     assert [getattr(found, name) for name in fields] == [getattr(was, name) for name in fields]
     assert not any("offload" in name or "quantized" in name or "hpz" in name for name in back.aside)

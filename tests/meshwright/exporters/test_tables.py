@@ -44,10 +44,10 @@ def test_refusals_name_the_place():
     with pytest.raises(InputError, match="only a saved"):
         question_of("gpt3-175b-1024-a100", 2)
     with pytest.raises(InputError, match="launch file of unknown kind"):
-        read_launch("echo hello", given={"cluster": "dgx-h100"})
+        read_launch("echo hello", stated={"cluster": "dgx-h100"})
     with pytest.raises(InputError, match="give --gpus"):
         read_launch(
-            "python pretrain_gpt.py --num-layers 2", given={"cluster": "dgx-h100", "model": "gpt3-175b"}
+            "python pretrain_gpt.py --num-layers 2", stated={"cluster": "dgx-h100", "model": "gpt3-175b"}
         )
 
 
@@ -56,7 +56,7 @@ def test_unknown_options_are_named_and_kept():
         "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --tensor-model-parallel-size 2 "
         "--seq-length 2048 --micro-batch-size 1 --global-batch-size 64 --bf16 --lr 1e-4 --my-own-option 7"
     )
-    found = read_launch(command, given={"cluster": "dgx-h100", "model": "llama3.1-8b"})
+    found = read_launch(command, stated={"cluster": "dgx-h100", "model": "llama3.1-8b"})
     assert found.unknown == ("--my-own-option",)
     assert found.aside == {"--lr": "1e-4", "--my-own-option": "7"}
     assert found.scenario["gpus"] == 16
