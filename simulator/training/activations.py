@@ -34,13 +34,13 @@ class Kept(NamedTuple):
 
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
-    found = []
+    kept_by_kind = []
     for number, kind in enumerate(groups):
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
         whole, core, passing = (ops.gathered(sizes)[ops.index] for sizes in every)
         kept = _kept(setting, plans, kind, whole, core)
-        found.append(Kept(kept.between_passes, kept.reopened + passing))
-    return found
+        kept_by_kind.append(Kept(kept.between_passes, kept.reopened + passing))
+    return kept_by_kind
 
 
 def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -101,17 +101,17 @@ def held_activations(
         Bytes, shape (..., classes, plans).
     """
     flight = in_flight(setting, plans, stages) if flight is None else flight
-    held, reopened = (np.zeros(stages.index.shape) for _ in range(2))
+    activations, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
         between, again = (np.expand_dims(np.asarray(part), -2) for part in layer)
-        held = held + flight * layers * between
+        activations = activations + flight * layers * between
         alone = len(stages.groups) == 1
         reopened = np.maximum(reopened, np.where((layers > 0) | alone, again, 0.0))
-    held = held + reopened
+    activations = activations + reopened
     if setting.dropout:
-        held[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
-    return held
+        activations[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
+    return activations
 
 
 def _every_other_result(model: Model, experts: bool) -> float:
@@ -133,9 +133,9 @@ def in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     """Micro batches whose activations a stage of each class holds at the peak, shape (classes, plans)."""
     m = micro_batches(setting, plans)
     stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
-    held = np.zeros(stage.shape)
+    flight = np.zeros(stage.shape)
     for name, chosen in plans.by_schedule:
-        held[:, chosen] = get_schedule(name).in_flight(
+        flight[:, chosen] = get_schedule(name).in_flight(
             plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen], stage[:, chosen]
         )
-    return held
+    return flight

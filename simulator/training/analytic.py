@@ -134,8 +134,8 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
         )
     outer = np.zeros(len(plans))
     if synchronised_apart(data.sharding):
-        inner, held = sum(seconds.values(), np.zeros(len(plans))), of_class(largest, counts.total)
-        seconds["sync"], outer = outer_seconds(data.sharding, data.owned, held, inner)
+        inner, parameters_here = sum(seconds.values(), np.zeros(len(plans))), of_class(largest, counts.total)
+        seconds["sync"], outer = outer_seconds(data.sharding, data.owned, parameters_here, inner)
     total = sum(seconds.values(), np.zeros(len(plans)))
     communication = {kind: cost.seconds for kind, cost in sent.items()}
     if "sync" in seconds:

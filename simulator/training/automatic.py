@@ -82,7 +82,7 @@ def _excess(setting: Setting, plan: Plan, kind: Literal["parameters", "optimizer
     def fits(steps: int) -> bool:
         plans = Plans.of(_with(plan, {kind: (tier, steps * STEP)}))
         stages = Stages.of(setting, plans)
-        held = memory(setting, plans, stages, parameters(setting, plans, stages))
-        return bool(held.peak[0] <= setting.cluster.device.memory_bytes)
+        usage = memory(setting, plans, stages, parameters(setting, plans, stages))
+        return bool(usage.peak[0] <= setting.cluster.device.memory_bytes)
 
     return bisect_left(range(round(1 / STEP)), True, key=fits) * STEP

@@ -45,8 +45,8 @@ def once_a_step(
         experts: expert parameters of one device, shape (plans,).
         micro_batches: micro batches of a replica, shape (plans,).
     """
-    setting, plans, held = sharding.setting, sharding.plans, dense + experts
-    many = np.ceil(sharding.buckets(held))
+    setting, plans, unsharded = sharding.setting, sharding.plans, dense + experts
+    many = np.ceil(sharding.buckets(unsharded))
     gather, reduce = move_state(
         sharding,
         dense,
@@ -56,13 +56,13 @@ def once_a_step(
     )
     widened, narrowed = move_between_levels(sharding, dense, experts)
     owned = sharding.owned(dense, experts)
-    tail = 1 / sharding.buckets(held)
+    tail = 1 / sharding.buckets(unsharded)
     here = ~sharding.parameters
     return OnceAStep(
         Exchange(gather * (sharding.optimizer & here), np.where(plans.overlap_parameters, tail, 1.0)),
         Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0)),
         sharding.reductions(micro_batches),
-        _gradient_kernels(sharding, owned, held, micro_batches),
+        _gradient_kernels(sharding, owned, unsharded, micro_batches),
         setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer")
         + _slice_loops(sharding) * here,
         narrowed,
@@ -105,22 +105,22 @@ def exposed_once(
 
 
 def _gradient_kernels(
-    sharding: Sharding, owned: np.ndarray, held: np.ndarray, micro_batches: np.ndarray
+    sharding: Sharding, owned: np.ndarray, unsharded: np.ndarray, micro_batches: np.ndarray
 ) -> np.ndarray:
     """Seconds to accumulate separate gradients of autograd, and to copy gradients into and out of buckets.
 
     Args:
         sharding: of the plans.
         owned: parameters whose sharded state one device holds, shape (plans,).
-        held: parameters of one device, shape (plans,).
+        unsharded: parameters of one device before sharding, shape (plans,).
         micro_batches: micro batches of a replica, shape (plans,).
     """
     setting, plans = sharding.setting, sharding.plans
     framework = setting.framework
-    held = held * setting.trained
+    unsharded = unsharded * setting.trained
     often = sharding.gradients & ~sharding.unsharded(micro_batches)
-    added = np.where(often, owned, held) * (0 if framework.gradients.adds_first else 3)
-    copied = np.where(plans.data * plans.context > 1, framework.gradients.copy_passes * held, 0.0)
+    added = np.where(often, owned, unsharded) * (0 if framework.gradients.adds_first else 3)
+    copied = np.where(plans.data * plans.context > 1, framework.gradients.copy_passes * unsharded, 0.0)
     copied = copied * np.where(often, micro_batches, 1)
     moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
     return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)

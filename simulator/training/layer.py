@@ -216,8 +216,8 @@ class _Parts:
 
     def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
         """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""
-        found = [entry for entry in self.priced if entry.op.kind == kind and entry.op.gradient == gradient]
-        return Transfer(sum_costs(setting, found, (plans,))) if found else NO_TRANSFER
+        sends = [entry for entry in self.priced if entry.op.kind == kind and entry.op.gradient == gradient]
+        return Transfer(sum_costs(setting, sends, (plans,))) if sends else NO_TRANSFER
 
 
 def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
@@ -296,13 +296,13 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     c, ring = plans.context, plans.context_algorithm == RING
     if (c == 1).all():
         return NO_TRANSFER, NO_TRANSFER
-    found = []
+    transfers = []
     for gradient in ("", "input"):
         direction = [entry for entry in core if entry.op.gradient == gradient]
         cost = sum_costs(setting, (entry for entry in direction if entry.op.kind == "context"), (len(plans),))
         window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(direction).device
-        found.append(Transfer(cost, np.minimum(cost.seconds, window)))
-    return found[0], found[1]
+        transfers.append(Transfer(cost, np.minimum(cost.seconds, window)))
+    return transfers[0], transfers[1]
 
 
 def _stack(

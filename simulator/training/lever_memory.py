@@ -42,10 +42,10 @@ def largest(layers: np.ndarray, sizes: Sequence[np.ndarray]) -> np.ndarray:
         layers: layers of each kind, shape (classes, kinds, plans).
         sizes: bytes of one layer of each kind, shape (plans,).
     """
-    held = np.zeros((layers.shape[0], layers.shape[2]))
+    sizes_on_stage = np.zeros((layers.shape[0], layers.shape[2]))
     for number, size in enumerate(sizes):
-        held = np.maximum(held, np.where(layers[:, number] > 0, size, 0.0))
-    return held
+        sizes_on_stage = np.maximum(sizes_on_stage, np.where(layers[:, number] > 0, size, 0.0))
+    return sizes_on_stage
 
 
 def partner_layer(layers: np.ndarray, groups: Sequence[LayerKind], whole: Sequence[np.ndarray]) -> np.ndarray:
@@ -81,14 +81,14 @@ def graph_bytes(stages: Stages, ops: ModelOps, parts: dict[str, np.ndarray]) -> 
         parts: bytes of the other parts, shape (classes, plans).
     """
     chosen = [part.setting.graphs for part in ops.by_levers]
-    held = np.zeros(stages.index.shape)
+    replayed = np.zeros(stages.index.shape)
     if any(graphs not in ("none", "step") for graphs in chosen):
         sizes = [
             ops.gathered([captured(part.setting.graphs, kind, part.layers[n]) for part in ops.by_levers])
             for n, kind in enumerate(stages.groups)
         ]
-        held = largest(stages.layers, [size[ops.index] for size in sizes])
+        replayed = largest(stages.layers, [size[ops.index] for size in sizes])
     if "step" in chosen:
         whole = ops.gathered([float(graphs == "step") for graphs in chosen])[ops.index]
-        held = held + STEP_GRAPHS * whole * sum(parts.values())
-    return held
+        replayed = replayed + STEP_GRAPHS * whole * sum(parts.values())
+    return replayed

@@ -94,8 +94,8 @@ class StageMemory:
             capacity: memory of a device, B.
             graphs: bytes of CUDA graphs beside those of ``parts``, shape (..., classes, plans).
         """
-        held = self.standing + graphs + activations + self.updating(activations, capacity, graphs)
-        return self.learned * np.where(self.present, held, 0.0).max(axis=-2)
+        occupied = self.standing + graphs + activations + self.updating(activations, capacity, graphs)
+        return self.learned * np.where(self.present, occupied, 0.0).max(axis=-2)
 
     @cached_property
     def standing(self) -> np.ndarray:
@@ -144,14 +144,14 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
-    held = held_activations(setting, plans, stages, kept, flight)
+    activations = held_activations(setting, plans, stages, kept, flight)
     if plans.overlap_expert.any():
         whole = [layer.between_passes + layer.reopened for layer in kept]
         beside = partner_layer(stages.layers, stages.groups, whole)
-        held = held + np.where(has_partner(setting, plans), beside, 0.0)
+        activations = activations + np.where(has_partner(setting, plans), beside, 0.0)
     parts = {
         **state,
-        "activations": held * framework.memory.fragmentation,
+        "activations": activations * framework.memory.fragmentation,
         "workspace": _workspace(setting, plans, stages, counts) * framework.memory.fragmentation,
         "buffers": np.broadcast_to(_buffers(setting, plans), shape),
         "context": np.full(shape, framework.memory.context_bytes),
@@ -169,9 +169,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     if graphs.any():
         parts["graphs"] = graphs
     learned = setting.site.memory.factor if setting.site else 1.0
-    found = StageMemory(parts, stages, tiers, update, learned)
-    parts["update"] = found.updating(parts["activations"], setting.cluster.device.memory_bytes)
-    return found
+    usage = StageMemory(parts, stages, tiers, update, learned)
+    parts["update"] = usage.updating(parts["activations"], setting.cluster.device.memory_bytes)
+    return usage
 
 
 def _split_by_tier(
@@ -188,11 +188,11 @@ def _split_by_tier(
         # The 32-bit weights may stay where only the moments leave.
         leaves = moments_share(sharding) if kind == "optimizer" else 1.0
         here[kind] = parts[kind] * (1 - share_on(sharding, kind) * leaves)
-        for tier, held in tiers.items():
+        for tier, stored in tiers.items():
             share = share_on(sharding, kind, tier) * leaves
             if share.any():
-                held[kind] = devices * share * parts[kind]
-    return here, {tier: held for tier, held in tiers.items() if held}
+                stored[kind] = devices * share * parts[kind]
+    return here, {tier: stored for tier, stored in tiers.items() if stored}
 
 
 def least_memory(
@@ -212,8 +212,8 @@ def least_memory(
     state = state_bytes(setting, Sharding(setting, whole), counts)
     passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
-    held = sum(kept) + passes * framework.memory.fragmentation
-    fullest = np.where(stages.present, held, 0.0).max(axis=0)
+    occupied = sum(kept) + passes * framework.memory.fragmentation
+    fullest = np.where(stages.present, occupied, 0.0).max(axis=0)
     learned = setting.site.memory.factor if setting.site else 1.0
     return (fullest + _buffers(setting, plans) + framework.memory.context_bytes) * learned
 
@@ -266,8 +266,10 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     tokens = setting.tokens(plans)
     if setting.choices.cross_entropy in CHUNKED:
         tokens = np.minimum(tokens, LOSS_CHUNK)
-    held = padded_vocabulary(setting.model, t) / np.where(setting.framework.kernels.gathers_by_product, 1, t)
-    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * held
+    vocabulary = padded_vocabulary(setting.model, t) / np.where(
+        setting.framework.kernels.gathers_by_product, 1, t
+    )
+    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * vocabulary
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
     return head_share(plans, classes) * kept * logits
@@ -283,14 +285,14 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
     """
     framework, largest = setting.framework, counts.largest_layer
     if framework.gathers.a_layer > 1:
-        held = (
+        gathered = (
             largest * LARGEST_SUBMODULE + np.minimum(largest, framework.gathers.prefetch_parameters)
         ) * framework.gathers.bytes
     else:
-        held = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
+        gathered = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     chunk = counts.total / plans.virtual_pipeline
-    return np.where(shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), held)
+    return np.where(shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), gathered)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:

@@ -41,13 +41,13 @@ class OuterExchange:
     policy: np.ndarray
 
     @classmethod
-    def of(cls, sharding: Sharding, owned: np.ndarray, held: np.ndarray) -> OuterExchange:
+    def of(cls, sharding: Sharding, owned: np.ndarray, unsharded: np.ndarray) -> OuterExchange:
         """The exchange of plans.
 
         Args:
             sharding: of the plans.
             owned: parameters whose state one device owns, shape (plans,).
-            held: parameters of one device before data-parallel sharding, shape (plans,).
+            unsharded: parameters of one device before data-parallel sharding, shape (plans,).
         """
         plans, kernels = sharding.plans, sharding.setting.kernels
         syncs = tuple(policy.sync for policy in plans.policies)
@@ -58,8 +58,8 @@ class OuterExchange:
                 continue
             form = WIRE_FORMATS[sync.payload]
             groups = sharding.replica_groups
-            state = held * plans.tensor * plans.pipeline * (WEIGHTS + OUTER_BYTES[sync.outer])
-            whole = held * plans.tensor * plans.pipeline * form.bytes
+            state = unsharded * plans.tensor * plans.pipeline * (WEIGHTS + OUTER_BYTES[sync.outer])
+            whole = unsharded * plans.tensor * plans.pipeline * form.bytes
             around = 2 * (groups - 1) / groups if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             hops = 2 * (groups - 1) if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             if sync.link_bytes_s is not None:
@@ -86,7 +86,7 @@ class OuterExchange:
         Args:
             step: seconds of an inner step, shape (plans,).
         """
-        found = np.zeros(len(step))
+        exposed = np.zeros(len(step))
         for number, sync in enumerate(self.policies):
             if sync is None or not sync.apart:
                 continue
@@ -99,8 +99,8 @@ class OuterExchange:
             added = (shown + self.kernels) / sync.every
             if sync.leaves_per_day:
                 added = added + self._departures(sync, step, step + added)
-            found = np.where(self.policy == number, added, found)
-        return found
+            exposed = np.where(self.policy == number, added, exposed)
+        return exposed
 
     def _departures(self, sync: Sync, step: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Seconds a step that groups cost which leave and join; ``mean`` is a step with its exchange.
@@ -121,15 +121,15 @@ class OuterExchange:
 
 
 def outer_seconds(
-    sharding: Sharding, owned: np.ndarray, held: np.ndarray, step: np.ndarray
+    sharding: Sharding, owned: np.ndarray, unsharded: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exposed and all seconds of outer exchanges, in the mean of the inner steps, shape (plans,).
 
     Args:
-        sharding, owned, held: as in ``OuterExchange.of``.
+        sharding, owned, unsharded: as in ``OuterExchange.of``.
         step: seconds of an inner step, shape (plans,).
     """
-    exchange = OuterExchange.of(sharding, owned, held)
+    exchange = OuterExchange.of(sharding, owned, unsharded)
     every = sharding.by_policy(lambda policy: policy.sync.every if policy.sync else 1)
     return exchange.exposed(step), exchange.seconds / every
 

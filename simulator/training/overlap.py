@@ -61,17 +61,19 @@ def contention(setting: Setting, size: np.ndarray, stride: np.ndarray | int = 1)
         return np.where(leaves, alone, inside)
     # Few groups are distinct among the plans of a search.
     groups, index = np.unique(ranks[leaves] + 1j * apart[leaves], return_inverse=True)
-    near = cluster.collective("all_gather", LONG_BUFFER, cluster.domain)
-    far = cluster.collective("all_gather", LONG_BUFFER, groups.real.astype(int), groups.imag.astype(int))
+    inside_s = cluster.collective("all_gather", LONG_BUFFER, cluster.domain)
+    outside_s = cluster.collective(
+        "all_gather", LONG_BUFFER, groups.real.astype(int), groups.imag.astype(int)
+    )
     lost = np.full(ranks.shape, inside)
-    lost[leaves] = (alone + (inside - alone) * np.minimum(1.0, near / far))[index]
+    lost[leaves] = (alone + (inside - alone) * np.minimum(1.0, inside_s / outside_s))[index]
     return lost
 
 
 def exchange_slowdown(setting: Setting, size: np.ndarray) -> np.ndarray:
     """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks."""
-    near = contention(setting, size)
-    return np.maximum(near, EXCHANGE_SLOWDOWN.get(setting.cluster.device.generation, 0.0))
+    slowdown = contention(setting, size)
+    return np.maximum(slowdown, EXCHANGE_SLOWDOWN.get(setting.cluster.device.generation, 0.0))
 
 
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:

@@ -224,10 +224,10 @@ class Sharding:
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""
         over = self.groups("optimizer")
-        found = dense / np.where(self.optimizer, over[0].shard, 1)
+        count = dense / np.where(self.optimizer, over[0].shard, 1)
         if np.any(experts > 0):
-            found = found + experts / np.where(self.optimizer, over[1].shard, 1)
-        return found * self.setting.trained
+            count = count + experts / np.where(self.optimizer, over[1].shard, 1)
+        return count * self.setting.trained
 
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:
         """Reductions of a step: one, or one for each run of micro batches that share it."""

@@ -67,14 +67,14 @@ def move_between_levels(sharding: Sharding, dense: np.ndarray, experts: np.ndarr
     return widened, narrowed
 
 
-def _of_states(sharding: Sharding, build: Build, *given: np.ndarray | float) -> tuple[Cost, ...]:
+def _of_states(sharding: Sharding, build: Build, *arguments: np.ndarray | float) -> tuple[Cost, ...]:
     """Evaluate costs once for plans of one state, and spread them over the plans.
 
     Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
     equal ``STATE_FIELDS`` and equal arguments are computed once.
     """
     plans = sharding.plans
-    arrays = np.broadcast_arrays(*given)
+    arrays = np.broadcast_arrays(*arguments)
     states, index = sharding.states
     shared = [_one_each(values, index, len(states)) for values in arrays]
     if not all(
@@ -90,9 +90,9 @@ def _of_states(sharding: Sharding, build: Build, *given: np.ndarray | float) -> 
 
 def _one_each(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
     """One value per state, shape (..., states); the last value where plans of a state differ."""
-    found = np.empty((*values.shape[:-1], states))
-    found[..., index] = values
-    return found
+    by_state = np.empty((*values.shape[:-1], states))
+    by_state[..., index] = values
+    return by_state
 
 
 def _stacked(
@@ -112,8 +112,8 @@ def _moves(
     gradients, optimizer = sharding.groups("gradients"), sharding.groups("optimizer")
     # Ranks that share the optimizer's state add up their gradients once a step (``move_between_levels``).
     inside = [
-        replace(one, replicas=other.replicas, replica_stride=other.replica_stride)
-        for one, other in zip(gradients, optimizer, strict=True)
+        replace(gradient, replicas=owner.replicas, replica_stride=owner.replica_stride)
+        for gradient, owner in zip(gradients, optimizer, strict=True)
     ]
     reduced, _ = _stacked((inside[0], inside[1]), dense, experts)
     # A stage without experts has no expert collectives, whatever other plans of the batch hold.
@@ -139,7 +139,7 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
     keeps its slice: the faster one, as rings that share the NICs of a node may be slow.
     """
     outer, count = _stacked(sharding.groups("optimizer"), dense, experts)
-    cluster, found = sharding.setting.cluster, []
+    cluster, costs = sharding.setting.cluster, []
     for operation, groups, width in (
         ("all_gather", sharding.groups("parameters"), sharding.setting.framework.gathers.bytes),
         ("reduce_scatter", sharding.groups("gradients"), sharding.setting.choices.reduce_bytes),
@@ -153,8 +153,8 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
             around = cluster.collective_cost(operation, count * width, outer.shard, outer.shard_stride)
             quicker = around.seconds < cost.seconds
             cost = around * quicker + cost * ~quicker
-        found.append(((count > 0) * cost).sum())
-    return found[0], found[1]
+        costs.append(((count > 0) * cost).sum())
+    return costs[0], costs[1]
 
 
 def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
@@ -186,24 +186,24 @@ def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
     hops = np.array([bool(p.wire and _in_hops(p.wire)) for p in sharding.plans.policies])[
         sharding.plans.policy
     ]
-    found = Cost.none()
+    total = Cost.none()
     for operation, chosen, ranks in (
         ("reduce_scatter", sharding.scatters & ~hops, groups.shard),
         ("all_reduce", ~sharding.scatters & ~hops, groups.shard * groups.replicas),
     ):
         if chosen.any():
             cost = cluster.collective_cost(operation, size, ranks, groups.shard_stride)
-            found = found + cost * chosen
+            total = total + cost * chosen
     replicated = sharding.scatters & (groups.replicas > 1)
     if replicated.any():
         part = size / groups.shard
         outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
-        found = found + outer * replicated
+        total = total + outer * replicated
     for number, policy in enumerate(sharding.plans.policies):
         chosen = hops & (sharding.plans.policy == number)
         if chosen.any() and policy.wire is not None:
-            found = found + _hops(sharding, groups, count, policy.wire) * chosen
-    return found
+            total = total + _hops(sharding, groups, count, policy.wire) * chosen
+    return total
 
 
 def _in_hops(wire: Wire) -> bool:
@@ -221,18 +221,20 @@ def _hops(sharding: Sharding, groups: StateGroups, count: np.ndarray, wire: Wire
     width = form.bytes if form else float(sharding.setting.choices.reduce_bytes)
     coded = form is not None and form.coded
     operation = "all_to_all" if coded else "reduce_scatter"
-    near = np.ones_like(groups.shard)
+    inner_ranks = np.ones_like(groups.shard)
     if wire.reduce_hops > 1:
         inside = np.maximum(level_devices(cluster, "node") // groups.shard_stride, 1)
-        near = np.gcd(groups.shard, inside)
-    far = groups.shard // near
-    first = cluster.collective_cost(operation, count * width, near, groups.shard_stride)
-    second = cluster.collective_cost(operation, count * width / near, far, groups.shard_stride * near)
+        inner_ranks = np.gcd(groups.shard, inside)
+    outer_ranks = groups.shard // inner_ranks
+    first = cluster.collective_cost(operation, count * width, inner_ranks, groups.shard_stride)
+    second = cluster.collective_cost(
+        operation, count * width / inner_ranks, outer_ranks, groups.shard_stride * inner_ranks
+    )
     if form is None or not coded:
         return first + second
     # First hop: encode and decode all; second: encode and decode a node's sums.
-    moved = codec_bytes(form, 1.0, 1.0) * np.where(near > 1, 1.0, 0.0)
-    moved = moved + codec_bytes(form, 1.0, 1.0) / near * np.where(far > 1, 1.0, 0.0)
+    moved = codec_bytes(form, 1.0, 1.0) * np.where(inner_ranks > 1, 1.0, 0.0)
+    moved = moved + codec_bytes(form, 1.0, 1.0) / inner_ranks * np.where(outer_ranks > 1, 1.0, 0.0)
     return _with_codec(sharding, first + second, count * moved)
 
 

@@ -100,7 +100,7 @@ class Copies(NamedTuple):
 
     def plus(self, other: Copies) -> Copies:
         """Both copies, on one stream."""
-        return Copies(*(one + two for one, two in zip(self, other, strict=True)))
+        return Copies(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
 
 
 class HostUpdate(NamedTuple):
@@ -170,7 +170,7 @@ class Offload:
     def passes(
         self,
         kept: np.ndarray,
-        held: np.ndarray,
+        unsharded: np.ndarray,
         layers: np.ndarray,
         forward: np.ndarray,
         backward: np.ndarray,
@@ -184,11 +184,11 @@ class Offload:
 
         Args:
             kept: bytes of activations that a micro batch keeps on a stage.
-            held: parameters of a stage.
+            unsharded: parameters of a stage, before sharding.
             layers: layers of a stage.
             forward, backward: seconds of the passes' kernels.
         """
-        ahead, behind = self.copies(kept, held, layers)
+        ahead, behind = self.copies(kept, unsharded, layers)
 
         def exposed(copies: tuple[Copies, Copies], window: np.ndarray) -> np.ndarray:
             beside = np.maximum(*(each.exposed(window) for each in copies))
@@ -210,11 +210,13 @@ class Offload:
         return together(part, ahead, apart[0]), together(1 - part, behind, apart[1])
 
     def copies(
-        self, kept: np.ndarray, held: np.ndarray, layers: np.ndarray
+        self, kept: np.ndarray, unsharded: np.ndarray, layers: np.ndarray
     ) -> tuple[tuple[Copies, Copies], tuple[Copies, Copies]]:
         """Copies to and from the host in a forward and in a backward pass; arguments as in ``passes``."""
-        fetched = self._copied("parameters", self.width, held, layers, self.sharding.parameters, back=True)
-        left = self._copied("gradients", self.gradient, held, layers, self.sharding.gradients)
+        fetched = self._copied(
+            "parameters", self.width, unsharded, layers, self.sharding.parameters, back=True
+        )
+        left = self._copied("gradients", self.gradient, unsharded, layers, self.sharding.gradients)
         left = left.times(self.sharding.gradients)
         out, back = (
             self._copies("activations", self.share("activations") * kept, layers, 1.0, back=back)
@@ -226,13 +228,13 @@ class Offload:
         self,
         kind: StateKind,
         width: float,
-        held: np.ndarray,
+        unsharded: np.ndarray,
         layers: np.ndarray,
         sharded: np.ndarray,
         back: bool = False,
     ) -> Copies:
         """Copies of a device's part of a class of state."""
-        count = held / np.where(sharded, self.sharding.groups(kind)[0].shard, 1)
+        count = unsharded / np.where(sharded, self.sharding.groups(kind)[0].shard, 1)
         return self._copies(kind, self.share(kind) * width * count, layers, count, back)
 
     def _copies(

@@ -21,13 +21,13 @@ def step_traffic(setting: Setting, plan: Plan) -> dict[str, dict[str, float]]:
     ``Step.communication``.
     """
     names = [*(level.name for level in setting.cluster.levels), NETWORK]
-    found: dict[str, dict[str, float]] = {name: {} for name in names}
+    traffic: dict[str, dict[str, float]] = {name: {} for name in names}
     step = predict(setting, Plans.of(plan.model_copy(update={"schedule": ANY_SCHEDULE})))
     for kind, cost in step.sent.items():
         for name, size in zip(names, np.broadcast_to(cost.bytes[:, 0], len(names)).tolist(), strict=True):
             if size > 0:
-                found[name][kind] = size
-    return found
+                traffic[name][kind] = size
+    return traffic
 
 
 def link_bandwidth(cluster: Cluster) -> dict[str, float]:

@@ -47,10 +47,10 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
 
 def _backward(setting: Setting, op: Op) -> list[Op]:
     """Backward ops of an op; of frozen weights no gradient."""
-    found = backward([op])
+    gradients = backward([op])
     if setting.training.adapter is None or is_adapter(op):
-        return found
-    return [each for each in found if each.gradient != "weight"]
+        return gradients
+    return [each for each in gradients if each.gradient != "weight"]
 
 
 @dataclass

@@ -39,8 +39,8 @@ def predict_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedSt
     Raises:
         InputError: a placement that does not fit plan or cluster, or a schedule without a closed form.
     """
-    made, plan = placed(setting, plan, where)
-    groups = [_Group.of(setting, share, plan, apart=len(made) > 1) for share in made]
+    parts, plan = placed(setting, plan, where)
+    groups = [_Group.of(setting, share, plan, apart=len(parts) > 1) for share in parts]
     if setting.placement.stages:
         seconds = _by_stage(groups, plan)
     else:
@@ -104,9 +104,9 @@ class _Group:
         """The group's compute and memory."""
         m, times = micro_batches(self.setting, self.plans), self.times
         passes = m * (times.forward + times.backward - times.sharding_exposed)
-        held = memory(self.setting, self.plans, self.stages, self.counts).stages[self.own, 0]
+        usage = memory(self.setting, self.plans, self.stages, self.counts).stages[self.own, 0]
         compute = float(passes[self.own, 0].mean()) + self.finish()[1]
-        return GroupStep(self.share, compute, float(held.max()))
+        return GroupStep(self.share, compute, float(usage.max()))
 
 
 def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
@@ -148,22 +148,22 @@ def _runs(ranks: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]
     return [(ranks[0], 1), *between, (ranks[-1], 1)]
 
 
-def _between(one: _Group, other: _Group, end: _Group) -> Setting:
+def _between(first: _Group, second: _Group, end: _Group) -> Setting:
     """The setting whose links join two stages, as one of them sees it."""
-    return end.setting if one is other else end.joined
+    return end.setting if first is second else end.joined
 
 
 def _transfer(ranks: Sequence[_Group], plan: Plan) -> float:
     """Seconds of one boundary tensor: the mean of all hops, or of the slowest two neighbours that block."""
     hops = []
-    for stage, (one, other) in enumerate(pairwise(ranks)):
+    for stage, (first, second) in enumerate(pairwise(ranks)):
         costs = []
-        for end in (one, other):
-            cluster = _between(one, other, end).cluster
+        for end in (first, second):
+            cluster = _between(first, second, end).cluster
             level = int(cluster.level_between(end.plans.pipeline_stride[0], stage, stage + 1))
-            far = len(cluster.levels) if one is not other else level
-            costs.append(hop_transfer(_between(one, other, end), end.plans, far).seconds[0])
+            far = len(cluster.levels) if first is not second else level
+            costs.append(hop_transfer(_between(first, second, end), end.plans, far).seconds[0])
         hops.append(float(max(costs)))
     if plan.overlap_pipeline or len(hops) < 2:
         return float(np.mean(hops)) if hops else 0.0
-    return max((one + other) / 2 for one, other in pairwise(hops))
+    return max((first + second) / 2 for first, second in pairwise(hops))

@@ -27,20 +27,20 @@ def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedS
     Raises:
         InputError: a placement that does not fit plan or cluster, or a schedule that cannot run it.
     """
-    made, plan = placed(setting, plan, where)
-    own = [step_program(setting.on(share, plan), plan) for share in made]
-    far = [step_program(setting.on(share, plan, joined=True), plan) for share in made]
+    parts, plan = placed(setting, plan, where)
+    own = [step_program(setting.on(share, plan), plan) for share in parts]
+    far = [step_program(setting.on(share, plan, joined=True), plan) for share in parts]
     if setting.placement.stages:
-        return _by_stage(made, own, far, where)
-    return _by_replica(made, own, far)
+        return _by_stage(parts, own, far, where)
+    return _by_replica(parts, own, far)
 
 
 def _by_stage(
-    made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram], where: str
+    parts: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram], where: str
 ) -> MixedStep:
     base = own[0]
-    at = {stage: index for index, share in enumerate(made) for stage in share.stages}
-    if len(made) > 1 and len(base.schedule.routes(base.stages, base.chunks)) > 1:
+    at = {stage: index for index, share in enumerate(parts) for stage in share.stages}
+    if len(parts) > 1 and len(base.schedule.routes(base.stages, base.chunks)) > 1:
         raise InputError(
             f"schedule {base.schedule.name!r} runs both directions, which needs equal stages",
             where,
@@ -64,15 +64,15 @@ def _by_stage(
         transfers=transfers,
         finish=tuple(finish),
         static=tuple(own[at[stage]].static[stage] for stage in range(base.stages)),
-        ports=_ports(made, own, at),
+        ports=_ports(parts, own, at),
     )
     timeline = run(program)
-    groups = tuple(_group_step(share, timeline) for share in made)
+    groups = tuple(_group_step(share, timeline) for share in parts)
     return MixedStep(timeline.period, groups, timeline)
 
 
 def _ports(
-    made: Sequence[Share], own: Sequence[StepProgram], at: Mapping[int, int]
+    parts: Sequence[Share], own: Sequence[StepProgram], at: Mapping[int, int]
 ) -> dict[str, tuple[Port, ...]]:
     """Where each stage enters the links of each level: those of its own group."""
 
@@ -81,17 +81,17 @@ def _ports(
         known = own[index].ports.get(level)
         if known is None:
             return Port((level, stage))
-        return known[stage]._replace(link=(made[index].group.name, known[stage].link))
+        return known[stage]._replace(link=(parts[index].group.name, known[stage].link))
 
     levels = dict.fromkeys(level for program in own for level in program.ports)
     return {level: tuple(port(level, stage) for stage in sorted(at)) for level in levels}
 
 
-def _by_replica(made: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
+def _by_replica(parts: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
     """Replicas compute at their own pace; collectives over all replicas are as slow as the slowest."""
-    together = [*own, *far] if len(made) > 1 else own
+    together = [*own, *far] if len(parts) > 1 else own
     groups, timelines = [], []
-    for share, program in zip(made, own, strict=True):
+    for share, program in zip(parts, own, strict=True):
         work = list(program.work)
         for position, chunk in enumerate(work):
             chunks = [other.work[position] for other in together]

@@ -41,7 +41,7 @@ def placed(setting: MixedSetting, plan: Plan, where: str) -> tuple[list[Share], 
     Raises:
         InputError: a placement that does not fit plan or cluster.
     """
-    made = shares(setting, plan, where)
+    parts = shares(setting, plan, where)
     if setting.placement.replicas:  # the ranks of a replica are neighbours, since they share a group
         plan = plan.model_copy(update={"rank_order": "tensor-context-pipeline-data"})
-    return made, plan
+    return parts, plan

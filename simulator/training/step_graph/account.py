@@ -22,7 +22,7 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     parts = _by_part(timeline, tasks)
     busy = {BUBBLE: tasks, **_communication(timeline, rank)}
     edges = np.unique(
-        np.concatenate([[0.0, timeline.seconds], *(_ends(timeline, found) for found in busy.values())])
+        np.concatenate([[0.0, timeline.seconds], *(_ends(timeline, of_part) for of_part in busy.values())])
     )
     middles, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     free = ~_running(timeline, tasks, middles)
@@ -51,21 +51,21 @@ def busiest(timeline: Timeline) -> int:
 
 def _by_part(timeline: Timeline, tasks: NDArray[np.int64]) -> dict[str, float]:
     """Seconds of tasks by part, in the order of the parts' first tasks."""
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     spans = (timeline.ends[tasks] - timeline.starts[tasks]).tolist()
     parts = timeline.graph.parts
     for task, seconds in zip(tasks.tolist(), spans, strict=True):
         part = timeline.graph.part[task]
         name = parts[part] if part != NONE else ""
-        found[name] = found.get(name, 0.0) + seconds
-    return found
+        seconds_of[name] = seconds_of.get(name, 0.0) + seconds
+    return seconds_of
 
 
 def _communication(timeline: Timeline, rank: int) -> dict[str, NDArray[np.int64]]:
     """Tasks of a rank that communicate, by part."""
     graph = timeline.graph
-    found = [timeline.tasks(rank, stream) for stream in timeline.streams if stream.does != "compute"]
-    tasks = np.concatenate([*found, np.zeros(0, np.int64)])
+    by_stream = [timeline.tasks(rank, stream) for stream in timeline.streams if stream.does != "compute"]
+    tasks = np.concatenate([*by_stream, np.zeros(0, np.int64)])
     parts = np.array([graph.part[task] for task in tasks.tolist()], dtype=np.int64)
     return {name: tasks[parts == graph.part_of(name)] for name in COMMUNICATION}
 

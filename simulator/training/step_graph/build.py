@@ -118,9 +118,9 @@ class _Build:
         pairs = {
             way
             for route in routes
-            for (one, _), (other, _) in pairwise(route)
-            for way in ((one, other), (other, one))
-            if one != other
+            for (sender, _), (receiver, _) in pairwise(route)
+            for way in ((sender, receiver), (receiver, sender))
+            if sender != receiver
         }
         between = self.setting.cluster.level_between
         levels = {way: int(between(self.stride, *way)) for way in sorted(pairs)}
@@ -137,9 +137,9 @@ class _Build:
         transfer, transfers = self._transfers()
         shapes: dict[tuple[tuple[tuple[int, float], ...], bool, bool, int], ChunkWork] = {}
         work = []
-        for position, held in enumerate(self.spread.positions):
+        for position, chunk_layers in enumerate(self.spread.positions):
             row = self.spread.classes[self.route[position][0]]
-            shape = held, position == 0, position == len(self.route) - 1, row
+            shape = chunk_layers, position == 0, position == len(self.route) - 1, row
             if shape not in shapes:
                 shapes[shape] = self._chunk(*shape)
             work.append(shapes[shape])
@@ -255,8 +255,8 @@ class _Build:
             return
         share = self.schedule.copies * len(self.route) / self.plan.pipeline
         kept = np.array([sum(self.kept_whole[group] * part for group, part in layers)])
-        held, count = self.counts.total[row] / share, np.array([float(len(layers))])
-        both = self.tiers.copies(kept, held, count)
+        parameters_here, count = self.counts.total[row] / share, np.array([float(len(layers))])
+        both = self.tiers.copies(kept, parameters_here, count)
         for passes, copies in zip((forward, backward), both, strict=True):
             for stream, each in zip((TO_HOST, FROM_HOST), copies, strict=True):
                 beside, in_turn, last = (scalar(seconds) for seconds in each)
@@ -307,12 +307,12 @@ class _Build:
     def _collectives(self, dense: float, experts: float, units: int) -> tuple[Cost, Cost, Cost]:
         """One gather of a forward and of a backward pass, and one reduction, of a number of them that moves
         these parameters; several buckets of a layer count as one."""
-        held = np.array([dense]), np.array([experts])
-        buckets = np.ceil(scalar(self.sharding.buckets(held[0] + held[1])))
+        counts = np.array([dense]), np.array([experts])
+        buckets = np.ceil(scalar(self.sharding.buckets(counts[0] + counts[1])))
         calls = units * float(self.sharding.gather_calls) if self.in_passes else max(units, buckets)
         reductions = float(units) if self.in_passes else calls
-        gather, reduce = move_state(self.sharding, *held, calls, reductions)
-        copied = move_copy(self.sharding, *held, calls, gather)
+        gather, reduce = move_state(self.sharding, *counts, calls, reductions)
+        copied = move_copy(self.sharding, *counts, calls, gather)
         first, second, reduction = (cost * (1 / units) for cost in (gather, copied, reduce))
         return first, second, reduction
 
@@ -404,18 +404,18 @@ class _Build:
 
     def _memory(self) -> tuple[tuple[float, ...], list[float]]:
         """Bytes that each rank holds throughout, and those that each kind of layer keeps of a micro batch."""
-        held = memory(self.setting, self.plans, self.stages, self.counts)
+        usage = memory(self.setting, self.plans, self.stages, self.counts)
         flight = self.schedule.in_flight(
             self.plan.pipeline, self.micro_batches, self.plan.virtual_pipeline, 0
         )
         static = []
         for rank in range(self.plan.pipeline):
-            parts = held.breakdown(0, self.spread.classes[rank])
+            parts = usage.breakdown(0, self.spread.classes[rank])
             if self.schedule.output_barriers:
                 parts["workspace"] = 0.0  # logits are counted with their passes
             static.append(sum(size for name, size in parts.items() if name != "activations"))
         # Recomputed and embedding activations are spread over the first stage's layers.
-        activations = held.breakdown(0, FIRST)["activations"]
+        activations = usage.breakdown(0, FIRST)["activations"]
         kept = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
         sizes = [scalar(layer.between_passes) for layer in kept]
         layers = self.stages.layers[FIRST, :, 0]

@@ -32,15 +32,17 @@ def from_times(
     route = schedule.routes(stages, chunks)[0]
     forward, backward = position_times(times, route)
     later = weight_share if schedule.splits_backward else 0.0
-    held = stages / len(route)
+    micro_batch_share = stages / len(route)
     work = tuple(
         ChunkWork(
             forward=(StreamWork("forward", f),),
             backward=(StreamWork("backward", b * (1 - later)),),
             weight=(StreamWork("weight gradient", b * later),),
-            activation=held,
-            activation_for_weight=held,
-            offload=StreamWork("offload", offload_seconds, load=LinkDemand(sent=(("host", held),))),
+            activation=micro_batch_share,
+            activation_for_weight=micro_batch_share,
+            offload=StreamWork(
+                "offload", offload_seconds, load=LinkDemand(sent=(("host", micro_batch_share),))
+            ),
         )
         for f, b in zip(forward, backward, strict=True)
     )
