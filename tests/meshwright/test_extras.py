@@ -57,6 +57,13 @@ def test_calibrations_are_refused(plain, refused, tmp_path):
     assert not out.exists()
 
 
+def test_mixes_without_a_solver_are_refused_before_the_search(monkeypatch, refused):
+    monkeypatch.setitem(sys.modules, "pulp", None)
+    # No type serves the model: the search would say so.
+    words = "plan mix --model deepseek-v3 --isl 500 --osl 150 --rate 10 --tpot 0.1 --types l4=1,a10g=1"
+    assert "pip install '.[mix]'" in refused(*words.split())
+
+
 def test_planning_and_simulating_need_no_extra():
     script = (
         "import sys\n"

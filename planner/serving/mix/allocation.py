@@ -28,6 +28,19 @@ GAP = 1e-6
 GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip install '.[mix]'"
 
 
+def solver_library() -> Any:
+    """The module ``pulp``, which is optional; asked for before a search that takes minutes.
+
+    Raises:
+        InputError: PuLP is not installed.
+    """
+    try:
+        import pulp
+    except ImportError:
+        raise InputError(GET_SOLVER) from None
+    return pulp
+
+
 TOGETHER = -1
 """Receiver of a way whose replicas run prompts and outputs."""
 
@@ -158,10 +171,7 @@ class MixProgram:
     """
 
     def __init__(self, costs: Costs, slices: int, sense: int = 1, part: bool = False) -> None:
-        try:
-            import pulp
-        except ImportError:
-            raise InputError(GET_SOLVER) from None
+        pulp = solver_library()
         self.pulp, self.costs = pulp, costs
         self.problem = problem = pulp.LpProblem("mix", sense)
         buckets = costs.load.shape[1]

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.errors import InfeasibleError, InputError
-from planner.serving.mix.allocation import TIME_LIMIT_S, Allocation, Costs, allocate
+from planner.serving.mix.allocation import (
+    TIME_LIMIT_S,
+    Allocation,
+    Costs,
+    allocate,
+    solver_library,
+)
 from planner.serving.mix.buckets import Bucket, buckets
 from planner.serving.mix.offers import Option, costs_of, options
 from planner.serving.offers import Offer, check_types
@@ -116,6 +122,7 @@ def search_mix(
         InputError: a type twice, no targets, a workload without a rate, or no solver installed.
         InfeasibleError: no type serves a bucket, or the devices available cannot carry the load.
     """
+    solver_library()
     check_types(tuple(offers), "--mix")
     if not question.workload.slo.given:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
