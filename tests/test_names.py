@@ -15,10 +15,10 @@ LOOKS_BOUND = re.compile(
 """What any binding matches, and little prose: parsing every module takes seconds."""
 ROOT = Path(__file__).parents[1]
 DONE = (
-    *("hwmodels", "profiles", "planner/*.py", "planner/executors", "simulator/*.py"),
+    *("hwmodels", "profiles", "planner/*.py", "planner/executors", "planner/serving", "simulator/*.py"),
     *("meshwright/*.py", "meshwright/api", "meshwright/commands", "meshwright/exporters"),
     *("meshwright/pages", "meshwright/questions", "meshwright/reports", "meshwright/sweeps"),
-    *("meshwright/validation/*.py", "meshwright/variations", "planner/serving/mix"),
+    *("meshwright/validation/*.py", "meshwright/variations"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),

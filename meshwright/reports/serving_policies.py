@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import table
-from planner.serving.policies import PolicyRun, PolicySearch, alike
+from planner.serving.policies import PolicyRun, PolicySearch, overlapping
 from planner.serving.question import ServingQuestion
 
 
@@ -44,7 +44,7 @@ def policy_tables(question: ServingQuestion, policies: PolicySearch | None) -> l
     best, first = policies.best, policies.runs[0]
     title = "Policies around rank 1, by the largest rate within the targets on the event engine"
     said = f"Chosen: {words(best.policies)}"
-    close = sum(alike(tried.run, first.run) for tried in policies.runs)
+    close = sum(overlapping(tried.run, first.run) for tried in policies.runs)
     if close > 1:
         said += f"; the plainest of {close} whose intervals overlap with the largest"
     return [table(("policies", "requests/s"), rows, title, left=1), f"{said}."]

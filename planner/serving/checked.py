@@ -56,12 +56,12 @@ def check(search: ServingSearch) -> Check:
     if not question.workload.slo.given:
         return Check(search, {})
     settings = [_setting(question, plan) for plan in plans[:CHECKED]]
-    requests = sum(one.serving.requests for one in settings if isinstance(one, ServingSetting))
+    requests = sum(setting.serving.requests for setting in settings if isinstance(setting, ServingSetting))
     if requests > MOST_REQUESTS:
         return Check(search, {}, skipped=requests)
-    runs = [_run(one, plan, question.rate) for one, plan in zip(settings, plans, strict=False)]
-    found = [_followed(plan, run, question) for plan, run in zip(plans, runs, strict=False)]
-    after = [*found, *plans[len(found) :]]
+    runs = [_run(setting, plan, question.rate) for setting, plan in zip(settings, plans, strict=False)]
+    followed = [_followed(plan, run, question) for plan, run in zip(plans, runs, strict=False)]
+    after = [*followed, *plans[len(followed) :]]
     order = list(range(len(plans)))
     if any(new is not old for new, old in zip(after, plans, strict=True)):
         order.sort(key=lambda number: _rank(after[number], question))
@@ -78,10 +78,10 @@ def check(search: ServingSearch) -> Check:
 def _setting(question: ServingQuestion, plan: ServingPlan) -> ServingSetting | MeshwrightError:
     """The run of a deployment, or the reason why it has none."""
     try:
-        made = make_serving(scenario_of(question, plan), "plan", question.folder or Path())
+        setting = make_serving(scenario_of(question, plan), "plan", question.folder or Path())
     except MeshwrightError as error:
         return error
-    return settled(made, plan.goodput * lifetime(question, plan))
+    return settled(setting, plan.goodput * lifetime(question, plan))
 
 
 def _run(

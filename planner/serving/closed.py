@@ -51,12 +51,12 @@ def closed_phases(
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Figures of every shape as one pool; the arguments are those of `scores.phases`, roles unused."""
-    found = []
+    phases = []
     for number, shape in enumerate(kept):
         counts = np.arange(1, max(min(shape.most, question.concurrency or 1), 1) + 1)
         own, tried = _best_limits(question, shape, counts)
         figures = ClosedFigures(own[np.zeros(len(counts), np.int64)], counts)
-        found.append(
+        phases.append(
             Phase(
                 shape=shape,
                 role=ROLES[MIXED],
@@ -75,7 +75,7 @@ def closed_phases(
         )
         if progress:
             progress(0.5 + 0.5 * (number + 1) / len(kept))
-    return found
+    return phases
 
 
 def _best_limits(question: ServingQuestion, shape: ReplicaShape, counts: Ints) -> tuple[ReplicaCases, int]:

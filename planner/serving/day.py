@@ -125,8 +125,8 @@ def plan_day(question: ServingQuestion, cold_start_s: float) -> DayPlan:
         raise InputError("a day needs a target: ttft, tpot or e2e", "workload.slo")
     if not 0 <= cold_start_s <= LONGEST_START_S:
         raise InputError(f"must be from 0 to {LONGEST_START_S:,} s, found {cold_start_s:g}", "cold start")
-    found = [_plan(question, shape, rates, cold_start_s) for shape in shapes(question, Counter())]
-    able = [plan for plan in found if plan is not None]
+    plans = [_plan(question, shape, rates, cold_start_s) for shape in shapes(question, Counter())]
+    able = [plan for plan in plans if plan is not None]
     if not able:
         raise InfeasibleError(
             f"no replica of {question.model.name} on {question.cluster.device.name} meets the targets"
@@ -170,17 +170,17 @@ def replica_seconds(needed: Counts, period_s: float, cold_start_s: float) -> flo
         period_s: length of a period.
         cold_start_s: seconds of a start.
     """
-    held = 0.0
+    seconds = 0.0
     for level in range(1, int(needed.max(initial=0)) + 1):
         active = needed >= level
         if active.all():
-            held += len(needed) * period_s
+            seconds += len(needed) * period_s
             continue
         # Begin the cycle at a start, so that no gap goes over its end.
         first = int(np.flatnonzero(active & ~np.roll(active, 1))[0])
         gaps = np.diff(np.flatnonzero(np.append(np.roll(active, -first), True))) - 1
-        held += active.sum() * period_s + np.minimum(gaps[gaps > 0] * period_s, cold_start_s).sum()
-    return held
+        seconds += active.sum() * period_s + np.minimum(gaps[gaps > 0] * period_s, cold_start_s).sum()
+    return seconds
 
 
 def run_day(plan: DayPlan, progress: Callable[[float], None] | None = None) -> Iterator[DayRun]:
@@ -225,9 +225,9 @@ def _scenario(plan: DayPlan, scaler: str, options: dict[str, Any], replicas: int
     deployed = ServingPlan(
         (replace(plan.group, replicas=replicas),), plan.rate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True
     )
-    made = scenario_of(plan.question, deployed)
-    made["deployment"] |= {"scaler": scaler, "scaler_options": options}
-    return made
+    scenario = scenario_of(plan.question, deployed)
+    scenario["deployment"] |= {"scaler": scaler, "scaler_options": options}
+    return scenario
 
 
 def _run(
@@ -238,14 +238,14 @@ def _run(
     requests: int,
     progress: Callable[[float], None],
 ) -> DayRun:
-    made = _scenario(plan, scaler, options, replicas)
-    made["workload"] |= {"requests": requests, "warmup": 0.0}
-    result = serve(make_serving(made, "plan", plan.question.folder), progress)
+    scenario = _scenario(plan, scaler, options, replicas)
+    scenario["workload"] |= {"requests": requests, "warmup": 0.0}
+    result = serve(make_serving(scenario, "plan", plan.question.folder), progress)
     end = plan.hours * SECONDS_AN_HOUR
-    held = sum(seconds_up(member, end) for member in result.fleet.members)
+    seconds = sum(seconds_up(member, end) for member in result.fleet.members)
     return DayRun(
         scaler,
-        held / SECONDS_AN_HOUR * plan.usd_per_hour,
+        seconds / SECONDS_AN_HOUR * plan.usd_per_hour,
         result.metrics.slo_share or 0.0,
         len(result.fleet.members),
     )

@@ -66,9 +66,9 @@ def _model(model: Model) -> tuple[str | dict[str, Any], str]:
 
 def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
     """A pool's mapping; weights in the model's ``own`` format go without saying."""
-    given = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
-    given.pop("engine", None)
-    if given.get("weights") == own:
-        del given["weights"]
+    stated = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
+    stated.pop("engine", None)
+    if stated.get("weights") == own:
+        del stated["weights"]
     options = {"token_budget": group.budget, "max_sequences": group.sequences}
-    return {**given, "role": group.role, "replicas": group.replicas, "options": options}
+    return {**stated, "role": group.role, "replicas": group.replicas, "options": options}

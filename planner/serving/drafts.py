@@ -64,9 +64,9 @@ class DraftedSteps:
     def __init__(self, steps: StepArrays, drafts: Sequence[Speculation | None], layers: int) -> None:
         self.steps, self._layers = steps, layers
         self._kinds = tuple(dict.fromkeys(map(_key, drafts)))
-        self._drafts = {_key(one): one for one in drafts}
-        self._kind = np.array([self._kinds.index(_key(one)) for one in drafts], np.int64)
-        self._queries = np.array([1 if one is None else one.queries for one in drafts], np.int64)
+        self._drafts = dict(zip(map(_key, drafts), drafts, strict=True))
+        self._kind = np.array([self._kinds.index(key) for key in map(_key, drafts)], np.int64)
+        self._queries = np.array([1 if kind is None else kind.queries for kind in drafts], np.int64)
 
     def queries(self, shape: Ints) -> Ints:
         """Tokens of a sequence that a decode step of each case computes."""
@@ -89,7 +89,7 @@ class DraftedSteps:
             names = [field.name for field in fields(Steady)]
             return Steady(
                 **{
-                    name: _joined([(index, getattr(one, name)) for index, one in results], len(shape))
+                    name: _joined([(index, getattr(state, name)) for index, state in results], len(shape))
                     for name in names
                 }
             )

@@ -68,9 +68,9 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
         shape, own, busy = parts(point)
         group = ReplicaGroup(shape, "mixed", 1, *own)
         plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
-        made = scenario_of(question, plan)
-        made["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}
-        return made
+        data = scenario_of(question, plan)
+        data["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}
+        return data
 
     return Fronts(
         f"{question.model.name} on {question.cluster.device.name}, {question.prompt:,.0f} tokens in, "

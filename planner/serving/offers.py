@@ -51,17 +51,17 @@ class Offer:
             InputError: another form, or no price.
             UnknownNameError: no such device or cluster.
         """
-        found = FORM.fullmatch(text.strip())
-        if found is None:
+        match = FORM.fullmatch(text.strip())
+        if match is None:
             raise InputError(f"must be {FORMS}, found {text!r}", flag)
-        name = found["name"].strip()
+        name = match["name"].strip()
         if clusters.resolve(name) is None and devices.resolve(name) is None:
             raise UnknownNameError("device or cluster", name, [*clusters.names(), *USUAL], flag)
         cluster = clusters.get(name, flag)
-        price = float(found["price"]) if found["price"] else cluster.device.price_per_hour_usd
+        price = float(match["price"]) if match["price"] else cluster.device.price_per_hour_usd
         if priced and not price:
             raise InputError(f"{name} has no price; write {name}@PRICE, $ an hour and device", flag)
-        count = int(found["count"]) if found["count"] else None
+        count = int(match["count"]) if match["count"] else None
         if count == 0:
             raise InputError(f"{name} must have at least one device, found 0", flag)
         return cls(cluster, count, price)

@@ -66,13 +66,13 @@ def synthetic_affinity(layers: int, experts: int, concentration: float, seed: in
     random = np.random.default_rng(seed)
     shares = np.arange(1.0, experts + 1.0) ** -concentration
     shares /= shares.sum()
-    found = np.empty((layers - 1, experts, experts))
+    affinity = np.empty((layers - 1, experts, experts))
     shifted = (np.arange(experts)[:, None] + np.arange(experts)[None, :]) % experts
     for layer in range(layers - 1):
         # Shifts of one order, renamed: every expert is the k-th choice of exactly one other.
         order, names = random.permutation(experts), random.permutation(experts)
-        found[layer][np.arange(experts)[:, None], names[shifted]] = shares[order.argsort()][None, :]
-    return found
+        affinity[layer][np.arange(experts)[:, None], names[shifted]] = shares[order.argsort()][None, :]
+    return affinity
 
 
 def by_affinity(affinity: Array, ranks: int) -> PlacedExperts:
@@ -108,10 +108,10 @@ def by_affinity(affinity: Array, ranks: int) -> PlacedExperts:
             if layer < len(flows):
                 gain += _gain(flows[layer], placed[layer + 1], ranks)
             placed[layer] = _assign(gain)
-        found = _local(flows, placed)
-        if found <= best + 1e-9:
+        local = _local(flows, placed)
+        if local <= best + 1e-9:
             break
-        best = found
+        best = local
     return PlacedExperts(placed, _local(flows, placed))
 
 
@@ -158,14 +158,14 @@ def copies(loads: Sequence[float], ranks: int, slots: int) -> CopiedExperts:
     items = np.repeat(np.arange(experts), count)
     weight = (load / count)[items]
     filled, busy = np.zeros(ranks, dtype=np.int64), np.zeros(ranks)
-    held = np.full((ranks, slots), -1)
+    placed = np.full((ranks, slots), -1)
     for item in np.argsort(-weight, kind="stable"):
         open_ = np.flatnonzero(filled < slots)
         rank = open_[np.argmin(busy[open_])]
-        held[rank, filled[rank]] = items[item]
+        placed[rank, filled[rank]] = items[item]
         filled[rank] += 1
         busy[rank] += weight[item]
-    return CopiedExperts(count, held, float(busy.max() / busy.mean()))
+    return CopiedExperts(count, placed, float(busy.max() / busy.mean()))
 
 
 def _flows(affinity: Array) -> list[Array]:

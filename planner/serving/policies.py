@@ -52,13 +52,13 @@ class PolicySearch:
     def best(self) -> PolicyRun:
         """The combination with the largest rate; of those whose intervals overlap with its, the plainest."""
         first = self.runs[0]
-        close = [one for one in self.runs if alike(one.run, first.run)]
-        return min(close, key=lambda one: one.kept)
+        close = [candidate for candidate in self.runs if overlapping(candidate.run, first.run)]
+        return min(close, key=lambda candidate: candidate.kept)
 
 
-def alike(one: RefinedServing, other: RefinedServing) -> bool:
+def overlapping(run: RefinedServing, other: RefinedServing) -> bool:
     """Whether the intervals of two rates overlap."""
-    return not one.problem and abs(one.goodput - other.goodput) <= one.half_width + other.half_width
+    return not run.problem and abs(run.goodput - other.goodput) <= run.half_width + other.half_width
 
 
 def combinations(tries: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -67,13 +67,13 @@ def combinations(tries: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     Raises:
         InputError: there are more than ``MOST_COMBINATIONS``.
     """
-    found = [dict(zip(tries, values, strict=True)) for values in product(*tries.values())]
-    if len(found) > MOST_COMBINATIONS:
+    chosen = [dict(zip(tries, values, strict=True)) for values in product(*tries.values())]
+    if len(chosen) > MOST_COMBINATIONS:
         raise InputError(
-            f"at most {MOST_COMBINATIONS} combinations are tried, found {len(found):,}; try fewer values",
+            f"at most {MOST_COMBINATIONS} combinations are tried, found {len(chosen):,}; try fewer values",
             "--try",
         )
-    return found
+    return chosen
 
 
 def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> d
         if inside and not deployment.get(outer) and outer != "start":
             raise InputError(f"the scenario states no deployment.{outer}", f"--try {key}")
         if value is None:
-            rest = {name: held for name, held in deployment.items() if name != outer}
+            rest = {name: setting for name, setting in deployment.items() if name != outer}
             data = {**data, "deployment": rest}
         else:
             data = changed(data, f"deployment.{key}", value, "plan")
@@ -112,14 +112,14 @@ def try_policies(
     """
     if not question.workload.slo.given:
         raise InputError("needs a target (--ttft, --tpot), within which the largest rate counts", "--try")
-    asked = combinations(tries)
+    tried = combinations(tries)
     base = scenario_of(question, plan)
-    scenarios = [with_policies(base, one) for one in asked]
-    found = [RefinedServing(0.0, 0.0)] * len(asked)
+    scenarios = [with_policies(base, policies) for policies in tried]
+    results = [RefinedServing(0.0, 0.0)] * len(tried)
     for number, run in _run(question, plan, scenarios, execution):
-        found[number] = run
-    runs = [PolicyRun(policies, run) for policies, run in zip(asked, found, strict=True)]
-    return PolicySearch(sorted(runs, key=lambda one: (-one.run.goodput, one.kept)))
+        results[number] = run
+    runs = [PolicyRun(policies, run) for policies, run in zip(tried, results, strict=True)]
+    return PolicySearch(sorted(runs, key=lambda combination: (-combination.run.goodput, combination.kept)))
 
 
 def _run(
@@ -128,4 +128,4 @@ def _run(
     scenarios: Sequence[Mapping[str, Any]],
     execution: Execution,
 ) -> Iterator[tuple[int, RefinedServing]]:
-    return refine_scenarios(question, [(dict(one), plan) for one in scenarios], execution)
+    return refine_scenarios(question, [(dict(scenario), plan) for scenario in scenarios], execution)

@@ -126,19 +126,19 @@ class ServingQuestion:
         """Refuse a trace too short for the share of requests that must meet the targets."""
         if self.workload.trace is None:
             return
-        found, share = len(self.sample.prompts), self.workload.slo.share
-        if found * (1.0 - share) < 1.0 and share < 1.0:
+        requests, share = len(self.sample.prompts), self.workload.slo.share
+        if requests * (1.0 - share) < 1.0 and share < 1.0:
             needed = ceil(1.0 / (1.0 - share) - 1e-9)
             raise InputError(
-                f"has {found:,} requests; {100 * share:g} % of them rest on at least {needed:,}",
+                f"has {requests:,} requests; {100 * share:g} % of them rest on at least {needed:,}",
                 "workload.trace",
             )
 
     @property
     def devices(self) -> int:
         """Devices that a deployment may use."""
-        held = sum(offer.devices for offer in self.offers) or self.cluster.devices
-        return held if self.most_devices is None else min(held, self.most_devices)
+        available = sum(offer.devices for offer in self.offers) or self.cluster.devices
+        return available if self.most_devices is None else min(available, self.most_devices)
 
     @property
     def types(self) -> tuple[Offer, ...]:
@@ -148,18 +148,18 @@ class ServingQuestion:
     def at(self, offer: Offer) -> ServingQuestion:
         """The question on one GPU type."""
         named = self.named or len(self.types) > 1
-        found = replace(self, cluster=offer.cluster, offers=(offer,), named=named)
+        question = replace(self, cluster=offer.cluster, offers=(offer,), named=named)
         if "sample" in self.__dict__:
-            found.__dict__["sample"] = self.sample
-        return found
+            question.__dict__["sample"] = self.sample
+        return question
 
     @cached_property
     def adapters(self) -> Adapters | None:
         """Adapters of the requests that batches mix; others are left to the event engine."""
-        asked = self.policies.get("adapters")
-        if asked is None:
+        stated = self.policies.get("adapters")
+        if stated is None:
             return None
-        adapters = build(Adapters, asked, "deployment.adapters")
+        adapters = build(Adapters, stated, "deployment.adapters")
         return adapters if make_kernel(adapters, "deployment.adapters").mixes else None
 
     @cached_property

@@ -69,7 +69,7 @@ def refine_serving(
 
 
 def refine_scenarios(
-    question: ServingQuestion, asked: Sequence[tuple[dict[str, Any], ServingPlan]], execution: Execution
+    question: ServingQuestion, scenarios: Sequence[tuple[dict[str, Any], ServingPlan]], execution: Execution
 ) -> Iterator[tuple[int, RefinedServing]]:
     """Find the largest rate of scenarios, each with the plan that it deploys.
 
@@ -78,7 +78,7 @@ def refine_scenarios(
     """
     calls = [
         (scenario, question.folder, plan.goodput, question.rate, lifetime(question, plan))
-        for scenario, plan in asked
+        for scenario, plan in scenarios
     ]
     for number, run, _ in execution.run(_largest, calls, _inputs):
         yield number, RefinedServing(**run)
@@ -101,13 +101,13 @@ def _largest(
         seeds = [replace(setting, seed=setting.seed + seed) for seed in range(SEEDS)]
         arrivals = setting.serving.arrivals
         if arrivals is not None and arrivals.closed:
-            found = [closed_rate(one) for one in seeds]
+            rates = [closed_rate(seeded) for seeded in seeds]
         else:
-            found = [bisect(one, expected, natural) for one in seeds]
+            rates = [bisect(seeded, expected, natural) for seeded in seeds]
     except MeshwrightError as error:
         return asdict(RefinedServing(0.0, 0.0, str(error)))
-    spread = float(np.std(found, ddof=1)) / SEEDS**0.5
-    return asdict(RefinedServing(float(np.mean(found)), STUDENT * spread))
+    spread = float(np.std(rates, ddof=1)) / SEEDS**0.5
+    return asdict(RefinedServing(float(np.mean(rates)), STUDENT * spread))
 
 
 def lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
@@ -115,15 +115,15 @@ def lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
     slo = question.workload.slo
     told = plan.e2e_s if plan.load >= plan.goodput else inf
     bound = inf if slo.tpot is None else (slo.ttft or 0.0) + slo.tpot * question.output
-    found = min(told, bound, slo.e2e or inf)
-    return found if found < inf else plan.e2e_s
+    seconds = min(told, bound, slo.e2e or inf)
+    return seconds if seconds < inf else plan.e2e_s
 
 
-def settled(setting: ServingSetting, held: float) -> ServingSetting:
-    """A run long enough for ``held`` requests in the system; a trace has the requests that it has."""
+def settled(setting: ServingSetting, sequences: float) -> ServingSetting:
+    """A run long enough for ``sequences`` requests in the system; a trace has the requests that it has."""
     serving = setting.serving
-    requests = min(max(serving.requests, ceil(LIFETIMES * held)), MOST_REQUESTS)
-    share = max(serving.skipped, min(SETTLING * held / requests, SETTLING / LIFETIMES))
+    requests = min(max(serving.requests, ceil(LIFETIMES * sequences)), MOST_REQUESTS)
+    share = max(serving.skipped, min(SETTLING * sequences / requests, SETTLING / LIFETIMES))
     return replace(setting, serving=serving.model_copy(update={"requests": requests, "warmup": share}))
 
 

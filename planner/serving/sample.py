@@ -59,8 +59,8 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
             "workload",
         )
     lengths, arrivals = (workload.input, workload.output), workload.arrivals
-    if not source.shares_prefixes and arrivals and all(isinstance(one, FixedLength) for one in lengths):
-        prompt, output = (np.array([one.mean()]) for one in lengths if one is not None)
+    if not source.shares_prefixes and arrivals and all(isinstance(length, FixedLength) for length in lengths):
+        prompt, output = (np.array([length.mean()]) for length in lengths if length is not None)
         return Sample(prompt, output, arrivals.mean_rate())
     seen: set[int] = set()
     requests = list(source.requests())
@@ -81,8 +81,8 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
 def _repeated(request: Request, seen: set[int], span: int) -> int:
     """Leading prompt tokens whose prefix ids were seen before; enters the request's ids."""
     known = 0
-    for one in request.prefix:
-        if one not in seen:
+    for prefix in request.prefix:
+        if prefix not in seen:
             break
         known += 1
     seen.update(request.prefix)

@@ -249,13 +249,13 @@ class ReplicaCases:
 
     def slowest_rate(self) -> Array:
         """Lowest rate tried, requests a second."""
-        one = np.ones(len(self))
+        lone = np.ones(len(self))
         seconds = self.steps.evaluate(
-            self.shape, lambda index, steps: steps.decode_seconds(one[index], one[index])
+            self.shape, lambda index, steps: steps.decode_seconds(lone[index], lone[index])
         )
         return SLOWEST / np.maximum(seconds, 1e-6)
 
-    def held(self, rate: Array) -> NDArray[np.bool_]:
+    def meets(self, rate: Array) -> NDArray[np.bool_]:
         """Whether a replica holds its part of the targets at a rate; see `state`."""
         slo, state = self.question.workload.slo, self.state(rate)
         first, token = ttft_quantile(self.question, state), tpot_quantile(self.question, state)
@@ -264,16 +264,16 @@ class ReplicaCases:
         sent = np.zeros(len(self))
         if prefill.any():
             sent = np.where(prefill, self.transfer_s(rate, state.prefill_s), 0.0)
-        held = state.stable & (sent < np.inf)
+        meets = state.stable & (sent < np.inf)
         if slo.ttft is not None:
-            held &= (self.role == DECODE) | (first <= slo.ttft)
+            meets &= (self.role == DECODE) | (first <= slo.ttft)
         elif slo.e2e is not None:
-            held &= ~prefill | (first + sent <= slo.e2e)
+            meets &= ~prefill | (first + sent <= slo.e2e)
         if slo.tpot is not None:
-            held &= np.where(prefill, sent / max(self.question.output - 1.0, 1.0), token) <= slo.tpot
+            meets &= np.where(prefill, sent / max(self.question.output - 1.0, 1.0), token) <= slo.tpot
         if slo.e2e is not None:
-            held &= ~mixed | (first + state.decode_s <= slo.e2e)
-        return held
+            meets &= ~mixed | (first + state.decode_s <= slo.e2e)
+        return meets
 
 
 def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
@@ -281,13 +281,13 @@ def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
     tables = [shape.table for shape in shapes]
     if all(shape.pool.overlap is None for shape in shapes):
         return step_arrays(tables)
-    made: dict[int, OverlapSteps] = {}
+    steps: dict[int, OverlapSteps] = {}
     overlapped = []
     for shape in shapes:
-        asked, key = shape.pool.overlap, id(shape.table)
-        if asked is not None and key not in made:
-            made[key] = OverlapSteps(shape.table, make_overlap(asked, "overlap"))
-        overlapped.append(None if asked is None else made[key])
+        overlap, key = shape.pool.overlap, id(shape.table)
+        if overlap is not None and key not in steps:
+            steps[key] = OverlapSteps(shape.table, make_overlap(overlap, "overlap"))
+        overlapped.append(None if overlap is None else steps[key])
     return OverlapArrays(tables, overlapped)
 
 
@@ -354,10 +354,10 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
         inside = (points[:, None] > below) & (points[:, None] < above) & _open(low, high, group)
         number, index = np.nonzero(inside)
         at = points[number]
-        held = _held(cases, index, grid[at, index])
-        np.minimum.at(above, index[~held], at[~held])
-        held &= at < above[index]
-        np.maximum.at(below, index[held], at[held])
+        meets = _meets(cases, index, grid[at, index])
+        np.minimum.at(above, index[~meets], at[~meets])
+        meets &= at < above[index]
+        np.maximum.at(below, index[meets], at[meets])
         some = below >= 0
         low[some] = grid[below[some], np.flatnonzero(some)]
         some = above < len(grid)
@@ -367,8 +367,8 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
         parts = _parts(low[active], high[active])
         rates = low[active] + (high - low)[active] * (np.arange(1, parts) / parts)[:, None]
         every = np.tile(active, parts - 1)
-        held = _held(cases, every, rates.ravel()).reshape(rates.shape)
-        low[active], high[active] = _bracket(low[active], high[active], held)
+        meets = _meets(cases, every, rates.ravel()).reshape(rates.shape)
+        low[active], high[active] = _bracket(low[active], high[active], meets)
         active = active[_open(low, high, group)[active]]
     return low
 
@@ -383,16 +383,16 @@ def _open(low: Array, high: Array, group: Ints | None) -> NDArray[np.bool_]:
     return wide
 
 
-def _bracket(low: Array, high: Array, held: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _bracket(low: Array, high: Array, meets: NDArray[np.bool_]) -> tuple[Array, Array]:
     """The part of each interval that holds the largest rate, or a wider one within `CLOSE`.
 
     Larger parts are compared before the smaller ones inside of them, so the number of parts has no effect.
 
     Args:
         low, high: ends of the intervals, shape (cases,).
-        held: whether the targets hold between equal parts of each, shape (parts - 1, cases).
+        meets: whether the targets hold between equal parts of each, shape (parts - 1, cases).
     """
-    column, parts = np.arange(len(low)), len(held) + 1
+    column, parts = np.arange(len(low)), len(meets) + 1
     first, last = np.zeros(len(low), np.int64), np.full(len(low), parts)
     stride = parts
     while stride > 1:
@@ -400,7 +400,7 @@ def _bracket(low: Array, high: Array, held: NDArray[np.bool_]) -> tuple[Array, A
         below, above = ((low + (high - low) * (at / parts)) for at in (first, last))
         wide = (above - below > CLOSE * above) | (stride * PARTS == parts)
         inner = first + stride * np.arange(1, PARTS)[:, None]
-        inside = held[np.minimum(inner, parts - 1) - 1, column]
+        inside = meets[np.minimum(inner, parts - 1) - 1, column]
         passed = np.where(inside.all(axis=0), PARTS - 1, np.argmin(inside, axis=0))
         first = np.where(wide, first + stride * passed, first)
         last = np.where(wide, first + stride, last)
@@ -415,15 +415,17 @@ def _parts(low: Array, high: Array) -> int:
     return parts
 
 
-def _held(cases: ReplicaCases, index: Ints, rates: Array) -> NDArray[np.bool_]:
+def _meets(cases: ReplicaCases, index: Ints, rates: Array) -> NDArray[np.bool_]:
     """Whether the targets hold at the rates of some cases, by number; in blocks of ``MOST_CASES``."""
     blocks = [slice(start, start + MOST_CASES) for start in range(0, len(index), MOST_CASES)]
-    return np.concatenate([cases[index[block]].held(rates[block]) for block in blocks] or [np.zeros(0, bool)])
+    return np.concatenate(
+        [cases[index[block]].meets(rates[block]) for block in blocks] or [np.zeros(0, bool)]
+    )
 
 
 def best_of_group(rates: Array, group: Ints) -> Ints:
     """Number of the best case of each group: of equal ones, within the precision, the first."""
     best = np.zeros(int(group.max()) + 1)
     np.maximum.at(best, group, rates)
-    near = np.flatnonzero(rates >= best[group] * (1.0 - 2.0 * CLOSE))
-    return near[np.unique(group[near], return_index=True)[1]]
+    close = np.flatnonzero(rates >= best[group] * (1.0 - 2.0 * CLOSE))
+    return close[np.unique(group[close], return_index=True)[1]]

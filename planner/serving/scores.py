@@ -103,15 +103,15 @@ def phases(
     series = [_series(int(most[shape])) for shape in chosen.shape]
     owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
     some = chosen[owner].shared_by(np.concatenate(series))
-    found = largest_rate(some, most=ABOVE * rates[best][owner])
+    at_series = largest_rate(some, most=ABOVE * rates[best][owner])
     counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
-    held = [
-        np.interp(every, at, found[owner == number])
+    limits = [
+        np.interp(every, at, at_series[owner == number])
         for number, (every, at) in enumerate(zip(counts, series, strict=True))
     ]
 
     owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
-    every, limit = np.concatenate(counts), np.concatenate(held)
+    every, limit = np.concatenate(counts), np.concatenate(limits)
     load = limit if question.rate is None else question.rate / every
     if question.objective == "goodput":
         load = np.minimum(load, limit)
@@ -133,7 +133,7 @@ def phases(
             role=ROLES[int(chosen.role[at])],
             budget=int(chosen.budget[at]),
             sequences=int(chosen.sequences[at]),
-            rate=held[at],
+            rate=limits[at],
             ttft=ttft[at],
             tpot=tpot[at],
             decode=decode[at],
@@ -171,14 +171,14 @@ def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> In
         tried.append(carries & (owns[-1] != best))
     # One call for the three of all groups: it costs little more than one for a few.
     index = np.concatenate([own[some] for own, some in zip(owns, tried, strict=True)])
-    held = np.zeros((len(owns), len(best)), bool)
-    held[np.stack(tried)] = cases[index].held(np.concatenate([wanted[some] for some in tried]))
-    found, left = best.copy(), carries
-    for own, good in zip(owns, held, strict=True):
+    carried = np.zeros((len(owns), len(best)), bool)
+    carried[np.stack(tried)] = cases[index].meets(np.concatenate([wanted[some] for some in tried]))
+    limits, left = best.copy(), carries
+    for own, good in zip(owns, carried, strict=True):
         taken = left & good
         rates[own[taken]] = np.maximum(rates[own[taken]], wanted[taken])
-        found, left = np.where(taken, own, found), left & ~taken
-    return found
+        limits, left = np.where(taken, own, limits), left & ~taken
+    return limits
 
 
 def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
@@ -188,17 +188,17 @@ def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
 
 def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape]) -> ReplicaCases:
     """The cases, with prefill replicas repeated for each narrower link to replicas of another type."""
-    found = [np.arange(len(cases))]
+    cases_by_link = [np.arange(len(cases))]
     widths = [cases.bandwidth]
     for index, shape in enumerate(kept):
         own = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
         others = {other.nic_bandwidth for other in kept if other.offer.name != shape.offer.name}
         for width in sorted(other for other in others if other < shape.nic_bandwidth) if len(own) else ():
-            found.append(own)
+            cases_by_link.append(own)
             widths.append(np.full(len(own), width))
-    if len(found) == 1:
+    if len(cases_by_link) == 1:
         return cases
-    return replace(cases[np.concatenate(found)], bandwidth=np.concatenate(widths))
+    return replace(cases[np.concatenate(cases_by_link)], bandwidth=np.concatenate(widths))
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +242,8 @@ class Scores:
     @cached_property
     def load(self) -> Array:
         """Requests a second at which the figures hold: those asked for; for goodput, those carried."""
-        asked = self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
-        return np.minimum(asked, self.goodput) if self.question.objective == "goodput" else asked
+        wanted = self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
+        return np.minimum(wanted, self.goodput) if self.question.objective == "goodput" else wanted
 
     @cached_property
     def latency(self) -> Array:
@@ -256,29 +256,29 @@ class Scores:
         slo = self.question.workload.slo
         if self.question.objective == "goodput":
             return self.goodput > 0
-        held = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + 4.0 * CLOSE))
+        meets = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + 4.0 * CLOSE))
         for figure, limit in (
             (self.ttft, slo.ttft),
             (self.tpot, slo.tpot),
             (self.latency, slo.e2e),
         ):
             if limit is not None:
-                held = held & (figure <= limit)
-        return held
+                meets = meets & (figure <= limit)
+        return meets
 
     @cached_property
     def miss(self) -> Array:
         """Distance of each row from its targets: the largest ratio of a latency to its target."""
         slo = self.question.workload.slo
-        found = np.zeros(len(self))
+        miss = np.zeros(len(self))
         for figure, limit in (
             (self.ttft, slo.ttft),
             (self.tpot, slo.tpot),
             (self.latency, slo.e2e),
         ):
             if limit is not None:
-                found = np.maximum(found, figure / limit)
-        return found
+                miss = np.maximum(miss, figure / limit)
+        return miss
 
     @cached_property
     def joules(self) -> Array:
@@ -339,8 +339,8 @@ def scores(
         phased: scores shapes and roles, with the arguments of `phases`.
     """
     roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
-    found = phased(question, kept, roles, progress)
-    by_role: dict[str, list[Phase]] = {role: [one for one in found if one.role == role] for role in ROLES}
+    scored = phased(question, kept, roles, progress)
+    by_role = {role: [phase for phase in scored if phase.role == role] for role in ROLES}
     columns = [_together(question, index, phase) for index, phase in enumerate(by_role["mixed"])]
     for first, prefill in enumerate(by_role["prefill"]):
         columns += [

@@ -80,9 +80,9 @@ def search_serving(
     kept: list[ReplicaShape] = []
     types = question.types
     alone = [question] if len(types) == 1 else [question.at(offer) for offer in types]
-    total = sum(1 for one in alone for _ in choices(one))
-    for one in alone:
-        for shape in shapes(one, removed, with_settings):
+    total = sum(1 for typed in alone for _ in choices(typed))
+    for typed in alone:
+        for shape in shapes(typed, removed, with_settings):
             kept.append(shape)
             if progress:
                 progress(0.5 * (len(kept) + sum(removed.values())) / total)
@@ -145,14 +145,14 @@ def _with_assumed(
         phased: scores shapes and roles.
     """
     objective, first = table.question.objective, table.plan(int(order[0]))
-    found = [table.plan(int(by_figure[0]))] if guessed[by_figure[0]] > guessed[order[0]] else []
+    drafting = [table.plan(int(by_figure[0]))] if guessed[by_figure[0]] > guessed[order[0]] else []
     kept = list(drafting_shapes(table, order))
     if kept:
         drafted = scores(replace(table.question, split=False), kept, None, phased)
         best = int(np.lexsort(_keys(drafted))[0]) if len(drafted) else -1
-        found += [drafted.plan(best)] if best >= 0 and drafted.meets[best] else []
+        drafting += [drafted.plan(best)] if best >= 0 and drafted.meets[best] else []
     sign = -1.0 if objective == "goodput" else 1.0
-    best = min(found, key=lambda plan: sign * plan.figure(objective), default=None)
+    best = min(drafting, key=lambda plan: sign * plan.figure(objective), default=None)
     better = best is not None and sign * best.figure(objective) < sign * first.figure(objective)
     return best if better else None
 

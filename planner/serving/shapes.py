@@ -121,8 +121,8 @@ def _format(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
 
 
 def _in_domain(question: ServingQuestion, fields: Mapping[str, Any]) -> bool:
-    near = fields["tensor"] if fields["expert"] == _ranks(fields) else _ranks(fields)
-    return near <= question.cluster.domain or "tensor" in question.fix
+    ranks = fields["tensor"] if fields["expert"] == _ranks(fields) else _ranks(fields)
+    return ranks <= question.cluster.domain or "tensor" in question.fix
 
 
 RULES: tuple[ShapeRule, ...] = (
@@ -204,24 +204,24 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
     """Every choice of fields that the constraints leave."""
     allowed = []
     for name, values in VALUES.items():
-        found = values(question)
+        tried = values(question)
         if name in question.fix:
-            found = _formats(question.fix[name]) if name in FORMATS else (question.fix[name],)
+            tried = _formats(question.fix[name]) if name in FORMATS else (question.fix[name],)
         elif name in question.limit:
             most = question.limit[name]
-            found = tuple(value for value in found if value is not None and value <= most) or (most,)
+            tried = tuple(value for value in tried if value is not None and value <= most) or (most,)
         if name == "speculation":
-            found = tuple(sourced(drafts, question.model) for drafts in found)
-        allowed.append(found)
+            tried = tuple(sourced(drafts, question.model) for drafts in tried)
+        allowed.append(tried)
     for values in product(*allowed):
         yield dict(zip(VALUES, values, strict=True))
 
 
 def one_shape(
-    question: ServingQuestion, fields: Mapping[str, Any], made: dict[tuple[Any, ...], IterationTable]
+    question: ServingQuestion, fields: Mapping[str, Any], tables: dict[tuple[Any, ...], IterationTable]
 ) -> Iterator[ReplicaShape]:
     """The one shape of a choice of fields; raises as `make_shape`."""
-    yield make_shape(question, fields, made)
+    yield make_shape(question, fields, tables)
 
 
 def shapes(
@@ -234,7 +234,7 @@ def shapes(
         removed: receives the counts.
         each: makes the shapes of a choice of fields.
     """
-    made: dict[tuple[Any, ...], IterationTable] = {}
+    tables: dict[tuple[Any, ...], IterationTable] = {}
     for rule in (*RULES, MEMORY):
         removed.setdefault(rule.name, 0)
     for fields in choices(question):
@@ -243,7 +243,7 @@ def shapes(
             removed[broken.name] += 1
             continue
         try:
-            yield from each(question, fields, made)
+            yield from each(question, fields, tables)
         except InfeasibleError:
             removed[MEMORY.name] += 1
 
@@ -268,7 +268,7 @@ def nothing_fits(question: ServingQuestion, removed: Mapping[str, int]) -> Infea
 def make_shape(
     question: ServingQuestion,
     fields: Mapping[str, Any],
-    made: dict[tuple[Any, ...], IterationTable] | None = None,
+    tables: dict[tuple[Any, ...], IterationTable] | None = None,
     like: IterationTable | None = None,
 ) -> ReplicaShape:
     """Price one shape.
@@ -276,7 +276,7 @@ def make_shape(
     Args:
         question: the question.
         fields: degrees and formats.
-        made: tables by the sharding of layers; shared times are reused, and a new table is added.
+        tables: tables by the sharding of layers; shared times are reused, and a new table is added.
         like: table whose shared times are reused: of the same ranks, formats and limits.
 
     Raises:
@@ -286,35 +286,37 @@ def make_shape(
     options = options_of(pool, question.cluster.device)
     price = StepPrice(question.model, question.cluster, pool, engine_of(pool.engine, Path(), "engine"))
     budget = max(options.token_budget, int(question.fix.get("token_budget", 0)))
-    held = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)
-    check_fits(price, held)
+    footprint = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)
+    check_fits(price, footprint)
     longest = question.prompt + question.output
-    if held.kv_tokens < longest:
-        raise InfeasibleError(f"KV of {held.kv_tokens:,} tokens is less than a request of {longest:,.0f}")
+    if footprint.kv_tokens < longest:
+        raise InfeasibleError(
+            f"KV of {footprint.kv_tokens:,} tokens is less than a request of {longest:,.0f}"
+        )
     context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
     # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
     sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz, budget, options.max_sequences)
-    like = like or (None if made is None else made.get(sharded))
+    like = like or (None if tables is None else tables.get(sharded))
     graphs = price.verified, pool.largest_graph
     same = (sharded, pool.data, pool.pipeline, pool.expert, pool.power_cap_w, pool.exchange, graphs)
-    table = None if made is None else made.get(same)
+    table = None if tables is None else tables.get(same)
     if table is None:
         chunk = ceil(longest)
         table = iteration_table(price, budget, options.max_sequences, context, like, longest_chunk=chunk)
-    if made is not None:
-        made.setdefault(sharded, table)
-        made.setdefault(same, table)
-    token = held.kv_token * pool.tensor * pool.pipeline
+    if tables is not None:
+        tables.setdefault(sharded, table)
+        tables.setdefault(same, table)
+    token = footprint.kv_token * pool.tensor * pool.pipeline
     offer = question.types[0]
-    kv_tokens = held.kv_tokens
+    kv_tokens = footprint.kv_tokens
     if pool.speculation is not None:
-        alone = ReplicaCosts(table, held.kv_blocks, token, held.weights, 0.0, 0.0)
+        alone = ReplicaCosts(table, footprint.kv_blocks, token, footprint.weights, 0.0, 0.0)
         drafting = (None, question.model, question.cluster, pool, options, price.engine)
         kv_tokens = speculating(alone, pool.speculation, *drafting).kv_blocks * options.block_tokens
         if kv_tokens < longest:
             raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     shape = ReplicaShape(pool, options, table, kv_tokens, token, offer, question.named)
-    return shape if question.adapters is None else _adapted(question, shape, held.weights, longest)
+    return shape if question.adapters is None else _adapted(question, shape, footprint.weights, longest)
 
 
 def _adapted(question: ServingQuestion, shape: ReplicaShape, weights: float, longest: float) -> ReplicaShape:
@@ -323,18 +325,18 @@ def _adapted(question: ServingQuestion, shape: ReplicaShape, weights: float, lon
     Raises:
         InfeasibleError: adapters leave too little KV for a request.
     """
-    asked, pool, options = question.adapters, shape.pool, shape.options
-    if asked is None:
+    adapters, pool, options = question.adapters, shape.pool, shape.options
+    if adapters is None:
         return shape
     blocks = shape.kv_tokens // options.block_tokens
     costs = ReplicaCosts(shape.table, blocks, shape.kv_token_bytes, weights, 0.0, 0.0)
     where = "deployment.adapters"
-    costs, held = with_adapters(costs, asked, question.model, question.cluster, pool, options, where)
+    costs, footprint = with_adapters(costs, adapters, question.model, question.cluster, pool, options, where)
     kept = costs.kv_blocks
-    if held.blocks:
+    if footprint.blocks:
         # Adapters of running sequences take blocks: as many as run with them.
-        each = held.blocks + longest / options.block_tokens
-        kept -= int(min(kept / each, asked.count) * held.blocks)
+        each = footprint.blocks + longest / options.block_tokens
+        kept -= int(min(kept / each, adapters.count) * footprint.blocks)
     kv_tokens = kept * options.block_tokens
     if kv_tokens < longest:
         raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")

@@ -48,14 +48,14 @@ def chosen_rows(
         top: rows to return.
         proof: counts measured servers of a layout.
     """
-    found: dict[tuple[int, ...], tuple[int, str]] = {}
+    by_layout: dict[tuple[int, ...], tuple[int, str]] = {}
     for row, why in _wanted(table, order, proof):
-        if len(found) == top:
+        if len(by_layout) == top:
             break
-        found.setdefault(table.layout(row), (row, why))
+        by_layout.setdefault(table.layout(row), (row, why))
     place = np.empty(len(table), np.int64)
     place[order] = np.arange(len(order))
-    rows = sorted(found.values(), key=lambda one: int(place[one[0]]))
+    rows = sorted(by_layout.values(), key=lambda shown: int(place[shown[0]]))
     return [row for row, _ in rows], [why for _, why in rows]
 
 
@@ -83,15 +83,15 @@ def _wanted(table: Scores, order: Ints, proof: Proof | None) -> Iterator[tuple[i
 
 def _paths(table: Scores, order: Ints, levers: Ints, own: int) -> Iterator[int]:
     """Sets of levers below ``own``: what levers leave, one gone after another; then the rest."""
-    present = [int(one) for one in np.unique(levers) if one != own and not int(one) & ~own]
-    place = {one: int(np.argmax(levers == one)) for one in present}
+    present = [int(bits) for bits in np.unique(levers) if bits != own and not int(bits) & ~own]
+    place = {bits: int(np.argmax(levers == bits)) for bits in present}
     path, left = [], own
-    while below := [one for one in present if one != left and not one & ~left]:
-        most = max(one.bit_count() for one in below)
-        left = min((one for one in below if one.bit_count() == most), key=place.__getitem__)
+    while below := [bits for bits in present if bits != left and not bits & ~left]:
+        most = max(bits.bit_count() for bits in below)
+        left = min((bits for bits in below if bits.bit_count() == most), key=place.__getitem__)
         path.append(left)
     yield from path
-    yield from sorted((one for one in present if one not in path), key=place.__getitem__)
+    yield from sorted((bits for bits in present if bits not in path), key=place.__getitem__)
 
 
 def _levers(table: Scores) -> Ints:

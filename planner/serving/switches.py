@@ -72,19 +72,19 @@ def settings(question: ServingQuestion, fields: Mapping[str, Any]) -> list[dict[
     overlaps = (
         engine.two_batches.value and fields["power_cap_w"] is None and "overlap" not in question.policies
     )
-    found: list[dict[str, Any]] = []
+    exchanges: list[dict[str, Any]] = []
     for exchange in values:
         both = exchange == SENT and overlaps and fixed.get("overlap") != "none"
         plain = fixed.get("overlap") in (None, "none") or not overlaps
-        found += [{"exchange": exchange}] if plain else []
-        found += [{"exchange": exchange, "overlap": TWO_BATCHES}] if both else []
-    return found
+        exchanges += [{"exchange": exchange}] if plain else []
+        exchanges += [{"exchange": exchange, "overlap": TWO_BATCHES}] if both else []
+    return exchanges
 
 
 def with_settings(
     question: ServingQuestion,
     fields: Mapping[str, Any],
-    made: dict[tuple[Any, ...], IterationTable] | None = None,
+    tables: dict[tuple[Any, ...], IterationTable] | None = None,
 ) -> Iterator[ReplicaShape]:
     """The replica of a choice of degrees under every setting.
 
@@ -93,7 +93,7 @@ def with_settings(
     """
     graph = {"largest_graph": question.fix["largest_graph"]} if "largest_graph" in question.fix else {}
     for setting in settings(question, fields):
-        yield make_shape(question, {**fields, **setting, **graph}, made)
+        yield make_shape(question, {**fields, **setting, **graph}, tables)
 
 
 def with_switches(
@@ -109,11 +109,11 @@ def with_switches(
         question, kept, roles, progress: as of `scores.phases`.
         phased: scores shapes and roles.
     """
-    found = phased(question, kept, roles, progress)
-    raised = [] if "largest_graph" in question.fix else list(_raised(question, found))
+    scored = phased(question, kept, roles, progress)
+    raised = [] if "largest_graph" in question.fix else list(_raised(question, scored))
     if raised:
-        found = [*found, *phased(question, raised, roles)]
-    return _settled(found)
+        scored = [*scored, *phased(question, raised, roles)]
+    return _settled(scored)
 
 
 TRIED_LAYOUTS = 3
@@ -144,7 +144,7 @@ def switch_words(question: ServingQuestion) -> list[str]:
         "exchange with experts": spread and "exchange" not in question.fix,
         "two-batch overlap": spread and engine.two_batches.value and "overlap" not in question.fix,
         "graph limits": "largest_graph" not in question.fix,
-        f"published heads ({', '.join(one.kind for one in heads)})": heads
+        f"published heads ({', '.join(drafts.kind for drafts in heads)})": heads
         and "speculation" not in question.fix,
     }
     return [words for words, varied in tried.items() if varied]

@@ -62,9 +62,9 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
         plans: its answer, the best first.
     """
     single = [plan for plan in plans if len(plan.groups) == 1]
-    asked = replace(question.at(question.types[0]), split=False, unasked=False)
-    asked.__dict__["sample"] = question.sample
-    made: dict[tuple[Any, ...], IterationTable] = {}
+    narrowed = replace(question.at(question.types[0]), split=False, unasked=False)
+    narrowed.__dict__["sample"] = question.sample
+    tables: dict[tuple[Any, ...], IterationTable] = {}
     kept, told = [], []
     for weights, kv in other_formats(question):
         for plan in single:
@@ -73,9 +73,9 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
                 continue
             fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
             with suppress(InfeasibleError):
-                kept.append(make_shape(asked, fields, made))
+                kept.append(make_shape(narrowed, fields, tables))
                 told.append((plan, weights, kv))
-    return list(_best(asked, kept, told)) if kept else []
+    return list(_best(narrowed, kept, told)) if kept else []
 
 
 def _best(

@@ -123,7 +123,7 @@ def test_the_largest_rate_meets_the_targets_and_a_higher_one_does_not(asked, tab
         if phase.rate[0] > 0:
             case = case_of(asked, phase, 1)
             rates = (phase.rate[0], phase.rate[0] * 1.01)
-            assert [bool(case.held(np.array([rate]))[0]) for rate in rates] == [True, False]
+            assert [bool(case.meets(np.array([rate]))[0]) for rate in rates] == [True, False]
 
 
 VARIED = {"kind": "lognormal", "median": 650, "sigma": 1.0, "most": 8000}
