@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -139,6 +140,7 @@ def main() -> None:
         print("error: stdout is closed; > /dev/null discards the results", file=sys.stderr)  # noqa: T201
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     first, two = " ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])
     name = two if two in QUESTIONS else first
     try:

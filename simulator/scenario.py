@@ -5,6 +5,7 @@ Catalogue names, paths (relative to the scenario's file) and inline mappings are
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,7 +22,7 @@ from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, 
 from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.levers import LEVERS, stated
-from simulator.models import models
+from simulator.models import Model, models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
@@ -317,7 +318,16 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
         find(CATALOGUES[name], getattr(written, name), folder, f"{where}: {name}")
         for name in ("model", "cluster")
     )
-    return written, (model, cluster, find_framework(written, cluster.device, folder, where))
+    framework = find_framework(written, cluster.device, folder, where)
+    _say_misfit(written, model, cluster.device, folder, where)
+    return written, (model, cluster, framework)
+
+
+def _say_misfit(written: Definition, model: Model, device: Device, folder: Path, where: str) -> None:
+    """Warn of a recipe that its release ships for other models or devices."""
+    recipe = find(recipes, written.recipe, folder, f"{where}: recipe") if written.recipe else None
+    if recipe is not None and (misfit := recipe.misfit(model.name, device.name)):
+        warnings.warn(f"{where}: recipe: {recipe.name!r} is not shipped for {misfit}", UserWarning, 3)
 
 
 def find_framework(written: Definition, device: Device, folder: Path, where: str) -> Framework:

@@ -25,6 +25,8 @@ class Recipe(Strict):
     name: str
     title: str = Field(description="release, model and GPU")
     framework: str = Field(description="catalogue name of the framework that it runs on")
+    models: list[str] = Field([], description="models that the release ships it for; empty: any")
+    devices: list[str] = Field([], description="devices that the release ships it for; empty: any")
     plan: dict[str, Any] = Field(
         default_factory=dict, description="plan fields, where a plan leaves them out"
     )
@@ -63,6 +65,16 @@ class Recipe(Strict):
         except InputError as error:
             raise ValueError(error.problem) from None
         return plan
+
+    def misfit(self, model: str, device: str) -> str:
+        """What the recipe is not shipped for, in words; empty where it fits.
+
+        Args:
+            model, device: names of the question's.
+        """
+        asked = ((self.models, model), (self.devices, device))
+        wrong = [f"{name} (it is for {', '.join(own)})" for own, name in asked if own and name not in own]
+        return " and ".join(wrong)
 
     def applied(self, framework: Framework, where: str = "") -> Framework:
         """Return the framework with the recipe's partial plan as its defaults.

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hwmodels.device import devices
 from hwmodels.errors import InputError
 from hwmodels.loading import build
 from simulator.frameworks import frameworks
+from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.recipes import Recipe, recipes
 from simulator.scenario import make_scenario
@@ -92,3 +94,19 @@ def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
         for graphs in ("none", "router", "layer", "step")
     ]
     assert waits[0] > waits[1] > waits[2] > waits[3]
+
+
+def test_a_recipe_for_another_device_or_model_is_taken_with_a_warning():
+    with pytest.warns(UserWarning, match=r"mine\.yaml: recipe: .* not shipped for gb200 \(it is for b200\)"):
+        asked = scenario(recipe="megatron-bridge-qwen3-30b-b200", model="qwen3-30b-a3b")
+    assert asked.setting.choices.graphs == "router"
+    with pytest.warns(UserWarning, match=r"gpt-oss-120b \(it is for qwen3-30b-a3b\) and gb200"):
+        scenario(recipe="megatron-bridge-qwen3-30b-b200")
+    assert scenario(recipe="megatron-bridge-gpt-oss-gb200").setting.choices.dispatcher == "all-to-all"
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_recipes_name_models_and_devices_of_the_catalogues(name):
+    recipe = recipes.get(name)
+    assert set(recipe.models) <= set(models.names())
+    assert set(recipe.devices) <= set(devices.names())

@@ -30,6 +30,8 @@ def _tables(recipe: Recipe) -> list[Table]:
     rows = {
         "what": recipe.title,
         "framework": recipe.framework,
+        "models": ", ".join(recipe.models),
+        "devices": ", ".join(recipe.devices),
         "plan fields": _words(recipe.plan),
         "source": recipe.source,
     }
