@@ -72,8 +72,8 @@ class Recipe(Strict):
         Args:
             model, device: names of the question's.
         """
-        asked = ((self.models, model), (self.devices, device))
-        wrong = [f"{name} (it is for {', '.join(own)})" for own, name in asked if own and name not in own]
+        parts = ((self.models, model), (self.devices, device))
+        wrong = [f"{name} (it is for {', '.join(own)})" for own, name in parts if own and name not in own]
         return " and ".join(wrong)
 
     def applied(self, framework: Framework, where: str = "") -> Framework:
