@@ -12,7 +12,7 @@ from hwmodels.files import atomic_write, plain_cell
 from meshwright.reports.plans import figures
 from planner.prediction import Prediction
 from planner.scored import ScoredPlans
-from simulator.levers import modules_of
+from simulator.levers import SHARED, modules_of
 from simulator.plan import COLUMNS, Choice, Plan, Plans
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit
@@ -57,6 +57,11 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
         values, which = np.unique(getattr(plans, name), return_inverse=True)
         cells = [_cell(name, plans, int(value)) for value in values.tolist()]
         columns[name] = np.array(cells, dtype=object)[which].tolist()
+    shared = {name: getattr(plans.shared, name) for name in SHARED}
+    for name, value in shared.items():
+        if value is not None:
+            cell = str(value).lower() if isinstance(value, bool) else plain_cell(str(value))
+            columns[name] = [cell] * len(plans)
     numbers = {
         **figures(prediction.metrics),
         "peak_memory_bytes": peak,
