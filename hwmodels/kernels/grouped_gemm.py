@@ -78,8 +78,7 @@ class GroupedTileWave(Strict):
         kernels: matrix units and feed stay as measured. Tables of the engine's own kernels stay whole.
         """
         if self.engine_kernels:
-            start_up = dict.fromkeys(("overhead_s", "routing_overhead_s", "expert_s"), 0.0)
-            return self.model_copy(update=start_up)
+            return self.model_copy(update={"overhead_s": 0.0, "routing_overhead_s": 0.0, "expert_s": 0.0})
         return self.model_copy(
             update={
                 "overhead_s": 0.0,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.step_times import SlidingKv
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,6 +67,7 @@ class PricedTable(Protocol):
     overlap_exponent: float
     graphs_mixed: bool
     largest_graph: int
+    window: SlidingKv
 
 
 def _firsts(parts: Sequence[np.ndarray]) -> Ints:
