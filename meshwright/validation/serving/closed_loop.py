@@ -366,11 +366,13 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     burst = (np.maximum(share - 1, 0) / 2 * state.prefill_s + start) / CLIENT.requests_per_client.value
     burst = np.where(bursts, burst, 0.0)
     rate = clients / (e2e + burst) * np.where(bursts, CLIENT.run_share.value, 1.0)
+    mean = state.tpot_s + (state.last_tpot_s - state.tpot_s) / CLIENT.requests_per_client.value
     watts = state.watts / first.serving.pool.devices
     columns = {
         "ttft_ms_mean": 1e3 * (ttft + burst),
         "ttft_ms_p50": 1e3 * ttft,
-        **{f"tpot_ms_{name}": 1e3 * state.tpot_s for name in ("mean", "p50")},
+        "tpot_ms_mean": 1e3 * mean,
+        "tpot_ms_p50": 1e3 * state.tpot_s,
         "e2e_ms_mean": 1e3 * (e2e + burst),
         "e2e_ms_p50": 1e3 * e2e,
         "out_tok_s_per_gpu": rate * output / decode_gpus,
@@ -393,7 +395,7 @@ def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool 
     context = max(one.prompt + one.output for one in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)
     room = [_room(replace(one, serving=kind), sequences) for one in questions]
-    limits = Limits(budget, sequences, np.array(room))
+    limits = Limits(budget, sequences, np.array(room), interleaved=questions[0].sized or None)
     first = questions[0]
     if not (first.speculates and speculates):
         return PoolSide(table.cases, limits)
@@ -419,7 +421,7 @@ def group_key(question: ClosedLoop) -> tuple[Any, ...]:
     """Return the key of rows that one call predicts together."""
     other = question.prefill.key if question.prefill else ()
     stated = question.stated.max_sequences, question.stated.speculation
-    return question.serving.key, other, question.speculates, question.drafts, *stated
+    return question.serving.key, other, question.speculates, question.drafts, question.sized, *stated
 
 
 def without(question: ClosedLoop, **changes: Any) -> ClosedLoop:

@@ -9,11 +9,12 @@ a step longer, and those on different ranks share one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steady.begun_together import together
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
@@ -82,6 +83,8 @@ class Steady:
 
     decode_s: Array
     """From first to last token."""
+    last_tpot_s: Array = field(default_factory=lambda: np.zeros(()))
+    """TPOT of the last requests of clients whose run ends: no more prompts come than those that wait."""
 
 
 def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Load, limits: Limits) -> Steady:
@@ -106,7 +109,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed, 0.0, 1.0 / growth)
     before = moved = interference = uneven = running = np.zeros_like(seen)
-    staged = cases.staged
+    staged, begun = cases.staged, None
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -131,6 +134,9 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         taken = arriving * delay
         # In a closed loop the prompts of one step follow from the clients, however long the step is.
         mean = np.where(closed, step + taken * tpot, step / (1.0 - np.minimum(taken, MOST_INTERFERENCE)))
+        if cases.equal:
+            begun = together(cases, steps, step, delay)
+            mean = np.where(cases.together, begun.tpot_s, mean)
         interference = 1.0 - step / mean
         before, moved = moved, (1 - DAMPING) * (mean - tpot)
         longest = gaps * full / (1.0 - interference)
@@ -143,9 +149,16 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         queue = _budget_wait(cases, arriving, steps, decode + service) + _slot_wait(
             cases, through, tpot, alone, longest, service
         )
+        if begun is not None:
+            queue = np.where(cases.together & (clients <= slots), begun.wait_s, queue)
         wait = DAMPING * wait + (1 - DAMPING) * queue
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
-    return _means(cases, through, tpot, spread, np.where(cases.decodes, step, running), service, wait, stable)
+    last = np.where(closed, 0.5 * (step + tpot), tpot)
+    if begun is not None:
+        last = np.where(cases.together, begun.last_tpot_s, last)
+    met = np.where(cases.decodes, step, running)
+    means = _means(cases, through, tpot, spread, met, service, wait, stable)
+    return replace(means, last_tpot_s=last * cases.steps_per_token)
 
 
 def highest_stable_rate(

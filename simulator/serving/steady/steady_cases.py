@@ -55,11 +55,13 @@ class Limits:
         budget: query tokens of a step on one rank.
         sequences: decoding sequences of one rank.
         kv_tokens: KV tokens of one rank.
+        interleaved: whether prompts share steps with decodes in all cases; if None, as the engine does.
     """
 
     budget: ArrayLike
     sequences: ArrayLike
     kv_tokens: ArrayLike
+    interleaved: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ class Cases:
         self.varied = varied
         self.closed = concurrency > 0
         self.together = self.closed & (equal > 0)
+        self.equal = bool(np.any(self.together))
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
         self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
@@ -143,8 +146,11 @@ class Cases:
         self.steps_per_token = self.gaps / tokens
         self.verified_per_token = table.verified / table.pace
         self.cached, self.budget = cached, budget
-        self.interleaved = engine.scheduler.value not in ("prefill-first", "static")
+        mixes = engine.scheduler.value not in ("prefill-first", "static")
+        self.interleaved = mixes if limits.interleaved is None else limits.interleaved
         """Whether prefill chunks share steps with decodes."""
+        self.cuts = engine.chunked_prefill.value
+        """Whether prompts are cut to fill a step."""
         self.decodes = output >= 2.0
         self.ahead = float(engine.schedules_ahead.value) * ((self.stages == 1) & self.decodes)
         """Steps planned before the running one ends: not by pipelines, nor behind a lone prompt."""
@@ -174,7 +180,11 @@ class Cases:
         beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
         free = np.where(self.together, np.minimum(self.clients, self.slots), self.slots - batch)
-        most = np.minimum(room / chunk, np.maximum(free, 1.0))
+        fill = room / chunk
+        if not self.cuts:
+            # Whole prompts of one length.
+            fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
+        most = np.minimum(fill, np.maximum(free, 1.0))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         return Prefills(self.new / chunk, most, step, one_chunk, beside, behind, self.ranks, uneven)
 

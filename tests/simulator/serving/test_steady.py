@@ -210,6 +210,44 @@ def test_equal_requests_that_begin_together_prefill_together(pool):
     assert float(together.output_tokens_s) == pytest.approx(rate, rel=0.06)
 
 
+@pytest.mark.parametrize(
+    ("engine", "clients", "prompt", "output"),
+    [
+        *(("tensorrt-llm-1.2", clients, 1024, output) for clients in (8, 64) for output in (64, 512)),
+        ("vllm-0.15", 32, 1024, 128),
+        ("sglang-0.5.6", 32, 2048, 256),
+    ],
+)
+def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients, prompt, output):
+    """Groups that prefilled together stay together: their prompts queue behind each other, and so they decode
+    beside fewer prompts than requests that come at any time."""
+    options = {"token_budget": 2 * prompt + 64, "prefix_caching": False, "max_sequences": clients}
+    options |= {"scheduler": "chunked", "max_context": 4096}
+    data = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 10 * clients,
+            "arrivals": {"kind": "closed", "concurrency": clients},
+            "input": prompt,
+            "output": output,
+        },
+        "deployment": {"weights": "bf16", "engine": engine, "options": options},
+    }
+    setting = make_serving(data, "test", Path())
+    columns = serve(setting).records.columns()
+    columns = {name: values[2 * clients : -clients] for name, values in columns.items()}
+    ttft = columns["first_s"] - columns["arrival_s"]
+    tpot = (columns["last_s"] - columns["first_s"]) / (output - 1)
+    limits = Limits(options["token_budget"], clients, 400_000, interleaved=True)
+    table = setting.pools[0].costs.steps
+    at_once = steady_state(table, Load(prompt, output, clients, together=1.0), limits)
+    assert float(at_once.tpot_s) == pytest.approx(tpot.mean(), rel=0.03)
+    assert float(at_once.ttft_s) == pytest.approx(ttft.mean(), rel=0.25)
+    assert at_once.last_tpot_s <= at_once.tpot_s
+
+
 @pytest.mark.parametrize(("rate", "prompt", "budget"), [(8.0, 2000, 2048), (14.0, 1000, 512)])
 def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
     """Prompts of all ranks delay all decodes, and decodes take tokens of the budget."""
