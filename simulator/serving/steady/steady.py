@@ -207,6 +207,8 @@ def _prompts(
     most = steps.ranks * steps.most
     met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
     together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
+    if cases.interleaved and cases.lockstep:
+        met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
     together = np.where(cases.together, most, together)
     even = length = steps.seconds(together)
     if cases.staged:
@@ -222,7 +224,13 @@ def _prompts(
     delay = np.where(cases.together, delay, delay * -np.expm1(cases.stages * np.log1p(-own)) / own)
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
-    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * (steps.one_chunk - steps.step)
+    less = steps.one_chunk - steps.step
+    if cases.interleaved and cases.lockstep:
+        count = np.where(steps.ranks > 1.0, np.maximum(steps.whole, steps.chunks), count)
+        # Another rank's chunk makes the last step as long as a whole chunk would.
+        alone = np.exp(-np.maximum(met, 0.0))
+        less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
+    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * less
     share = np.where(cases.decodes, np.minimum(arriving * steps.chunks * length / together, 1.0), 1.0)
     # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
     # Once one micro batch is full, what it leaves waits for its next turn.
@@ -234,6 +242,29 @@ def _prompts(
     following = 1.0 / ((1.0 - share) / step + share / length)
     meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
+
+
+def _met_in_lockstep(
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, met: Array, together: Array
+) -> tuple[Array, Array]:
+    """Other chunks in the step of a chunk on data-parallel ranks, and the chunks of a step with any.
+
+    A prompt arrives in a long step more often than in a short one, and then meets the prompts of that step:
+    steps with prompts are fuller, and fewer, than arrivals during the mean step say.
+    """
+    chunks = arriving * steps.chunks
+    length = steps.seconds(together)
+    in_prompts = np.clip(chunks * length / together, 0.0, 1.0)
+    by_time = in_prompts * length + (1.0 - in_prompts) * step
+    by_count = in_prompts * tpot / length
+    none = by_count * np.exp(-chunks * length) + (1.0 - by_count) * np.exp(-chunks * step)
+    most = steps.ranks * steps.most
+    fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most)
+    several = (steps.ranks > 1.0) & cases.decodes & (chunks > 0.0)
+    return (
+        np.where(several, np.minimum(chunks * by_time, most - 1.0 + 1e-9), met),
+        np.where(several, fuller, together),
+    )
 
 
 def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:

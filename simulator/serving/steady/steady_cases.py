@@ -70,6 +70,8 @@ class Prefills:
 
     chunks: Array
     """Steps of a prompt; the rest of the last one is filled by the next prompt."""
+    whole: Array
+    """Mean of the number of steps, the last one often short: decodes that take tokens of them vary."""
     most: Array
     """Chunks that one step computes on a rank, at most."""
     step: Array
@@ -116,6 +118,7 @@ class Cases:
         engine = table.engine
         self.ranks, self.stages = table.ranks, table.stages
         self.staged = bool(np.any(table.stages > 1))
+        self.lockstep = bool(np.any(table.ranks > 1))
         self.longest_of = LONGEST[np.minimum(table.stages, len(LONGEST) - 1).astype(np.int64)]
         """Expected deviation of the longest of the micro batches of a pipeline, in standard deviations."""
         self.lanes = table.ranks * table.stages
@@ -186,7 +189,8 @@ class Cases:
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.minimum(fill, np.maximum(free, 1.0))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
-        return Prefills(self.new / chunk, most, step, one_chunk, beside, behind, self.ranks, uneven)
+        whole = _steps_of(self.new / room, np.sqrt(decoding) / room)
+        return Prefills(self.new / chunk, whole, most, step, one_chunk, beside, behind, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
@@ -196,3 +200,10 @@ class Cases:
     def decode(self, batch: Array) -> Array:
         """Seconds of a pure decode step."""
         return self.table.decode_seconds(batch, self.keys)
+
+
+def _steps_of(spans: Array, varied: Array) -> Array:
+    """Mean steps of a prompt that fills the room of ``spans``; ``varied``: deviation of that room over it."""
+    whole = np.maximum(np.round(spans), 1.0)
+    deviations = (spans - whole) / np.maximum(spans * varied, 1e-9)
+    return whole + 1.0 / (1.0 + np.exp(-np.clip(1.702 * deviations, -40.0, 40.0)))
