@@ -22,7 +22,7 @@ DONE = (
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),
-    *("simulator/serving/steady", "simulator/serving/steps"),
+    *("simulator/serving/replica", "simulator/serving/steady", "simulator/serving/steps"),
     *("simulator/training", "simulator/uncertainty"),
 )
 

@@ -31,18 +31,18 @@ def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: b
     waiting, kv = batcher.waiting, batcher.kv
     while waiting and tokens > 0 and batcher.running < batcher.slots:
         sequence = waiting[0]
-        found = kv.match(sequence)
-        chunk = sequence.target - found
+        cached = kv.match(sequence)
+        chunk = sequence.target - cached
         if chunk > tokens:
             if not whole:
                 chunk = tokens
             elif step.chunks:
                 return
-        if batcher.admits_whole and not batcher.fits(sequence, found):
+        if batcher.admits_whole and not batcher.fits(sequence, cached):
             return
-        if not batcher.hold(sequence, found + chunk, found):
+        if not batcher.hold(sequence, cached + chunk, cached):
             return
         waiting.popleft()
-        batcher.admit(step, sequence, found, now)
+        batcher.admit(step, sequence, cached, now)
         batcher.compute(step, sequence, chunk)
         tokens -= chunk

@@ -171,24 +171,24 @@ class Batcher:
         if ends and ends[0][0] <= steps:
             self._pop_ends(step)
 
-    def fits(self, sequence: Sequence, found: int) -> bool:
+    def fits(self, sequence: Sequence, cached: int) -> bool:
         """Whether all blocks of a waiting prompt are free beside those that partly computed prompts lack."""
         blocks, need = self.kv.blocks, 0
-        for one in self.prefilling:
-            need += blocks(one.target) - blocks(one.computed)
-        return need + blocks(sequence.target) - blocks(found) <= self.kv.free
+        for prompt in self.prefilling:
+            need += blocks(prompt.target) - blocks(prompt.computed)
+        return need + blocks(sequence.target) - blocks(cached) <= self.kv.free
 
-    def hold(self, sequence: Sequence, tokens: int, found: int) -> bool:
+    def hold(self, sequence: Sequence, tokens: int, cached: int) -> bool:
         """Take the blocks of ``tokens`` tokens of a waiting sequence, or of all its tokens if it reserves."""
         if self.reserves:
             tokens = sequence.prompt + sequence.output
         if not self.window.ratio:
-            return self.kv.hold(sequence, tokens, found)
+            return self.kv.hold(sequence, tokens, cached)
         kv, beside = self.kv, self.beside(sequence)
         if beside > kv.free:
             return False
         kv.free -= beside
-        if not kv.hold(sequence, tokens, found):
+        if not kv.hold(sequence, tokens, cached):
             kv.free += beside
             return False
         kv.grow(0)
@@ -199,8 +199,8 @@ class Batcher:
         tokens = min(sequence.prompt + sequence.output, self.window.tokens)
         return self.window.ratio * self.kv.blocks(tokens)
 
-    def admit(self, step: PlannedStep, sequence: Sequence, found: int, now: float) -> None:
-        """Give a waiting sequence a slot; ``found`` of its tokens are in the cache."""
+    def admit(self, step: PlannedStep, sequence: Sequence, cached: int, now: float) -> None:
+        """Give a waiting sequence a slot; ``cached`` of its tokens are in the cache."""
         self.running += 1
         self.kv.sequences += 1
         if sequence.loaded and self.swaps:
@@ -208,12 +208,12 @@ class Batcher:
         sequence.loaded = 0
         if self.kv.moves:
             step.read_s += self.kv.wait_seconds(sequence, now)
-        elif found:
+        elif cached:
             step.read_s += self.kv.read_seconds(sequence)
-        sequence.computed = found
+        sequence.computed = cached
         if sequence.scheduled_s != sequence.scheduled_s:
             sequence.scheduled_s = now
-            sequence.cached = found
+            sequence.cached = cached
         if len(self.admitted) > 2 * self.running + 64:
             self.admitted = self.sequences()
         self.admitted.append(sequence)
@@ -237,8 +237,8 @@ class Batcher:
 
     def join(self, step: PlannedStep, sequence: Sequence) -> None:
         """Count a sequence whose next token appears in this step among the decodes from the next step on."""
-        sequence.made += 1
-        left = sequence.output - sequence.made
+        sequence.generated += 1
+        left = sequence.output - sequence.generated
         if left <= 0:
             sequence.join_step, sequence.join_kv, sequence.end_step = self.steps, sequence.target, self.steps
             step.leaving += (sequence,)
@@ -265,14 +265,14 @@ class Batcher:
     def preempt_sequence(self, step: PlannedStep, sequence: Sequence) -> None:
         """Free the blocks of a sequence (already off ``admitted``), and queue it again at the head."""
         step.preempted = True
-        held = self._take_out(sequence)
+        kv_tokens = self._take_out(sequence)
         sequence.preemptions += 1
         self.preemptions += 1
-        self._release(sequence, held, preempted=True)
+        self._release(sequence, kv_tokens, preempted=True)
         if self.swaps:
-            sequence.loaded = held
-            self._copy(step, held - sequence.kept)
-            sequence.kept = held if self.keeps else 0
+            sequence.loaded = kv_tokens
+            self._copy(step, kv_tokens - sequence.kept)
+            sequence.kept = kv_tokens if self.keeps else 0
         self.waiting.appendleft(sequence)
 
     def _copy(self, step: PlannedStep, tokens: int) -> None:
@@ -282,37 +282,37 @@ class Batcher:
         else:
             step.copied += tokens
 
-    def _release(self, sequence: Sequence, held: int, preempted: bool = False) -> None:
+    def _release(self, sequence: Sequence, kv_tokens: int, preempted: bool = False) -> None:
         """Free the blocks of a sequence that leaves early, those reserved for later tokens included."""
         kv = self.kv
-        kv.release(sequence, held, preempted)
+        kv.release(sequence, kv_tokens, preempted)
         kv.free += self.beside(sequence)
         if self.reserves:
-            kv.free += kv.blocks(sequence.prompt + sequence.output) - kv.blocks(held)
+            kv.free += kv.blocks(sequence.prompt + sequence.output) - kv.blocks(kv_tokens)
 
     def _take_out(self, sequence: Sequence) -> int:
         """Take a running sequence out of the counters; returns its KV tokens. Its blocks stay allocated."""
         if sequence.end_step > self.steps:
             passed = self.steps - sequence.join_step
-            held = sequence.join_kv + passed
+            kv_tokens = sequence.join_kv + passed
             self.decodes -= 1
-            self.kv_tokens -= held
+            self.kv_tokens -= kv_tokens
             self._leave_phase(sequence)
             if self.drafts is not None:
                 self.ages -= passed
-                left = sequence.output - sequence.made
+                left = sequence.output - sequence.generated
                 passed = min(int(passed * self.drafts.pace), left - 1)
-            sequence.made += passed
+            sequence.generated += passed
             sequence.end_step = -1
             sequence.ticket += 1
         else:
             self.prefilling.remove(sequence)
-            held = sequence.computed
-        sequence.target = sequence.prompt + sequence.made
+            kv_tokens = sequence.computed
+        sequence.target = sequence.prompt + sequence.generated
         sequence.computed = 0
         self.running -= 1
         self.kv.sequences -= 1
-        return held
+        return kv_tokens
 
     # Called by replicas.
 
@@ -330,16 +330,18 @@ class Batcher:
         if sequence.end_step <= self.steps and sequence not in self.prefilling:
             return None
         self.admitted.remove(sequence)
-        held = self._take_out(sequence)
-        self._release(sequence, held)
+        kv_tokens = self._take_out(sequence)
+        self._release(sequence, kv_tokens)
         # Under speculation a step yields several tokens: no more KV moves than those of its tokens.
-        sequence.loaded = min(held, sequence.target - 1)
+        sequence.loaded = min(kv_tokens, sequence.target - 1)
         sequence.ghost = None
         return sequence.loaded
 
     def sequences(self) -> list[Sequence]:
         """Sequences in slots, those about to leave included."""
-        return [one for one in self.admitted if one.end_step >= 0 or one in self.prefilling]
+        return [
+            sequence for sequence in self.admitted if sequence.end_step >= 0 or sequence in self.prefilling
+        ]
 
     def quiet(self) -> int:
         """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
@@ -409,15 +411,15 @@ class Batcher:
 
     def free(self, sequence: Sequence) -> None:
         """Give back slot and blocks of a sequence that has all its tokens."""
-        held = sequence.join_kv + sequence.end_step - sequence.join_step
+        kv_tokens = sequence.join_kv + sequence.end_step - sequence.join_step
         if self.reserves:
-            held = sequence.prompt + sequence.output
-        sequence.made = sequence.output
+            kv_tokens = sequence.prompt + sequence.output
+        sequence.generated = sequence.output
         sequence.end_step = -1
         kv = self.kv
         self.running -= 1
         kv.sequences -= 1
-        kv.release(sequence, held)
+        kv.release(sequence, kv_tokens)
         kv.free += self.beside(sequence)
 
     def _leave_phase(self, sequence: Sequence) -> None:

@@ -57,7 +57,7 @@ def guard(loop: StepLoop) -> StepLoop:
     leave = loop.on_leave
 
     def checked(sequence: Sequence, now: float) -> None:
-        _law(sequence.made == sequence.output, now, "output tokens", sequence.made, sequence.output)
+        _law(sequence.generated == sequence.output, now, "output tokens", sequence.generated, sequence.output)
         _law(sequence.scheduled_s <= sequence.first_s <= now, now, "first token", sequence.first_s, now)
         leave(sequence, now)
 
@@ -117,23 +117,23 @@ class GuardedScheduler(Scheduler):
     def _check(self, batcher: Batcher, now: float) -> None:
         """The laws of a rank's counters, and of the blocks that it shares with other micro batches."""
         inside = self._sequences(batcher)
-        decoding = [one for one in inside if one.end_step > batcher.steps]
-        tokens = sum(_kv_tokens(one, batcher.steps) for one in decoding)
+        decoding = [sequence for sequence in inside if sequence.end_step > batcher.steps]
+        tokens = sum(_kv_tokens(sequence, batcher.steps) for sequence in decoding)
         _law(batcher.running == len(inside), now, "running sequences", batcher.running, len(inside))
         _law(batcher.decodes == len(decoding), now, "decodes", batcher.decodes, len(decoding))
         _law(batcher.kv_tokens == tokens, now, "KV tokens of decodes", batcher.kv_tokens, tokens)
         kv, loop = batcher.kv, self._loop()
-        sharers = [one for one in loop.batchers if one.kv is kv] if loop is not None else [batcher]
-        private = sum(_private(one, other) for one in sharers for other in self._sequences(one))
+        sharers = [rank for rank in loop.batchers if rank.kv is kv] if loop is not None else [batcher]
+        private = sum(_private(rank, sequence) for rank in sharers for sequence in self._sequences(rank))
         _law(0 <= kv.free <= kv.total, now, "free blocks", kv.free, kv.total)
         every = kv.free + kv.shared + private
         _law(every == kv.total, now, "free, shared and private blocks", every, kv.total)
 
     def _sequences(self, batcher: Batcher) -> list[Sequence]:
         """Sequences in slots; a preemption drops those about to leave from `Batcher.admitted`."""
-        leaving = [one for step in self._planned.get(id(batcher), ()) for one in step.leaving]
-        inside = {id(one): one for one in batcher.sequences()}
-        inside.update({id(one): one for one in leaving if one.end_step >= 0})
+        leaving = [sequence for step in self._planned.get(id(batcher), ()) for sequence in step.leaving]
+        inside = {id(sequence): sequence for sequence in batcher.sequences()}
+        inside.update({id(sequence): sequence for sequence in leaving if sequence.end_step >= 0})
         return list(inside.values())
 
 

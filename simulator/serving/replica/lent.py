@@ -63,7 +63,7 @@ class LentSteps:
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`."""
-        tokens = max((one.decodes * queries for one in ranks), default=0)
+        tokens = max((rank.decodes * queries for rank in ranks), default=0)
         return self.target.lockstep(ranks, queries) + self._more(tokens)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

@@ -58,7 +58,7 @@ class LockstepReplica(StepLoop):
 
     def sequences(self) -> list[Sequence]:
         """Sequences running and waiting, rank by rank."""
-        return [one for rank in self.ranks for one in (*rank.sequences(), *rank.waiting)]
+        return [sequence for rank in self.ranks for sequence in (*rank.sequences(), *rank.waiting)]
 
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence on the least loaded rank."""
@@ -190,10 +190,10 @@ class LockstepReplica(StepLoop):
                 return 0
             if step is None or after is None:
                 continue
-            for one in (step, after):
-                if one.chunks or one.leaving or one.preempted or one.decodes != step.decodes:
+            for planned in (step, after):
+                if planned.chunks or planned.leaving or planned.preempted:
                     return 0
-                if one.until_s < inf:
+                if planned.decodes != step.decodes or planned.until_s < inf:
                     return 0
             most = min(most, rank.quiet())
         return most

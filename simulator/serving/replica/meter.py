@@ -231,10 +231,10 @@ class Meter:
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
     """Percentiles of gaps between tokens from their histogram, s (to 0.5 %)."""
-    total, found, passed = sum(gaps.values()), [], 0
+    total, percentiles, passed = sum(gaps.values()), [], 0
     wanted = [share * total for share in shares]
     for index in sorted(gaps):
         passed += gaps[index]
-        while len(found) < len(wanted) and passed >= wanted[len(found)]:
-            found.append(exp((index + (0.5 if index >= 0 else -0.5)) / GAP_STEPS))
-    return found
+        while len(percentiles) < len(wanted) and passed >= wanted[len(percentiles)]:
+            percentiles.append(exp((index + (0.5 if index >= 0 else -0.5)) / GAP_STEPS))
+    return percentiles

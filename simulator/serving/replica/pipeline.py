@@ -356,11 +356,11 @@ class PipelinedReplica(StepLoop):
         passed, growth, most = now - lead.exit_s, lead.growth_s, self._rounds
         if passed <= 0.0:
             return 0
-        found = int(steps_in(passed, lead.seconds + growth, growth))
+        exits = int(steps_in(passed, lead.seconds + growth, growth))
         # Correct rounding errors of one or two exits.
-        found = found + 1 if found < most else most
-        while lead.exit_after(found - 1) >= now:
-            found -= 1
-        while found < most and lead.exit_after(found) < now:
-            found += 1
-        return found
+        exits = exits + 1 if exits < most else most
+        while lead.exit_after(exits - 1) >= now:
+            exits -= 1
+        while exits < most and lead.exit_after(exits) < now:
+            exits += 1
+        return exits

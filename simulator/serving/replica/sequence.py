@@ -7,17 +7,17 @@ from simulator.serving.workload.request import Request
 FIELDS = (
     "blocks",
     "cached",
+    "cached_units",
     "computed",
     "end_step",
     "first_s",
+    "generated",
     "ghost",
-    "held",
     "join_kv",
     "join_step",
     "kept",
     "last_s",
     "loaded",
-    "made",
     "output",
     "preemptions",
     "priority",
@@ -50,7 +50,7 @@ class Sequence:
         """Number of those tokens that are computed or found in a cache."""
         self.cached = 0
         """Prompt tokens that the first admission found in a cache."""
-        self.made = 0
+        self.generated = 0
         """Output tokens when the sequence joined the decodes; exact again when it leaves them."""
         self.join_step = self.join_kv = 0
         self.end_step = -1
@@ -59,7 +59,7 @@ class Sequence:
         """Incremented when it leaves the decodes early; older entries in the heap of ends are then stale."""
         self.blocks = 0
         """KV blocks held outside of shared prefixes, counted when they are taken for a chunk."""
-        self.held: list[int] = []
+        self.cached_units: list[int] = []
         """Prefix ids that the sequence holds in the cache."""
         self.ghost: tuple[int, int, int] | None = None
         """At its preemption: blocks allocated so far, free blocks, and its own blocks."""

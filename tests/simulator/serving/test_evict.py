@@ -82,7 +82,7 @@ def test_evicted_sequences_end_elsewhere_and_nothing_is_lost(form, options):
     done, moved, replicas = run(form, np.arange(0.5, 20.0, 0.31), **options)
     assert len(moved) > 20
     assert sorted(one.request.serial for one, _ in done) == list(range(80))
-    assert all(one.made == one.output and one.last_s == now for one, now in done)
+    assert all(one.generated == one.output and one.last_s == now for one, now in done)
     for replica in replicas:
         assert all(batcher.kv.free == batcher.kv.total for batcher in replica.batchers)
         assert replica.load == 0 and replica.next_s == float("inf")
@@ -105,8 +105,8 @@ def test_a_decoding_sequence_brings_its_kv_and_computes_one_token_where_it_arriv
     end = first.next_s
     evicted = first.evict(sequence, 0.5)
     assert evicted is not None and 0.5 <= evicted.ready_s < 0.5 + STEPS.step((), 1, 500) < end
-    assert evicted.tokens == sequence.prompt + sequence.made - 1 == sequence.target - 1
-    tokens = sequence.made
+    assert evicted.tokens == sequence.prompt + sequence.generated - 1 == sequence.target - 1
+    tokens = sequence.generated
     second.advance(evicted.ready_s)
     second.submit(sequence, evicted.ready_s)
     second.advance(evicted.ready_s + 1e-6)

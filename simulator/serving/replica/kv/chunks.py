@@ -36,12 +36,12 @@ class ChunkBlocks(PagedBlocks):
 
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`; counts tokens of documents that need no computing."""
-        found = super().match(sequence)
-        hits = [] if found else self._found(sequence.request)
-        if not self.tiers.sooner(hits, found, sequence.target):
+        in_memory = super().match(sequence)
+        hits = [] if in_memory else self._found(sequence.request)
+        if not self.tiers.sooner(hits, in_memory, sequence.target):
             hits = []
         self._hits = sequence, hits
-        return min(found + self.tiers.kept(hits), sequence.target - 1)
+        return min(in_memory + self.tiers.kept(hits), sequence.target - 1)
 
     def wait_seconds(self, sequence: Sequence, now: float) -> float:
         """See `PagedBlocks.wait_seconds`."""

@@ -41,28 +41,28 @@ class LinkedBlocks(PrefixBlocks):
 
     def cached(self, request: Request) -> int:
         """See `PagedBlocks.cached`; tiers count."""
-        found = super().cached(request)
-        return found + len(self._tiered(request, found, request.prompt)) * self._unit
+        in_memory = super().cached(request)
+        return in_memory + len(self._tiered(request, in_memory, request.prompt)) * self._unit
 
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`; counts tokens in tiers, without those that are computed again."""
-        found = super().match(sequence)
-        hits = self._tiered(sequence.request, found, sequence.target)
-        if self.tiers is None or not self.tiers.sooner(hits, found, sequence.target):
+        in_memory = super().match(sequence)
+        hits = self._tiered(sequence.request, in_memory, sequence.target)
+        if self.tiers is None or not self.tiers.sooner(hits, in_memory, sequence.target):
             hits = []
         self._hits = sequence, hits
-        return found + (self.tiers.kept(hits) if self.tiers is not None else 0)
+        return in_memory + (self.tiers.kept(hits) if self.tiers is not None else 0)
 
     def wait_seconds(self, sequence: Sequence, now: float) -> float:
         """See `PagedBlocks.wait_seconds`."""
         matched, hits = self._hits
         return 0.0 if self.tiers is None else self.tiers.wait(hits if matched is sequence else [], now)
 
-    def _tiered(self, request: Request, found: int, tokens: int) -> Hits:
-        """Units in tiers behind the ``found`` tokens in device memory, up to the first unit in none."""
+    def _tiered(self, request: Request, in_memory: int, tokens: int) -> Hits:
+        """Units in tiers behind ``in_memory`` tokens of device memory, up to the first unit in none."""
         hits: Hits = []
         if self.tiers is not None:
-            for unit in self.units(request)[found // self._unit : (tokens - 1) // self._unit]:
+            for unit in self.units(request)[in_memory // self._unit : (tokens - 1) // self._unit]:
                 store = self.tiers.find(unit)
                 if store is None:
                     break

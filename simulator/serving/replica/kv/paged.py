@@ -80,7 +80,7 @@ class PagedBlocks:
         for them."""
         return 0.0
 
-    def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
+    def hold(self, sequence: Sequence, tokens: int, cached: int = 0) -> bool:
         """Allocate blocks for the sequence's first ``tokens``; False (and none) if too few are free."""
         need = -(-tokens // self.block_tokens) - sequence.blocks
         if need <= 0:

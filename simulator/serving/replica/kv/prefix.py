@@ -39,7 +39,7 @@ class PrefixBlocks(PagedBlocks):
 
     def in_units(self, sequence: Sequence) -> int:
         """See `PagedBlocks.in_units`."""
-        return len(sequence.held) * self._unit_blocks
+        return len(sequence.cached_units) * self._unit_blocks
 
     def units(self, request: Request) -> tuple[int, ...]:
         """Ids of the request's units."""
@@ -55,25 +55,27 @@ class PrefixBlocks(PagedBlocks):
 
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`."""
-        found = self._matched(self.units(sequence.request), sequence.target)
-        return max(found, super().match(sequence))
+        cached = self._matched(self.units(sequence.request), sequence.target)
+        return max(cached, super().match(sequence))
 
-    def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
-        """See `PagedBlocks.hold`; ``found`` tokens of a sequence to admit are in the cache."""
-        held = sequence.held
+    def hold(self, sequence: Sequence, tokens: int, cached: int = 0) -> bool:
+        """See `PagedBlocks.hold`; ``cached`` tokens of a sequence to admit are in the cache."""
+        cached_units = sequence.cached_units
         shared: tuple[int, ...] = ()
-        if found and not held:
+        if cached and not cached_units:
             units = self.units(sequence.request)
             shared = units[: self._matched(units, sequence.target) // self._unit]
         need = (
-            -(-tokens // self.block_tokens) - sequence.blocks - (len(held) + len(shared)) * self._unit_blocks
+            -(-tokens // self.block_tokens)
+            - sequence.blocks
+            - (len(cached_units) + len(shared)) * self._unit_blocks
         )
         woken = sum(self._users[unit] == 0 for unit in shared) * self._unit_blocks
         if max(need, 0) + woken > self.free:
             return False
         for unit in shared:
             self._use(unit)
-        held.extend(shared)
+        cached_units.extend(shared)
         if need > 0:
             self.grow(need)
             sequence.blocks += need
@@ -102,14 +104,14 @@ class PrefixBlocks(PagedBlocks):
         if preempted and self.finds_own:
             # Own blocks stay cached too, behind all that were free before (vLLM).
             sequence.ghost = self.taken, self.free, tokens // self.block_tokens
-        private = max(-(-tokens // self.block_tokens) - len(sequence.held) * self._unit_blocks, 0)
-        for unit in reversed(sequence.held):
+        private = max(-(-tokens // self.block_tokens) - len(sequence.cached_units) * self._unit_blocks, 0)
+        for unit in reversed(sequence.cached_units):
             self._users[unit] -= 1
             if self._users[unit] == 0:
                 self._idle[unit] = None
                 self.free += self._unit_blocks
         self.free += private
-        sequence.held = []
+        sequence.cached_units = []
         sequence.blocks = 0
 
     def _matched(self, units: tuple[int, ...], tokens: int) -> int:
@@ -129,13 +131,13 @@ class PrefixBlocks(PagedBlocks):
 
     def _enter(self, sequence: Sequence, tokens: int) -> None:
         """Turn the sequence's own blocks into shared units; merge those that another sequence entered."""
-        units, held = self.units(sequence.request), sequence.held
-        while len(held) < min(tokens // self._unit, len(units)):
-            unit = units[len(held)]
+        units, cached_units = self.units(sequence.request), sequence.cached_units
+        while len(cached_units) < min(tokens // self._unit, len(units)):
+            unit = units[len(cached_units)]
             if unit in self._users:
                 self._use(unit)
                 self.free += self._unit_blocks
             else:
                 self._users[unit] = 1
-            held.append(unit)
+            cached_units.append(unit)
             sequence.blocks -= self._unit_blocks

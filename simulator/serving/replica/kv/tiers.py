@@ -73,29 +73,31 @@ class TieredBlocks(PrefixBlocks):
 
     def cached(self, request: Request) -> int:
         """See `PagedBlocks.cached`; tiers count."""
-        found = super().cached(request)
-        return found + sum(self._unit for _ in self._tiered(self.units(request), found, request.prompt))
+        in_memory = super().cached(request)
+        return in_memory + sum(
+            self._unit for _ in self._tiered(self.units(request), in_memory, request.prompt)
+        )
 
     def match(self, sequence: Sequence) -> int:
         """See `PagedBlocks.match`; counts tokens in tiers, without those that are recomputed."""
-        found = super().match(sequence)
-        read = len(self._tiered(self.units(sequence.request), found, sequence.target)) * self._unit
-        return found + int((1.0 - self._recompute) * read)
+        in_memory = super().match(sequence)
+        read = len(self._tiered(self.units(sequence.request), in_memory, sequence.target)) * self._unit
+        return in_memory + int((1.0 - self._recompute) * read)
 
     def read_seconds(self, sequence: Sequence) -> float:
         """See `PagedBlocks.read_seconds`."""
         units = self.units(sequence.request)
-        found = len(sequence.held) * self._unit
-        stores, seconds = self._tiered(units, found, sequence.target), 0.0
-        for unit, store in zip(units[found // self._unit :], stores, strict=False):
+        in_memory = len(sequence.cached_units) * self._unit
+        stores, seconds = self._tiered(units, in_memory, sequence.target), 0.0
+        for unit, store in zip(units[in_memory // self._unit :], stores, strict=False):
             store.units.move_to_end(unit)
             seconds += self._unit * store.token_s
         return seconds
 
-    def _tiered(self, units: tuple[int, ...], found: int, tokens: int) -> list[TierStore]:
-        """Tiers of the units behind the ``found`` tokens in device memory, up to the first unit in none."""
+    def _tiered(self, units: tuple[int, ...], in_memory: int, tokens: int) -> list[TierStore]:
+        """Tiers of the units behind ``in_memory`` tokens of device memory, up to the first unit in none."""
         stores: list[TierStore] = []
-        for unit in units[found // self._unit : (tokens - 1) // self._unit]:
+        for unit in units[in_memory // self._unit : (tokens - 1) // self._unit]:
             store = next((store for store in self._stores if unit in store.units), None)
             if store is None:
                 break

@@ -31,15 +31,15 @@ class UnifiedBlocks(PagedBlocks):
 
     def beside(self, sequences: Iterable[Sequence]) -> int:
         """See `PagedBlocks.beside`."""
-        return self.adapter * self.block_tokens * len({one.request.adapter for one in sequences})
+        return self.adapter * self.block_tokens * len({sequence.request.adapter for sequence in sequences})
 
-    def hold(self, sequence: Sequence, tokens: int, found: int = 0) -> bool:
+    def hold(self, sequence: Sequence, tokens: int, cached: int = 0) -> bool:
         """See `PagedBlocks.hold`; the first blocks of a sequence come with its adapter."""
         if sequence.blocks:
-            return super().hold(sequence, tokens, found)
+            return super().hold(sequence, tokens, cached)
         name = sequence.request.adapter
         need = 0 if self._users[name] else self.adapter
-        if self.blocks(tokens) + need > self.free or not super().hold(sequence, tokens, found):
+        if self.blocks(tokens) + need > self.free or not super().hold(sequence, tokens, cached):
             return False
         self.free -= need
         self._users[name] += 1

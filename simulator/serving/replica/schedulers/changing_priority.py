@@ -41,15 +41,17 @@ class ChangingPriority(Priority):
         if waiting and self._in_order(waiting):
             coming = []
         else:
-            coming = [one for one in waiting if one.request.serial not in drawn]
+            coming = [sequence for sequence in waiting if sequence.request.serial not in drawn]
         if epoch != before:
             self._sorted.pop(id(batcher.waiting), None)
             self._stuck.pop(id(batcher.waiting), None)
             coming, drawn = [*batcher.waiting, *batcher.admitted], set()
             self._drawn[key] = epoch, drawn
-        for one in coming:
-            one.priority = ((one.request.serial * 7919 + epoch * 104729) * ODD % 2**32 >> 16) % self.levels
-            drawn.add(one.request.serial)
+        for sequence in coming:
+            sequence.priority = (
+                (sequence.request.serial * 7919 + epoch * 104729) * ODD % 2**32 >> 16
+            ) % self.levels
+            drawn.add(sequence.request.serial)
         super().fill(batcher, step, now)
         if batcher.waiting and step.decodes:
             if self._stuck.get(id(batcher.waiting)) is batcher.waiting[0]:

@@ -21,4 +21,4 @@ class Gang(Ordered):
 
     def order(self, waiting: list[Sequence]) -> list[Sequence]:
         """See `Ordered.order`."""
-        return sorted(waiting, key=lambda one: one.request.program)
+        return sorted(waiting, key=lambda sequence: sequence.request.program)

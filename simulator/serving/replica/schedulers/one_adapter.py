@@ -26,8 +26,8 @@ class OneAdapter(PrefillFirst):
         tokens = go_on(batcher, step, batcher.budget) if batcher.prefilling else batcher.budget
         if waiting and not step.preempted:
             adapter = (running or waiting)[0].request.adapter
-            others = [one for one in waiting if one.request.adapter != adapter]
-            same = [one for one in waiting if one.request.adapter == adapter]
+            others = [sequence for sequence in waiting if sequence.request.adapter != adapter]
+            same = [sequence for sequence in waiting if sequence.request.adapter == adapter]
             waiting.clear()
             waiting.extend(same)
             admit(batcher, step, tokens, now, not batcher.chunks_prompts)

@@ -28,11 +28,14 @@ def grouped(waiting: list[Sequence]) -> list[Sequence]:
     """Sequences sorted into groups; those without a prefix are groups of their own."""
     outputs: dict[int, int] = {}
     prompts: dict[int, int] = {}
-    for one in waiting:
-        group = _group(one)
-        outputs[group] = outputs.get(group, 0) + one.output
-        prompts[group] = prompts.get(group, 0) + one.prompt
-    return sorted(waiting, key=lambda one: (-outputs[_group(one)] / prompts[_group(one)], _group(one)))
+    for sequence in waiting:
+        group = _group(sequence)
+        outputs[group] = outputs.get(group, 0) + sequence.output
+        prompts[group] = prompts.get(group, 0) + sequence.prompt
+    return sorted(
+        waiting,
+        key=lambda sequence: (-outputs[_group(sequence)] / prompts[_group(sequence)], _group(sequence)),
+    )
 
 
 def _group(sequence: Sequence) -> int:

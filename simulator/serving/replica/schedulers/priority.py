@@ -38,7 +38,7 @@ class Priority(Scheduler):
         """See `Scheduler.fill`."""
         waiting = batcher.waiting
         if len(waiting) > 1 and not self._in_order(waiting):
-            urgent_first = sorted(waiting, key=lambda one: (one.priority, one.queued_s))
+            urgent_first = sorted(waiting, key=lambda sequence: (sequence.priority, sequence.queued_s))
             waiting.clear()
             waiting.extend(urgent_first)
         if waiting:
@@ -77,15 +77,15 @@ class Priority(Scheduler):
             if self._stuck.get(id(batcher.waiting)) is head:
                 return
             running = [
-                one
-                for one in batcher.admitted
-                if one.priority > head.priority
-                and (one.end_step > batcher.steps or one in batcher.prefilling)
+                sequence
+                for sequence in batcher.admitted
+                if sequence.priority > head.priority
+                and (sequence.end_step > batcher.steps or sequence in batcher.prefilling)
             ]
             if not running:
                 self._stuck[id(batcher.waiting)] = head
                 return
-            victim = max(running, key=lambda one: (one.priority, one.scheduled_s))
+            victim = max(running, key=lambda sequence: (sequence.priority, sequence.scheduled_s))
             batcher.admitted.remove(victim)
             batcher.preempt_sequence(step, victim)
             batcher.waiting.popleft()

@@ -45,16 +45,16 @@ class SpacedPrefill(Scheduler):
         running, room = batcher.sequences(), kv.total * batcher.block_tokens
         while waiting and batcher.running < batcher.slots:
             sequence = waiting[0]
-            found = kv.match(sequence)
-            chunk = sequence.target - found
+            cached = kv.match(sequence)
+            chunk = sequence.target - cached
             if running:
                 beside = kv.beside((*running, sequence))
                 if chunk > tokens or peak(batcher.steps, running, sequence) + beside > room:
                     return
-            if not batcher.hold(sequence, sequence.target, found):
+            if not batcher.hold(sequence, sequence.target, cached):
                 return
             waiting.popleft()
-            batcher.admit(step, sequence, found, now)
+            batcher.admit(step, sequence, cached, now)
             batcher.compute(step, sequence, chunk)
             running.append(sequence)
             tokens -= chunk
@@ -65,8 +65,8 @@ def peak(steps: int, running: list[Sequence], waiting: Sequence) -> int:
 
     Sorted by the tokens that are left, the i-th sequence ends when those before it are still there.
     """
-    left = [one.end_step - steps for one in running] + [waiting.output - waiting.made - 1]
-    held = [one.join_kv + steps - one.join_step for one in running] + [waiting.target]
+    left = [sequence.end_step - steps for sequence in running] + [waiting.output - waiting.generated - 1]
+    kv_tokens = [sequence.join_kv + steps - sequence.join_step for sequence in running] + [waiting.target]
     order = np.argsort(-np.array(left), kind="stable")
-    ends, now = np.array(left)[order], np.array(held)[order]
+    ends, now = np.array(left)[order], np.array(kv_tokens)[order]
     return int((ends * np.arange(1, len(ends) + 1) + np.cumsum(now)).max())

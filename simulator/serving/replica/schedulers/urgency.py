@@ -21,4 +21,4 @@ class Urgency(Ordered):
 
     def order(self, waiting: list[Sequence]) -> list[Sequence]:
         """See `Ordered.order`."""
-        return sorted(waiting, key=lambda one: one.request.due_s)
+        return sorted(waiting, key=lambda sequence: sequence.request.due_s)
