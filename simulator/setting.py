@@ -187,6 +187,7 @@ class Setting:
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,
             dispatcher=chosen.dispatcher,
+            flex_permutes=library == "hybridep",
             flex_domain=cluster.levels[-1].dispatcher(library),
             flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
             flex_start_s=rates.start_s,

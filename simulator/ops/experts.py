@@ -302,6 +302,19 @@ def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
     return np.where(_flex(rank), 2.0 * rank.load * (arrived + moe.top_k), 2.0 * (1 + moe.top_k) + on_arrival)
 
 
+def _exchanged(rank: Rank, moe: MixtureOfExperts, own: Array, sends: NDArray[np.bool_]) -> Array:
+    """Bytes that dispatch and combination return, shape (cases,); 0 where nothing is sent.
+
+    An all-to-all returns one copy an expert, both times. DeepEP's dispatch returns the received tokens, each
+    once, and HybridEP's their copies in the experts' order; both combine to a token's sum (torchtitan,
+    distributed/deepep/deepep.py: dispatch_tokens permutes behind deepep::dispatch, combine_tokens sums before
+    deepep::combine; hybridep.py: hybridep::dispatch permutes).
+    """
+    received = float(moe.top_k) if rank.how.flex_permutes else arrivals(rank, moe)
+    copies = np.where(_flex(rank), rank.load * received + 1.0, (rank.load + 1.0) * moe.top_k)
+    return np.where(sends, copies, 0.0) * own * _width(rank, moe) * rank.width
+
+
 def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same.
 
@@ -344,7 +357,8 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         )
         return forward.changed(only_backward=(forward.changed(gradient="input"),))
 
-    yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
+    exchange = send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
+    yield exchange.changed(results=_exchanged(rank, moe, own, e > 1))
     apart = 1.0 - flex
     if apart.any() and not how.weighs_apart:
         scores = SCORE_BYTES * rank.load * moe.top_k * own

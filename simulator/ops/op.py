@@ -395,6 +395,7 @@ class Collective(Op):
         least_s: seconds that its messages take at least, whatever their bytes.
         start_s: seconds of its library beside bytes and messages.
         end: where a block of sharded products has it: on their input, or on their output.
+        results: bytes that its forward calls return together, where a recomputation may keep them.
     """
 
     launches: Size = 0.0
@@ -406,6 +407,7 @@ class Collective(Op):
     least_s: Size = 0.0
     start_s: Size = 0.0
     end: End = ""
+    results: Size = 0.0
 
     @property
     def is_idle(self) -> bool:

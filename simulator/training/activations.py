@@ -14,6 +14,7 @@ import numpy as np
 from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.stages import FIRST, Stages
 from simulator.models import LayerKind, Model
+from simulator.ops.op import Collective
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -37,32 +38,44 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
     kept_by_kind = []
     for number, kind in enumerate(groups):
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
-        whole, core, passing = (ops.gathered(sizes)[ops.index] for sizes in every)
-        kept = _kept(setting, plans, kind, whole, core)
+        whole, core, passing, sent = (ops.gathered(sizes)[ops.index] for sizes in every)
+        kept = _kept(setting, plans, kind, whole, core, sent)
         kept_by_kind.append(Kept(kept.between_passes, kept.reopened + passing))
     return kept_by_kind
 
 
-def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, ...]:
     """Bytes that autograd keeps of one layer, all and those that selective recomputation discards.
 
-    The third are those that the backward pass of one op allocates at most beside them.
+    The third are those that the backward pass of one op allocates at most beside them, the fourth those that
+    dispatch to experts and combination return.
     """
     named = part.setting.choices.recompute_modules
     names = ("core_attn",) if named is None else named
-    whole, core, passing = np.zeros((3, len(part.plans)))
+    whole, core, passing, sent = np.zeros((4, len(part.plans)))
     for op in part.layers[number]:
         whole = whole + op.kept
         passing = np.maximum(passing, op.passing)
+        sent = sent + (op.results if isinstance(op, Collective) else 0.0)
         if frees(op, names, kind.experts):
             core = core + op.kept
         elif repeats(op, names, kind.experts):
             core = core + op.intermediate
-    return whole, core, passing
+    return whole, core, passing, sent
 
 
-def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, core: np.ndarray) -> Kept:
-    """Bytes under the plan's recomputation, from all and those that selective recomputation discards."""
+def _kept(
+    setting: Setting,
+    plans: Plans,
+    kind: LayerKind,
+    whole: np.ndarray,
+    core: np.ndarray,
+    sent: np.ndarray,
+) -> Kept:
+    """Bytes under the plan's recomputation, from all and those that selective recomputation discards.
+
+    ``sent`` are those that dispatch to experts and combination return.
+    """
     model, width = setting.model, setting.width
     tokens, t = setting.tokens(plans), plans.tensor
     boundary = boundary_bytes(setting, plans)
@@ -73,7 +86,7 @@ def _kept(setting: Setting, plans: Plans, kind: LayerKind, whole: np.ndarray, co
         selective = np.where(named, selective, boundary + width * tokens * projected / t)
     if setting.framework.selective == "every-other-product":
         result = _every_other_result(model, kind.experts)
-        selective = np.where(named, selective, boundary + width * tokens * result / t)
+        selective = np.where(named, selective, boundary + width * tokens * result / t + sent)
     full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
     kept = np.where(full, boundary, np.where(partly, selective, whole))
     return Kept(kept, np.where(full, whole, np.where(partly, whole - selective, 0.0)))
@@ -117,15 +130,15 @@ def held_activations(
 def _every_other_result(model: Model, experts: bool) -> float:
     """Elements that a layer keeps of each token where every other product is repeated.
 
-    The results of attention and of the query, value, gate and down products; of routed experts, whose
-    products are all repeated, what is sent to them and back.
+    The results of attention and of the query, value, gate and down products. The products of routed experts
+    are all repeated; what dispatch and combination return is kept (torchtitan, activation_checkpoint.py and
+    parallelize.py: the list of saved ops has all_to_all_single, or deepep::dispatch and deepep::combine).
     """
     down = model.hidden if model.gated else 0
     inner = model.feed_forward + down
     if experts and model.moe:
         moe = model.moe
-        shared = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
-        inner = shared + 2 * moe.top_k * (moe.latent or model.hidden)
+        inner = moe.shared_experts * moe.shared_feed_forward + (down if moe.shared_experts else 0)
     return 2 * model.query_width + model.kv_width + inner
 
 

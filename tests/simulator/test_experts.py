@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.models import LayerKind
@@ -15,6 +16,7 @@ from simulator.ops.op import MemoryBound
 from simulator.plan import Plan, Plans
 from simulator.pricing import price
 from simulator.training import predict
+from simulator.training.activations import kept_by_layers
 from simulator.training.ends import head
 from simulator.training.layer import _alternate, layer, layer_ops
 from simulator.training.memory import memory
@@ -606,3 +608,30 @@ def test_a_dispatcher_that_weighs_inside_the_activation_has_no_kernels_for_it(ma
         for dispatcher in ("all-to-all", "flex")
     ]
     assert "expert_scores" in names[0] - names[1]
+
+
+@pytest.mark.parametrize(
+    ("dispatcher", "library", "expert", "copies"),
+    [
+        ("all-to-all", "hybridep", 8, 16.0),
+        ("flex", "hybridep", 8, 9.0),
+        ("flex", "deepep", 8, 8 * (1 - (7 / 8) ** 8) + 1),
+        ("all-to-all", "hybridep", 1, 0.0),
+    ],
+)
+def test_selective_recomputation_keeps_what_dispatch_and_combination_return(
+    make_setting, dispatcher, library, expert, copies
+):
+    setting = experts(
+        make_setting,
+        "qwen3-30b-a3b",
+        framework="torchtitan",
+        dispatcher=dispatcher,
+        dispatcher_library=library,
+    )
+    plans = Plans.of(Plan(data=8, expert=expert, zero=3, micro_batch=2, recompute="selective"))
+    groups = setting.model.layer_groups
+    (kept,) = kept_by_layers(setting, plans, groups, ModelOps.of(setting, plans, groups))
+    # Layer input, query, attention and value; the routed experts' products are repeated.
+    elements = 2048 + 2 * 4096 + 512 + copies * 2048
+    assert kept.between_passes[0] == pytest.approx(2 * 2 * 4096 * elements)
