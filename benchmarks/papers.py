@@ -8,7 +8,7 @@ command line choose claims by their scenario's name. Why a claim is missed, its 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -278,17 +278,24 @@ def shown(least: float, most: float) -> str:
     return f"{most:.{digits}f}x" if same else f"{least:.{digits}f}-{most:.{digits}f}x"
 
 
-def rows(claims: Iterable[Claim]) -> Iterator[str]:
-    """Lines of the table, in Markdown."""
+def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Iterator[str]:
+    """Lines of the table, in Markdown.
+
+    Args:
+        claims: the claims.
+        runs: runs of scenarios that are known.
+    """
     yield "| scenario | conditions | claim | published | engine | verdict |"
     yield "|---|---|---|---|---|---|"
-    known: dict[str, Runs] = {}
+    known = dict(runs or {})
     for claim in claims:
-        runs = known.setdefault(claim.scenario, Runs(claim.scenario))
-        found = gains(claim, runs)
+        if claim.scenario not in known:
+            known[claim.scenario] = Runs(claim.scenario)
+        own = known[claim.scenario]
+        found = gains(claim, own)
         cells = (
             f"`{claim.scenario}`",
-            runs.question.title,
+            own.question.title,
             claim.what,
             shown(*claim.published),
             shown(min(found), max(found)),

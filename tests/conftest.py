@@ -1,7 +1,12 @@
 """Lets tests import `benchmarks`, which is not installed, marks the quick tests, and sets hypothesis up."""
 
+import os
 import sys
 from pathlib import Path
+from typing import Any
+
+# Before NumPy: workers of pytest-xdist fill the cores, where threads of BLAS would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +45,14 @@ def _quick(path: Path) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import quick modules only where nothing else is asked for: importing all tests takes ten seconds."""
     return True if config.option.markexpr == "quick" and not _quick(collection_path) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker one stretch of tests, of which idle workers steal: few modules run on both workers."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -150,7 +150,7 @@ def bracket(
     low, high = 0.0, inf
     rate = max(expected, 1e-3)
     for _ in range(RUNS):
-        if _meets(setting, rate, natural):
+        if carries(setting, rate, natural):
             low = rate
         else:
             high = rate
@@ -172,7 +172,7 @@ def closed_rate(setting: ServingSetting) -> float:
     return metrics.request_rate if share is None or share >= setting.serving.slo.share else 0.0
 
 
-def _meets(setting: ServingSetting, rate: float, natural: float | None) -> bool:
+def carries(setting: ServingSetting, rate: float, natural: float | None) -> bool:
     """Whether the targets hold at a rate; a trace's own times are rescaled from its ``natural`` rate."""
     serving = setting.serving
     trace = serving.trace

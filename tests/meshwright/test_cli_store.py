@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.validation.rows import PUBLISHED
+
 SERVING = (
     "--model",
     "llama3.1-8b",
@@ -25,9 +27,9 @@ COMMANDS = {
         "planner.refine.run_plan",
     ),
     "whatif": (["whatif", "nic-gpt3-175b"], "meshwright.variations.answer._plain_answer"),
-    "validate": (["validate"], "meshwright.validation.ledger._predicted"),
+    "validate": (["validate", "--cases", str(PUBLISHED / "fsdp.csv")], "meshwright.validation.ledger._predicted"),
     "validate serving": (
-        ["validate", "--serving", "shipped", "--summary"],
+        ["validate", "--serving", str(PUBLISHED / "serving" / "vllm_weight_only.csv"), "--summary"],
         "meshwright.validation.serving.ledger.import_module",
     ),
     "refine serving": (

@@ -15,7 +15,7 @@ TARGETS = {"ttft": 0.5, "tpot": 0.03}
 
 @pytest.fixture(scope="module")
 def found():
-    return mw.deploy(**ASKED, **TARGETS, concurrency=64, fix={"pipeline": 1})
+    return mw.deploy(**ASKED, **TARGETS, concurrency=64, fix={"pipeline": 1}, refine=0)
 
 
 def test_answers_keep_as_many_requests_in_flight_as_there_are_clients(found):
@@ -33,13 +33,13 @@ def test_the_first_answer_is_what_its_clients_measure(found):
 
 
 def test_no_more_replicas_than_clients():
-    few = mw.deploy(**ASKED, **TARGETS, concurrency=2, objective="goodput", top=50).search
+    few = mw.deploy(**ASKED, **TARGETS, concurrency=2, objective="goodput", top=50, refine=0).search
     assert max(group.replicas for plan in few.plans for group in plan.groups) == 2
     assert all(len(plan.groups) == 1 for plan in few.plans)
 
 
 def test_more_clients_than_the_targets_allow_are_refused_with_the_nearest():
-    missed = mw.deploy(**ASKED, **TARGETS, concurrency=4000).search
+    missed = mw.deploy(**ASKED, **TARGETS, concurrency=4000, refine=0).search
     assert not missed.plans and missed.nearest is not None and missed.nearest.ttft_s > 0.5
 
 

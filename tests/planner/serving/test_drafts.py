@@ -7,6 +7,7 @@ import pytest
 
 import meshwright as mw
 from hwmodels.errors import InputError
+from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import describe_deployments
 from planner.serving.deployment import scenario_of
 from planner.serving.drafts import usual_drafts
@@ -32,7 +33,7 @@ def test_models_with_heads_are_tried_with_them_and_others_are_not():
 
 @pytest.fixture(scope="module")
 def found():
-    return mw.deploy(**ASKED, fix=ONE, split=False).search
+    return mw.deploy(**ASKED, fix=ONE, split=False, refine=0).search
 
 
 def test_drafts_are_told_and_written_into_the_scenario(found):
@@ -65,8 +66,9 @@ def test_published_acceptance_ranks_and_stands_in_the_scenario():
 
 
 def test_fixed_drafts_alone_are_searched():
+    values = dict.fromkeys(("rate", "share", "objective")) | ASKED | {"engine": ENGINE}
     for text, kinds in (("none", {None}), ("mtp:2", {2}), ("ngram:4", {4})):
-        question = mw.deploy(**ASKED, fix=ONE | {"speculation": text}, split=False, top=1).search.question
+        question = serving_question(None, values, ONE | {"speculation": text}, {})
         tried = {fields["speculation"] for fields in choices(question)}
         assert {one and one.tokens for one in tried} == kinds
 
@@ -101,6 +103,7 @@ def test_certain_acceptance_divides_the_time_of_a_token():
     never = Speculation(kind="mtp", tokens=1, acceptance=0.0)
     often = Speculation(kind="mtp", tokens=1, acceptance=0.999)
     slow, fast = (
-        mw.deploy(**ASKED, fix=ONE | {"speculation": one}, split=False, top=1).best for one in (never, often)
+        mw.deploy(**ASKED, fix=ONE | {"speculation": one}, split=False, top=1, refine=0).best
+        for one in (never, often)
     )
     assert slow.goodput < fast.goodput

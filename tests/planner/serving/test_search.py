@@ -16,7 +16,7 @@ from hwmodels.errors import InfeasibleError, InputError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
 from planner.serving.deployment import scenario_of
-from planner.serving.refine import bisect, settled
+from planner.serving.refine import bisect, carries, settled
 from planner.serving.score import CLOSE, ROLES, ReplicaCases, best_of_group, largest_rate, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
@@ -136,9 +136,9 @@ def scenario(prompts, slo):
 
 
 def test_long_prompts_among_short_ones_count_for_the_share_that_meets_the_target():
-    varied = mw.deploy(scenario(VARIED, {"ttft": 0.1, "tpot": 0.03}), top=1).search
+    varied = mw.deploy(scenario(VARIED, {"ttft": 0.1, "tpot": 0.03}), top=1, refine=0).search
     mean = round(varied.question.prompt)
-    equal = mw.deploy(scenario(mean, {"ttft": 0.1, "tpot": 0.03}), top=1).search
+    equal = mw.deploy(scenario(mean, {"ttft": 0.1, "tpot": 0.03}), top=1, refine=0).search
     assert equal.question.long_prompt == equal.question.prompt_variation == 0.0
     prompts = varied.question.sample.prompts
     above = (1 + varied.question.long_prompt) * prompts.mean()
@@ -261,7 +261,9 @@ def test_the_event_engine_agrees_at_half_load_and_bounds_the_largest_rate():
     # Near saturation a percent of step time is several percent of rate.
     assert run.goodput == pytest.approx(found.best.goodput, rel=0.35)
     half = found.best.goodput / 2
-    at_half = mw.deploy(**{**GIVEN, "rate": half, "objective": "latency"}, limit=SMALL, split=False, top=1)
+    at_half = mw.deploy(
+        **{**GIVEN, "rate": half, "objective": "latency"}, limit=SMALL, split=False, top=1, refine=0
+    )
     simulated = serve(make_serving(at_half.scenario(), "found", Path())).metrics.latencies
     assert simulated["tpot"].mean == pytest.approx(at_half.best.tpot_s, rel=0.1)
     assert simulated["e2e"].mean == pytest.approx(at_half.best.e2e_s, rel=0.1)
@@ -269,21 +271,18 @@ def test_the_event_engine_agrees_at_half_load_and_bounds_the_largest_rate():
 
 @pytest.mark.slow
 def test_a_grid_search_over_the_event_engine_has_the_same_winner(asked, table, found):
-    """Every count of every shape, mixed or in two pools, runs on the event engine."""
-    ran = {}
-    for index in np.flatnonzero(table.goodput > 0):
-        plan = table.plan(int(index))
-        ran[plan.describe()] = largest_on_events(asked, plan)
-    best = max(ran, key=ran.__getitem__)
-    first = found.plans[0].describe()
-    assert ran[first] >= 0.97 * ran[best], (first, best, ran)
+    """Every count of every shape, mixed or in two pools, runs on the event engine: none carries more than the
+    first by over 3 %."""
+    first = found.plans[0]
+    rate = bisect(run_of(asked, first), first.goodput, asked.rate) / 0.97
+    plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
+    assert [plan.describe() for plan in plans if carries(run_of(asked, plan), rate, asked.rate)] == []
 
 
-def largest_on_events(asked, plan):
+def run_of(asked, plan):
     slo = asked.workload.slo
     setting = make_serving(scenario_of(asked, plan), "plan", asked.folder)
-    held = plan.goodput * (slo.ttft + slo.tpot * asked.output)
-    return bisect(settled(setting, held), plan.goodput, asked.rate)
+    return settled(setting, plan.goodput * (slo.ttft + slo.tpot * asked.output))
 
 
 def test_the_engines_own_limits_stay_where_no_others_carry_more(asked, table):
@@ -326,7 +325,7 @@ def test_without_a_rate_goodput_counts():
 
 def test_a_rate_that_nothing_carries_is_answered_with_what_carries_most():
     flags = {name: value for name, value in GIVEN.items() if name != "objective"}
-    found = mw.deploy(**(flags | {"rate": 2000.0}), limit=SMALL, top=3).search
+    found = mw.deploy(**(flags | {"rate": 2000.0}), limit=SMALL, top=3, refine=0).search
     words = shortfall_words(found, found.plans[0])
     assert falls_short(found)
     assert found.plans[0].load == found.plans[0].goodput < 2000.0

@@ -1,5 +1,6 @@
 """Options of an engine on the same ranks: exchange with experts, two batches, graphs, published heads."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import meshwright as mw
 from hwmodels.errors import InputError
+from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.score import ReplicaCases
 from planner.serving.switches import settings, with_settings
@@ -20,9 +22,10 @@ OTHERS = {"kv": None, "weights": "bf16", "speculation": None, "clock_mhz": None,
 
 
 def question(engine, **fix):
-    return mw.deploy(
-        **ASKED, engine=engine, fix=SPREAD | {"speculation": "none"} | fix, top=1
-    ).search.question
+    """Asked without a search."""
+    values = dict.fromkeys(("rate", "share", "objective")) | ASKED | {"engine": engine}
+    fixed = SPREAD | {"speculation": "none"} | fix
+    return replace(serving_question(None, values, fixed, {}), split=values["split"])
 
 
 def told(engine, **fix):

@@ -10,7 +10,7 @@ import pytest
 import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
-from planner.serving.refine import bisect, settled
+from planner.serving.refine import bisect, carries, settled
 from planner.serving.scores import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
 from simulator.serving.result import serve
@@ -23,7 +23,7 @@ AVAILABLE = {"h100-sxm": 2, "a100-sxm-80gb": 4}
 
 
 def search(cluster=BOTH, limit=SMALL, **more):
-    return mw.deploy(cluster=cluster, limit=limit, top=20, **{**LOAD, **more}).search
+    return mw.deploy(cluster=cluster, limit=limit, top=20, refine=0, **{**LOAD, **more}).search
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_power_budget_holds_and_costs_goodput(found):
 
 
 def test_a_narrow_link_between_the_types_limits_the_pools():
-    plain = mw.deploy(cluster=BOTH, limit=SMALL, top=1, **LOAD).search.question
+    plain = mw.deploy(cluster=BOTH, limit=SMALL, top=1, refine=0, **LOAD).search.question
     first, second = plain.types
     narrow = first.cluster.with_network(80.0)
     wide = scores(plain, [shape for one in plain.types for shape in shapes(plain.at(one), {})])
@@ -128,7 +128,7 @@ def test_the_found_deployment_runs_on_its_clusters(found):
 
 def test_a_saved_deployment_on_two_types_is_planned_again_on_both(found):
     plan = next(plan for plan in found.plans if len(set(types_of(plan))) == 2)
-    again = mw.deploy(scenario_of(found.question, plan), limit=SMALL).search
+    again = mw.deploy(scenario_of(found.question, plan), limit=SMALL, refine=0).search
     assert [offer.name for offer in again.question.types] == list(types_of(plan))
     held = dict.fromkeys(types_of(plan), 0)
     for group in plan.groups:
@@ -153,16 +153,17 @@ def test_wrong_types_are_named(cluster, more, error, words):
 
 @pytest.mark.slow
 def test_a_grid_search_over_the_event_engine_has_the_same_winner(found, table):
-    """Every count of every shape on both types, mixed or in two pools, runs on the event engine."""
-    ran = {}
-    for index in np.flatnonzero(table.goodput > 0):
-        plan = table.plan(int(index))
+    """Every count of every shape on both types, mixed or in two pools, runs on the event engine: none carries
+    more than the first by over 3 %."""
+
+    def run_of(plan):
         setting = make_serving(scenario_of(found.question, plan), "plan", Path())
-        held = plan.goodput * (LOAD["ttft"] + LOAD["tpot"] * LOAD["osl"])
-        ran[plan.describe()] = bisect(settled(setting, held), plan.goodput, None)
-    best = max(ran, key=ran.__getitem__)
-    first = found.plans[0].describe()
-    assert ran[first] >= 0.97 * ran[best], (first, best, ran)
+        return settled(setting, plan.goodput * (LOAD["ttft"] + LOAD["tpot"] * LOAD["osl"]))
+
+    first = found.plans[0]
+    rate = bisect(run_of(first), first.goodput, None) / 0.97
+    plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
+    assert [plan.describe() for plan in plans if carries(run_of(plan), rate, None)] == []
 
 
 def test_fronts_and_days_are_of_one_type():

@@ -154,7 +154,7 @@ def test_the_event_engine_respects_clock_and_cap():
 def test_the_clock_of_least_energy_is_below_the_highest_where_latency_has_slack():
     def best(tpot: float, **more):
         asked = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 1, "isl": 1000, "osl": 200}
-        found = mw.deploy(**asked, rate=6.0, ttft=2.0, tpot=tpot, objective="energy", **more)
+        found = mw.deploy(**asked, rate=6.0, ttft=2.0, tpot=tpot, objective="energy", refine=0, **more)
         return found.search.plans[0]
 
     slack, full = best(0.1), best(0.1, fix={"clock_mhz": 1830})
@@ -168,7 +168,7 @@ def test_the_clock_of_least_energy_is_below_the_highest_where_latency_has_slack(
 
 def test_idle_time_counts_in_the_energy_of_a_plan():
     asked = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 1, "isl": 1000, "osl": 200}
-    plan = mw.deploy(**asked, rate=0.5, ttft=2.0, tpot=0.1, objective="energy").search.plans[0]
+    plan = mw.deploy(**asked, rate=0.5, ttft=2.0, tpot=0.1, objective="energy", refine=0).search.plans[0]
     made = {**SCENARIO, "seed": 3, "deployment": {"engine": "vllm-0.19", "clock_mhz": 915}}
     workload = {**SCENARIO["workload"], "requests": 600, "arrivals": {"kind": "poisson", "rate": 0.5}}
     run = ran({**made, "workload": workload})
