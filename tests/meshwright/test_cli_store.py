@@ -27,7 +27,10 @@ COMMANDS = {
         "planner.refine.run_plan",
     ),
     "whatif": (["whatif", "nic-gpt3-175b"], "meshwright.variations.answer._plain_answer"),
-    "validate": (["validate", "--cases", str(PUBLISHED / "fsdp.csv")], "meshwright.validation.ledger._predicted"),
+    "validate": (
+        ["validate", "--cases", str(PUBLISHED / "fsdp.csv")],
+        "meshwright.validation.ledger._predicted",
+    ),
     "validate serving": (
         ["validate", "--serving", str(PUBLISHED / "serving" / "vllm_weight_only.csv"), "--summary"],
         "meshwright.validation.serving.ledger.import_module",
