@@ -112,11 +112,11 @@ class Builder:
 
     def _stores(self, pool: PoolSetting, unit_tokens: int) -> list[TierStore]:
         ranks, token = pool.pool.data, pool.costs.kv_token_bytes
-        found = []
+        stores = []
         for tier in self._setting.deployment.tiers:
             rate = read_rate(pool.cluster, pool.pool.devices // ranks, tier.place)
             shared = tier.place == "remote"
             room = tier.gigabytes * 1e9 / (1 if shared else ranks)
             store = TierStore(int(room / (token * unit_tokens)), token / rate)
-            found.append(self._shared.setdefault(pool.name, store) if shared else store)
-        return found
+            stores.append(self._shared.setdefault(pool.name, store) if shared else store)
+        return stores

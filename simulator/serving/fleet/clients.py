@@ -44,7 +44,7 @@ class ProgramClients:
         self._source, self._limit, self._send, self._at, self._later = source, limit, send, at, later
         arrivals = source.serving.arrivals
         self.closed = arrivals is not None and arrivals.closed
-        self.asked = 0
+        self.scheduled = 0
         """Requests that programs have begun or scheduled."""
         self._within = source.serving.program.deadline or inf
         self.seconds: list[float] = []
@@ -62,7 +62,7 @@ class ProgramClients:
     @property
     def done(self) -> bool:
         """Whether all requests of the run are sent or scheduled."""
-        return self.asked >= self._limit
+        return self.scheduled >= self._limit
 
     def begin(self, now: float) -> None:
         """Start a program."""
@@ -86,7 +86,7 @@ class ProgramClients:
 
     def _go_on(self, program: RunningProgram, now: float) -> None:
         """Send a program's next requests; at its end, its client starts another program."""
-        left = self._limit - self.asked
+        left = self._limit - self.scheduled
         calls = next(program.calls, None) if left > 0 else None
         if calls is None:
             if left > 0:
@@ -97,7 +97,7 @@ class ProgramClients:
                 self._at(now + self._source.think(), self.begin)
             return
         calls = calls[:left]
-        self.asked += len(calls)
+        self.scheduled += len(calls)
         program.pending = len(calls)
         for call in calls:
             self._at(now + call.after_s, lambda time, call=call: self._call(program, call, time))

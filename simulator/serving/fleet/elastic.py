@@ -85,14 +85,14 @@ def _resize(fleet: Fleet, resize: Resize, pool: PoolSetting) -> Generator[Any, A
 
 def _evicted(fleet: Fleet, member: Member) -> tuple[list[tuple[Sequence, int]], float]:
     """Take all sequences of a replica, each with the number of its rank; and the end of the planned steps."""
-    now, found, ready_s = fleet.clock.now, [], fleet.clock.now
+    now, sequences, ready_s = fleet.clock.now, [], fleet.clock.now
     fleet.close(member)
     member.replica.advance(now)
     for rank, batcher in enumerate(member.replica.batchers):
         for sequence in (*batcher.sequences(), *batcher.waiting):
             evicted = member.replica.evict(sequence, now)
             if evicted is not None:
-                found.append((sequence, rank))
+                sequences.append((sequence, rank))
                 ready_s = max(ready_s, evicted.ready_s)
     fleet.touch(member)
-    return found, ready_s
+    return sequences, ready_s

@@ -64,7 +64,7 @@ class Fleet:
         self.failed = 0
         """Requests abandoned: lost in replica failures more often than the retry limit."""
         self.retries = 0
-        self._held: list[Sequence] = []
+        self._unplaced: list[Sequence] = []
         """Sequences held while all replicas have failed or are drained."""
         self.program_seconds: list[float] = []
         """Seconds of each program that ran to its end; inf where a request of it was lost."""
@@ -139,22 +139,25 @@ class Fleet:
         """First rank of free devices for one more replica; behind the cluster's last where none is free."""
         size = pool.pool.devices
         # A drained replica keeps its devices until its sequences have ended.
-        held = [
-            one
-            for one in self.members
-            if one.pool.cluster is pool.cluster and (one.drained_s is None or one.load)
+        occupying = [
+            member
+            for member in self.members
+            if member.pool.cluster is pool.cluster and (member.drained_s is None or member.load)
         ]
-        ends = sorted({0, *(one.rank + one.pool.pool.devices for one in held)})
+        ends = sorted({0, *(member.rank + member.pool.pool.devices for member in occupying)})
         return next(
             rank
             for rank in ends
-            if all(rank + size <= one.rank or rank >= one.rank + one.pool.pool.devices for one in held)
+            if all(
+                rank + size <= member.rank or rank >= member.rank + member.pool.pool.devices
+                for member in occupying
+            )
         )
 
     @property
-    def held(self) -> int:
+    def unplaced(self) -> int:
         """Requests that wait for a replica to take them."""
-        return len(self._held)
+        return len(self._unplaced)
 
     def run(self, progress: Progress | None = None) -> None:
         """Run until all requests have ended; Ctrl-C ends it early and keeps the finished requests.
@@ -174,7 +177,7 @@ class Fleet:
             self.interrupted = True
         finally:
             self._release()
-        self.failed += len(self._held)
+        self.failed += len(self._unplaced)
 
     def _release(self) -> None:
         """Break reference cycles: iteration tables (tens of MiB) are freed with the result."""
@@ -223,7 +226,7 @@ class Fleet:
         """Queue a sequence on the replica that the router picks; hold it where none takes requests."""
         entry, router, request = self.entry, self.setting.router, sequence.request
         if not entry:
-            self._held.append(sequence)
+            self._unplaced.append(sequence)
             return
         if router.looks and len(entry) > 1:
             for member in entry:
@@ -420,9 +423,9 @@ class Fleet:
         takers = self.decoding if member.decodes else self.entry
         if member not in takers:
             takers.append(member)
-            takers.sort(key=lambda one: one.index)
-        held, self._held = self._held, []
-        for sequence in held:
+            takers.sort(key=lambda taker: taker.index)
+        unplaced, self._unplaced = self._unplaced, []
+        for sequence in unplaced:
             self._place(sequence, now)
 
     def _retry(self, lost: Sequence, now: float) -> None:

@@ -52,8 +52,8 @@ class Member:
 
     def empty_adapters(self) -> None:
         """Forget all adapters, as a replica that has just started."""
-        held = self.pool.adapters
-        self.adapters = None if held is None else held.store()
+        adapters = self.pool.adapters
+        self.adapters = None if adapters is None else adapters.store()
 
     @property
     def load(self) -> int:
@@ -89,7 +89,7 @@ class Member:
         kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
         waiting = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
         block = self.pool.options.block_tokens
-        demand = sum(one.target // block + 1 for queue in waiting.values() for one in queue)
+        demand = sum(sequence.target // block + 1 for queue in waiting.values() for sequence in queue)
         return sum(kv.free for kv in kvs.values()) - demand
 
     @property
@@ -103,13 +103,15 @@ class Member:
         steps, slots = self.pool.costs.steps, self.pool.options.max_sequences
         replica = self.replica
         queues = {id(batcher.waiting): batcher.waiting for batcher in replica.batchers}
-        waiting = [one for queue in queues.values() for one in queue]
+        waiting = [sequence for queue in queues.values() for sequence in queue]
         batch = min(replica.running + len(waiting) + 1, slots)
-        tokens = sum(batcher.kv_tokens for batcher in replica.batchers) + sum(one.target for one in waiting)
+        tokens = sum(batcher.kv_tokens for batcher in replica.batchers) + sum(
+            sequence.target for sequence in waiting
+        )
         token_s = steps.step((), batch, tokens + request.prompt)
-        wait_s = sum(steps.step(((one.target, 0),), 0, 0) for one in waiting)
+        wait_s = sum(steps.step(((sequence.target, 0),), 0, 0) for sequence in waiting)
         if replica.running >= slots:
-            wait_s += token_s * sum(one.output for one in waiting) / slots
+            wait_s += token_s * sum(sequence.output for sequence in waiting) / slots
         return wait_s, steps.step(((request.prompt, 0),), 0, 0) + request.output * token_s
 
     def holds(self, request: Request) -> bool:

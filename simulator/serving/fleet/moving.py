@@ -58,10 +58,12 @@ class Hosted:
     @cached_property
     def _movable(self) -> list[Sequence]:
         return [
-            one
+            sequence
             for batcher in self.member.replica.batchers
-            for one in batcher.sequences()
-            if one.end_step > batcher.steps and one.first_s == one.first_s and id(one) not in self._moving
+            for sequence in batcher.sequences()
+            if sequence.end_step > batcher.steps
+            and sequence.first_s == sequence.first_s
+            and id(sequence) not in self._moving
         ]
 
     def movable(self) -> list[Sequence]:
@@ -166,7 +168,7 @@ class Moving:
         return computing < copying + self._policy.handshake
 
     def _route(self, source: Member, target: Member) -> Any:
-        sides = ((one.pool.cluster, one.rank, one.pool.pool.devices) for one in (source, target))
+        sides = ((member.pool.cluster, member.rank, member.pool.pool.devices) for member in (source, target))
         return self._fleet.lanes.between(*sides)
 
     def _copies(

@@ -66,9 +66,9 @@ class RowSupervisor:
     def __init__(self, fleet: Fleet) -> None:
         setting = fleet.setting
         where = f"{setting.where}: deployment"
-        given = setting.deployment
+        deployment = setting.deployment
         self.policy = make_power_policy(
-            given.power_policy or "", given.power_policy_options, f"{where}.power_policy"
+            deployment.power_policy or "", deployment.power_policy_options, f"{where}.power_policy"
         )
         self.fleet = fleet
         pool, cluster = setting.pools[0].pool, setting.pools[0].cluster
@@ -79,9 +79,9 @@ class RowSupervisor:
         self.budget_w = self.policy.servers * server_w
         self._tables: dict[tuple[str, float | None], StepTimes] = {}
         wanted = {clock for pair in self.policy.clocks for clock in pair} | {self.policy.brake_mhz}
-        for one in setting.pools:
+        for served in setting.pools:
             for clock in wanted:
-                self._tables[one.name, clock] = _steps_at(setting, one.name, clock)
+                self._tables[served.name, clock] = _steps_at(setting, served.name, clock)
         self._applied: Clocks = self.policy.clocks[0]
         self._braked = False
         self._watts: list[float] = []

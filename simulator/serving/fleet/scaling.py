@@ -41,8 +41,8 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
             member.replica.advance(clock.now)
         up = fleet.takers(pool)
         running = sum(member.replica.running for member in up)
-        held = 0 if decodes else fleet.held
-        waiting = sum(member.queue for member in up) + held
+        unplaced = 0 if decodes else fleet.unplaced
+        waiting = sum(member.queue for member in up) + unplaced
         slots = pool.options.max_sequences
         if scaler.watches:
             met, seen = met_targets(fleet, seen), len(fleet.records)
@@ -75,9 +75,13 @@ def met_targets(fleet: Fleet, seen: int) -> float:
     late = 0
     if patience is not None:
         queues = {
-            id(batcher.waiting): batcher.waiting for one in fleet.members for batcher in one.replica.batchers
+            id(batcher.waiting): batcher.waiting
+            for member in fleet.members
+            for batcher in member.replica.batchers
         }
-        late = sum(now - one.request.arrival_s > patience for queue in queues.values() for one in queue)
+        late = sum(
+            now - sequence.request.arrival_s > patience for queue in queues.values() for sequence in queue
+        )
     return float(kept.sum()) / max(len(kept) + late, 1) if len(kept) + late else 1.0
 
 
