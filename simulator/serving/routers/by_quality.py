@@ -76,9 +76,13 @@ class ByQuality(Router):
         kind = int(self.class_of(np.array(request.serial)))
 
         def worth(index: int) -> tuple[float, int, int]:
-            one = targets[index]
-            net = self.quality[one.group][kind] - self.price.get(one.group, 0.0) - self.load * one.queue
-            return net, -one.load, -index
+            target = targets[index]
+            net = (
+                self.quality[target.group][kind]
+                - self.price.get(target.group, 0.0)
+                - self.load * target.queue
+            )
+            return net, -target.load, -index
 
         return max(range(len(targets)), key=worth)
 

@@ -23,7 +23,7 @@ class PowerOfTwo(Router):
         count = len(targets)
         if count == 1:
             return 0
-        one = int(random.random() * count)
+        first = int(random.random() * count)
         other = int(random.random() * (count - 1))
-        other += other >= one
-        return one if targets[one].load <= targets[other].load else other
+        other += other >= first
+        return first if targets[first].load <= targets[other].load else other

@@ -48,12 +48,12 @@ class Lanes:
         """The NICs of the nodes of a replica."""
         return self._of_nodes("NICs", cluster, rank, devices, way, cluster.network.bandwidth)
 
-    def between(self, one: tuple[Cluster, int, int], other: tuple[Cluster, int, int]) -> Crossed:
+    def between(self, source: tuple[Cluster, int, int], target: tuple[Cluster, int, int]) -> Crossed:
         """Lanes from one replica to another, each given as cluster, first rank and devices.
 
         On one node the slowest link between them, whole; else the NICs of both nodes.
         """
-        (cluster, rank, devices), (there, to, others) = one, other
+        (cluster, rank, devices), (there, to, others) = source, target
         node = cluster.devices_per_node
         if cluster.name != there.name or rank // node != to // node:
             return self.nics(cluster, rank, devices, "out"), self.nics(there, to, others, "in")

@@ -78,14 +78,14 @@ class SharedLinks:
             return flow.end_s
         if all(lane.users == 1 for lane in flow.route):
             return self.now + flow.left / min(lane.rate for lane in flow.route)
-        others = [(one, one.left) for one in self.flows]
-        time, flows = self.now, [one for one, _ in others]
+        others = [(other, other.left) for other in self.flows]
+        time, flows = self.now, [other for other, _ in others]
         while flow.left > 0.0:
             step = self._until_next(flows)
             time += step
             flows = self._moved(flows, step)
-        for one, left in others:
-            one.left = left
+        for other, left in others:
+            other.left = left
         return time
 
     def run(self, now: float) -> None:
@@ -95,24 +95,24 @@ class SharedLinks:
             before = self.flows
             self.flows = self._moved(before, step)
             self.now += step
-            for one in before:
-                if one.left <= 0.0:
-                    one.end_s = self.now
-                    for lane in one.route:
+            for flow in before:
+                if flow.left <= 0.0:
+                    flow.end_s = self.now
+                    for lane in flow.route:
                         lane.users -= 1
         self.now = max(self.now, now)
 
     def _rates(self, flows: list[SharedFlow]) -> list[float]:
-        lanes = {id(lane): lane.rate for one in flows for lane in one.route}
-        return fair_rates([[id(lane) for lane in one.route] for one in flows], [inf] * len(flows), lanes)
+        lanes = {id(lane): lane.rate for flow in flows for lane in flow.route}
+        return fair_rates([[id(lane) for lane in flow.route] for flow in flows], [inf] * len(flows), lanes)
 
     def _until_next(self, flows: list[SharedFlow]) -> float:
         """Seconds until the next of the flows ends."""
-        return min(one.left / rate for one, rate in zip(flows, self._rates(flows), strict=True))
+        return min(flow.left / rate for flow, rate in zip(flows, self._rates(flows), strict=True))
 
     def _moved(self, flows: list[SharedFlow], seconds: float) -> list[SharedFlow]:
         """Let flows run at their present rates; returns those that go on."""
-        for one, rate in zip(flows, self._rates(flows), strict=True):
-            left = one.left - rate * seconds
-            one.left = left if left > 1e-9 * rate * max(seconds, 1e-9) else 0.0
-        return [one for one in flows if one.left > 0.0]
+        for flow, rate in zip(flows, self._rates(flows), strict=True):
+            left = flow.left - rate * seconds
+            flow.left = left if left > 1e-9 * rate * max(seconds, 1e-9) else 0.0
+        return [flow for flow in flows if flow.left > 0.0]

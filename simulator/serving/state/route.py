@@ -31,5 +31,5 @@ class Route:
     def across(cls, first: Cluster, devices: int, other: Cluster, others: int) -> Route:
         """The route between replicas on two clusters: through their NICs, with a full network between."""
         sides = ((first, devices), (other, others))
-        rates = [one.network.bandwidth * count / one.devices_per_node for one, count in sides]
-        return cls(min(rates), max(one.network.latency for one, _ in sides))
+        rates = [side.network.bandwidth * count / side.devices_per_node for side, count in sides]
+        return cls(min(rates), max(side.network.latency for side, _ in sides))

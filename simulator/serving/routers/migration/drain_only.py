@@ -17,7 +17,7 @@ def drained_moves(hosts: Many[MovingHost]) -> list[Move]:
         if host.open or not takers:
             continue
         sequence = shortest(host)
-        target = max(takers, key=lambda one: (one.free, -one.index))
+        target = max(takers, key=lambda taker: (taker.free, -taker.index))
         if sequence is not None and target.free >= host.blocks(sequence):
             moves.append(Move(sequence, host.index, target.index))
             takers.remove(target)
@@ -26,9 +26,9 @@ def drained_moves(hosts: Many[MovingHost]) -> list[Move]:
 
 def shortest(host: MovingHost) -> Sequence | None:
     """The sequence of the least urgent priority with the fewest blocks; None where none can move."""
-    found = host.movable()
-    key = [(-one.priority, host.blocks(one), one.request.serial) for one in found]
-    return found[key.index(min(key))] if found else None
+    movable = host.movable()
+    key = [(-sequence.priority, host.blocks(sequence), sequence.request.serial) for sequence in movable]
+    return movable[key.index(min(key))] if movable else None
 
 
 class DrainOnly(Migration):

@@ -36,7 +36,7 @@ class Lend(Migration):
             # Where the head of the queue does not fit anyway, its replica lends what it has.
             room[host.index] = max(free if lacks[host.index] else free - host.head, 0)
         loans = self._returns(hosts, room, lacks)
-        for host in sorted(hosts, key=lambda one: (lacks[one.index], one.index)):
+        for host in sorted(hosts, key=lambda host: (lacks[host.index], host.index)):
             need = lacks[host.index]
             if not need or need > sum(room.values()) - room[host.index]:
                 # Parts of two long requests would wait for each other: all that is lacking, or nothing.

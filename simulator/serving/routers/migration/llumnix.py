@@ -40,8 +40,10 @@ class Llumnix(Migration):
         free = {host.index: self._free(host) for host in rest}
         freeness = {host.index: free[host.index] / max(host.load, 1) for host in rest}
         rest.sort(key=lambda host: (freeness[host.index], host.index))
-        giving = [one for one in rest if freeness[one.index] < self.threshold and one.load > 1]
-        taking = [one for one in reversed(rest) if freeness[one.index] >= self.threshold and not one.queue]
+        giving = [host for host in rest if freeness[host.index] < self.threshold and host.load > 1]
+        taking = [
+            host for host in reversed(rest) if freeness[host.index] >= self.threshold and not host.queue
+        ]
         for giver, taker in zip(giving, taking, strict=False):
             sequence = shortest(giver)
             if sequence is None:
@@ -52,5 +54,5 @@ class Llumnix(Migration):
         return moves
 
     def _free(self, host: MovingHost) -> int:
-        urgent = self.headroom > 0 and any(one.priority == 0 for one in host.movable())
+        urgent = self.headroom > 0 and any(sequence.priority == 0 for sequence in host.movable())
         return host.free - (self.headroom if urgent else 0)
