@@ -21,10 +21,10 @@ def adapted_table(table: IterationTable, steps: AdapterSteps, queries: int = 1) 
         steps: the same with adapters.
         queries: tokens of a sequence in a decode step.
     """
-    found = copy(table)
+    adapted = copy(table)
     rows = -(-np.arange(len(table.head_s)) // queries)
-    found.head_s = table.head_s + steps.by_sequences(rows)
+    adapted.head_s = table.head_s + steps.by_sequences(rows)
     for name in ("padded_s", "mixed_s", "rank_s"):
         seconds = getattr(table, name)
-        setattr(found, name, seconds + steps.token_s * np.arange(len(seconds)))
-    return found
+        setattr(adapted, name, seconds + steps.token_s * np.arange(len(seconds)))
+    return adapted

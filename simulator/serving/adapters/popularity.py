@@ -30,11 +30,11 @@ def mean_distinct(adapters: Adapters, most: int) -> Array:
     drawn = shares(adapters)
     if not len(drawn):
         return np.minimum(np.arange(most + 1.0), adapters.count)
-    absent, found = np.ones(len(drawn)), np.zeros(most + 1)
+    absent, distinct = np.ones(len(drawn)), np.zeros(most + 1)
     for sequences in range(1, most + 1):
         absent *= 1.0 - drawn
-        found[sequences] = len(drawn) - absent.sum()
-    return found
+        distinct[sequences] = len(drawn) - absent.sum()
+    return distinct
 
 
 class AdapterDraws:

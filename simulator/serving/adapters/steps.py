@@ -72,7 +72,7 @@ class AdapterSteps:
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`: the rank with most to do counts."""
-        more = max((self._more(one.prefills, one.decodes, queries) for one in ranks), default=0.0)
+        more = max((self._more(rank.prefills, rank.decodes, queries) for rank in ranks), default=0.0)
         return self.target.lockstep(ranks, queries) + more
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
@@ -135,11 +135,11 @@ def with_adapters(
         taken = room * size / block
     blocks = int(costs.kv_blocks - taken)
     if blocks < 1 or room < 1:
-        held, asked = max(room, 1), adapters.memory if isinstance(adapters.memory, float) else None
+        loaded, gigabytes = max(room, 1), adapters.memory if isinstance(adapters.memory, float) else None
         raise InfeasibleError(
-            f"{held:,} adapters of rank {adapters.rank} take {held * size / 1e9:.2f} GB; beside the "
+            f"{loaded:,} adapters of rank {adapters.rank} take {loaded * size / 1e9:.2f} GB; beside the "
             f"weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
-            f"{'one for each running sequence' if asked is None else f'{asked:g} GB'}; "
+            f"{'one for each running sequence' if gigabytes is None else f'{gigabytes:g} GB'}; "
             "fewer or smaller adapters, another `adapters.memory` or more devices help"
         )
     distinct = np.maximum(mean_distinct(adapters, 2 * options.max_sequences), 1.0)

@@ -36,9 +36,13 @@ class AdapterStore:
             self.hits += 1
             return now
         self.misses += 1
-        idle = [one for one in self._held if not self._users[one]] if len(self._held) >= self.room else []
-        for one in idle[: len(self._held) - self.room + 1]:
-            del self._held[one]
+        idle = (
+            [unused for unused in self._held if not self._users[unused]]
+            if len(self._held) >= self.room
+            else []
+        )
+        for unused in idle[: len(self._held) - self.room + 1]:
+            del self._held[unused]
         self._held[adapter] = None
         self._free_s = max(self._free_s, now) + self.load_s
         return self._free_s

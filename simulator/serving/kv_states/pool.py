@@ -47,26 +47,26 @@ def check_attention(pools: Sequence[AttentionReplicas], served: Sequence[Pool], 
             f"one pool of role attention serves one that decodes; found {len(pools)} and {len(decoding)}",
             f"{where}.pools",
         )
-    one, replicas = pools[0], decoding[0].replicas
-    if one.pool.data > 1 or one.pool.pipeline > 1:
+    attention, replicas = pools[0], decoding[0].replicas
+    if attention.pool.data > 1 or attention.pool.pipeline > 1:
         raise InputError(
-            "attention is divided by `tensor` and `replicas`, not by data or pipeline", one.where
+            "attention is divided by `tensor` and `replicas`, not by data or pipeline", attention.where
         )
-    if one.pool.replicas % replicas:
+    if attention.pool.replicas % replicas:
         raise InputError(
-            f"{one.pool.replicas} attention replicas are not divided evenly among {replicas} replicas; "
+            f"{attention.pool.replicas} attention replicas are not divided evenly among {replicas} replicas; "
             f"allowed: multiples of {replicas}",
-            f"{one.where}.replicas",
+            f"{attention.where}.replicas",
         )
 
 
 def attention_devices(
-    found: AttentionReplicas, model: Model, cluster: Cluster, pool: Pool, folder: Path
+    attention: AttentionReplicas, model: Model, cluster: Cluster, pool: Pool, folder: Path
 ) -> AttentionDevices:
     """Attention devices of one replica of a pool.
 
     Args:
-        found: the attention pool.
+        attention: the attention pool.
         model: whose KV it holds.
         cluster, pool: of the replica.
         folder: base of relative paths.
@@ -74,21 +74,21 @@ def attention_devices(
     Raises:
         InputError: an unknown engine or option.
     """
-    own = found.pool
-    options = options_of(own, found.cluster.device, folder, found.where)
-    engine = engine_of(own.engine, folder, f"{found.where}.engine")
-    price = StepPrice(model, found.cluster.resized(own.devices), own, engine)
+    own = attention.pool
+    options = options_of(own, attention.cluster.device, folder, attention.where)
+    engine = engine_of(own.engine, folder, f"{attention.where}.engine")
+    price = StepPrice(model, attention.cluster.resized(own.devices), own, engine)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
     replicas = own.replicas // pool.replicas
     devices = replicas * own.devices
-    if found.cluster.name == cluster.name:
-        route = Route.between(found.cluster, 0, pool.devices, pool.devices, devices)
+    if attention.cluster.name == cluster.name:
+        route = Route.between(attention.cluster, 0, pool.devices, pool.devices, devices)
     else:
-        route = Route.across(cluster, pool.devices, found.cluster, devices)
+        route = Route.across(cluster, pool.devices, attention.cluster, devices)
     return AttentionDevices(
         table=iteration_table(price, options.token_budget, options.max_sequences, context),
         replicas=replicas,
-        memory_bytes=options.memory_share * found.cluster.device.memory_bytes * devices,
+        memory_bytes=options.memory_share * attention.cluster.device.memory_bytes * devices,
         bandwidth=route.bandwidth,
         latency_s=route.latency_s,
     )

@@ -21,9 +21,11 @@ STRAIGHT = 1e-9
 """Largest bend of a stretch, over its first step."""
 
 
-def make_state(asked: KvState, where: str) -> State:
+def make_state(kv_state: KvState, where: str) -> State:
     """The state that a pool names, with its parameters; raises as `make_policy`."""
-    return make_policy("state of KV", states, asked.kind, asked.options, f"{where}.kind", f"{where}.options")
+    return make_policy(
+        "state of KV", states, kv_state.kind, kv_state.options, f"{where}.kind", f"{where}.options"
+    )
 
 
 class StateSteps:
@@ -90,9 +92,9 @@ class StateSteps:
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`: ranks share the links."""
-        seen = [one._replace(kv_tokens=self._seen(one.decodes, one.kv_tokens)) for one in ranks]
-        decodes, kv_tokens = sum(one.decodes for one in ranks), sum(one.kv_tokens for one in ranks)
-        new = decodes * queries + sum(chunk[0] for one in ranks for chunk in one.prefills)
+        seen = [rank._replace(kv_tokens=self._seen(rank.decodes, rank.kv_tokens)) for rank in ranks]
+        decodes, kv_tokens = sum(rank.decodes for rank in ranks), sum(rank.kv_tokens for rank in ranks)
+        new = decodes * queries + sum(chunk[0] for rank in ranks for chunk in rank.prefills)
         return self._with(self.target.lockstep(seen, queries), decodes, kv_tokens, new)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
@@ -106,13 +108,13 @@ class StateSteps:
 
 
 def with_state(
-    costs: ReplicaCosts, asked: KvState, around: Around, block_tokens: int, ranks: int, where: str
+    costs: ReplicaCosts, kv_state: KvState, around: Around, block_tokens: int, ranks: int, where: str
 ) -> ReplicaCosts:
     """Costs of a replica with a state of KV.
 
     Args:
         costs: with all KV in device memory.
-        asked: the state.
+        kv_state: the state.
         around: the replica.
         block_tokens: tokens of a KV block.
         ranks: attention ranks among which the blocks are divided.
@@ -122,7 +124,7 @@ def with_state(
         InputError: an unknown state or parameter, or an attention pool's without one.
         InfeasibleError: no KV block fits.
     """
-    state = make_state(asked, where)
+    state = make_state(kv_state, where)
     if isinstance(state, AttentionPool) and around.attention is None:
         raise InputError("needs a pool of role attention beside this one", f"{where}.kind")
     blocks = int(state.tokens(around) / block_tokens / ranks)

@@ -30,13 +30,13 @@ class OverlapArrays(StepArrays):
 
     def __init__(self, tables: Sequence[IterationTable], overlapped: Sequence[OverlapSteps | None]) -> None:
         super().__init__(tables)
-        parts = [None if one is None else one.by_tokens() for one in overlapped]
+        parts = [None if steps is None else steps.by_tokens() for steps in overlapped]
         self.by_tokens = {
             name: JoinedVectors([NOTHING if part is None else part[name] for part in parts])
             for name in BY_TOKENS
         }
-        own = [_figures(one) for one in overlapped]
-        self.figures.update({name: np.array([one[name] for one in own], float) for name in own[0]})
+        figures = [_figures(steps) for steps in overlapped]
+        self.figures.update({name: np.array([own[name] for own in figures], float) for name in figures[0]})
 
     def cases(self, which: ArrayLike = 0) -> OverlapCases:
         """Step times of cases; see `StepArrays.cases`."""
@@ -115,8 +115,8 @@ class OverlapCases(StepCases):
         }
         rest = compute + seconds["network"] + memory + seconds["exchange"]
         hidden = np.zeros_like(rest)
-        for kind, one in seconds.items():
-            hidden = hidden + own[f"hidden_{kind}"] * np.minimum(one, np.maximum(rest - one, 0.0))
+        for kind, kind_s in seconds.items():
+            hidden = hidden + own[f"hidden_{kind}"] * np.minimum(kind_s, np.maximum(rest - kind_s, 0.0))
         hidden = np.minimum(hidden, compute + (1.0 - own["hides_memory"]) * memory)
         saved = dropped + hidden - (cut - whole) - own["gaps"]
         overlaps = (tokens >= own["pieces"]) & (tokens < own["most_tokens"])

@@ -81,10 +81,10 @@ class Overlap(Strict):
         Args:
             kinds: seconds of the step's pieces, added up.
         """
-        rest = kinds.compute + sum(getattr(kinds, one) for one in ("memory", "network", "exchange"))
-        found = 0.0
+        rest = kinds.compute + sum(getattr(kinds, name) for name in ("memory", "network", "exchange"))
+        hidden_s = 0.0
         for kind in self.hides:
             seconds = getattr(kinds, kind)
             # The longer of both goes on alone.
-            found += (1.0 - getattr(self.exposed, kind)) * min(seconds, max(rest - seconds, 0.0))
-        return min(found, kinds.compute + (0.0 if "memory" in self.hides else kinds.memory))
+            hidden_s += (1.0 - getattr(self.exposed, kind)) * min(seconds, max(rest - seconds, 0.0))
+        return min(hidden_s, kinds.compute + (0.0 if "memory" in self.hides else kinds.memory))

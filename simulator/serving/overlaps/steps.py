@@ -20,9 +20,9 @@ overlaps: Mapping[str, type[Overlap]] = {
 }
 
 
-def make_overlap(asked: StepOverlap, where: str) -> Overlap:
+def make_overlap(chosen: StepOverlap, where: str) -> Overlap:
     """The overlap that a pool names, with its parameters; raises as `make_policy`."""
-    return make_policy("overlap", overlaps, asked.kind, asked.options, f"{where}.kind", f"{where}.options")
+    return make_policy("overlap", overlaps, chosen.kind, chosen.options, f"{where}.kind", f"{where}.options")
 
 
 class OverlapSteps:
@@ -53,7 +53,9 @@ class OverlapSteps:
         """Seconds of steps of 0, 1, ... tokens: whole, in pieces, and of the pieces' communication."""
         pieces = self.overlap.pieces
         piece = -(-np.arange(self.most_tokens) // pieces)
-        whole, network, exchange = (np.array(one) for one in (self._tokens, self._network, self._exchange))
+        whole, network, exchange = (
+            np.array(seconds) for seconds in (self._tokens, self._network, self._exchange)
+        )
         return {
             "whole": whole,
             "cut": pieces * whole[piece],
@@ -101,7 +103,7 @@ class OverlapSteps:
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`: pieces of the rank with most tokens."""
         seconds = self.table.lockstep(ranks, queries)
-        most = max(ranks, key=lambda one: one.decodes * queries + sum(chunk[0] for chunk in one.prefills))
+        most = max(ranks, key=lambda rank: rank.decodes * queries + sum(chunk[0] for chunk in rank.prefills))
         prompt = sum(chunk[0] for chunk in most.prefills)
         return seconds - self._saved(prompt, most.decodes, most.kv_tokens, queries)
 
