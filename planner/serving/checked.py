@@ -53,7 +53,7 @@ def check(search: ServingSearch) -> Check:
         search: a search without runs.
     """
     question, plans = search.question, list(search.plans)
-    if not question.workload.slo.given:
+    if not question.workload.slo.has_targets:
         return Check(search, {})
     settings = [_setting(question, plan) for plan in plans[:CHECKED]]
     requests = sum(setting.serving.requests for setting in settings if isinstance(setting, ServingSetting))

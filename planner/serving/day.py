@@ -121,7 +121,7 @@ def plan_day(question: ServingQuestion, cold_start_s: float) -> DayPlan:
         InfeasibleError: no replica fits or meets the targets, or the devices do not carry the highest rate.
     """
     rates = np.array(piecewise(question).rates)
-    if not question.workload.slo.given:
+    if not question.workload.slo.has_targets:
         raise InputError("a day needs a target: ttft, tpot or e2e", "workload.slo")
     if not 0 <= cold_start_s <= LONGEST_START_S:
         raise InputError(f"must be from 0 to {LONGEST_START_S:,} s, found {cold_start_s:g}", "cold start")

@@ -110,7 +110,7 @@ def try_policies(
     Raises:
         InputError: no target, too many combinations, or a key that the deployment lacks.
     """
-    if not question.workload.slo.given:
+    if not question.workload.slo.has_targets:
         raise InputError("needs a target (--ttft, --tpot), within which the largest rate counts", "--try")
     tried = combinations(tries)
     base = scenario_of(question, plan)

@@ -105,7 +105,7 @@ class ServingQuestion:
                 raise InputError(f"is {what}, which has no order; fix it instead", f"limit.{name}")
         if self.rate is None and self.concurrency is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
-        if not self.workload.slo.given and self.objective == "goodput":
+        if not self.workload.slo.has_targets and self.objective == "goodput":
             raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")
         self._check_trace()
         if self.prompt + self.output > self.model.max_sequence:

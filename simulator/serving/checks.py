@@ -75,8 +75,8 @@ def check_deadline(serving: Serving, steps: Iterable[StepTimes], where: str) -> 
         return
     prompt, output = max(int(serving.input.mean()), 1), serving.output.mean()
     known = list(steps)
-    prompt_s = min(one.step(((prompt, 0),), 0, 0) for one in known)
-    token_s = min(one.step((), 1, prompt) for one in known)
+    prompt_s = min(steps.step(((prompt, 0),), 0, 0) for steps in known)
+    token_s = min(steps.step((), 1, prompt) for steps in known)
     alone = serving.program.depth * (prompt_s + max(output - 1.0, 0.0) * token_s)
     if alone > deadline:
         raise InputError(
@@ -110,10 +110,10 @@ def check_lending(serving: Serving, deployment: Deployment, migration: Migration
         "speculation": deployment.speculation is not None,
         "shared prefixes, documents or programs": shared or serving.trace is not None,
     }
-    found = [name for name, given in refused.items() if given]
-    if found:
+    conflicts = [name for name, is_used in refused.items() if is_used]
+    if conflicts:
         raise InputError(
-            f"{migration.name!r} lends plain blocks of one pool; found {', '.join(found)}", place
+            f"{migration.name!r} lends plain blocks of one pool; found {', '.join(conflicts)}", place
         )
 
 
@@ -123,7 +123,7 @@ def check_scalers(serving: Serving, scalers: Iterable[Scaler], where: str) -> No
     Raises:
         InputError: the workload states none.
     """
-    if any(scaler.watches for scaler in scalers) and not serving.slo.given:
+    if any(scaler.watches for scaler in scalers) and not serving.slo.has_targets:
         raise InputError(
             "scaling by targets needs one: ttft, tpot or e2e in workload.slo", f"{where}: deployment.scaler"
         )
@@ -193,12 +193,12 @@ Served = TypeVar("Served", bound=ServedPool)
 
 
 def check_resize(
-    asked: Resize, deployment: Deployment, pools: Sequence[Served], attention: bool, where: str
+    resize: Resize, deployment: Deployment, pools: Sequence[Served], attention: bool, where: str
 ) -> Served:
     """The pool of the replica whose ranks join or leave.
 
     Args:
-        asked: of the deployment.
+        resize: of the deployment.
         pools: in the order of their replicas.
         attention: whether there is a pool of role attention.
         where: key path of the resize, for errors.
@@ -215,14 +215,14 @@ def check_resize(
     }
     if named := [name for name, value in beside.items() if value is not None]:
         raise InputError(f"ranks that join or leave beside {named[0]} are not modelled", where)
-    number = asked.replica
+    number = resize.replica
     for served in pools:
         if number < served.pool.replicas:
             break
         number -= served.pool.replicas
     else:
         raise InputError(
-            f"found {asked.replica}, allowed: below {asked.replica - number}", f"{where}.replica"
+            f"found {resize.replica}, allowed: below {resize.replica - number}", f"{where}.replica"
         )
     pool = served.pool
     if served.model.moe is None or pool.expert == 1:

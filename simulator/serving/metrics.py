@@ -93,7 +93,8 @@ class ServingMetrics:
     def to_dict(self) -> dict[str, Any]:
         """Plain keys and values for JSON."""
         latencies = {
-            f"{name}_s": None if found is None else vars(found) for name, found in self.latencies.items()
+            f"{name}_s": None if latency is None else vars(latency)
+            for name, latency in self.latencies.items()
         }
         rest = {name: value for name, value in vars(self).items() if name != "latencies"}
         return {**latencies, **{name: dict(v) if isinstance(v, Mapping) else v for name, v in rest.items()}}
@@ -142,7 +143,7 @@ def serving_metrics(
     outputs, inputs = float(columns["output"][inside].sum()), float(columns["prompt"][inside].sum())
     ended = float(inside.sum()) / window
     met = _met_share(slo, columns, kept)
-    made = max(int(columns["output"].sum()), 1)
+    generated = max(int(columns["output"].sum()), 1)
     energy = sum(meter.totals.joules for meter in meters) + hardware.idle_joules
     gpu_hours = hardware.gpu_seconds / hardware.gpus / 3600
     return ServingMetrics(
@@ -163,8 +164,8 @@ def serving_metrics(
         hit_rate=float(columns["cached"][kept].sum()) / max(float(columns["prompt"][kept].sum()), 1.0),
         preemptions=int(columns["preemptions"].sum()),
         joules=energy,
-        joules_per_million=energy / made * 1e6,
-        dollars_per_million=hardware.dollars_per_hour * gpu_hours / made * 1e6,
+        joules_per_million=energy / generated * 1e6,
+        dollars_per_million=hardware.dollars_per_hour * gpu_hours / generated * 1e6,
         sustainable_rate=sustainable(arrival, first, last, open_loop),
         by_priority=_by_priority(columns, kept),
         **_step_means(meters, hardware),
@@ -206,13 +207,13 @@ def _latencies(
 def _by_priority(columns: Mapping[str, np.ndarray], kept: slice) -> dict[int, dict[str, Any]]:
     """Counted requests and their latencies by priority; empty where all have one."""
     priority, arrival = columns["priority"][kept], columns["arrival_s"][kept]
-    levels, found = np.unique(priority), {}
+    levels, by_level = np.unique(priority), {}
     for level in levels.tolist() if len(levels) > 1 else ():
         chosen = priority == level
-        found[level] = {"requests": int(chosen.sum())}
+        by_level[level] = {"requests": int(chosen.sum())}
         for name, end in (("ttft_s", "first_s"), ("e2e_s", "last_s")):
-            found[level][name] = vars(Latency.of((columns[end][kept] - arrival)[chosen]))
-    return found
+            by_level[level][name] = vars(Latency.of((columns[end][kept] - arrival)[chosen]))
+    return by_level
 
 
 def _step_means(meters: list[Meter], hardware: Hardware) -> dict[str, Any]:
@@ -276,7 +277,7 @@ def _sums(meter: Meter) -> list[float]:
 
 def _met_share(slo: Slo, columns: Mapping[str, np.ndarray], kept: slice) -> float | None:
     """Share of the counted requests that met all targets; None without targets."""
-    if not slo.given:
+    if not slo.has_targets:
         return None
     arrival = columns["arrival_s"][kept]
     ttft, e2e = columns["first_s"][kept] - arrival, columns["last_s"][kept] - arrival

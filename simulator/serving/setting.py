@@ -129,13 +129,13 @@ class ServingSetting:
     def scaler(self) -> Scaler:
         """The scaler of the first pool that changes its replicas; the first pool's where none does."""
         scalers = [pool.scaler for pool in self.pools]
-        return next((one for one in scalers if one.name != "fixed"), scalers[0])
+        return next((scaler for scaler in scalers if scaler.name != "fixed"), scalers[0])
 
     @property
     def sites(self) -> list[str]:
         """Measured servers from which the pools' factors were learned."""
-        found = [pool.pool.site.source for pool in self.pools if pool.pool.site is not None]
-        return list(dict.fromkeys(found))
+        sources = [pool.pool.site.source for pool in self.pools if pool.pool.site is not None]
+        return list(dict.fromkeys(sources))
 
     @property
     def gpus(self) -> int:
@@ -151,8 +151,8 @@ class ServingSetting:
             taken[pool.cluster.name] = (
                 taken.get(pool.cluster.name, 0) + pool.pool.devices * pool.pool.replicas
             )
-        for one in self.attention:
-            taken[one.cluster.name] = taken.get(one.cluster.name, 0) + one.devices
+        for replicas in self.attention:
+            taken[replicas.cluster.name] = taken.get(replicas.cluster.name, 0) + replicas.devices
         known = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention)}
         return [(known[name], count) for name, count in taken.items()]
 
@@ -176,20 +176,26 @@ def serving_setting(
     """
     pools: list[PoolSetting] = []
     taken: dict[str, int] = {}
-    asked = pools_of(deployment, f"{where}: deployment")
-    places = [f"{where}: deployment" + (f".pools.{i}" if deployment.pools else "") for i in range(len(asked))]
+    written = pools_of(deployment, f"{where}: deployment")
+    places = [
+        f"{where}: deployment" + (f".pools.{i}" if deployment.pools else "") for i in range(len(written))
+    ]
     attention = [
         AttentionReplicas(pool.of(model), _cluster_of(pool, cluster, folder, place), place)
-        for pool, place in zip(asked, places, strict=True)
+        for pool, place in zip(written, places, strict=True)
         if pool.role == "attention"
     ]
-    check_attention(attention, [pool for pool in asked if pool.role != "attention"], f"{where}: deployment")
-    for written, place in zip(asked, places, strict=True):
-        own = _cluster_of(written, cluster, folder, place)
+    check_attention(attention, [pool for pool in written if pool.role != "attention"], f"{where}: deployment")
+    for pool_written, place in zip(written, places, strict=True):
+        own = _cluster_of(pool_written, cluster, folder, place)
         rank = taken.get(own.name, 0)
         devices = own.devices if own is cluster else own.nodes * own.devices_per_node
-        served = model if written.model is None else find(models, written.model, folder, f"{place}.model")
-        pool = written.of(served)
+        served = (
+            model
+            if pool_written.model is None
+            else find(models, pool_written.model, folder, f"{place}.model")
+        )
+        pool = pool_written.of(served)
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
         if pool.role != "attention":
             question = (served, deployment, pool, own, used, rank, folder, place, f"{where}: deployment")
@@ -200,8 +206,8 @@ def serving_setting(
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
     check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{where}: deployment.pools")
     resized = [
-        _resized(one, deployment, pools, taken, folder, f"{where}: deployment", tables, attention)
-        for one in deployment.resizes
+        _resized(resize, deployment, pools, taken, folder, f"{where}: deployment", tables, attention)
+        for resize in deployment.resizes
     ]
     router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
     check_qualities(router, [pool.name for pool in pools], f"{where}: deployment")
@@ -235,7 +241,7 @@ def serving_setting(
 
 
 def _resized(
-    asked: Resize,
+    resize: Resize,
     deployment: Deployment,
     pools: Sequence[PoolSetting],
     taken: Mapping[str, int],
@@ -250,15 +256,17 @@ def _resized(
         InputError: a combination that is not modelled, or more devices than the cluster has.
         InfeasibleError: the model does not fit fewer ranks.
     """
-    place = f"{where}.resizes.{deployment.resizes.index(asked)}"
-    pool = check_resize(asked, deployment, pools, bool(attention), place)
-    more = pool.pool.tensor * max(asked.data - pool.pool.data, 0)
+    place = f"{where}.resizes.{deployment.resizes.index(resize)}"
+    pool = check_resize(resize, deployment, pools, bool(attention), place)
+    more = pool.pool.tensor * max(resize.data - pool.pool.data, 0)
     devices = pool.cluster.devices
-    if (held := taken[pool.cluster.name]) + more > devices:
-        raise InputError(f"{more} devices join {held}, {pool.cluster.name} has {devices}", f"{place}.data")
+    if (occupied := taken[pool.cluster.name]) + more > devices:
+        raise InputError(
+            f"{more} devices join {occupied}, {pool.cluster.name} has {devices}", f"{place}.data"
+        )
     start = pool.pool.start or StagedStart.model_validate({"from": "peer"})
-    expert = pool.pool.tensor * asked.data // pool.pool.experts_cut
-    changed = pool.pool.model_copy(update={"data": asked.data, "expert": expert, "start": start})
+    expert = pool.pool.tensor * resize.data // pool.pool.experts_cut
+    changed = pool.pool.model_copy(update={"data": resize.data, "expert": expert, "start": start})
     rank = min(pool.first_rank, devices - changed.devices)
     used = pool.cluster.resized(rank + changed.devices)
     question = (pool.model, deployment, changed, pool.cluster, used, rank, folder, place, where)
@@ -318,16 +326,16 @@ def _pool_setting(
     costs = _costs(model, used, pool, options, folder, place, tables, attention)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
-    made = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
-    if staged := made.stages(True):
+    setting = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
+    if staged := setting.stages(True):
         looking = scaler.model_copy(update={"start": sum(staged.values())})
-        made = dataclasses.replace(made, scaler=looking)
+        setting = dataclasses.replace(setting, scaler=looking)
     if deployment.adapters is not None:
-        costs, held = with_adapters(
+        costs, adapters = with_adapters(
             costs, deployment.adapters, model, used, pool, options, f"{where}.adapters"
         )
-        made = dataclasses.replace(made, costs=costs, adapters=held)
-    return made
+        setting = dataclasses.replace(setting, costs=costs, adapters=adapters)
+    return setting
 
 
 def _costs(
@@ -356,14 +364,16 @@ def _costs(
             copy_s=costs.copy_s * left,
         )
     decodes = pool.role != "prefill"
-    away = [attention_devices(one, model, used, pool, folder) for one in attention] if decodes else []
+    away = (
+        [attention_devices(replicas, model, used, pool, folder) for replicas in attention] if decodes else []
+    )
     if away or (pool.state is not None and decodes):
         tokens = costs.kv_blocks * options.block_tokens * pool.data
         around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
         state = pool.state or KvState(kind="attention-pool")
         costs = with_state(costs, state, around, options.block_tokens, pool.data, f"{place}.state")
     if pool.stream is not None:
-        whole = costs.weight_bytes / pool.stream.held(model.layers)
+        whole = costs.weight_bytes / pool.stream.resident_share(model.layers)
         read_s = stream_seconds(pool.stream, used, pool.devices, whole)
         host = host_seconds(pool.stream, pool.devices, whole)
         steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch, *host)
@@ -376,14 +386,14 @@ def _costs(
 
 
 def _batches_of(
-    adapters: Adapters, options: EngineOptions, pool: Pool, where: str, asked: str
+    adapters: Adapters, options: EngineOptions, pool: Pool, where: str, adapters_where: str
 ) -> EngineOptions:
     """Options of an engine that serves adapters: one at a time where their kernel does not mix them.
 
     Raises:
         InputError: an unknown kernel, or another scheduler for one that does not mix.
     """
-    if make_kernel(adapters, asked).mixes:
+    if make_kernel(adapters, adapters_where).mixes:
         return options
     if pool.options.get("scheduler", "one-adapter") != "one-adapter":
         raise InputError(
@@ -420,7 +430,7 @@ def _with_drafts(
     check_heads(speculation, model.mtp_layers, model.name, f"{where}.kind")
     if speculation.draft is not None:
         draft = find(models, speculation.draft, folder, f"{where}.draft")
-        sizes = [model_parameters(one) for one in (draft, model)]
+        sizes = [model_parameters(sized) for sized in (draft, model)]
         if sizes[0] > sizes[1]:
             raise InputError(
                 f"the draft {draft.name} ({sizes[0] / 1e9:.2g}B parameters) is larger than its target "
@@ -439,11 +449,11 @@ def pools_of(deployment: Deployment, where: str) -> list[Pool]:
     defaults = {name: getattr(deployment, name) for name in Pool.model_fields}
     if not deployment.pools:
         return [Pool(**defaults)]
-    found = []
-    for index, given in enumerate(deployment.pools):
-        own = given.get("options") or {}
+    pools = []
+    for index, cells in enumerate(deployment.pools):
+        own = cells.get("options") or {}
         if not isinstance(own, Mapping):
             raise InputError(f"a mapping is needed, found {shown(own)}", f"{where}.pools.{index}.options")
         options = {**deployment.options, **own}
-        found.append(build(Pool, {**defaults, **given, "options": options}, f"{where}.pools.{index}"))
-    return found
+        pools.append(build(Pool, {**defaults, **cells, "options": options}, f"{where}.pools.{index}"))
+    return pools

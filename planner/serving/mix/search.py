@@ -124,7 +124,7 @@ def search_mix(
     """
     solver_library()
     check_types(tuple(offers), "--mix")
-    if not question.workload.slo.given:
+    if not question.workload.slo.has_targets:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:
         raise InputError("a mix needs requests that arrive at a rate", "workload.arrivals")

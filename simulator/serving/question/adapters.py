@@ -49,6 +49,6 @@ class Adapters(Strict):
     @model_validator(mode="after")
     def _enough(self) -> Adapters:
         if isinstance(self.popularity, Popular) and len(self.popularity.shares) > self.count:
-            found = len(self.popularity.shares)
-            raise ValueError(f"popularity.shares: at most count ({self.count}) of them, found {found}")
+            shares = len(self.popularity.shares)
+            raise ValueError(f"popularity.shares: at most count ({self.count}) of them, found {shares}")
         return self

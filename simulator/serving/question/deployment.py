@@ -227,11 +227,12 @@ class Deployment(Pool):
     def joining(self, pools: Sequence[Pool]) -> int:
         """Devices that join replicas of the pools; the most at any time."""
         ranks = [pool for pool in pools if pool.role != "attention" for _ in range(pool.replicas)]
-        largest = {one.replica: 0 for one in self.resizes if one.replica < len(ranks)}
-        for one in self.resizes:
-            if one.replica in largest:
-                pool = ranks[one.replica]
-                largest[one.replica] = max(largest[one.replica], pool.tensor * (one.data - pool.data))
+        largest = {resize.replica: 0 for resize in self.resizes if resize.replica < len(ranks)}
+        for resize in self.resizes:
+            if resize.replica in largest:
+                pool = ranks[resize.replica]
+                joining = pool.tensor * (resize.data - pool.data)
+                largest[resize.replica] = max(largest[resize.replica], joining)
         return sum(largest.values())
 
     @property

@@ -219,8 +219,8 @@ class Speculation(Strict):
         """Proposals that a batch of this size verifies, and how many of them are accepted."""
         if self.budget is None:
             return Verified(float(self.queries), self.shares())
-        given = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
-        acceptance = float(np.mean(given))
+        acceptances = self.defaults.acceptance.value if self.acceptance is None else self.acceptance
+        acceptance = float(np.mean(acceptances))
         if self.branches > 1:
             tree = self.sibling, self.tokens, self.branches
             return grown(acceptance, self.spread, *tree, self.budget, sequences)
@@ -287,14 +287,14 @@ def read_speculation(text: str) -> dict[str, Any]:
         InputError: tokens are not a number.
     """
     name, colon, tokens = text.partition(":")
-    found: dict[str, Any] = {"kind": name} if name in KINDS else {"draft": name}
+    keys: dict[str, Any] = {"kind": name} if name in KINDS else {"draft": name}
     if not name:
         raise UnknownNameError("speculation", name, KINDS, "--speculate")
     if colon:
         if not tokens.isdigit() or not int(tokens):
             raise InputError(f"KIND:TOKENS needs a number of tokens, found {tokens!r}", "--speculate")
-        found["tokens"] = int(tokens)
-    return found
+        keys["tokens"] = int(tokens)
+    return keys
 
 
 def check_heads(speculation: Speculation, mtp_layers: float, model: str, where: str) -> None:

@@ -26,7 +26,7 @@ class WeightStream(Strict):
         default=2e12, gt=0, le=1e18, description="16-bit rate of those processors, FLOP/s (assumed)"
     )
 
-    def held(self, layers: int) -> float:
+    def resident_share(self, layers: int) -> float:
         """Share of a model's weights in device memory."""
         return min(self.resident + (1.0 - self.resident) * min(self.window / layers, 1.0), 1.0)
 

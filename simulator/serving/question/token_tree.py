@@ -42,7 +42,7 @@ def grown(
         floor *= CLOSER
         levels, whole = _levels(acceptance, spread, sibling, depth, branches, floor)
     likely = np.concatenate(levels)
-    level = np.repeat(np.arange(1, depth + 1), [len(one) for one in levels])
+    level = np.repeat(np.arange(1, depth + 1), [len(nodes) for nodes in levels])
     chosen = np.argsort(-likely, kind="stable")[:count]
     reached = np.bincount(level[chosen], likely[chosen], depth + 2) / TREES
     reached[0] = 1.0

@@ -88,7 +88,7 @@ def replica_costs(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
     if pool.stream is not None:
-        footprint = replace(footprint, weights=pool.stream.held(model.layers) * footprint.weights)
+        footprint = replace(footprint, weights=pool.stream.resident_share(model.layers) * footprint.weights)
     if not options.kv_blocks:
         check_fits(price, footprint)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)

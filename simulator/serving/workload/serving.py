@@ -34,7 +34,7 @@ class Slo(Strict):
     share: float = Field(0.9, gt=0, le=1, description="share of requests that must meet them")
 
     @property
-    def given(self) -> bool:
+    def has_targets(self) -> bool:
         """Whether there are targets."""
         return not (self.ttft is None and self.tpot is None and self.e2e is None)
 

@@ -44,4 +44,4 @@ class Certainty(Program):
         for turn in range(rounds):
             outputs = [draw()[1] for _ in range(self.count - (not turn))]
             outputs = outputs if turn else [output, *outputs]
-            yield [Call(0.0, prompt, one, spans) for one in outputs]
+            yield [Call(0.0, prompt, tokens, spans) for tokens in outputs]

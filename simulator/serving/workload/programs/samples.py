@@ -21,4 +21,4 @@ class Samples(Program):
         """See `Program.calls`."""
         prompt, output = draw()
         spans = prefix + fresh(prompt // SPAN - len(prefix))
-        yield [Call(0.0, prompt, output if one == 0 else draw()[1], spans) for one in range(self.count)]
+        yield [Call(0.0, prompt, output if sample == 0 else draw()[1], spans) for sample in range(self.count)]

@@ -46,16 +46,16 @@ class TreeSearch(Program):
             shares = random.exponential(size=len(leaves))
             shares /= shares.sum()
             kept = self.kept(leaves, shares) if self.price else range(len(leaves))
-            leaves = [leaves[one] for one in kept]
+            leaves = [leaves[index] for index in kept]
             shares = shares[list(kept)] / shares[list(kept)].sum()
             counts = spread(shares, self.width)
             parents = [leaf for leaf, count in zip(leaves, counts, strict=True) for _ in range(count)]
-            outputs = [output if not step and not one else draw()[1] for one in range(len(parents))]
+            outputs = [output if not step and not child else draw()[1] for child in range(len(parents))]
             calls = zip(parents, outputs, strict=True)
-            yield [Call(0.0, leaf.tokens, made, leaf.spans) for leaf, made in calls]
+            yield [Call(0.0, leaf.tokens, generated, leaf.spans) for leaf, generated in calls]
             leaves = []
-            for leaf, made in zip(parents, outputs, strict=True):
-                tokens = leaf.tokens + made
+            for leaf, generated in zip(parents, outputs, strict=True):
+                tokens = leaf.tokens + generated
                 leaves.append(Leaf(tokens, leaf.spans + fresh(tokens // SPAN - len(leaf.spans))))
 
     def kept(self, leaves: list[Leaf], shares: np.ndarray) -> list[int]:
@@ -66,17 +66,18 @@ class TreeSearch(Program):
             shares: their rewards, which add up to one, shape (leaves,).
         """
         total = len({span for leaf in leaves for span in leaf.spans}) or 1
-        held: set[int] = set()
+        spans: set[int] = set()
         left, order = set(range(len(leaves))), []
         worth, most, count = 0.0, -np.inf, 1
         while left:
             gains = {
-                one: shares[one] - self.price * len(set(leaves[one].spans) - held) / total for one in left
+                leaf: shares[leaf] - self.price * len(set(leaves[leaf].spans) - spans) / total
+                for leaf in left
             }
-            best = max(left, key=lambda one: (gains[one], -one))
+            best = max(left, key=lambda index: (gains[index], -index))
             order.append(best)
             left.remove(best)
-            held |= set(leaves[best].spans)
+            spans |= set(leaves[best].spans)
             worth += gains[best]
             if worth > most + 1e-12:
                 most, count = worth, len(order)
@@ -86,7 +87,7 @@ class TreeSearch(Program):
 def spread(shares: np.ndarray, count: int) -> list[int]:
     """Whole numbers in proportion to shares that add up to ``count``, the largest remainders rounded up."""
     exact = shares * count
-    found = np.floor(exact).astype(int)
-    for one in np.argsort(found - exact, kind="stable")[: count - int(found.sum())]:
-        found[one] += 1
-    return found.tolist()
+    numbers = np.floor(exact).astype(int)
+    for index in np.argsort(numbers - exact, kind="stable")[: count - int(numbers.sum())]:
+        numbers[index] += 1
+    return numbers.tolist()

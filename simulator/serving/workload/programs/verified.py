@@ -43,21 +43,22 @@ class VerifiedAnswers(Program):
         prompt, first = draw()
         kept = [Leaf(prompt, prefix + fresh(prompt // SPAN - len(prefix)))]
         for turn in range(self.rounds):
-            parents = [kept[one * len(kept) // self.count] for one in range(self.count)]
+            parents = [kept[index * len(kept) // self.count] for index in range(self.count)]
             outputs = [draw()[1] for _ in range(self.count - (not turn))]
             outputs = outputs if turn else [first, *outputs]
             yield [
-                Call(0.0, leaf.tokens, made, leaf.spans) for leaf, made in zip(parents, outputs, strict=True)
+                Call(0.0, leaf.tokens, generated, leaf.spans)
+                for leaf, generated in zip(parents, outputs, strict=True)
             ]
             answers = []
-            for leaf, made in zip(parents, outputs, strict=True):
-                tokens = leaf.tokens + made
+            for leaf, generated in zip(parents, outputs, strict=True):
+                tokens = leaf.tokens + generated
                 answers.append(Leaf(tokens, leaf.spans + fresh(tokens // SPAN - len(leaf.spans))))
             if self.checks:
                 yield [
-                    Call(0.0, one.tokens, self.verdict, one.spans)
-                    for one in answers
+                    Call(0.0, answer.tokens, self.verdict, answer.spans)
+                    for answer in answers
                     for _ in range(self.checks)
                 ]
             best = random.permutation(self.count)[: self.keep]
-            kept = [answers[one] for one in sorted(best)]
+            kept = [answers[index] for index in sorted(best)]

@@ -136,14 +136,14 @@ def csv_rows(
     with opened(path) as file:
         reader = csv.reader(file)
         try:
-            found = next(reader, [])
-            missing = [name for name in columns if name not in found]
+            header = next(reader, [])
+            missing = [name for name in columns if name not in header]
             if missing:
-                there = ", ".join(map(shown, found[:20])) or "nothing"
+                there = ", ".join(map(shown, header[:20])) or "nothing"
                 problem = f"line 1: column {missing[0]!r} is missing; found {there}"
                 raise InputError(problem, shown_path(path))
-            columns = [*columns, *(name for name in optional if name in found)]
-            places = [found.index(name) for name in columns]
+            columns = [*columns, *(name for name in optional if name in header)]
+            places = [header.index(name) for name in columns]
             pick, last, place = itemgetter(*places), max(places), str(path)
             for cells in reader:
                 if cells:

@@ -44,19 +44,21 @@ def _read(path: Path) -> Iterator[TraceRow]:
 
 
 def _starts(run: Mapping[str, Any], where: str) -> list[float]:
-    found = run.get("start_times") or []
-    if not isinstance(found, list) or not all(
-        isinstance(one, int | float) and abs(one) <= LARGEST for one in found
+    starts = run.get("start_times") or []
+    if not isinstance(starts, list) or not all(
+        isinstance(start, int | float) and abs(start) <= LARGEST for start in starts
     ):
         raise InputError("'start_times': a list of seconds is needed", where)
-    return found
+    return starts
 
 
 def _list(run: Mapping[str, Any], name: str, where: str) -> list[int]:
-    found = run.get(name)
-    if not isinstance(found, list) or not all(isinstance(one, int) and one <= LARGEST for one in found):
+    numbers = run.get(name)
+    if not isinstance(numbers, list) or not all(
+        isinstance(number, int) and number <= LARGEST for number in numbers
+    ):
         raise InputError(f"{name!r}: a list of whole numbers is needed (--save-detailed writes it)", where)
-    return found
+    return numbers
 
 
 FORMAT = TraceFormat(

@@ -40,16 +40,16 @@ def detect_format(path: Path) -> TraceFormat:
         if all(column in there for column in needed):
             return formats[name]
     needs = "; ".join(f"{form.name}: {form.columns}" for form in formats.values())
-    found = ", ".join(there[:12]) or "nothing readable"
+    columns = ", ".join(there[:12]) or "nothing readable"
     raise InputError(
-        f"has no lengths of requests in a known form; found {found}. Known: {needs}", shown_path(path)
+        f"has no lengths of requests in a known form; found {columns}. Known: {needs}", shown_path(path)
     )
 
 
 def _keys(line: str) -> list[str]:
     """Keys of an object in a line; of a document that goes on, the known keys in its beginning."""
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except ValueError:
         return [key for keys in BY_KEYS.values() for key in keys if f'"{key}"' in line[:ENOUGH]]
-    return list(found) if isinstance(found, dict) else []
+    return list(document) if isinstance(document, dict) else []

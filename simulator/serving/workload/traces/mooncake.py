@@ -14,7 +14,9 @@ MOST_IDS = 1 << 40
 def _read(path: Path) -> Iterator[TraceRow]:
     for where, cells in json_rows(path):
         ids = cells.get("hash_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(one, int) and 0 <= one < MOST_IDS for one in ids):
+        if not isinstance(ids, list) or not all(
+            isinstance(block, int) and 0 <= block < MOST_IDS for block in ids
+        ):
             problem = (
                 f"column 'hash_ids': whole numbers from 0 to {MOST_IDS:,} are needed, found {shown(ids)}"
             )
