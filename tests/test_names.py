@@ -21,8 +21,7 @@ DONE = (
     *("meshwright/validation/*.py", "meshwright/variations"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
-    *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/state"),
-    *("simulator/serving/replica", "simulator/serving/steady", "simulator/serving/steps"),
+    *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/serving", "simulator/state"),
     *("simulator/training", "simulator/uncertainty"),
 )
 

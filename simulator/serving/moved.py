@@ -13,16 +13,16 @@ from simulator.serving.steps.finetuned import SlackSteps
 
 def moved(fleet: Fleet) -> dict[str, Any]:
     """Figures of the policies that move state; empty where none does."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     prompts = float(fleet.records.columns()["prompt"].sum()) if fleet.stores else 0.0
     if prompts:
         read: dict[str, int] = {}
         for store in fleet.stores:
             read[store.place] = read.get(store.place, 0) + store.tokens_read
-        found["tier_hit_rates"] = {place: tokens / prompts for place, tokens in read.items()}
+        figures["tier_hit_rates"] = {place: tokens / prompts for place, tokens in read.items()}
     if fleet.moves is not None:
         moves, stops = fleet.moves.moved, fleet.moves.moved.stops_s
-        found["migrations"] = {
+        figures["migrations"] = {
             "copied": moves.copied,
             "recomputed": moves.recomputed,
             "dropped": moves.dropped,
@@ -31,29 +31,29 @@ def moved(fleet: Fleet) -> dict[str, Any]:
             "stop_mean_s": sum(stops) / len(stops) if stops else None,
             "stop_max_s": max(stops, default=None),
         }
-    found |= deadlines(fleet)
-    found |= finetuning(fleet)
+    figures |= deadlines(fleet)
+    figures |= finetuning(fleet)
     links: dict[str, float] = {}
     for lane in fleet.lanes:
         links[lane.name] = links.get(lane.name, 0.0) + lane.bytes
     if links:
-        found["link_bytes"] = links
-    return found
+        figures["link_bytes"] = links
+    return figures
 
 
 def finetuning(fleet: Fleet) -> dict[str, Any]:
     """Fine-tuning tokens a second, in slack and while idle, and the share of devices that do nothing else."""
-    tuned = [one for one in fleet.members if isinstance(one.meter.model, SlackSteps)]
-    span = max((one.meter.totals.last_s for one in fleet.members), default=0.0)
+    tuned = [member for member in fleet.members if isinstance(member.meter.model, SlackSteps)]
+    span = max((member.meter.totals.last_s for member in fleet.members), default=0.0)
     if not tuned or not span:
         return {}
     rate = share = 0.0
     for member in tuned:
         totals, steps = member.meter.totals, member.pool.costs.steps
         if isinstance(steps, SlackSteps):
-            made = totals.tuned + max(span - totals.busy_s, 0.0) / steps.token_s
-            rate += made / span
-            share += made * steps.token_s / span / len(tuned)
+            tuned_tokens = totals.tuned + max(span - totals.busy_s, 0.0) / steps.token_s
+            rate += tuned_tokens / span
+            share += tuned_tokens * steps.token_s / span / len(tuned)
     return {"finetuning": {"tokens_s": float(rate), "share_of_peak": float(share)}}
 
 

@@ -87,19 +87,19 @@ class ServingResult:
 
     def _adapters(self) -> dict[str, Any]:
         """Loads of adapters over the host links; empty where requests have none."""
-        held = next((pool.adapters for pool in self.setting.pools if pool.adapters is not None), None)
-        if held is None:
+        adapters = next((pool.adapters for pool in self.setting.pools if pool.adapters is not None), None)
+        if adapters is None:
             return {}
         stores = [member.adapters for member in self.fleet.members if member.adapters is not None]
         misses = sum(store.misses for store in stores)
         return {
             "adapters": {
-                "bytes": held.bytes,
-                "room": held.room,
-                "load_s": held.load_s,
+                "bytes": adapters.bytes,
+                "room": adapters.room,
+                "load_s": adapters.load_s,
                 "hits": sum(store.hits for store in stores),
                 "misses": misses,
-                "copied_bytes": misses * held.bytes,
+                "copied_bytes": misses * adapters.bytes,
             }
         }
 
@@ -111,10 +111,10 @@ class ServingResult:
         columns = self.records.columns()
         known = np.array([router.quality[member.group] for member in members])
         replica = columns["replica"].astype(int)
-        found = known[replica, router.class_of(columns["serial"])]
+        answers = known[replica, router.class_of(columns["serial"])]
         groups = np.array([member.group for member in members])[replica]
         shares = {name: float(np.mean(groups == name)) for name in router.quality}
-        return {"quality": {"mean": float(found.mean()), "shares": shares}}
+        return {"quality": {"mean": float(answers.mean()), "shares": shares}}
 
     def _starts(self) -> dict[str, Any]:
         """Starts of pools that state their stages, in seconds; empty where none does."""
@@ -167,9 +167,9 @@ def serve(
 def _explain_nothing(setting: ServingSetting, fleet: Fleet) -> None:
     if not fleet.refused:
         raise InputError("no request: the trace is empty, or `start` lies after its last request", "workload")
-    held = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
+    room = min(pool.costs.kv_blocks * pool.options.block_tokens for pool in setting.pools)
     raise InfeasibleError(
-        f"all {fleet.refused:,} requests are longer than the {held:,} tokens whose KV a replica holds; more "
+        f"all {fleet.refused:,} requests are longer than the {room:,} tokens whose KV a replica holds; more "
         "memory for KV (options.memory_share), narrower KV (kv: fp8) or more devices a replica would help"
     )
 
@@ -183,21 +183,21 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
         max((member.meter.totals.last_s for member in fleet.members), default=0.0) if fleet.failed else 0.0
     )
     up = [seconds_up(member, max(span, worked)) for member in fleet.members]
-    held = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
-    held += sum(member.waited for member in fleet.members)
+    gpu_seconds = sum(member.pool.pool.devices * time for member, time in zip(fleet.members, up, strict=True))
+    gpu_seconds += sum(member.waited for member in fleet.members)
     price = sum(
         pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas
         for pool in setting.pools
     )
     attention = setting.attention
-    price += sum(one.cluster.device.price_per_hour_usd * one.devices for one in attention)
-    held += sum(one.devices for one in attention) * max(up, default=0.0)
+    price += sum(pool.cluster.device.price_per_hour_usd * pool.devices for pool in attention)
+    gpu_seconds += sum(pool.devices for pool in attention) * max(up, default=0.0)
     idle_j = sum(
         max(time - member.meter.totals.busy_s, 0.0) * member.pool.costs.idle_watts
         for member, time in zip(fleet.members, up, strict=True)
     )
-    idle_j += max(up, default=0.0) * sum(one.devices * one.cluster.device.idle_watts for one in attention)
-    hardware = Hardware(setting.gpus, price, sum(up), held, idle_j)
+    idle_j += max(up, default=0.0) * sum(pool.devices * pool.cluster.device.idle_watts for pool in attention)
+    hardware = Hardware(setting.gpus, price, sum(up), gpu_seconds, idle_j)
     serving = setting.serving
     arrivals = serving.arrivals
     return serving_metrics(

@@ -35,7 +35,7 @@ def _copies(fleet: Fleet) -> Iterator[Event]:
     if fleet.moves is None:
         return
     copies = fleet.moves.moved.lanes
-    for source in sorted({one[0] for one in copies}):
+    for source in sorted({copy[0] for copy in copies}):
         yield {"ph": "M", "name": "thread_name", "args": {"name": "copies"}, "pid": source, "tid": 1}
     for source, begin, seconds, tokens in copies:
         place = {"pid": source, "tid": 1, "ts": begin * 1e6, "dur": seconds * 1e6}
@@ -47,18 +47,18 @@ def _events(member: Member) -> Iterator[Event]:
     process = {"pid": member.index, "tid": 0}
     name = f"replica {member.index} ({member.pool.name})"
     yield {"ph": "M", "name": "process_name", "args": {"name": name}, **process}
-    for one in member.meter.slices:
-        prompt, decodes = one.prompt_tokens, one.decodes
+    for stretch in member.meter.slices:
+        prompt, decodes = stretch.prompt_tokens, stretch.decodes
         kind = "mixed" if prompt and decodes else "prefill" if prompt else "decode"
-        title = kind if one.steps == 1 else f"{kind} x {one.steps}"
-        what = {"decodes": decodes, "prompt tokens": prompt, "steps": one.steps}
-        start = one.start_s * 1e6
+        title = kind if stretch.steps == 1 else f"{kind} x {stretch.steps}"
+        what = {"decodes": decodes, "prompt tokens": prompt, "steps": stretch.steps}
+        start = stretch.start_s * 1e6
         yield {
             "ph": "X",
             "name": title,
             "cat": kind,
             "ts": start,
-            "dur": one.seconds * 1e6,
+            "dur": stretch.seconds * 1e6,
             "args": what,
             **process,
         }
@@ -66,7 +66,7 @@ def _events(member: Member) -> Iterator[Event]:
             "ph": "C",
             "name": "sequences",
             "ts": start,
-            "args": {"running": one.running, "waiting": one.waiting},
+            "args": {"running": stretch.running, "waiting": stretch.waiting},
             **process,
         }
-        yield {"ph": "C", "name": "KV blocks", "ts": start, "args": {"used": one.kv_blocks}, **process}
+        yield {"ph": "C", "name": "KV blocks", "ts": start, "args": {"used": stretch.kv_blocks}, **process}

@@ -40,16 +40,16 @@ def family(name: str) -> str:
     """
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     known = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
-    found = FAMILIES.get(plain) or known.get(plain)
-    if found is None:
+    engine = FAMILIES.get(plain) or known.get(plain)
+    if engine is None:
         raise UnknownNameError("engine", name, sorted(set(known.values())))
-    return found
+    return engine
 
 
 def _number(version: str) -> tuple[int, ...]:
     """Return the release number of a version text."""
-    found = re.search(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found.group().split(".")) if found else (0,)
+    release = re.search(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in release.group().split(".")) if release else (0,)
 
 
 def nearest(name: str, version: str = "") -> Preset:
@@ -68,10 +68,10 @@ def nearest(name: str, version: str = "") -> Preset:
     )
     if not version or re.search("nightly|main|dev-", version):
         return Preset([preset for preset in known if preset.fitted][-1], True)
-    asked = _number(version)
-    found = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(asked)))
-    line = _number(found.name)
-    return Preset(found, asked[: len(line)] != line)
+    release = _number(version)
+    preset = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release)))
+    line = _number(preset.name)
+    return Preset(preset, release[: len(line)] != line)
 
 
 def layer_times(
@@ -122,10 +122,10 @@ _FORMAT_DISTANCE = {
 }
 
 
-def _class_distance(one: LayerClass, other: LayerClass) -> float:
-    if one == other:
+def _class_distance(layer: LayerClass, other: LayerClass) -> float:
+    if layer == other:
         return 0.0
-    return 2.0 if "dense" in (one, other) else 1.0
+    return 2.0 if "dense" in (layer, other) else 1.0
 
 
 def _scalar(version: tuple[int, ...]) -> float:
