@@ -178,7 +178,7 @@ def _captured(question: ClosedLoop) -> ClosedLoop:
     """The same question with the largest graph that its server captured."""
     serving = question.serving
     engine, pool = serving.engine, serving.pool
-    sizes = engine.graphs(serving.cluster.device, pool.tensor)
+    sizes = engine.captured(serving.cluster.device, pool)
     tokens = 1 + question.speculation["tokens"] if question.speculates else 1
     largest = 0
     if tokens > 1 and engine.captures_batches and len(sizes):
@@ -281,9 +281,9 @@ def _memory_options(one: ClosedLoop, clients: float, sequences: float) -> dict[s
     """Memory of the server. The run took place, so its longest request did fit."""
     found, share = one.serving, one.flags.memory_share
     options = {} if share is None else {"memory_share": share}
-    room = memory_of(found, one.budget, sequences, share).kv_tokens
+    room = _kv_tokens(one, sequences, share)
     if room < clients / found.pool.data * (one.prompt + one.output):
-        tuned = memory_of(found, one.budget, sequences, CLIENT.tuned_share.value).kv_tokens
+        tuned = _kv_tokens(one, sequences, CLIENT.tuned_share.value)
         if tuned > room:
             room, options = tuned, {"memory_share": CLIENT.tuned_share.value}
     least = max(one.longest + 2, LEAST_ROOM)
@@ -408,7 +408,15 @@ def _room(one: ClosedLoop, sequences: float) -> float:
     options = _memory_options(one, one.concurrency / one.replicas, sequences)
     if "kv_blocks" in options:
         return float(options["kv_blocks"] * one.serving.engine.block_tokens.value)
-    return float(memory_of(one.serving, one.budget, sequences, options.get("memory_share")).kv_tokens)
+    return _kv_tokens(one, sequences, options.get("memory_share"))
+
+
+def _kv_tokens(one: ClosedLoop, sequences: float, share: float | None) -> float:
+    """KV tokens of an attention rank. Graphs of drafted tokens hold as many sequences as the engine's."""
+    kind = one.serving
+    if one.speculates:
+        kind = replace(kind, pool=kind.pool.model_copy(update={"largest_graph": None}))
+    return float(memory_of(kind, one.budget, sequences, share).kv_tokens)
 
 
 MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}

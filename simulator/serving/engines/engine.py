@@ -160,8 +160,17 @@ class MemoryReserve(Strict):
         return total + (self.draft_bytes if pool.speculation is not None else 0.0)
 
 
+class Drafts(Protocol):
+    """What of speculation captured sizes depend on."""
+
+    @property
+    def queries(self) -> int:
+        """Tokens that a step verifies of each sequence."""
+        ...
+
+
 class Degrees(Protocol):
-    """What of a pool the default memory share depends on."""
+    """What of a pool captured sizes and the default memory share depend on."""
 
     @property
     def tensor(self) -> int:
@@ -179,8 +188,19 @@ class Degrees(Protocol):
         ...
 
     @property
-    def speculation(self) -> object:
+    def speculation(self) -> Drafts | None:
         """Speculative decoding, if any."""
+        ...
+
+    @property
+    def largest_graph(self) -> int | None:
+        """Stated tokens of the largest captured decode step."""
+        ...
+
+    @property
+    def graph_sizes(self) -> tuple[int, ...]:
+        """Stated captured sizes, in place of the engine's."""
+        ...
 
 
 class Engine(Strict):
@@ -363,13 +383,36 @@ class Engine(Strict):
         budget = (self._limits(device) or self).max_batched_tokens.value
         return max(budget // ranks, 1) if self.budget_over_ranks.value else budget
 
-    def share_of_memory(self, device: Device, pool: Degrees) -> float:
-        """Return the share of a device's memory that the engine fills by default in a replica."""
+    def captured(self, device: Device, pool: Degrees) -> NDArray[np.int64]:
+        """Return the captured sizes of a replica's decode steps, ascending.
+
+        They count sequences where the engine captures batches, else tokens.
+        """
+        largest = None if pool.largest_graph is None else max(pool.largest_graph // self.verified(pool), 1)
+        return self.graphs(device, pool.tensor * pool.data, largest, pool.graph_sizes)
+
+    def verified(self, pool: Degrees) -> int:
+        """Return the tokens of each sequence in a captured decode step."""
+        drafts = pool.speculation
+        return 1 if drafts is None or not self.captures_batches else drafts.queries
+
+    def share_of_memory(self, device: Device, pool: Degrees, budget: int | None = None) -> float:
+        """Return the share of a device's memory that the engine fills by default in a replica.
+
+        Args:
+            device: its memory.
+            pool: degrees and captured sizes of the replica.
+            budget: token budget of a step of one attention rank; by default the engine's.
+        """
         if self.memory_reserved is None:
             return self.memory_share.value
-        sizes = self.graphs(device, pool.tensor * pool.data)
+        if budget is None:
+            chunk = self.token_budget(device)
+        else:
+            chunk = budget * pool.data if self.budget_over_ranks.value else budget
+        sizes = self.captured(device, pool)
         graph = int(sizes[-1]) if len(sizes) else 0
-        free = self.memory_reserved.reserved(device, self.token_budget(device), graph, pool)
+        free = self.memory_reserved.reserved(device, chunk, graph, pool)
         return max(1.0 - free / device.memory_bytes, BOUNDS["memory_share"][0])
 
     def sequence_limit(self, device: Device) -> int:

@@ -55,7 +55,7 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
         "token_budget": engine.token_budget(device, pool.data),
         "max_sequences": engine.sequence_limit(device),
         "block_tokens": engine.block_tokens.value,
-        "memory_share": engine.share_of_memory(device, pool),
+        "memory_share": engine.memory_share.value,
         "prefix_caching": engine.prefix_caching.value,
         "asynchronous": engine.schedules_ahead.value,
         "preemption": engine.preemption.value,
@@ -63,7 +63,11 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
         "stream_interval": engine.stream_interval.value,
         "ingest_s": engine.first_token_s.value,
     }
-    return build(EngineOptions, {**defaults, **pool.options}, f"{where}.options")
+    options = build(EngineOptions, {**defaults, **pool.options}, f"{where}.options")
+    if "memory_share" in pool.options:
+        return options
+    share = engine.share_of_memory(device, pool, options.token_budget)
+    return options.model_copy(update={"memory_share": share})
 
 
 MOST_CONTEXT = 1 << 17

@@ -125,7 +125,7 @@ def memory(
     activations += SAMPLER_BYTES * min(sequences, 256) * model.vocabulary / (2 if pool.tensor > 1 else 1)
     weights = weight_bytes(price)
     graphs = engine.graph_bytes.value
-    fraction = engine.share_of_memory(device, pool) if share is None else share
+    fraction = engine.share_of_memory(device, pool, budget) if share is None else share
     usable = fraction * device.memory_bytes - LIBRARY_BYTES
     if engine.memory_share_of == "free":
         taken = weights + activations + engine.context_bytes.value

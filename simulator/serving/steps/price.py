@@ -232,15 +232,12 @@ class StepPrice:
     @property
     def verified(self) -> int:
         """Tokens of each sequence in a captured decode step."""
-        drafts = self.pool.speculation
-        return 1 if drafts is None or not self.engine.captures_batches else drafts.queries
+        return self.engine.verified(self.pool)
 
     @property
     def graphs(self) -> NDArray[np.int64]:
         """Tokens of the decode steps in graphs, ascending; sizes count sequences where engines do."""
-        pool, verified = self.pool, self.verified
-        largest = None if pool.largest_graph is None else max(pool.largest_graph // verified, 1)
-        return verified * self.engine.graphs(self.cluster.device, pool.tensor, largest, pool.graph_sizes)
+        return self.verified * self.engine.captured(self.cluster.device, self.pool)
 
     @property
     def reduces_a_layer(self) -> int:

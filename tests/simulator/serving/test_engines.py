@@ -175,12 +175,38 @@ def test_layers_without_experts_are_launched_as_dense_layers(model, dense):
         ({}, 512 + 12_288 + 2 * 256 + 128),
         ({"tensor": 8}, 512 + 12_288 + 2 * 512 + 1_024),
         ({"data": 8, "expert": 8}, 512 + 12_288 + 2 * 512 + 1_024 + 512 * 8 * 4.5),
+        # A stated largest graph, of all tokens that its sequences verify, and stated sizes.
+        ({"tensor": 8, "largest_graph": 1024}, 512 + 12_288 + 2 * 1_024 + 1_024),
+        ({"data": 8, "largest_graph": 64}, 512 + 12_288 + 2 * 64 + 1_024 + 64 * 8 * 3),
+        ({"graph_sizes": [1, 32]}, 512 + 12_288 + 2 * 32 + 128),
+        (
+            {"largest_graph": 768, "speculation": {"kind": "mtp", "tokens": 2, "acceptance": 0.8}},
+            512 + 12_288 + 2 * 256 + 128 + 2_048,
+        ),
     ],
 )
 def test_sglang_leaves_memory_free_by_its_rule(degrees, mib):
     device = devices.get("h200-sxm")
     found = engines.get("sglang-0.5.9").share_of_memory(device, build(Pool, degrees, "pool"))
     assert found == pytest.approx(1 - mib * 2**20 / device.memory_bytes, abs=1e-3)
+
+
+@pytest.mark.parametrize(("data", "budget"), [(1, 4096), (8, 512), (1, 16384), (1, 256)])
+def test_sglang_leaves_memory_free_by_a_stated_chunk(data, budget):
+    device, engine = devices.get("h200-sxm"), engines.get("sglang-0.5.9")
+    stated = {"engine": engine.name, "data": data, "options": {"token_budget": budget}}
+    pool = build(Pool, stated, "pool")
+    chunks = {4096: 4096, 512: 4096, 16384: 16384, 256: 2048}[budget] - 8192
+    share = engine.share_of_memory(device, pool) - chunks * 1.5 * 2**20 / device.memory_bytes
+    # At least 10 GiB stay free on a device of more than 60 GiB.
+    most = 1 - 10 * 2**30 / device.memory_bytes
+    assert options_of(pool, device).memory_share == pytest.approx(min(share, most))
+
+
+def test_sglangs_graphs_count_attention_ranks_as_tensor_ranks():
+    engine, device = engines.get("sglang-0.5.9"), devices.get("h200-sxm")
+    assert engine.captured(device, build(Pool, {"data": 8, "expert": 8}, "pool"))[-1] == 512
+    assert engine.captured(device, build(Pool, {"data": 2, "expert": 2}, "pool"))[-1] == 256
 
 
 def test_attention_ranks_share_sglangs_chunk():
