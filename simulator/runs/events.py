@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -87,6 +88,7 @@ class _Run:
         self.recovering: list[tuple[str, float]] = []
         self.resets = False
         self.down: list[float] = []
+        """Times at which lost nodes are back, sorted."""
         self.out = 0
         self.missing = 0
         self.slow: dict[int, float] = {}
@@ -308,9 +310,16 @@ class _Run:
 
     def _lose(self, nodes: int, repair: float) -> None:
         self.replication.lost_nodes += nodes
-        self.down = sorted([back for back in self.down if back > self.time] + [self.time + repair] * nodes)
+        self._return_repaired()
+        back = self.time + repair
+        at = bisect_right(self.down, back)
+        self.down[at:at] = [back] * nodes
         if nodes and self.inputs.shrunk:
-            self._push(self.time + repair, "repaired", None)
+            self._push(back, "repaired", None)
+
+    def _return_repaired(self) -> None:
+        """Drop nodes that are back; ``down`` is sorted."""
+        del self.down[: bisect_right(self.down, self.time)]
 
     def _recover(self, nodes: int, seconds: dict[str, float], load: float) -> None:
         """Start the stages of a recovery, in place of one that is under way."""
@@ -356,7 +365,7 @@ class _Run:
 
     def _repaired(self, _: object) -> None:
         """All nodes are back: save, and go on with the full job."""
-        self.down = [back for back in self.down if back > self.time]
+        self._return_repaired()
         left = max(len(self.down) - self.inputs.spares, 0)
         if self.missing and not left:
             self._restart()
