@@ -75,7 +75,7 @@ class PassCosts:
         if not np.any(self.reads):
             return free
         beside = self.tensor.exposed + self.context.exposed
-        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
+        exchanged = self._exchanged
         first = self._host(self.after_read)
         late = np.maximum(first - self.after_read.device * setting.pace, 0.0)
         # The host waits for the dispatch, and launches while tokens are combined.
@@ -85,9 +85,18 @@ class PassCosts:
     @cached_property
     def lag(self) -> np.ndarray:
         """Seconds by which launching the kernels takes longer than they and what is exposed beside them."""
-        exchanged = np.where(self.blocked, 0.0, self.expert.paired)
+        exchanged = self._exchanged
         beside = self.tensor.exposed + self.context.exposed + exchanged
         return self._host(self.work) - beside - self.device * self.setting.pace
+
+    @property
+    def _exchanged(self) -> np.ndarray:
+        """Seconds that the exchange with experts adds to the device less those that the host waits for it.
+
+        A blocked host launches nothing while an exchange runs, beside kernels or not: its launches and all
+        exchanges follow each other. Kernels beside an exchange shorten no pass that waits for the host.
+        """
+        return np.where(self.blocked, self.expert.exposed - self.expert.total, self.expert.paired)
 
     def _host(self, work: KernelTimes) -> np.ndarray | float:
         setting = self.setting

@@ -545,6 +545,18 @@ def test_launches_add_to_an_exchange_whose_messages_cpu_proxies_post(make_settin
     ).forward.blocked.any()
 
 
+def test_an_exchange_that_blocks_the_host_adds_to_its_launches_beside_kernels_too(make_setting):
+    setting = experts(make_setting, "qwen3-30b-a3b", 16, cluster="aws-p5", framework="megatron-bridge")
+    setting = setting.with_choices(dispatcher="flex", dispatcher_library="uccl", graphs="none")
+    back = layer(setting, Plans.of(Plan(data=16, expert=16, overlap_expert=True)), EXPERTS).backward_input
+    host = back.work.launches * setting.host_seconds_per_kernel
+    assert back.expert.hidden > 0
+    busy = back.device * setting.pace + back.exposed
+    assert busy + back.lag == pytest.approx(host + back.expert.total)
+    free = replace(back, blocked=False)
+    assert free.lag < back.lag
+
+
 def test_experts_of_a_latent_width_send_less_and_project_twice(make_setting):
     plans = Plans.of(Plan(data=8, expert=8))
     wide = experts(make_setting, "nemotron-3-nano-30b-a3b")
