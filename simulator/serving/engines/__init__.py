@@ -111,7 +111,6 @@ def layer_times(
 OTHER_POLICY = 4.5
 """Distance between versions with different scheduling policies."""
 
-_CLASSES: tuple[LayerClass, ...] = ("dense", "experts", "latent-experts", "linear-experts")
 _FORMAT_DISTANCE = {
     frozenset(("16-bit",)): 0.0,
     frozenset(("fp8",)): 0.0,

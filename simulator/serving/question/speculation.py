@@ -40,8 +40,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 DRAFT_MODEL: Kind = "draft-model"
 LONGEST_CHAIN = 64
 """Most proposals in a row that asynchronous drafts may have accepted."""
-LARGEST_DRAFT = 1.0
-"""Layers of the target that one pass of a head may cost, as a share of all layers."""
 
 
 class PublishedAcceptance(Strict):

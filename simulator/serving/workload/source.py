@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice, repeat
 from math import inf
@@ -216,6 +216,3 @@ class Source:
                 yield row
             elif not time < trace.start:
                 yield row._replace(arrival_s=(time - trace.start) / trace.rate_scale)
-
-
-Sender = Callable[[Request], None]

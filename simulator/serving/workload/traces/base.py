@@ -203,9 +203,3 @@ def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT
         problem = f"column {column!r}: at most {LARGEST:g} is allowed, found {shown(text)}"
         raise InputError(f"{problem}; is it in another unit?", where)
     return value
-
-
-def first_line(path: Path) -> str:
-    """The first line that is not empty; "" for an empty file."""
-    with opened(path) as file:
-        return next((line.strip() for line in file if line.strip()), "")
