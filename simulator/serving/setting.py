@@ -174,49 +174,21 @@ def serving_setting(
         InputError: an unknown name or option, a wrong value, more devices than the cluster has.
         InfeasibleError: the model does not fit a replica.
     """
-    pools: list[PoolSetting] = []
-    taken: dict[str, int] = {}
-    written = pools_of(deployment, f"{where}: deployment")
-    places = [
-        f"{where}: deployment" + (f".pools.{i}" if deployment.pools else "") for i in range(len(written))
-    ]
-    attention = [
-        AttentionReplicas(pool.of(model), _cluster_of(pool, cluster, folder, place), place)
-        for pool, place in zip(written, places, strict=True)
-        if pool.role == "attention"
-    ]
-    check_attention(attention, [pool for pool in written if pool.role != "attention"], f"{where}: deployment")
-    for pool_written, place in zip(written, places, strict=True):
-        own = _cluster_of(pool_written, cluster, folder, place)
-        rank = taken.get(own.name, 0)
-        devices = own.devices if own is cluster else own.nodes * own.devices_per_node
-        served = (
-            model
-            if pool_written.model is None
-            else find(models, pool_written.model, folder, f"{place}.model")
-        )
-        pool = pool_written.of(served)
-        used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
-        if pool.role != "attention":
-            question = (served, deployment, pool, own, used, rank, folder, place, f"{where}: deployment")
-            pools.append(_pool_setting(*question, tables, attention))
-        taken[own.name] = rank = rank + pool.devices * pool.replicas
-        if rank > devices:
-            has = "the job" if own is cluster else own.name
-            raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", f"{where}: deployment")
-    check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{where}: deployment.pools")
+    place = f"{where}: deployment"
+    pools, attention, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
+    check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{place}.pools")
     resized = [
-        _resized(resize, deployment, pools, taken, folder, f"{where}: deployment", tables, attention)
+        _resized(resize, deployment, pools, taken, folder, place, tables, attention)
         for resize in deployment.resizes
     ]
-    router = make_router(deployment.router, deployment.router_options, f"{where}: deployment.router")
-    check_qualities(router, [pool.name for pool in pools], f"{where}: deployment")
+    router = make_router(deployment.router, deployment.router_options, f"{place}.router")
+    check_qualities(router, [pool.name for pool in pools], place)
     costs, block = pools[0].costs, pools[0].options.block_tokens
     check_tiers(serving, deployment, str(pools[0].pool.engine), costs.kv_token_bytes, block, where)
     check_deadline(serving, (pool.costs.steps for pool in pools), where)
     moving = [pool for pool in pools if pool.pool.role != "prefill"]
     several = any(pool.pool.replicas > 1 or pool.scaler.name != "fixed" for pool in moving)
-    migration = migration_of(deployment.migrate, several, f"{where}: deployment")
+    migration = migration_of(deployment.migrate, several, place)
     check_scalers(serving, (pool.scaler for pool in pools), where)
     check_lending(serving, deployment, migration, where)
     if migration is not None and migration.lends:
@@ -238,6 +210,47 @@ def serving_setting(
         attention=tuple(attention),
         resized=tuple(resized),
     )
+
+
+def _placed_pools(
+    model: Model,
+    cluster: Cluster,
+    deployment: Deployment,
+    folder: Path,
+    where: str,
+    tables: SharedTables | None,
+) -> tuple[list[PoolSetting], list[AttentionReplicas], dict[str, int]]:
+    """The pools side by side on their clusters, those of role attention, and the devices taken by cluster.
+
+    Raises:
+        InputError: an unknown name or option, a wrong value, more devices than a cluster has.
+        InfeasibleError: the model does not fit a replica.
+    """
+    written = pools_of(deployment, where)
+    places = [where + (f".pools.{i}" if deployment.pools else "") for i in range(len(written))]
+    attention = [
+        AttentionReplicas(pool.of(model), _cluster_of(pool, cluster, folder, place), place)
+        for pool, place in zip(written, places, strict=True)
+        if pool.role == "attention"
+    ]
+    check_attention(attention, [pool for pool in written if pool.role != "attention"], where)
+    pools: list[PoolSetting] = []
+    taken: dict[str, int] = {}
+    for pool, place in zip(written, places, strict=True):
+        own = _cluster_of(pool, cluster, folder, place)
+        rank = taken.get(own.name, 0)
+        devices = own.devices if own is cluster else own.nodes * own.devices_per_node
+        served = model if pool.model is None else find(models, pool.model, folder, f"{place}.model")
+        pool = pool.of(served)
+        used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
+        if pool.role != "attention":
+            question = (served, deployment, pool, own, used, rank, folder, place, where)
+            pools.append(_pool_setting(*question, tables, attention))
+        taken[own.name] = rank = rank + pool.devices * pool.replicas
+        if rank > devices:
+            has = "the job" if own is cluster else own.name
+            raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", where)
+    return pools, attention, taken
 
 
 def _resized(

@@ -38,6 +38,14 @@ REPORT_EVERY = 500
 """Number of ended requests between two progress reports."""
 
 
+def longest_request(setting: ServingSetting) -> int:
+    """Tokens of the longest request that every pool can hold."""
+    tokens = min(pool.most_tokens for pool in setting.pools)
+    if setting.migration is None or not setting.migration.lends:
+        return tokens
+    return int(LENT_SHARE * setting.pools[-1].pool.replicas * tokens)
+
+
 class Fleet:
     """One run.
 
@@ -52,13 +60,9 @@ class Fleet:
         self.source = Source(
             setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
         )
-        self._most_tokens = min(pool.most_tokens for pool in setting.pools)
-        """Longest request that every pool can hold."""
-        if setting.migration is not None and setting.migration.lends:
-            self._most_tokens = int(LENT_SHARE * setting.pools[-1].pool.replicas * self._most_tokens)
         self._adds = setting.router.added
         """Most tokens that the router adds to a prompt."""
-        self._most_tokens -= self._adds
+        self._most_tokens = longest_request(setting) - self._adds
         self.records = Records()
         self.refused = 0
         self.failed = 0
@@ -66,8 +70,6 @@ class Fleet:
         self.retries = 0
         self._unplaced: list[Sequence] = []
         """Sequences held while all replicas have failed or are drained."""
-        self.program_seconds: list[float] = []
-        """Seconds of each program that ran to its end; inf where a request of it was lost."""
         self.starts: dict[str, list[dict[str, float]]] = {}
         """Starts in stages by pool: time, and seconds of each stage."""
         self._sent = setting.serving.requests
@@ -95,23 +97,28 @@ class Fleet:
         self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
         self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
-        self._handed = 0
-        limit, users = setting.serving.requests, setting.serving.users
-        self._programs = (
-            ProgramClients(self.source, limit, self.send, self._at, self._later)
-            if self.source.feeds_back
-            else None
-        )
-        if self._programs is not None:
-            self.program_seconds = self._programs.seconds
-        self._users = Users(users, setting.serving.user_gap, self.send, self._later) if users else None
-        self._feeds_back = self._programs is not None or bool(self.decoding) or self._users is not None
-        # Replicas that share links run in the order of time.
-        self._feeds_back |= setting.deployment.shares_links or setting.migration is not None
-        self._next: list[tuple[float, int]] = []
-        self._routed = 0
+        self._routed = self._handed = 0
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""
+        self._programs, self._users = self._program_clients(), self._user_clients()
+        self.program_seconds = [] if self._programs is None else self._programs.seconds
+        """Seconds of each program that ran to its end; inf where a request of it was lost."""
+        clients = self._programs is not None or self._users is not None
+        # Replicas that share links run in the order of time.
+        shared = setting.deployment.shares_links or setting.migration is not None
+        self._feeds_back = clients or self._split or shared
+        self._next: list[tuple[float, int]] = []
+
+    def _program_clients(self) -> ProgramClients | None:
+        """Clients whose programs send a request after another ends; None where arrivals are independent."""
+        if not self.source.feeds_back:
+            return None
+        return ProgramClients(self.source, self._sent, self.send, self._at, self._later)
+
+    def _user_clients(self) -> Users | None:
+        """Users who each wait for their own requests; None where the workload has none."""
+        serving = self.setting.serving
+        return Users(serving.users, serving.user_gap, self.send, self._later) if serving.users else None
 
     @property
     def ended(self) -> bool:
