@@ -114,7 +114,7 @@ def ours(cases, predict):
     groups, found = defaultdict(list), {}
     start = time.process_time()
     for case in cases:
-        groups[closed_loop.group_key(case.question)].append(case)
+        groups[case.question.key].append(case)
     for group in groups.values():
         try:
             answers = predict([case.question for case in group])

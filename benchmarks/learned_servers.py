@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.part_errors import FREEDOM
 from benchmarks.served_rows import source_of, unknown
 from meshwright.server_results import load_of
-from meshwright.validation.serving import closed_loop, ledger
+from meshwright.validation.serving import ledger
 from meshwright.validation.serving.case import ServingCase
 from simulator.uncertainty.servers import FRONT, LEARNED, MeasuredLoad, ServerLoads, server_errors
 
@@ -51,7 +51,7 @@ def servers(path: Path) -> list[Server]:
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         versions = {row["case_id"]: row["engine_version"] for row in csv.DictReader(file)}
     groups: dict[tuple[Any, ...], list[ServingCase]] = defaultdict(list)
-    for case in questions[closed_loop]:
+    for case in questions["closed_loop"]:
         asked = case.question
         if case.flagged or asked.speculates or asked.prefill is not None:
             continue

@@ -37,7 +37,7 @@ def replayed(
         cases = {
             case.case_id: case
             for one in same
-            if one.reader is closed_loop and chosen(one)
+            if one.collection == "closed_loop" and chosen(one)
             for case in one.cases
         }
         engine = engine_with(group.engine, entries, left)

@@ -9,17 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import steady_stages
 from meshwright.validation.parts import kept_apart
-from meshwright.validation.serving import (
-    closed_loop,
-    energy,
-    ledger,
-    offline,
-    stages,
-    static_batch,
-    trtllm_tables,
-)
+from meshwright.validation.serving import closed_loop, ledger, trtllm_tables
 from meshwright.validation.serving.case import ServingCase, Setup
+from meshwright.validation.serving.collection import module_of
 from simulator.serving.engines import engines
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.steps.price import format_class, layer_class
@@ -27,13 +21,19 @@ from simulator.serving.steps.price import format_class, layer_class
 FIRST, RATE, REST = "TTFT", "tokens/s", "TPOT"
 OFFLINE, MOST = "batch latency", "most tokens/s"
 METRICS = {
-    closed_loop: ("tpot_ms_mean", "ttft_ms_p50", "ttft_ms_mean", "total_tok_s_per_gpu"),
-    energy: ("itl_ms_p50", "tpot_ms_mean"),
-    stages: ("itl_ms_mean", "ttft_ms_mean"),
-    static_batch: ("decode_step_ms", "prefill_ms"),
-    offline: ("latency_s",),
-    trtllm_tables: ("out_tok_s",),
+    "closed_loop": ("tpot_ms_mean", "ttft_ms_p50", "ttft_ms_mean", "total_tok_s_per_gpu"),
+    "energy": ("itl_ms_p50", "tpot_ms_mean"),
+    "stages": ("itl_ms_mean", "ttft_ms_mean"),
+    "static_batch": ("decode_step_ms", "prefill_ms"),
+    "offline": ("latency_s",),
+    "trtllm_tables": ("out_tok_s",),
 }
+STEADY = {
+    "closed_loop": closed_loop.predict_steady,
+    "stages": steady_stages.predict_steady,
+    "trtllm_tables": trtllm_tables.predict_steady,
+}
+"""Steady states of collections whose rows are runs of scenarios."""
 FILES = (
     "closed_loop.csv.gz",
     "energy.csv.gz",
@@ -66,7 +66,7 @@ class Group(NamedTuple):
 class Rows:
     """Rows of one replica: predicted in one call."""
 
-    reader: object
+    collection: str
     questions: list
     metric: str
     measured: np.ndarray
@@ -79,7 +79,7 @@ class Rows:
 
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
-        predict = getattr(self.reader, "predict_steady", None) or self.reader.predict  # type: ignore[attr-defined]
+        predict = STEADY.get(self.collection) or module_of(self.collection).predict
         found = predict(self.questions)
         return np.log(np.array([one[self.metric] for one in found]) / self.measured)
 
@@ -91,9 +91,9 @@ class Rows:
     @property
     def kind(self) -> str:
         """Kind of metric in summaries."""
-        if self.reader in (offline, static_batch):
+        if self.collection in ("offline", "static_batch"):
             return OFFLINE
-        if self.reader is trtllm_tables:
+        if self.collection == "trtllm_tables":
             return MOST
         return FIRST if self.first else RATE if "tok_s" in self.metric else REST
 
@@ -153,22 +153,22 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
         if (folder / name).exists():
             ledger._read(folder / name, True, questions, book)
     found: dict[Group, list[Rows]] = defaultdict(list)
-    for reader, cases in questions.items():
+    for collection, cases in questions.items():
         groups: dict = defaultdict(list)
         apart = kept_apart(case.case_id for case in cases) if tested else set()
         for case in cases:
-            for metric in METRICS[reader]:
+            for metric in METRICS[collection]:
                 use = metric in case.measured and not excluded(case) and case.case_id not in apart
                 if use and (tested or not unknown(case, metric)):
-                    groups[reader.group_key(case.question), metric, source_of(case)].append(case)
+                    groups[case.question.key, metric, source_of(case)].append(case)
         for (_, metric, source), same in groups.items():
             setup = same[0].question.serving
             unique = list({(c.group or c.case_id): c for c in same}.values())
             values = np.array([case.measured[metric] for case in unique])
             rows = Rows(
-                reader, [case.question for case in unique], metric, values, setup, source, tuple(unique)
+                collection, [case.question for case in unique], metric, values, setup, source, tuple(unique)
             )
-            tables = reader is trtllm_tables and uneven(setup)
+            tables = collection == "trtllm_tables" and uneven(setup)
             rows.counts = metric != "total_tok_s_per_gpu" and not tables
             found[group_of(setup)].append(rows)
     return found

@@ -42,10 +42,10 @@ def is_servers(path: Path) -> bool:
         return True
     if path.suffix != ".csv":
         return False
-    from meshwright.validation.serving.closed_loop import NEEDS
+    from meshwright.validation.serving.collection import collections
 
     header = next(csv.reader(read_text(path).splitlines()[:1]), [])
-    return set(NEEDS) - {"harness"} <= set(header)
+    return set(collections()["closed_loop"].needs) - {"harness"} <= set(header)
 
 
 def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:

@@ -18,7 +18,7 @@ DONE = (
     *("hwmodels", "profiles", "planner/*.py", "planner/executors", "planner/serving", "simulator/*.py"),
     *("meshwright/*.py", "meshwright/api", "meshwright/commands", "meshwright/exporters"),
     *("meshwright/pages", "meshwright/questions", "meshwright/reports", "meshwright/sweeps"),
-    *("meshwright/validation/*.py", "meshwright/variations"),
+    *("meshwright/validation", "meshwright/variations"),
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/serving", "simulator/state"),

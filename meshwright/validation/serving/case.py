@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hwmodels.errors import InputError
+import numpy as np
+
+from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import build
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.names import (
@@ -29,11 +31,18 @@ class MeasuredRow:
     """One CSV row with typed access."""
 
     def __init__(self, values: Mapping[str, str], where: str) -> None:
-        self.values, self.where = values, where
+        self.values = {name: (value or "").strip() for name, value in values.items() if isinstance(name, str)}
+        self.where = where
+
+    @property
+    def name(self) -> str:
+        """The name that the row states, or its file and line."""
+        stated = (self.text(column) for column in ("case_id", "id", "run"))
+        return next(filter(None, stated), self.where.split("/")[-1].replace(": line ", ":"))
 
     def text(self, name: str, default: str = "") -> str:
         """The text of a column, or the default where it is blank or absent."""
-        return (self.values.get(name) or "").strip() or default
+        return self.values.get(name) or default
 
     def number(self, name: str) -> float | None:
         """The number in a column; None where it is blank.
@@ -70,8 +79,8 @@ class MeasuredRow:
 
     def measured(self, *names: str) -> dict[str, float]:
         """The measured columns that the row fills."""
-        found = {name: self.number(name) for name in names}
-        return {name: value for name, value in found.items() if value}
+        numbers = {name: self.number(name) for name in names}
+        return {name: value for name, value in numbers.items() if value}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +88,46 @@ class Setup(ReplicaKind):
     """One kind of replica of a measured run."""
 
     assumed_version: bool
+
+    def with_pool(self, **changes: Any) -> Setup:
+        """The same replica with other values of its pool."""
+        return replace(self, pool=self.pool.model_copy(update=changes))
+
+
+@dataclass(frozen=True)
+class Question:
+    """The configuration of one row."""
+
+    serving: Setup
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Rows with equal keys are predicted in one call."""
+        return self.serving.key
+
+
+@dataclass(frozen=True)
+class Batch(Question):
+    """A batch of equal requests."""
+
+    batch: float
+    prompt: float
+    """Tokens of one request."""
+    output: float
+
+
+def batch_arrays(questions: Sequence[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Batch, prompt and output of rows of batches."""
+    batch, prompt, output = np.array([(row.batch, row.prompt, row.output) for row in questions]).T
+    return batch, prompt, output
+
+
+def rows_of(columns: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+    """Predicted columns of each row."""
+    return [
+        {name: float(value) for name, value in zip(columns, values, strict=True)}
+        for values in zip(*np.broadcast_arrays(*columns.values()), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -109,14 +158,24 @@ def pool_of(values: dict[str, Any], where: str) -> Pool:
         raise SkippedRow(f"degrees do not fit together: {error.problem}") from None
 
 
+def degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
+    """Our degrees from a row's: where ``dp`` ranks lie inside the tensor-parallel group, attention is not cut
+    by them."""
+    inside = dp > 1 and gpus < tp * dp * pp
+    tensor = max(tp // dp, 1) if inside else tp
+    ranks = tensor * dp
+    expert = min(max(ep, 1), ranks)
+    while ranks % expert:
+        expert -= 1
+    return {"tensor": tensor, "data": dp, "pipeline": pp, "expert": expert}
+
+
 def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, Any], precision: str) -> Setup:
     """The replica that a row describes.
 
     Raises:
         Skipped: the row leaves it open, or names something unknown.
     """
-    from hwmodels.errors import UnknownNameError
-
     model = find_model(row.text("model"))
     cluster = find_cluster(row.text("gpu"))
     try:

@@ -55,6 +55,21 @@ def cluster_key(kind: ReplicaKind) -> str:
     return device if clusters.resolve(device) is None else kind.cluster.name
 
 
+def scenario_of(kind: ReplicaKind, workload: Mapping[str, Any], **deployment: Any) -> dict[str, Any]:
+    """A serving scenario of replicas of one kind, with further keys of their deployment."""
+    return {
+        "model": kind.model.name,
+        "cluster": cluster_key(kind),
+        "workload": workload,
+        "deployment": {**pool_keys(kind), **deployment},
+    }
+
+
+def generated(requests: int, arrivals: Mapping[str, Any], prompt: Any, output: Any) -> dict[str, Any]:
+    """Workload of a scenario that draws its requests."""
+    return {"kind": "serving", "requests": requests, "arrivals": arrivals, "input": prompt, "output": output}
+
+
 def run(scenario: Mapping[str, Any], where: str = "row", folder: Path = Path()) -> ServingResult:
     """Run a row's scenario as `meshwright simulate` does."""
     return serve(make_serving(scenario, where, folder, TABLES))
@@ -94,6 +109,23 @@ def latencies(result: ServingResult) -> dict[str, np.ndarray]:
         "ttft": first - arrival,
         "tpot": (last - first) / np.maximum(columns["output"] - 1, 1),
         "e2e": last - arrival,
+    }
+
+
+def statistics(
+    name: str, seconds: np.ndarray, unit: float = 1e3, percents: Sequence[int] = (50, 90, 99)
+) -> dict[str, float]:
+    """Mean and percentiles of a latency as columns of a row.
+
+    Args:
+        name: of the columns before the statistic.
+        seconds: of all requests.
+        unit: that of the columns in a second.
+        percents: percentiles.
+    """
+    return {
+        f"{name}_mean": unit * float(seconds.mean()),
+        **{f"{name}_p{percent}": unit * float(np.percentile(seconds, percent)) for percent in percents},
     }
 
 

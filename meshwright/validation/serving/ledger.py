@@ -10,9 +10,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,23 +18,8 @@ import yaml
 
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving import (
-    bursts,
-    closed_loop,
-    energy,
-    mlperf,
-    multi_lora,
-    offline,
-    open_loop,
-    pd_transfer,
-    routed_fleets,
-    speculative,
-    stages,
-    start_up,
-    static_batch,
-    trtllm_tables,
-)
 from meshwright.validation.serving.case import MeasuredRow, ServingCase
+from meshwright.validation.serving.collection import collections, module_of, read_case
 from planner.execution import Execution
 from planner.store import digest_of
 
@@ -46,26 +29,6 @@ SHIPPED = "shipped"
 PUBLISHED = Path(__file__).parents[2] / "published" / "serving"
 """Rows that Meshwright ships: TensorRT-LLM's published tables, and latencies of weight-only formats from a
 pull request of vLLM (both Apache-2.0); their source is in each row."""
-
-READERS: tuple[ModuleType, ...] = (
-    closed_loop,
-    bursts,
-    open_loop,
-    stages,
-    static_batch,
-    trtllm_tables,
-    energy,
-    mlperf,
-    speculative,
-    offline,
-    start_up,
-    multi_lora,
-    pd_transfer,
-    routed_fleets,
-)
-"""One module a file format: NEEDS (columns that tell it), read, predict, group_key;
-`scenario` where a row is the run of a scenario (None: it is not),
-and `trace` where it reads a trace."""
 
 
 @dataclass(frozen=True)
@@ -123,24 +86,16 @@ class ServingLedger:
             if metric != entry.metric:
                 repeat += entry.metric
             by[(*name, entry.case.flagged)][repeat].append(entry.relative_error)
-        found = []
+        summaries = []
         for (file, engine, gpu, metric, flagged), groups in sorted(by.items()):
             signed = np.array([float(np.median(errors)) for errors in groups.values()])
             size = np.abs(signed)
-            found.append(
-                MetricSummary(
-                    file,
-                    engine,
-                    gpu,
-                    metric,
-                    flagged,
-                    len(signed),
-                    float(np.median(size)),
-                    float(np.percentile(size, 90)),
-                    float(np.median(signed)),
-                )
+            median, p90 = float(np.median(size)), float(np.percentile(size, 90))
+            bias = float(np.median(signed))
+            summaries.append(
+                MetricSummary(file, engine, gpu, metric, flagged, len(signed), median, p90, bias)
             )
-        return found
+        return summaries
 
 
 def evaluate(
@@ -160,15 +115,11 @@ def evaluate(
         MeshwrightError: a worker was killed, or the store's disk is full.
     """
     ledger, questions = _questions(paths)
-    calls = [
-        (reader.__name__, same)
-        for reader, cases in questions.items()
-        for same in _by_key(reader, cases).values()
-    ]
+    calls = [(name, same) for name, cases in questions.items() for same in _by_key(cases)]
     total, done = max(sum(map(len, questions.values())), 1), 0
     answers: dict[int, dict[str, Any]] = {}
-    for number, found, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
-        answers[number] = found
+    for number, answer, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
+        answers[number] = answer
         done += len(calls[number][1])
         if progress:
             progress(done / total)
@@ -177,12 +128,12 @@ def evaluate(
     return ledger
 
 
-def _questions(paths: Iterable[Path]) -> tuple[ServingLedger, dict[ModuleType, list[ServingCase]]]:
-    """Cases by reader, and a ledger of skipped rows."""
+def _questions(paths: Iterable[Path]) -> tuple[ServingLedger, dict[str, list[ServingCase]]]:
+    """Cases by collection, and a ledger of skipped rows."""
     ledger = ServingLedger()
-    questions: dict[ModuleType, list[ServingCase]] = defaultdict(list)
-    for given in paths:
-        path = PUBLISHED if str(given) == SHIPPED else given
+    questions: dict[str, list[ServingCase]] = defaultdict(list)
+    for named in paths:
+        path = PUBLISHED if str(named) == SHIPPED else named
         for file in _files(path):
             _read(file, named=not path.is_dir(), questions=questions, ledger=ledger)
     return ledger, questions
@@ -204,15 +155,16 @@ def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
     count = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for reader, cases in _questions(paths)[1].items():
-            for case in cases if hasattr(reader, "scenario") else ():
+        for collection, cases in _questions(paths)[1].items():
+            module = module_of(collection)
+            for case in cases if hasattr(module, "scenario") else ():
                 if getattr(case.question, "prefill", None) is not None:
                     continue
                 name = re.sub(r"[^A-Za-z0-9._-]+", "-", case.case_id)
-                if (data := reader.scenario(case.question)) is None:
+                if (data := module.scenario(case.question)) is None:
                     continue
-                if hasattr(reader, "trace"):
-                    (folder / f"{name}.csv").write_text(reader.trace(case.question), encoding="utf-8")
+                if hasattr(module, "trace"):
+                    (folder / f"{name}.csv").write_text(module.trace(case.question), encoding="utf-8")
                     data["workload"]["trace"]["path"] = f"{name}.csv"
                 text = yaml.safe_dump({"title": case.case_id, **data}, sort_keys=False)
                 (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
@@ -222,27 +174,28 @@ def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
     return count
 
 
-def _by_key(reader: ModuleType, cases: Sequence[ServingCase]) -> dict[Any, list[ServingCase]]:
-    """Cases that one call predicts, by their key."""
+def _by_key(cases: Sequence[ServingCase]) -> list[list[ServingCase]]:
+    """Cases of a collection that one call predicts."""
     groups: dict[Any, list[ServingCase]] = defaultdict(list)
     for case in cases:
-        groups[reader.group_key(case.question)].append(case)
-    return groups
+        groups[case.question.key].append(case)
+    return list(groups.values())
 
 
-def _inputs(reader: str, same: Sequence[ServingCase]) -> dict[str, Any]:
+def _inputs(collection: str, same: Sequence[ServingCase]) -> dict[str, Any]:
     """Inputs of the predictions of cases that share a key."""
-    return {"ask": "validate", "reader": reader, "cases": digest_of([case.question for case in same])}
+    questions = digest_of([case.question for case in same])
+    return {"ask": "validate", "collection": collection, "cases": questions}
 
 
-def _plain(reader: str, same: Sequence[ServingCase]) -> dict[str, Any]:
+def _plain(collection: str, same: Sequence[ServingCase]) -> dict[str, Any]:
     """Predictions of cases that share a key as plain data, or the reason why there are none."""
     try:
-        found = import_module(reader).predict([case.question for case in same])
+        predicted = module_of(collection).predict([case.question for case in same])
     except MeshwrightError as reason:
         return {"problem": str(reason)}
     # NaN is no JSON; a metric that is not finite is not compared.
-    rows = [{name: float(v) for name, v in row.items() if np.isfinite(v)} for row in found]
+    rows = [{name: float(v) for name, v in row.items() if np.isfinite(v)} for row in predicted]
     return {"predicted": rows}
 
 
@@ -254,12 +207,10 @@ def _files(path: Path) -> Sequence[Path]:
     return sorted([*path.glob("*.csv"), *path.glob("*.csv.gz"), *path.glob("*/meta.csv")])
 
 
-def _read(
-    path: Path, named: bool, questions: dict[ModuleType, list[ServingCase]], ledger: ServingLedger
-) -> None:
+def _read(path: Path, named: bool, questions: dict[str, list[ServingCase]], ledger: ServingLedger) -> None:
     rows, header = _rows(path)
-    readers = [reader for reader in READERS if all(name in header for name in reader.NEEDS)]
-    if not readers:
+    fits = (name for name, collection in collections().items() if set(collection.needs) <= set(header))
+    if (collection := next(fits, None)) is None:
         if named:
             raise InputError("is none of the known formats of measured serving runs", str(path))
         ledger.skipped.append((path.name, "not a file of measured runs that is known"))
@@ -267,11 +218,9 @@ def _read(
     for number, values in enumerate(rows, start=2):
         row = MeasuredRow(values, f"{path}: line {number}")
         try:
-            questions[readers[0]].append(readers[0].read(row, path.name))
+            questions[collection].append(read_case(collection, row, path.name))
         except SkippedRow as reason:
-            ledger.skipped.append(
-                (row.text("case_id") or row.text("id") or f"{path.name}:{number}", str(reason))
-            )
+            ledger.skipped.append((row.name, str(reason)))
 
 
 def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:

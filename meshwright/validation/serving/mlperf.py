@@ -1,4 +1,4 @@
-"""MLPerf Inference: tokens a second of tuned submissions (`mlperf.csv`).
+"""MLPerf Inference: tokens a second of tuned submissions.
 
 A submission chooses its degrees and batch for its score, so the prediction is the best over both.
 """
@@ -16,12 +16,10 @@ from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_cluster, find_model
 from simulator.serving.steady.kinds import memory_that_fits, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
-
-NEEDS = ("round", "benchmark", "scenario", "target_qps", "ttft_limit_ms")
-MEASURED = ("out_tok_s", "out_tok_s_per_gpu")
 
 
 class DataSet(NamedTuple):
@@ -85,62 +83,59 @@ class MlPerf:
         """The first of the setups."""
         return self.setups[0]
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Rows with equal keys are predicted in one call."""
+        return tuple(choice.key for choice in self.setups)
 
-def read(row: MeasuredRow, file: str) -> ServingCase:
-    """The case of one row.
+
+def question(row: MeasuredRow, collection: Collection) -> MlPerf:
+    """The question of a row.
 
     Raises:
-        Skipped: the row leaves open what was run.
+        SkippedRow: the row leaves open what was run.
     """
-    if "Server Edition" in row.text("accelerator"):
-        row = MeasuredRow({**row.values, "gpu": row.text("gpu") + "-server"}, row.where)
+    row = MeasuredRow({**row.values, "gpu": _gpu(row)}, row.where)
     model, cluster = find_model(row.text("model")), find_cluster(row.text("gpu"))
     if model.name not in DATA_SETS:
         raise SkippedRow(f"lengths of the data set of {model.name} are not known")
-    gpus = row.need("n_gpus")
-    engine, version = _engine(row.text("framework"), row.text("round"), cluster)
-    precision = _precision(cluster, row.text("round"))
-    degrees = DEGREES if row.text("round") < "v5" else DEGREES + PIPELINED
-    pools = [
-        {"tensor": tensor, "pipeline": pipeline}
-        for tensor, pipeline in degrees
-        if tensor * pipeline <= min(gpus, cluster.domain)
-    ]
+    gpus, round_ = row.need("n_gpus"), row.text("round")
+    engine, version = _engine(row.text("framework"), round_, cluster)
+    precision, most = _precision(cluster, round_), min(gpus, cluster.domain)
+    degrees = DEGREES if round_ < "v5" else DEGREES + PIPELINED
+    pools = [{"tensor": tensor, "pipeline": stages} for tensor, stages in degrees if tensor * stages <= most]
     if model.moe is not None:
-        ranks = (2, 4, 8)
-        pools += [{"data": n, "expert": n} for n in ranks if n <= min(gpus, cluster.domain)]
-    setups = tuple(setup(row, engine, version, {**pool, "kv": "fp8"}, precision) for pool in pools)
-    lengths = DATA_SETS[model.name]
-    offline = row.text("scenario") == "Offline"
+        pools += [{"data": ranks, "expert": ranks} for ranks in (2, 4, 8) if ranks <= most]
+    data_set = DATA_SETS[model.name]
     ttft, tpot = TARGETS.get((model.name, row.text("scenario") == "Interactive"), (2.0, 0.2))
-    question = MlPerf(
-        setups=setups,
+    return MlPerf(
+        setups=tuple(setup(row, engine, version, {**pool, "kv": "fp8"}, precision) for pool in pools),
         gpus=gpus,
-        prompt=lengths.prompt,
-        output=row.number("realised_output_tokens") or lengths.output,
-        variation=lengths.variation,
+        prompt=data_set.prompt,
+        output=row.number("realised_output_tokens") or data_set.output,
+        variation=data_set.variation,
         ttft_limit=(row.number("ttft_limit_ms") or 1e3 * ttft) / 1e3,
         tpot_limit=(row.number("tpot_limit_ms") or 1e3 * tpot) / 1e3,
-        offline=offline,
+        offline=row.text("scenario") == "Offline",
     )
-    return ServingCase(
-        row.text("case_id"),
-        file,
-        setups[0].engine.name,
-        row.text("gpu"),
-        row.measured(*MEASURED),
-        bool(row.text("flag")),
-        "",
-        question,
-    )
+
+
+def _gpu(row: MeasuredRow) -> str:
+    """The card of a row: server editions have a memory bandwidth of their own."""
+    return row.text("gpu") + ("-server" if "Server Edition" in row.text("accelerator") else "")
+
+
+def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
+    """The card of a row."""
+    return {"gpu": _gpu(row)}
 
 
 def _engine(framework: str, round_: str, cluster: Cluster) -> tuple[str, str]:
     """Engine and version that a submission's software names, or those of its round."""
-    found = re.search(r"vllm[ -]?([0-9.]+)(\S*)", framework.lower())
+    release = re.search(r"vllm[ -]?([0-9.]+)(\S*)", framework.lower())
     amd, late = cluster.device.vendor == "amd", round_ >= "v6"
-    if found and not (amd and ("rocm" in found[2] or "mlperf" in found[2])):
-        return "vllm", found[1]
+    if release and not (amd and ("rocm" in release[2] or "mlperf" in release[2])):
+        return "vllm", release[1]
     if amd:
         # AMD's forks of vLLM 0.4 and 0.6 hold the attention and fp8 kernels that vLLM itself took on by 0.9.
         return "vllm", "0.15.0" if late else "0.9.0"
@@ -158,40 +153,34 @@ def _precision(cluster: Cluster, round_: str) -> str:
 
 def predict(questions: Sequence[MlPerf]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
-    found = []
-    for one in questions:
-        rates = [_rate(each, one) for each in one.setups]
-        best = max(rates)
+    predicted = []
+    for row in questions:
+        best = max(_rate(choice, row) for choice in row.setups)
         if best <= 0:
-            raise InfeasibleError(f"{one.serving.model.name} does not fit {one.gpus:.0f} GPUs")
-        found.append({"out_tok_s": best * one.gpus, "out_tok_s_per_gpu": best})
-    return found
+            raise InfeasibleError(f"{row.serving.model.name} does not fit {row.gpus:.0f} GPUs")
+        predicted.append({"out_tok_s": best * row.gpus, "out_tok_s_per_gpu": best})
+    return predicted
 
 
-def _rate(found: Setup, one: MlPerf) -> float:
+def _rate(choice: Setup, row: MlPerf) -> float:
     """Output tokens a second and device at the best batch that keeps the limits; 0 where nothing fits."""
     try:
-        held = memory_that_fits(found, BUDGET, 256, FREE_SHARE)
+        memory = memory_that_fits(choice, BUDGET, 256, FREE_SHARE)
     except InfeasibleError:
         return 0.0
     # Requests of different age share memory; a tenth of it stays free for those that grow.
-    context = one.prompt + 0.5 * (1.0 + one.variation) * one.output
-    slots = min(0.9 * held.kv_tokens / context, MOST_SEQUENCES)
-    table = table_of(found, BUDGET, slots, one.prompt + one.output)
-    clients = np.geomspace(1.0, max(slots, 1.0) * found.pool.data, 40)
-    load = Load(one.prompt, one.output, clients, variation=one.variation)
-    limits = Limits(BUDGET, max(slots, 1.0), held.kv_tokens)
+    context = row.prompt + 0.5 * (1.0 + row.variation) * row.output
+    slots = min(0.9 * memory.kv_tokens / context, MOST_SEQUENCES)
+    table = table_of(choice, BUDGET, slots, row.prompt + row.output)
+    clients = np.geomspace(1.0, max(slots, 1.0) * choice.pool.data, 40)
+    load = Load(row.prompt, row.output, clients, variation=row.variation)
+    limits = Limits(BUDGET, max(slots, 1.0), memory.kv_tokens)
     most = steady_state(table, load, limits)
     rate = float(np.max(most.output_tokens_s))
-    if not one.offline:
-        asked = float(np.max(most.requests_s)) * SHARES
-        state = steady_state(table, replace(load, concurrency=0.0, rate=asked), limits)
+    if not row.offline:
+        rates = float(np.max(most.requests_s)) * SHARES
+        state = steady_state(table, replace(load, concurrency=0.0, rate=rates), limits)
         tpot, ttft = TAIL
-        within = (tpot * state.tpot_s <= one.tpot_limit) & (ttft * state.ttft_s <= one.ttft_limit)
+        within = (tpot * state.tpot_s <= row.tpot_limit) & (ttft * state.ttft_s <= row.ttft_limit)
         rate = float(np.max(np.where(within & state.stable, state.output_tokens_s, 0.0)))
-    return rate / found.pool.devices
-
-
-def group_key(question: MlPerf) -> tuple[Any, ...]:
-    """Return the key of rows that one call predicts together."""
-    return tuple(each.key for each in question.setups)
+    return rate / choice.pool.devices

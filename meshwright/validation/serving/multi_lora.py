@@ -1,4 +1,4 @@
-"""Many adapters on one base model: S-LoRA's runs (`multi_lora.csv`).
+"""Many adapters on one base model: S-LoRA's runs.
 
 The client draws arrivals, lengths and adapters with a seed that it fixes, so each row is a replay.
 """
@@ -13,14 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
-from meshwright.validation.serving.clients import cluster_key, pool_keys, run_trace, trace_text, traced
+from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
+from meshwright.validation.serving.clients import latencies, run_trace, scenario_of, trace_text, traced
+from meshwright.validation.serving.collection import Collection
 
-NEEDS = ("lora_ranks", "num_adapters", "req_rate_s", "throughput_req_s")
-MEASURED = ("throughput_req_s", "latency_s_mean", "first_token_s_mean")
-METHODS = ("slora", "no_mem", "mem", "dm")
-"""Methods that run on the preset; those of the rows without adapters are its own."""
 KERNEL = {"first_s": 19e-6, "further_s": 0.0}
 """S-LoRA's kernels of one product on an A10G: 1.993 against 1.885 requests/s at saturation with 0 and 1
 adapters of rank 8 (two rows each, replayed). One launch computes all sequences, whichever adapters they have
@@ -35,10 +31,9 @@ APART_TOKENS = {"S1": ((200, 13500),), "S2": ((1, 13500), (20, 10000), (200, 900
 
 
 @dataclass(frozen=True)
-class MultiLora:
+class MultiLora(Question):
     """The configuration of one row."""
 
-    serving: Setup
     adapters: int
     rank: int
     alpha: float
@@ -56,97 +51,72 @@ def _range(text: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def read(row: MeasuredRow, file: str) -> ServingCase:
-    """The case of one row.
-
-    Raises:
-        SkippedRow: a method that is not modelled, or a trace that is not public.
-    """
-    method = row.text("method")
-    if method == "pets":
-        raise SkippedRow("no server of many adapters")
-    if not row.text("num_adapters"):
-        raise SkippedRow("lengths and adapters of the real trace are not public")
-    adapters = round(row.number("num_adapters") or 0.0)
-    if method not in METHODS or (method in ("mem", "dm") and adapters > 1):
-        raise SkippedRow(f"method {method!r} is not modelled")
-    if "bmm" in row.text("source") and method != "slora" and "ablation_bmm" in row.text("source"):
-        raise SkippedRow("adapters copied for batched products are not modelled")
-    found = setup(row, "lightllm", "", {}, "fp16")
+def question(row: MeasuredRow, collection: Collection) -> MultiLora:
+    """The question of a row."""
+    method, adapters = row.text("method"), round(row.number("num_adapters") or 0.0)
     ranks = [int(text) for text in re.findall(r"\d+", row.text("lora_ranks"))]
-    rank = round(sum(ranks[: adapters or 1]) / min(len(ranks), adapters or 1))
-    question = MultiLora(
-        found,
+    return MultiLora(
+        collection.replica(row),
         adapters,
-        rank,
-        row.need("alpha"),
-        row.need("req_rate_s"),
-        row.need("cv"),
-        row.need("duration_s"),
-        _range(row.text("input_range")),
-        _range(row.text("output_range")),
-        _tokens(row.text("setting"), adapters) if method == "no_mem" else TOKENS,
+        rank=round(sum(ranks[: adapters or 1]) / min(len(ranks), adapters or 1)),
+        prompt=_range(row.text("input_range")),
+        output=_range(row.text("output_range")),
+        tokens=_tokens(row.text("setting"), adapters) if method == "no_mem" else TOKENS,
+        **collection.values(row),
     )
-    overloaded = row.text("flag") == "overloaded"
-    measured = row.measured(*(MEASURED[:1] if overloaded else MEASURED))
-    engine = f"lightllm {method}"
-    return ServingCase(row.text("case_id"), file, engine, row.text("gpu"), measured, overloaded, "", question)
+
+
+def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
+    """Methods are engines of their own in summaries."""
+    return {"engine": f"lightllm {row.text('method')}"}
 
 
 def _tokens(ranks: str, adapters: int) -> int:
     return next((tokens for most, tokens in APART_TOKENS.get(ranks, ()) if adapters <= most), TOKENS)
 
 
-def scenario(one: MultiLora) -> dict[str, Any]:
+def scenario(run: MultiLora) -> dict[str, Any]:
     """The run as a serving scenario that reads its trace."""
-    options = {"max_context": 2048, "kv_blocks": one.tokens}
-    deployment: dict[str, Any] = {**pool_keys(one.serving), "options": options}
-    if one.adapters:
+    keys: dict[str, Any] = {"options": {"max_context": 2048, "kv_blocks": run.tokens}}
+    if run.adapters:
         # The client draws u^(1 / alpha) of the adapters: equally often at alpha 1.
-        edges = [(index / one.adapters) ** one.alpha for index in range(one.adapters + 1)]
+        edges = [(index / run.adapters) ** run.alpha for index in range(run.adapters + 1)]
         shares = [high - low for low, high in pairwise(edges)]
-        deployment["adapters"] = {
-            "count": one.adapters,
-            "rank": one.rank,
+        keys["adapters"] = {
+            "count": run.adapters,
+            "rank": run.rank,
             "popularity": {"shares": shares},
             "products": "attention",
             # Servers without unified paging admit by the same rule: adapters in use are taken off the tokens.
             "memory": "shared",
             "options": KERNEL,
         }
-    return {
-        "model": one.serving.model.name,
-        "cluster": cluster_key(one.serving),
-        "gpus": 1,
-        "workload": traced(_requests(one), warmup=0.0),
-        "deployment": deployment,
-    }
+    return {"gpus": 1, **scenario_of(run.serving, traced(_requests(run), warmup=0.0), **keys)}
 
 
-def _requests(one: MultiLora) -> int:
-    return max(int(one.rate * one.duration), 1)
+def _requests(run: MultiLora) -> int:
+    return max(int(run.rate * run.duration), 1)
 
 
-def trace(one: MultiLora) -> str:
+def trace(run: MultiLora) -> str:
     """The requests of the run: the client's own draws, in its order (benchmarks/trace.py)."""
-    random, count = np.random.RandomState(SEED), _requests(one)
-    random.power(one.alpha, count)  # adapters
-    prompts, outputs = (random.randint(*sides, count).tolist() for sides in (one.prompt, one.output))
-    gaps = random.gamma(1 / one.cv**2, one.cv**2 / one.rate, count)
+    random, count = np.random.RandomState(SEED), _requests(run)
+    random.power(run.alpha, count)  # adapters
+    prompts, outputs = (random.randint(*sides, count).tolist() for sides in (run.prompt, run.output))
+    gaps = random.gamma(1 / run.cv**2, run.cv**2 / run.rate, count)
     return trace_text(np.cumsum(gaps).tolist(), prompts, outputs, [0] * count)
 
 
 def predict(questions: Sequence[MultiLora]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
-    found = []
-    for one in questions:
-        columns = run_trace(scenario(one), trace(one)).records.columns()
-        first, last = columns["first_s"] - columns["arrival_s"], columns["last_s"] - columns["arrival_s"]
-        values = len(last) / float(columns["last_s"].max()), float(last.mean()), float(first.mean())
-        found.append(dict(zip(MEASURED, values, strict=True)))
-    return found
+    return [_columns(run) for run in questions]
 
 
-def group_key(question: MultiLora) -> tuple[Any, ...]:
-    """Return the key of rows that one call predicts together."""
-    return question.serving.key
+def _columns(run: MultiLora) -> dict[str, float]:
+    result = run_trace(scenario(run), trace(run))
+    last_s, seconds = result.records.columns()["last_s"], latencies(result)
+    return {
+        "throughput_req_s": len(last_s) / float(last_s.max()),
+        "latency_s_mean": float(seconds["e2e"].mean()),
+        "first_token_s_mean": float(seconds["ttft"].mean()),
+    }

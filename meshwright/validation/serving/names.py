@@ -26,9 +26,8 @@ def _plain(text: str) -> str:
 
 def _matched(kind: str, key: str, text: str) -> str | None:
     for rule in _words()[kind]:
-        found = re.search(rule["match"], text)
-        if found:
-            return rule[key].format(**found.groupdict())
+        if match := re.search(rule["match"], text):
+            return rule[key].format(**match.groupdict())
     return None
 
 
@@ -48,7 +47,7 @@ def find_model(name: str) -> Model:
 
 
 @lru_cache(maxsize=1024)
-def find_cluster(gpu: str, nodes: int = 0) -> Cluster:
+def find_cluster(gpu: str) -> Cluster:
     """The usual cluster of a device.
 
     Raises:
@@ -75,10 +74,10 @@ def find_format(text: str, default: str = "") -> str:
         if default:
             return default
         raise SkippedRow("weight precision not stated")
-    found = _matched("formats", "format", text.lower())
-    if found is None:
+    name = _matched("formats", "format", text.lower())
+    if name is None:
         raise SkippedRow(f"precision {text!r} is not known")
-    return found
+    return name
 
 
 def find_activations(text: str) -> str | None:

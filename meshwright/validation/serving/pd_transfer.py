@@ -1,4 +1,4 @@
-"""Transfers of a prompt's KV between prefill and decode servers (`pd_transfer.csv`)."""
+"""Transfers of a prompt's KV between prefill and decode servers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 from hwmodels.loading import read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase
+from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_model
 
 FILE = Path(__file__).with_name("pd_transfer.yaml")
-NEEDS = ("prefill_tp", "decode_tp", "kv_mb", "transfer_ms")
-MEASURED = ("transfer_ms",)
 VALUE_BYTES = 2.0
 """Of a value of the KV cache."""
 
@@ -32,17 +31,22 @@ class KvTransfer:
     node_bytes_s: float
     """Rate of a node's NICs as the row states it, B/s."""
 
+    @property
+    def key(self) -> tuple[str]:
+        """Rows with equal keys are predicted in one call."""
+        return (self.family,)
+
 
 @cache
 def _facts() -> dict[str, Any]:
     return read_mapping(FILE)
 
 
-def read(row: MeasuredRow, file: str) -> ServingCase:
-    """The case of one row.
+def question(row: MeasuredRow, collection: Collection) -> KvTransfer:
+    """The question of a row.
 
     Raises:
-        Skipped: the row states no rate of its network, or the engine is not known.
+        SkippedRow: the row states no rate of its network, or the engine is not known.
     """
     family = row.text("engine").split(" ")[0].lower()
     if family not in _facts()["transfer_s"]:
@@ -53,24 +57,25 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     model = find_model(row.text("model"))
     ranks = row.count("prefill_tp")
     bytes_ = VALUE_BYTES * model.cached_layers * model.kv_cache_width * max(ranks / model.kv_heads, 1.0)
-    question = KvTransfer(family, int(row.need("prompt_tokens")), bytes_, float(rate[1]) * 1e9)
-    name, measured = row.text("id"), row.measured(*MEASURED)
-    return ServingCase(name, file, family, row.text("gpu"), measured, False, "", question)
+    return KvTransfer(family, int(row.need("prompt_tokens")), bytes_, float(rate[1]) * 1e9)
+
+
+def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
+    """The engine of a row."""
+    return {"engine": case.question.family}
 
 
 def predict(questions: Sequence[KvTransfer]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
-    return [_one(question) for question in questions]
-
-
-def _one(question: KvTransfer) -> dict[str, float]:
     facts = _facts()
-    rate = question.node_bytes_s * facts["efficiency"]["value"]
-    fixed = facts["transfer_s"][question.family]["value"]
-    bytes_ = question.tokens * question.token_bytes
-    return {"transfer_ms": 1e3 * (fixed + bytes_ / rate)}
-
-
-def group_key(question: KvTransfer) -> tuple[Any, ...]:
-    """Return the key of rows that one call predicts together."""
-    return (question.family,)
+    efficiency, transfer_s = facts["efficiency"]["value"], facts["transfer_s"]
+    return [
+        {
+            "transfer_ms": 1e3
+            * (
+                transfer_s[row.family]["value"]
+                + row.tokens * row.token_bytes / (row.node_bytes_s * efficiency)
+            )
+        }
+        for row in questions
+    ]

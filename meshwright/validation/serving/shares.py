@@ -37,7 +37,7 @@ def constant_shares(cases: Iterable[ServingCase], least: float = LARGE) -> list[
         cases: rows; those that state neither a batch nor a number of clients are passed over.
         least: share of a step.
     """
-    found: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
+    shares: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     for case in cases:
         question = case.question
         batch = _batch(question)
@@ -45,9 +45,9 @@ def constant_shares(cases: Iterable[ServingCase], least: float = LARGE) -> list[
             continue
         serving: Setup = question.serving
         for constant, share in _shares(serving, batch, question.prompt + 0.5 * question.output).items():
-            found[case.engine, case.gpu, serving.model.name, constant].append(share)
-    shares = [ConstantShare(*key, float(np.median(values)), len(values)) for key, values in found.items()]
-    return sorted((one for one in shares if one.share >= least), key=lambda one: -one.share)
+            shares[case.engine, case.gpu, serving.model.name, constant].append(share)
+    medians = [ConstantShare(*key, float(np.median(values)), len(values)) for key, values in shares.items()]
+    return sorted((median for median in medians if median.share >= least), key=lambda median: -median.share)
 
 
 def _batch(question: Any) -> float:

@@ -1,4 +1,4 @@
-"""Seconds to start an engine and to wake a sleeping one (`start_up.csv`)."""
+"""Seconds to start an engine and to wake a sleeping one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hwmodels.cluster import clusters
 from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase
+from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_format, find_model
 from simulator.ops.counts import model_parameters
 from simulator.serving.question.start import StagedStart
 from simulator.serving.starts import Loaded, make_source, stages
 
 FILE = Path(__file__).with_name("start_up.yaml")
-NEEDS = ("how", "stage", "seconds", "tp")
 SOURCES = {"start": "disk", "sleep level 1": "sleep-1", "sleep level 2": "sleep-2"}
 BYTES = {"bf16": 2.0, "fp8": 1.0}
 
@@ -29,6 +29,13 @@ class StartUp:
 
     start: StagedStart
     replica: Loaded
+    source: str
+    """Where the weights lie: disk, sleep-1 or sleep-2."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Rows with equal keys are predicted in one call."""
+        return self.replica.cluster.name, self.replica.devices
 
 
 @cache
@@ -45,11 +52,11 @@ def _bytes(name: str) -> float:
     return width * model_parameters(find_model(name))
 
 
-def read(row: MeasuredRow, file: str) -> ServingCase:
-    """The case of one row.
+def question(row: MeasuredRow, collection: Collection) -> StartUp:
+    """The question of a row.
 
     Raises:
-        Skipped: the row is of a machine or a step that is not predicted.
+        SkippedRow: the row is of a machine or a step that is not predicted.
     """
     machine = _facts()["machines"].get(row.text("gpu"))
     source = next((name for how, name in SOURCES.items() if row.text("how").startswith(how)), None)
@@ -61,30 +68,18 @@ def read(row: MeasuredRow, file: str) -> ServingCase:
     start = build(StagedStart, {"from": source, "options": options}, row.where)
     devices = row.count("tp")
     replica = Loaded(clusters.get(machine["cluster"]), devices, _bytes(row.text("model")) / devices)
-    configuration = f"{row.text('model')} {row.text('gpu')} {source}"
-    measured = {f"{source}_s": row.need("seconds")}
-    engine = row.text("engine")
-    return ServingCase(
-        row.text("id"),
-        file,
-        engine,
-        row.text("gpu"),
-        measured,
-        False,
-        configuration,
-        StartUp(start, replica),
-    )
+    return StartUp(start, replica, source)
+
+
+def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
+    """The measured seconds of a row, by the source of the weights."""
+    return {"measured": {f"{case.question.source}_s": row.need("seconds")}}
 
 
 def predict(questions: Sequence[StartUp]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
-    found = []
-    for one in questions:
-        source = make_source(one.start, "start")
-        found.append({f"{source.name}_s": sum(stages(one.start, source, one.replica, True).values())})
-    return found
-
-
-def group_key(question: StartUp) -> tuple[Any, ...]:
-    """Return the key of rows that one call predicts together."""
-    return question.replica.cluster.name, question.replica.devices
+    predicted = []
+    for row in questions:
+        source = make_source(row.start, "start")
+        predicted.append({f"{source.name}_s": sum(stages(row.start, source, row.replica, True).values())})
+    return predicted

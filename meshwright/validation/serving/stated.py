@@ -63,10 +63,10 @@ def _speculation(arguments: str) -> dict[str, Any]:
         return {}
     kinds = {"EAGLE3": "eagle3", '"mtp"': "mtp", "ngram": "ngram", "EAGLE": "eagle"}
     kind = next((kind for word, kind in kinds.items() if word in arguments), "mtp")
-    found: dict[str, Any] = {"kind": kind, "tokens": int(drafts[1] or drafts[2])}
+    keys: dict[str, Any] = {"kind": kind, "tokens": int(drafts[1] or drafts[2])}
     if verified := VERIFIED.search(arguments):
-        found["verified"] = int(verified[1])
-    return found
+        keys["verified"] = int(verified[1])
+    return keys
 
 
 def lengths(mean: float, low: float, varied: bool) -> int | Mapping[str, Any]:

@@ -41,20 +41,20 @@ class BenchLimits(NamedTuple):
         return (*(size for size in GRAPHS if size < most), most)
 
 
-def bench_limits(found: Setup, prompt: float, output: float, share: float) -> BenchLimits:
+def bench_limits(serving: Setup, prompt: float, output: float, share: float) -> BenchLimits:
     """Return the limits of a server for requests of one length.
 
     Args:
-        found: its replica.
+        serving: its replica.
         prompt, output: tokens of a request.
         share: of free memory that KV takes.
     """
-    model, pool = found.model, found.pool
+    model, pool = serving.model, serving.pool
     ranks, stages = pool.tensor * pool.data, pool.pipeline
     heads = max(ranks, model.kv_heads)
     token = 2.0 * model.cached_layers * heads * model.head_dim * VALUE_BYTES.get(pool.kv or "", 2.0)
     weights = model_parameters(model) * VALUE_BYTES.get(pool.stored, 2.0)
-    room = share * (found.cluster.device.memory_bytes * ranks * stages - weights)
+    room = share * (serving.cluster.device.memory_bytes * ranks * stages - weights)
     requests = max(room, 0.0) / (token * (prompt + output))
     batch = min(requests, MOST_BATCH) / stages
     tokens = min(batch * (1.0 + prompt / output), MOST_TOKENS)

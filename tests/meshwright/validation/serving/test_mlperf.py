@@ -3,7 +3,8 @@
 import pytest
 
 from meshwright.validation.serving.case import MeasuredRow
-from meshwright.validation.serving.mlperf import predict, read
+from meshwright.validation.serving.collection import read_case
+from meshwright.validation.serving.mlperf import predict
 
 ROW = {
     "case_id": "one",
@@ -21,7 +22,7 @@ ROW = {
 
 
 def question(**changes):
-    return read(MeasuredRow({**ROW, **changes}, "row"), "mlperf.csv").question
+    return read_case("mlperf", MeasuredRow({**ROW, **changes}, "row"), "mlperf.csv").question
 
 
 def test_rows_without_limits_have_those_of_their_scenario():
