@@ -3,8 +3,8 @@
     python -m benchmarks.measured_runs RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
 
 One line for each framework, device, number of GPUs, model and set of mechanisms, with the number of measured
-runs. Runs whose framework or micro batch is assumed are left out, and rows that are kept apart. The rows that
-ship are always read.
+runs and the errors of their predictions. Runs whose framework or micro batch is assumed are left out, and
+rows that are kept apart. The rows that ship are always read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ from hwmodels.cluster import usual_cluster
 from hwmodels.errors import MeshwrightError
 from hwmodels.files import write_text
 from meshwright.validation.cases import TrainingCase, read_case
+from meshwright.validation.ledger import predicted
 from meshwright.validation.parts import kept_apart
 from meshwright.validation.rows import SkippedRow, published_files, read_rows
-from planner.evidence import RUNS_FILE
+from planner.evidence import RUNS_FILE, widths
 from planner.mechanisms import mechanisms
 from simulator.ops.counts import model_parameters
 
 COLUMNS = (
     *("case", "source", "framework", "device", "generation", "domain", "gpus"),
-    *("model", "parameters", "experts"),
+    *("model", "parameters", "hidden", "feed_forward", "experts"),
 )
 
 
@@ -69,20 +70,28 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
     """Lines of the file, equal configurations counted."""
     counts: Counter[tuple[object, ...]] = Counter()
     first: dict[tuple[object, ...], dict[str, Any]] = {}
-    for case, source in cases:
+    errors: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    known = list(cases)
+    seconds = {id(entry.case): entry.predicted_step_s for entry in predicted([case for case, _ in known])}
+    for case, source in known:
         setting = case.setting
         used = "; ".join(sorted(mechanisms(setting, case.plan)))
         name, device = setting.framework.name, setting.cluster.device.name
         key = name, device, setting.cluster.devices, setting.model.name, used
         counts[key] += 1
+        if id(case) in seconds:
+            errors[key].append((case.measured_step_s or 0.0) / seconds[id(case)] - 1)
         row = dict(zip(("framework", "device", "gpus", "model", "mechanisms"), key, strict=True))
         parameters = f"{model_parameters(setting.model):.3g}"
         experts = int(setting.model.moe is not None)
         row |= {"generation": setting.cluster.device.generation, "domain": usual_cluster(device).domain}
+        hidden, feed_forward = widths(setting.model)
         row |= {"case": case.case_id, "source": source, "parameters": parameters, "experts": experts}
+        row |= {"hidden": hidden, "feed_forward": feed_forward}
         first.setdefault(key, row)
     ordered = sorted(first, key=lambda key: tuple(map(str, key)))
-    return [{**first[key], "count": counts[key]} for key in ordered]
+    off = {key: " ".join(f"{error:.3f}" for error in sorted(errors[key])) for key in ordered}
+    return [{**first[key], "count": counts[key], "errors": off[key]} for key in ordered]
 
 
 def main() -> None:
@@ -98,7 +107,7 @@ def main() -> None:
     for name, count in used.most_common():
         print(f"  {count:5d} {name}")
     if asked.write:
-        names: list[str] = [*COLUMNS, "count", "mechanisms"]
+        names: list[str] = [*COLUMNS, "count", "errors", "mechanisms"]
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()

@@ -18,6 +18,7 @@ from pathlib import Path
 import meshwright as mw
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
+from planner.evidence import PlanEvidence
 from simulator.plan import Plans
 from simulator.training import Step, predict
 from simulator.uncertainty import default_headroom
@@ -75,8 +76,15 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
         return float("nan"), "nothing fits", ""
     ratio = (entry.case.measured_step_s or 0.0) / float(found.result.step.time[0])
     known = found.found.standing
-    unproven = ", ".join(known.evidence[0].unproven) if known else ""
+    unproven = ", ".join(_lacking(known.evidence[0])) if known else ""
     return ratio, unproven, f"{found.plans[0].plan.describe()}: {saved(entry, found.result.step)}"
+
+
+def _lacking(evidence: PlanEvidence) -> list[str]:
+    """What a plan lacks a run of, and how much longer runs near it took, where far."""
+    near = evidence.near_error
+    far = [f"near runs took {near.error:.0%} longer"] if near and near.too_fast else []
+    return [*evidence.unproven, *far]
 
 
 def saved(entry: PredictedCase, step: Step) -> str:

@@ -1,8 +1,9 @@
 """Measured runs that a plan rests on: how many used each of its mechanisms, and which is nearest.
 
-``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``), without
-their times. A run is evidence for a plan of the same code base, device family and kind of model (dense or
-with experts). A family is a generation in nodes or in racks, whose hosts and links differ.
+``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``) and the
+errors of their predictions, without their times. A run is evidence for a plan of the same code base, device
+family and kind of model (dense or with experts). A family is a generation in nodes or in racks, whose hosts
+and links differ.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from functools import cache, cached_property
 from itertools import combinations, combinations_with_replacement
 from math import log
 from pathlib import Path
+from statistics import median
 
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
@@ -21,9 +23,12 @@ from hwmodels.records import record
 from planner.constraints import Constraints
 from planner.mechanisms import MECHANISMS, format_mechanism, mechanisms
 from planner.space import VALUES
+from simulator.models.model import Model
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plan
 from simulator.setting import Setting
+from simulator.uncertainty import model_errors
+from simulator.uncertainty.parts import NINETY_OVER_MEDIAN
 
 RUNS_FILE = Path(__file__).with_name("measured_runs.csv")
 
@@ -50,6 +55,12 @@ LARGEST_NODE = 16
 """Devices of one node at most; more that reach each other without NICs are a rack (GB200 NVL72)."""
 
 
+ABOUT = 1.5
+"""Ratio of widths within which the kernels of two models are of about one size."""
+FEWEST_NEAR = 3
+"""Runs below which their median error says nothing of another plan."""
+
+
 def code_base(framework: str) -> str:
     """The code base of a framework's release."""
     return next((name for name, members in CODE_BASES.items() if framework in members), framework)
@@ -66,6 +77,8 @@ class MeasuredRun:
         parameters: of the model.
         mechanisms: what it used.
         domain: devices that reach each other without a NIC.
+        hidden, feed_forward: widths of the model, the latter of an expert where it has any.
+        errors: measured over predicted step, less 1, of each run that has a prediction.
     """
 
     case: str
@@ -80,6 +93,9 @@ class MeasuredRun:
     count: int
     mechanisms: frozenset[str]
     domain: int = 8
+    hidden: int = 0
+    feed_forward: int = 0
+    errors: tuple[float, ...] = ()
 
 
 @cache
@@ -99,9 +115,37 @@ def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
             count=int(row["count"]),
             mechanisms=frozenset(row["mechanisms"].split("; ")),
             domain=int(row["domain"]),
+            hidden=int(row["hidden"]),
+            feed_forward=int(row["feed_forward"]),
+            errors=tuple(map(float, row["errors"].split())),
         )
         for row in csv.DictReader(read_text(path).splitlines())
     )
+
+
+def widths(model: Model) -> tuple[int, int]:
+    """Hidden size and feed-forward size of a model, the latter of an expert where it has any."""
+    return model.hidden, model.moe.feed_forward if model.moe else model.feed_forward
+
+
+@record()
+class NearError:
+    """How runs near a setting were predicted: with its number format, and kernels of about its widths.
+
+    Attributes:
+        runs: their number.
+        error: measured over predicted step, less 1; median.
+        models: their models.
+    """
+
+    runs: int
+    error: float
+    models: tuple[str, ...]
+
+    @property
+    def too_fast(self) -> bool:
+        """Whether predictions were too fast by more than nine of ten steps are off by."""
+        return self.error > NINETY_OVER_MEDIAN * model_errors().difference.median
 
 
 @record()
@@ -113,12 +157,14 @@ class PlanEvidence:
         together: runs that used all mechanisms of the plan.
         nearest: the run that shares most with the plan; None without any on the device family.
         apart: pairs of mechanisms that were measured, but never together.
+        near_error: how runs near the setting were predicted; None with fewer than ``FEWEST_NEAR``.
     """
 
     runs: Mapping[str, int]
     together: int
     nearest: MeasuredRun | None
     apart: tuple[str, ...] = ()
+    near_error: NearError | None = None
 
     @property
     def fewest(self) -> int:
@@ -134,6 +180,11 @@ class PlanEvidence:
     def unproven(self) -> tuple[str, ...]:
         """Mechanisms without a measured run, and pairs of mechanisms without a common one."""
         return (*(name for name, count in self.runs.items() if not count), *self.apart)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the promise lacks a measured mechanism, or runs near it did not keep theirs."""
+        return bool(self.unproven) or (self.near_error is not None and self.near_error.too_fast)
 
 
 class RunEvidence:
@@ -170,7 +221,26 @@ class RunEvidence:
             sum(run.count for run in self.runs if wanted <= run.mechanisms),
             min(self.runs, key=lambda run: self._distance(run, wanted), default=None),
             tuple(self._apart(own)),
+            self.near_error,
         )
+
+    @cached_property
+    def near_error(self) -> NearError | None:
+        """How runs with the setting's number format and kernels of about its widths were predicted."""
+        own, used = widths(self.setting.model), format_mechanism(self.setting)
+        runs = [
+            run
+            for run in self.runs
+            if used in run.mechanisms
+            and all(
+                wide and max(wide / width, width / wide) <= ABOUT
+                for wide, width in zip((run.hidden, run.feed_forward), own, strict=True)
+            )
+        ]
+        errors = [error for run in runs for error in run.errors]
+        if len(errors) < FEWEST_NEAR:
+            return None
+        return NearError(len(errors), median(errors), tuple(dict.fromkeys(run.model for run in runs)))
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -202,7 +272,9 @@ class RunEvidence:
 
     def lacking(self, name: str, value: object) -> tuple[str, ...]:
         """Mechanisms of a field's value that no run measured with the number format."""
-        named = MECHANISMS[name](self.setting, value) if name in MECHANISMS else ()
+        # What a micro batch is depends on context parallelism.
+        alone = name in MECHANISMS and name != "micro_batch"
+        named = MECHANISMS[name](self.setting, value) if alone else ()
         if name == "tensor" and named:
             # A search shards the sequence wherever it shards tensors.
             named += MECHANISMS["sequence_parallel"](self.setting, True)

@@ -1,6 +1,7 @@
 """Mechanisms of a plan, in words: what a measured run must have used to be evidence for it.
 
-A mechanism follows from one field and its value, so that a search can leave out values without evidence.
+A mechanism follows from one field and its value (of a micro batch: with context parallelism), so that a
+search can leave out values without evidence. Sizes count by doublings: a run is evidence up to its own size.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from simulator.plan import Plan
 from simulator.setting import Setting
 
 SIXTEEN_BITS = ("fp16", "bf16")
-MICRO_BATCHES = (16, 8, 4)
-"""Sequences above which a micro batch counts as larger than those of smaller plans."""
+TOKENS = (65536, 32768, 16384, 8192)
+"""Tokens of a micro batch on a context rank, by doublings: rows of the products, size of the activations."""
+EXPERTS = (128, 64, 32, 16)
+"""Experts of a rank, by doublings: groups of the grouped products, weights of a rank."""
 USUAL_SCHEDULES = ("1f1b", "interleaved")
 
 
@@ -24,11 +27,14 @@ def _above_one(words: str) -> Callable[[Setting, Any], tuple[str, ...]]:
 def _expert(setting: Setting, value: Any) -> tuple[str, ...]:
     if setting.model.moe is None:
         return ()
-    return ("expert parallelism",) if value > 1 else ("no expert parallelism",)
+    share = setting.model.moe.experts / value
+    many = tuple(f"over {least} experts a rank" for least in EXPERTS if share > least)
+    return ("expert parallelism" if value > 1 else "no expert parallelism", *many)
 
 
-def _micro_batch(_: Setting, value: Any) -> tuple[str, ...]:
-    return tuple(f"micro batch above {least}" for least in MICRO_BATCHES if value > least)
+def _micro_batch(setting: Setting, value: Any) -> tuple[str, ...]:
+    tokens = value * setting.training.seq_len
+    return tuple(f"micro batch above {least // 1024}k tokens" for least in TOKENS if tokens > least)
 
 
 def _recompute(_: Setting, value: Any) -> tuple[str, ...]:
@@ -84,7 +90,16 @@ MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
     "place": lambda _, value: () if value is None else ("state off the device",),
     "sync": lambda _, value: () if value is None else ("replicas synchronised apart",),
 }
-"""Mechanisms by plan field: what a value means in a setting."""
+"""Mechanisms by plan field: what a value means in a setting; of ``micro_batch``: per context rank."""
+
+JOINT = ("context", "micro_batch")
+"""Fields of which one decides what a value of the other means."""
+
+
+def words_of(setting: Setting, plan: Plan, name: str) -> tuple[str, ...]:
+    """Mechanisms of one field of a plan."""
+    value = plan.micro_batch / plan.context if name == "micro_batch" else getattr(plan, name)
+    return MECHANISMS[name](setting, value)
 
 
 def _relevant(plan: Plan, name: str) -> bool:
@@ -110,8 +125,8 @@ def mechanisms(setting: Setting, plan: Plan, left_out: Collection[str] = ()) -> 
     """Mechanisms that a plan uses, its number format among them, without those of fields ``left_out``."""
     used = [
         words
-        for name, of in MECHANISMS.items()
+        for name in MECHANISMS
         if name not in left_out and _relevant(plan, name)
-        for words in of(setting, getattr(plan, name))
+        for words in words_of(setting, plan, name)
     ]
     return (format_mechanism(setting), *dict.fromkeys(used))

@@ -15,7 +15,7 @@ from planner.candidates import CandidateRule, Candidates
 from planner.constraints import Keeps
 from planner.lever_space import SEARCHED, Combination, LeverSpace, Modules
 from planner.levers import Bar, Chooser, Timed
-from planner.mechanisms import MECHANISMS, mechanisms
+from planner.mechanisms import JOINT, MECHANISMS, mechanisms, words_of
 from planner.rules import SHAPE, STATE
 from simulator.plan import COLUMNS, Plan, Plans
 from simulator.setting import Setting
@@ -39,10 +39,11 @@ def grouped(
     """
     names = [name for name in MECHANISMS if name in COLUMNS and (levers or name not in OF_LEVERS)]
     representatives = {}
-    for name in names:
-        _, first, places = np.unique(getattr(plans, name), return_index=True, return_inverse=True)
-        words = [MECHANISMS[name](setting, getattr(plans.plan(int(row)), name)) for row in first]
-        representatives[name] = first[[words.index(own) for own in words]][places]
+    for fields in (JOINT, *((name,) for name in names if name not in JOINT)):
+        _, first, places = np.unique(_keys(plans, fields), return_index=True, return_inverse=True)
+        words = [[words_of(setting, plans.plan(int(row)), name) for name in fields] for row in first]
+        rows = first[[words.index(own) for own in words]][places]
+        representatives.update(dict.fromkeys(fields, rows))
     # Values with the same mechanism read as the first of them.
     columns = {name: getattr(plans, name)[rows] for name, rows in representatives.items()}
     distinct, index = replace(plans, **columns).unique(*names, "policy")
@@ -51,6 +52,14 @@ def grouped(
     for words in dict.fromkeys(sets):
         rows = np.flatnonzero(np.array([own == words for own in sets])[index])
         yield words, plans.plan(int(rows[0])), rows
+
+
+def _keys(plans: Plans, fields: tuple[str, ...]) -> np.ndarray:
+    """A value for each plan, the same where one field, or two of whole numbers, are."""
+    if len(fields) == 1:
+        return getattr(plans, fields[0])
+    first, second = (getattr(plans, name).astype(np.int64) for name in fields)
+    return (first << 32) + second
 
 
 def proven_rule(keeps: Keeps, levers: bool) -> CandidateRule:

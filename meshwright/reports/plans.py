@@ -11,7 +11,7 @@ from rich.table import Table
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from planner.evidence import MeasuredRun, PlanEvidence
+from planner.evidence import MeasuredRun, NearError, PlanEvidence
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
@@ -148,6 +148,11 @@ def describe_evidence(prediction: Prediction, index: int) -> dict[str, Any] | No
         "runs_with_all": evidence.together,
         "mechanisms": [{"mechanism": name, "runs": runs} for name, runs in evidence.runs.items()],
         "unproven": list(evidence.unproven),
+        "near_runs": evidence.near_error
+        and {
+            "runs": evidence.near_error.runs,
+            "error": evidence.near_error.error,
+        },
         "nearest": nearest
         and {
             "case_id": nearest.case,
@@ -241,14 +246,17 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
     }
 
 
+NAMED_MODELS = 3
+"""Models of near runs that are named."""
 UNPROVEN = "unproven"
-"""Mark of a plan that uses a mechanism without a measured run."""
+"""Mark of a plan that uses a mechanism without a measured run, or whose near runs took far longer than
+predicted."""
 
 
 def _named(prediction: Prediction, index: int) -> str:
-    """The degrees of a plan, marked where it rests on a mechanism without a measured run."""
+    """The degrees of a plan, marked where measured runs do not bear out its promise."""
     known, words = prediction.standing, prediction.plans.plan(index).describe()
-    marked = known is not None and known.evidence[index].unproven and not known.evidence[index].nowhere
+    marked = known is not None and known.evidence[index].doubtful and not known.evidence[index].nowhere
     return f"{words} {UNPROVEN}" if marked else words
 
 
@@ -375,7 +383,18 @@ def _evidence_words(prediction: Prediction, index: int) -> dict[str, str]:
     words = [lacking or f"at least {counted_runs(evidence)} of each mechanism"]
     if evidence.nearest is not None:
         words.append(f"nearest {run_words(evidence.nearest)}")
+    if evidence.near_error is not None:
+        words.append(near_words(evidence.near_error))
     return {"evidence": "; ".join(words)}
+
+
+def near_words(runs: NearError) -> str:
+    """How runs near a plan were predicted, in words."""
+    size = percent(abs(runs.error), 0)
+    off = (
+        f"{size} {'longer' if runs.error > 0 else 'less'} than predicted" if size != "0 %" else "as predicted"
+    )
+    return f"{runs.runs} runs near it ({', '.join(runs.models[:NAMED_MODELS])}) took {off} in the median"
 
 
 def run_words(run: MeasuredRun) -> str:

@@ -67,7 +67,7 @@ def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:
-    """Plans that rest on mechanisms without a measured run."""
+    """Plans that rest on mechanisms without a measured run, and runs near them that took far longer."""
     words = []
     where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation}"
     kind = "models with experts" if setting.model.moe else "dense models"
@@ -82,5 +82,12 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
         words.append(
             f"Rank {', '.join(ranks)}: unproven, no measured run of {where} with {kind} used "
             f"{', '.join(named)}."
+        )
+    off = known.evidence[0].near_error if known.evidence else None
+    if off is not None and off.too_fast:
+        words.append(
+            f"All plans are predicted too fast: {off.runs} runs of {where} with this number format and "
+            f"models of about these widths ({', '.join(off.models[:NAMED])}) took "
+            f"{percent(off.error, 0)} longer than predicted in the median."
         )
     return words

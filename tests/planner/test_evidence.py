@@ -59,6 +59,49 @@ def test_a_model_with_experts_on_one_rank_each_is_a_mechanism():
     assert "expert parallelism" in mechanisms(experts, Plan(data=16, expert=8))
 
 
+def test_a_micro_batch_counts_by_its_tokens_on_a_context_rank():
+    used = mechanisms(setting(), Plan(data=16, micro_batch=8))
+    assert {"micro batch above 8k tokens", "micro batch above 16k tokens"} <= set(used)
+    assert "micro batch above 32k tokens" not in used
+    assert mechanisms(setting(), Plan(data=16, micro_batch=2)) == ("16 bits",)
+    split = mechanisms(setting(), Plan(context=4, data=4, micro_batch=8))
+    assert not [words for words in split if words.startswith("micro batch")]
+
+
+def test_experts_of_a_rank_count_by_doublings():
+    experts = setting("qwen3-30b-a3b", gpus=8)
+    assert "over 16 experts a rank" not in mechanisms(experts, Plan(data=8, expert=8))
+    used = mechanisms(experts, Plan(data=8, expert=2))
+    assert {"over 16 experts a rank", "over 32 experts a rank"} <= set(used)
+    assert "over 64 experts a rank" not in used
+
+
+def near(error, **changed):
+    widths = {"hidden": 4096, "feed_forward": 14336}
+    return run("16 bits; ZeRO-1", **{**widths, **changed}, errors=(error,))
+
+
+def test_runs_near_a_plan_say_how_they_were_predicted():
+    listed = [near(0.1), near(0.3), near(0.2, feed_forward=20000), near(0.9, hidden=16384), run("fp8")]
+    found = RunEvidence(setting(), listed).of(Plan(data=16, zero=1))
+    assert (found.near_error.runs, found.near_error.error, found.near_error.models) == (
+        3,
+        0.2,
+        ("llama3.1-8b",),
+    )
+    assert found.unproven == () and found.doubtful
+
+
+def test_runs_near_a_plan_that_kept_their_promise_leave_no_doubt():
+    found = RunEvidence(setting(), [near(0.1), near(0.05), near(-0.3)]).of(Plan(data=16, zero=1))
+    assert found.near_error.error == 0.05 and not found.doubtful
+
+
+def test_two_runs_near_a_plan_say_nothing():
+    found = RunEvidence(setting(), [near(0.3), near(0.4)]).of(Plan(data=16, zero=1))
+    assert found.near_error is None and not found.doubtful
+
+
 def test_runs_of_one_code_base_and_device_family_count():
     listed = [
         run("16 bits; ZeRO-1"),
