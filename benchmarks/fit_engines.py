@@ -37,6 +37,7 @@ from benchmarks.left_out_errors import (
 )
 from benchmarks.left_out_runs import replayed
 from benchmarks.served_rows import FIRST, Group, Rows, read
+from meshwright.validation.serving.case import Setup
 from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
 from simulator.serving.engines import engines, layer_times
 from simulator.serving.engines.engine import FOLDER, LayerTimes
@@ -80,10 +81,10 @@ groups say of them is less than what they say of their own. Chosen among 48 sets
 out; without a source in the choice, its errors are nearly the same (docs/serving-accuracy.md)."""
 
 
-def assign(rows: Iterable[Rows], times: np.ndarray) -> None:
-    """Give the tables of rows other times."""
-    for one in rows:
-        price = price_of(one.setup)
+def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
+    """Give the tables of replicas other times."""
+    for setup in setups:
+        price = price_of(setup)
         alike = price.dense_times is price.times
         price.times = price.times.model_copy(update=changes(price.engine, times))
         if alike:
@@ -140,7 +141,7 @@ class Fit:
         """Errors of rows with given constants."""
 
         def errors(times: np.ndarray) -> np.ndarray:
-            assign(rows, times)
+            assign((one.setup for one in rows), times)
             return np.concatenate([np.zeros(0), *(one.errors() for one in rows)])
 
         return errors
@@ -193,7 +194,7 @@ def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | No
     found: Off = defaultdict(list)
     for group, same in rows.items():
         if times is not None:
-            assign(same, times[group])
+            assign((one.setup for one in same), times[group])
         for one in same:
             found[Cell(group, one.kind, one.setup.cluster.device.name)].append(np.expm1(one.errors()))
     return found
@@ -239,6 +240,17 @@ LEAVE: dict[str, Callable[[Rows], Hashable]] = {
     "layout": layout_fold,
     "place": lambda one: f"{one.setup.engine.engine} on {one.setup.cluster.device.name}",
 }
+
+
+def fitted_rows(folder: Path) -> dict[Group, list[Rows]]:
+    """Rows of a folder by group, of groups whose constants are fitted."""
+    replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
+    return {group: same for group, same in read(folder).items() if group not in kept_groups()}
+
+
+def with_empty(rows: dict[Group, list[Rows]]) -> dict[Group, list[Rows]]:
+    """The same with groups that have constants of a fit and no rows."""
+    return {group: rows.get(group, []) for group in {*shipped_groups(), *rows}}
 
 
 def left_out(rows: dict[Group, list[Rows]], whole: Fit, what: str) -> Off:
@@ -322,15 +334,14 @@ def main() -> None:
     parser.add_argument("--errors", action="store_true", help="write errors by what the fit leaves out")
     parser.add_argument("--test", type=Path, help="folder of rows that are in no fit")
     arguments = parser.parse_args()
-    rows = {group: same for group, same in read(arguments.folder).items() if group not in kept_groups()}
+    rows = fitted_rows(arguments.folder)
     tested = read(arguments.test, tested=True) if arguments.test else {}
-    replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
     before = errors_of(rows)
     print(f"shipped constants: {summary(before)}", flush=True)
     if tested:
         print(f"shipped constants, test: {summary(errors_of(tested))}", flush=True)
     fresh_tables()
-    every = {group: rows.get(group, []) for group in {*shipped_groups(), *rows}}
+    every = with_empty(rows)
     tested = {group: same for group, same in tested.items() if group in every}
     if tested:
         earlier = {group: shipped(group) for group in tested}

@@ -1,6 +1,6 @@
 """Whether steady states choose well among measured serving plans of one model, GPU, engine and load.
 
-    python -m benchmarks.serving_choices CLOSED_LOOP.csv.gz [--replay] [--wrong]
+    python -m benchmarks.serving_choices CLOSED_LOOP.csv.gz [--replay] [--wrong] [--leave-out model|engine]
 
 A family is one model, GPU, engine version, formats and lengths with several plans (degrees), each measured at
 several concurrencies. At the speeds of a user (1 / TPOT) that two plans or more reached, the plan predicted
@@ -10,6 +10,10 @@ interpolated over log speed. Kendall's tau is that of predicted and measured thr
 Rows that measure one configuration again give the noise: the spread of log TPOT and log TTFT. All measured
 rows are drawn again with it. ``noise allows`` is the tau between the measured and the redrawn order of the
 same pairs; ``beyond noise`` counts only pairs whose order is the same in 95 % of the draws.
+
+``--leave-out`` compares again with engine constants fitted on the other runs of the file's folder: on all of
+them, and without those of the family's model (engine, all of its versions). Constants that no fit chose stay.
+Losses and tau are printed by kind of pair: the class of the model and the degrees in which two plans differ.
 """
 
 from __future__ import annotations
@@ -24,10 +28,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import fit_engines, refitted
 from hwmodels.errors import MeshwrightError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving import closed_loop
 from meshwright.validation.serving.case import MeasuredRow
+from simulator.serving.steps.price import layer_class
 
 LENGTHS = ("isl_tokens", "osl_tokens")
 SPEEDS = 5
@@ -49,10 +55,15 @@ class Pairs:
     """Of each pair: mean of the same over the draws of the measured rows."""
     wrong: list = field(default_factory=list)
     """Lines about pairs in the wrong order."""
+    kinds: list = field(default_factory=list)
+    """Of each pair: degrees that differ."""
+    losses: list = field(default_factory=list)
+    """Of each pair: share of throughput that the plan predicted to be better lacks to the better one."""
 
-    def add(self, other):
-        """Append those of another family."""
-        for name in ("regrets", "agree", "redrawn", "wrong"):
+    def add(self, other, prefix=""):
+        """Append those of another family; ``prefix`` goes before its kinds."""
+        self.kinds.extend(f"{prefix}{kind}" for kind in other.kinds)
+        for name in ("regrets", "agree", "redrawn", "wrong", "losses"):
             getattr(self, name).extend(getattr(other, name))
 
     @property
@@ -166,6 +177,8 @@ def compare(plans, predict, spread, random):
             sign = np.sign(real[i] - real[j])
             pairs.agree.append(sign * np.sign(told[i] - told[j]))
             pairs.redrawn.append(np.mean(sign * np.sign(again[i] - again[j])))
+            pairs.kinds.append(difference(reached[i], reached[j]))
+            pairs.losses.append(-np.expm1(-abs(real[i] - real[j])) * (pairs.agree[-1] < 0))
             if pairs.agree[-1] < 0:
                 names = [
                     " ".join(f"{n}{v}" for n, v in zip(PLAN, reached[k], strict=True) if v) for k in (i, j)
@@ -188,14 +201,91 @@ def _at(points, speed):
     return y[first] + slope * (speed - x[first])
 
 
+def difference(plan, other):
+    """Degrees in which two plans of equal or unequal numbers of GPUs differ."""
+    degrees = [name for name, a, b in zip(PLAN, plan, other, strict=True) if a != b and name != "n_gpus"]
+    return ", ".join(degrees) or "replicas"
+
+
+def compared(families, predict, spread, constants=None, left=None, wrong=False, show=True):
+    """Pairs of all families.
+
+    Args:
+        families: cases by family and plan.
+        predict: predicted columns of questions that share a replica.
+        spread: deviations of log TPOT and log TTFT between repeats.
+        constants: by what their fit left out; those that ship by default.
+        left: tells of a replica what its constants leave out, by default nothing.
+        wrong: print pairs in the wrong order.
+        show: print families.
+    """
+    random, total = np.random.default_rng(1), Pairs()
+    for family, plans in sorted(families.items()):
+        if len(plans) < 2:
+            continue
+        setups = [case.question.serving for cases in plans.values() for case in cases]
+        if constants:
+            refitted.assign(setups, constants[left(setups[0]) if left else refitted.NOTHING])
+        pairs = compare(plans, predict, spread, random)
+        if pairs is None:
+            continue
+        if show:
+            print(
+                f"{len(plans)} plans, first choice mean {np.mean(pairs.regrets):6.1%} worst "
+                f"{max(pairs.regrets):6.1%}, tau {np.mean(pairs.agree):5.2f} (noise allows "
+                f"{np.mean(pairs.redrawn):.2f}): {' '.join(filter(None, family))}",
+                flush=True,
+            )
+        for line in pairs.wrong if wrong else ():
+            print(f"    {line}")
+        total.add(pairs, f"{layer_class(setups[0].model)}: ")
+    return total
+
+
+def summary(total):
+    """One line of all families."""
+    within = np.mean(np.array(total.regrets) <= 0.05)
+    return (
+        f"{len(total.regrets)} comparisons, first choice within 5 % of the best in {within:.0%}, mean "
+        f"{np.mean(total.regrets):.1%} and median {np.median(total.regrets):.1%} below it; tau "
+        f"{np.mean(total.agree):.2f} over {len(total.agree)} pairs; noise allows "
+        f"{np.mean(total.redrawn):.2f}; beyond noise {np.mean(total.beyond):.2f} over "
+        f"{len(total.beyond)} pairs"
+    )
+
+
+def by_kind(totals):
+    """Lines of a table: mean loss and tau of pairs by kind.
+
+    Args:
+        totals: pairs by name of their constants.
+    """
+    yield f"| pairs | number | noise allows |{''.join(f' {name}: loss %, tau |' for name in totals)}"
+    yield "|" + "---|" * (3 + len(totals))
+    first = next(iter(totals.values()))
+    for kind in (*sorted(set(first.kinds)), "all"):
+        cells = []
+        for pairs in totals.values():
+            same = [i for i, name in enumerate(pairs.kinds) if kind in (name, "all")]
+            losses, agree, redrawn = (np.array(x)[same] for x in (pairs.losses, pairs.agree, pairs.redrawn))
+            cells.append(f"{100 * losses.mean():.1f}, {agree.mean():.2f}")
+        yield f"| {kind} | {len(same)} | {redrawn.mean():.2f} | " + " | ".join(cells) + " |"
+
+
 def main():
     """Print every family and the sum."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--replay", action="store_true", help="predict with the event engine")
     parser.add_argument("--wrong", action="store_true", help="list the pairs in the wrong order")
+    parser.add_argument(
+        "--leave-out", choices=("model", "engine"), action="append", default=[], help="what to fit without"
+    )
+    parser.add_argument("--fits", type=Path, metavar="FILE", help="keeps the fits for another run")
     given = parser.parse_args()
-    families, random = read(given.file), np.random.default_rng(1)
+    if given.replay and given.leave_out:
+        parser.error("--leave-out compares steady states")
+    families = read(given.file)
     spread = noise(families)
     low, high = (np.std(spread, axis=0), np.median(np.abs(spread), axis=0))
     print(
@@ -203,28 +293,16 @@ def main():
         f"median deviation {high[0]:.1%} and {high[1]:.1%}"
     )
     predict = closed_loop.predict if given.replay else closed_loop.predict_steady
-    total = Pairs()
-    for family, plans in sorted(families.items()):
-        found = compare(plans, predict, spread, random) if len(plans) > 1 else None
-        if found is None:
-            continue
-        print(
-            f"{len(plans)} plans, first choice mean {np.mean(found.regrets):6.1%} worst "
-            f"{max(found.regrets):6.1%}, tau {np.mean(found.agree):5.2f} (noise allows "
-            f"{np.mean(found.redrawn):.2f}): {' '.join(filter(None, family))}",
-            flush=True,
-        )
-        for line in found.wrong if given.wrong else ():
-            print(f"    {line}")
-        total.add(found)
-    within = np.mean(np.array(total.regrets) <= 0.05)
-    print(
-        f"all: {len(total.regrets)} comparisons, first choice within 5 % of the best in {within:.0%}, mean "
-        f"{np.mean(total.regrets):.1%} and median {np.median(total.regrets):.1%} below it; tau "
-        f"{np.mean(total.agree):.2f} over {len(total.agree)} pairs; noise allows "
-        f"{np.mean(total.redrawn):.2f}; beyond noise {np.mean(total.beyond):.2f} over "
-        f"{len(total.beyond)} pairs"
-    )
+    totals = {"shipped": compared(families, predict, spread, wrong=given.wrong)}
+    print(f"all: {summary(totals['shipped'])}", flush=True)
+    fits = refitted.constants(given.file.parent, given.fits) if given.leave_out else {}
+    fit_engines.fresh_tables()
+    for what in given.leave_out:
+        for name, left in (("fitted on all", None), (f"without the {what}", refitted.LEFT[what])):
+            if name not in totals:
+                totals[name] = compared(families, predict, spread, fits[what], left, given.wrong, show=False)
+                print(f"{name}: {summary(totals[name])}", flush=True)
+    print("\n".join(by_kind(totals)))
 
 
 if __name__ == "__main__":
