@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 
 from benchmarks.serving_claims import ServingClaim, over_range
-from benchmarks.serving_papers import ServingRuns, largest_rate
+from benchmarks.serving_papers import ServingRuns
 from meshwright.questions.keys import set_key
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
@@ -99,16 +99,14 @@ def over_deadlines(
 
 def more_programs(base: str, ours: str) -> Callable[[ServingRuns], float]:
     """The largest rate of programs within the deadline over that of a baseline."""
-    return lambda runs: (
-        largest_rate(runs.by_name[ours], within_deadline) / largest_rate(runs.by_name[base], within_deadline)
-    )
+    return lambda runs: runs.largest_rate(ours, within_deadline) / runs.largest_rate(base, within_deadline)
 
 
 def shorter_deadline(base: str, ours: str) -> Callable[[ServingRuns], float]:
     """The deadline that 95 % meet, a baseline's over ours, at the baseline's largest rate within its own."""
 
     def gain(runs: ServingRuns) -> float:
-        rate = largest_rate(runs.by_name[base], within_deadline)
+        rate = runs.largest_rate(base, within_deadline)
         seconds = []
         for run in (runs.by_name[base], runs.by_name[ours]):
             data = set_key(run.data, "workload.arrivals.rate", rate, run.folder, run.where)

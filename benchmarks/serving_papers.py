@@ -7,6 +7,7 @@ alone: both runs on one engine. The band was set before the runs (hand rooflines
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -261,12 +262,18 @@ SERVING_CLAIMS = (
 )
 
 
+Within = Callable[[ServingResult], bool]
+"""Whether a run is within its targets."""
+
+
 class ServingRuns:
     """The runs of one scenario by name, each simulated once."""
 
     def __init__(self, scenario: str) -> None:
         self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
         self._found: dict[tuple[str, str], float] = {}
+        self._reports: dict[str, dict[str, Any]] = {}
+        self._largest: dict[tuple[str, Within], float] = {}
 
     @cached_property
     def by_name(self) -> dict[str, ScenarioRun]:
@@ -277,13 +284,36 @@ class ServingRuns:
         """A figure of one run."""
         key = name, metric
         if key not in self._found:
-            run = self.by_name[name]
-            self._found[key] = _value(run, metric)
+            self._found[key] = self._value(self.by_name[name], metric)
         return self._found[key]
 
+    def report(self, name: str) -> dict[str, Any]:
+        """The report of one run."""
+        if name not in self._reports:
+            run = self.by_name[name]
+            self._reports[name] = serve(make_serving(run.data, run.where, run.folder)).to_dict()
+        return self._reports[name]
 
-def _report(run: ScenarioRun) -> dict[str, Any]:
-    return serve(make_serving(run.data, run.where, run.folder)).to_dict()
+    def largest_rate(self, name: str, within: Within) -> float:
+        """See `largest_rate`."""
+        key = name, within
+        if key not in self._largest:
+            self._largest[key] = largest_rate(self.by_name[name], within)
+        return self._largest[key]
+
+    def _value(self, run: ScenarioRun, metric: str) -> float:
+        if metric == "sustained":
+            return sustained(run)
+        if metric == "unslowed":
+            return unslowed(run)
+        if metric == "unbraked":
+            return unbraked(run)
+        if metric in BY_HAND:
+            return BY_HAND[metric](make_serving(run.data, run.where, run.folder))
+        if metric == "smooth":
+            setting = make_serving(run.data, run.where, run.folder)
+            return smooth_rate(serve(setting, traced=True), GAP_S)
+        return _figure(self.report(run.name), metric)
 
 
 def _figure(report: dict[str, Any], metric: str) -> float:
@@ -291,21 +321,6 @@ def _figure(report: dict[str, Any], metric: str) -> float:
     for part in metric.split("."):
         found = found[int(part)] if isinstance(found, list) else found[part]
     return float(found)
-
-
-def _value(run: ScenarioRun, metric: str) -> float:
-    if metric == "sustained":
-        return sustained(run)
-    if metric == "unslowed":
-        return unslowed(run)
-    if metric == "unbraked":
-        return unbraked(run)
-    if metric in BY_HAND:
-        return BY_HAND[metric](make_serving(run.data, run.where, run.folder))
-    if metric == "smooth":
-        setting = make_serving(run.data, run.where, run.folder)
-        return smooth_rate(serve(setting, traced=True), GAP_S)
-    return _figure(_report(run), metric)
 
 
 def _products(setting: ServingSetting) -> float:
@@ -398,14 +413,17 @@ def unbraked(run: ScenarioRun) -> float:
     return low / provisioned
 
 
-def largest_rate(run: ScenarioRun, within: Callable[[ServingResult], bool]) -> float:
+def largest_rate(run: ScenarioRun, within: Within) -> float:
     """The largest rate of arrivals at which a run is within its targets; 0 where none in the range is."""
     rate = float(run.data["workload"]["arrivals"]["rate"])
+    setting = make_serving(run.data, run.where, run.folder)
+    serving = setting.serving
     low, high, found = rate * RATES[0], rate * RATES[1], 0.0
     for _ in range(HALVINGS):
         middle = (low * high) ** 0.5
-        data = set_key(run.data, "workload.arrivals.rate", middle, run.folder, run.where)
-        if within(serve(make_serving(data, run.where, run.folder))):
+        arrivals = serving.arrivals.model_copy(update={"rate": middle})
+        at_rate = replace(setting, serving=serving.model_copy(update={"arrivals": arrivals}))
+        if within(serve(at_rate)):
             low = found = middle
         else:
             high = middle
