@@ -1,5 +1,6 @@
 """Lets tests import `benchmarks`, which is not installed, marks the quick tests, and sets hypothesis up."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -53,6 +54,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of garbage collections, which are as rare as in the command."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

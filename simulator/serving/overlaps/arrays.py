@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,20 +68,30 @@ def _figures(steps: OverlapSteps | None) -> dict[str, float]:
     }
 
 
+def _rows(values: ArrayLike, rows: Ints) -> Any:
+    """Some of the cases; a number is that of all."""
+    values = np.asarray(values)
+    return values if values.ndim == 0 else values[rows]
+
+
 class OverlapCases(StepCases):
     """Step times of an array of cases whose kernels may overlap."""
+
+    arrays: OverlapArrays
 
     def __init__(self, arrays: OverlapArrays, which: Ints) -> None:
         super().__init__(arrays, which)
         index = int(which) if which.ndim == 0 else which
         self._own = {name: values[index] for name, values in arrays.figures.items()}
         self._parts = {name: vectors.at(index) for name, vectors in arrays.by_tokens.items()}
+        self._overlapping = np.flatnonzero(self._own["most_tokens"]) if which.ndim == 1 else None
+        """Cases with an overlap, by number; None where cases are no list."""
+        self._keys: tuple[Any, Any] = None, None
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps; see `StepCases.decode_seconds`."""
         seconds = super().decode_seconds(sequences, keys, verified)
-        count = np.asarray(sequences, dtype=np.float64)
-        return seconds - self._saved(np.zeros_like(count), count, keys, verified, np.zeros_like(count))
+        return self._shorter(seconds, 0.0, 0.0, sequences, keys, 1.0, verified)
 
     def mixed_seconds(
         self,
@@ -93,11 +105,52 @@ class OverlapCases(StepCases):
     ) -> Array:
         """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
         seconds = super().mixed_seconds(queries, before, sequences, keys, chunks, ranks, verified)
+        return self._shorter(seconds, queries, before, sequences, keys, chunks, verified)
+
+    @cached_property
+    def _part(self) -> OverlapCases:
+        """The cases with an overlap."""
+        return OverlapCases(self.arrays, self.which[self._overlapping])
+
+    def _shorter(
+        self,
+        seconds: Array,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike,
+        verified: float,
+    ) -> Array:
+        """Seconds of steps without those that an overlap saves, of which few cases may have any."""
+        rows = self._overlapping
+        if rows is None or seconds.shape != self.which.shape:
+            return seconds - self._saved_by(queries, before, sequences, keys, chunks, verified)
+        if not len(rows):
+            return seconds
+        if self._keys[0] is not keys:
+            # Steady states ask for the same keys in every iteration.
+            self._keys = keys, _rows(keys, rows)
+        batch = (_rows(values, rows) for values in (queries, before, sequences))
+        seconds[rows] -= self._part._saved_by(*batch, self._keys[1], _rows(chunks, rows), verified)
+        return seconds
+
+    def _saved_by(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        chunks: ArrayLike,
+        verified: float,
+    ) -> Array:
+        """Seconds that a step is shorter, by the arguments of `mixed_seconds`; without queries, it decodes."""
+        decodes = np.asarray(sequences, dtype=np.float64)
+        if np.ndim(queries) == 0 and not queries:
+            return self._saved(np.zeros_like(decodes), decodes, keys, verified, np.zeros_like(decodes))
         prompt, count = np.asarray(queries, dtype=np.float64), np.asarray(chunks, dtype=np.float64)
         attention = count * self._chunks(prompt / count, before)
-        return seconds - self._saved(
-            prompt, np.asarray(sequences, dtype=np.float64), keys, verified, attention
-        )
+        return self._saved(prompt, decodes, keys, verified, attention)
 
     def _saved(self, prompt: Array, decodes: Array, keys: ArrayLike, verified: float, chunks: Array) -> Array:
         """Seconds that a step is shorter; see `OverlapSteps`."""

@@ -95,6 +95,19 @@ class JoinedVectors:
         return look_up
 
 
+def _joined_below(axes: Sequence[Array]) -> tuple[Ints, Ints, Ints]:
+    """Knots below whole numbers of distinct axes, joined; first and last index of each axis."""
+    parts: dict[bytes, Ints] = {}
+    for axis in axes:
+        key = axis.tobytes()
+        if key not in parts:
+            parts[key] = knots_below(axis)
+    numbers = {key: number for number, key in enumerate(parts)}
+    index = np.array([numbers[axis.tobytes()] for axis in axes])
+    below = list(parts.values())
+    return np.concatenate(below), _firsts(below)[index], np.array([len(part) - 1 for part in below])[index]
+
+
 class JoinedGrids:
     """Functions of two variables; one function per table."""
 
@@ -106,10 +119,8 @@ class JoinedGrids:
             _firsts([grid.z for grid in grids]),
             np.array([len(grid.y) for grid in grids]),
         )
-        below = [[knots_below(getattr(grid, axis)) for grid in grids] for axis in "xy"]
-        self.below_x, self.below_y = (np.concatenate(parts) for parts in below)
-        self.first_below_x, self.first_below_y = (_firsts(parts) for parts in below)
-        self.last_x, self.last_y = (np.array([len(part) - 1 for part in parts]) for parts in below)
+        self.below_x, self.first_below_x, self.last_x = _joined_below([grid.x for grid in grids])
+        self.below_y, self.first_below_y, self.last_y = _joined_below([grid.y for grid in grids])
 
     def at(self, which: Ints | int) -> Callable[[ArrayLike, ArrayLike], Array]:
         """The function of the table of each case; see `Grid`."""
