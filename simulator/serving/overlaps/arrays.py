@@ -144,7 +144,7 @@ class OverlapCases(StepCases):
         chunks: ArrayLike,
         verified: float,
     ) -> Array:
-        """Seconds that a step is shorter, by the arguments of `mixed_seconds`; without queries, it decodes."""
+        """Seconds that a step is shorter, by arguments of `mixed_seconds`; without queries, it decodes."""
         decodes = np.asarray(sequences, dtype=np.float64)
         if np.ndim(queries) == 0 and not queries:
             return self._saved(np.zeros_like(decodes), decodes, keys, verified, np.zeros_like(decodes))
