@@ -103,6 +103,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     steps = cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
+    others, loops = through, cases.loops
+    other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
     delay = prefill = steps.one_chunk
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
@@ -114,14 +116,14 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
         decode = tpot * gaps
-        lifetime = np.maximum(service + wait + decode, 1e-9)
-        served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
-        through = np.where(closed, served / lifetime, cases.arrivals)
-        others = through * np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
+        if loops:
+            lifetime = np.maximum(service + wait + decode, 1e-9)
+            served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
+            through = np.where(closed, served / lifetime, cases.arrivals)
+            others = through * other_clients
         beside = others * decode
-        seen = np.minimum(
-            1.0 + beside + np.minimum(bunching * delay / cases.stages, MOST_BUNCHING * beside), slots
-        )
+        bunched = bunching * delay / cases.stages if staged else bunching * delay
+        seen = np.minimum(1.0 + beside + np.minimum(bunched, MOST_BUNCHING * beside), slots)
         step = cases.decode(seen)
         if cases.interleaved:
             steps = steps.beside_step(step)
@@ -129,11 +131,13 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
             uneven = np.where(closed, 0.0, beside) / lasting
             step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
-        arriving = others * cases.ranks
+        arriving = others * cases.ranks if cases.lockstep else others
         prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
         taken = arriving * delay
         # In a closed loop the prompts of one step follow from the clients, however long the step is.
-        mean = np.where(closed, step + taken * tpot, step / (1.0 - np.minimum(taken, MOST_INTERFERENCE)))
+        mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
+        if loops:
+            mean = np.where(closed, step + taken * tpot, mean)
         if cases.equal:
             begun = together(cases, steps, step, delay)
             mean = np.where(cases.together, begun.tpot_s, mean)
@@ -196,7 +200,9 @@ def _prompts(
         step, tpot: seconds of a pure decode step, and of the mean one.
         steps: steps with prompts.
     """
-    if cases.interleaved:
+    if cases.interleaved and cases.all_decode:
+        window = tpot
+    elif cases.interleaved:
         # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
         share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
         met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
@@ -205,11 +211,15 @@ def _prompts(
         busy = np.minimum(arriving * steps.one_chunk, 0.9)
         window = step * (1.0 - busy) + steps.one_chunk * busy
     most = steps.ranks * steps.most
-    met = np.minimum(arriving * window * np.where(steps.ranks > 1.0, steps.chunks, 1.0), most - 1.0 + 1e-9)
-    together = np.clip(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0, most)
+    met = arriving * window
+    if cases.lockstep:
+        met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
+    met = np.minimum(met, most - 1.0 + 1e-9)
+    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most)
     if cases.interleaved and cases.lockstep:
         met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
-    together = np.where(cases.together, most, together)
+    if cases.equal:
+        together = np.where(cases.together, most, together)
     even = length = steps.seconds(together)
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
@@ -218,10 +228,12 @@ def _prompts(
     # first, the decodes of their own rank alone stop.
     decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
     delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
-    delay = np.where(cases.arrives | ~cases.decodes, 0.0, delay)
+    delay = np.where(cases.undelayed, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
-    own = np.clip(arriving * window * steps.chunks / together, 1e-9, 1.0 - 1e-9)
-    delay = np.where(cases.together, delay, delay * -np.expm1(cases.stages * np.log1p(-own)) / own)
+    own = np.minimum(np.maximum(arriving * window * steps.chunks / together, 1e-9), 1.0 - 1e-9)
+    missed = np.log1p(-own)
+    spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / own
+    delay = np.where(cases.together, delay, spread) if cases.equal else spread
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
     less = steps.one_chunk - steps.step
@@ -231,14 +243,19 @@ def _prompts(
         alone = np.exp(-np.maximum(met, 0.0))
         less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
     prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * less
-    share = np.where(cases.decodes, np.minimum(arriving * steps.chunks * length / together, 1.0), 1.0)
+    share = np.minimum(arriving * steps.chunks * length / together, 1.0)
+    if not cases.all_decode:
+        share = np.where(cases.decodes, share, 1.0)
     # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
     # Once one micro batch is full, what it leaves waits for its next turn.
-    runs_away = RUNAWAY * arriving * steps.behind >= 1.0
-    turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
-    last = length - (cases.stages - 1.0) * turn
-    uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
-    running = (1.0 - share) * step / cases.stages + share * uneven
+    if cases.staged:
+        runs_away = RUNAWAY * arriving * steps.behind >= 1.0
+        turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
+        last = length - (cases.stages - 1.0) * turn
+        uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
+        running = (1.0 - share) * step / cases.stages + share * uneven
+    else:
+        running = (1.0 - share) * step + share * (length**2 / length)
     following = 1.0 / ((1.0 - share) / step + share / length)
     meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
@@ -289,15 +306,20 @@ def _budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array)
         steps: steps with prompts.
         running: seconds of a request without the wait.
     """
-    busy = np.clip(arriving * steps.full, 0.0, MOST_FILLED)
+    busy = np.minimum(np.maximum(arriving * steps.full, 0.0), MOST_FILLED)
     # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
     pooled = cases.shared / cases.ranks
     servers = pooled * steps.ranks * steps.most
     # What a full micro batch leaves waits for a turn of one of them.
-    full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
-    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, np.where(full, pooled, servers))
+    power = servers
+    if cases.staged:
+        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
+        power = np.where(full, pooled, servers)
+    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
     wait = 0.5 * busy**power / (1.0 - busy) * steps.full
     wait = wait * (1.0 + cases.varied) / pooled
+    if not cases.loops:
+        return wait
     others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
     bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
     return np.where(cases.closed, np.minimum(wait, bound), wait)
@@ -341,11 +363,13 @@ def _slot_wait(
     slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
     mean = arrivals * tpot * cases.gaps
     spread = np.sqrt(mean * tpot / alone) + 1e-9
-    z = np.clip((slots - mean) / spread, -4.0, 8.0)
+    z = np.minimum(np.maximum((slots - mean) / spread, -4.0), 8.0)
     density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
-    ratio = np.clip(arrivals * longest / slots, 0.0, 0.98)
+    ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), 0.98)
     full = density / (1.0 - ratio)
     opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
+    if not cases.loops:
+        return opened
     beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
     return np.where(cases.closed, beyond, opened)
 

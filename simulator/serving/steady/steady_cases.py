@@ -128,6 +128,7 @@ class Cases:
         """Batches in flight among which arrivals are balanced."""
         self.varied = varied
         self.closed = concurrency > 0
+        self.loops = bool(np.any(self.closed))
         self.together = self.closed & (equal > 0)
         self.equal = bool(np.any(self.together))
         self.clients = np.maximum(concurrency / self.lanes, 1e-9)
@@ -155,6 +156,9 @@ class Cases:
         self.cuts = engine.chunked_prefill.value
         """Whether prompts are cut to fill a step."""
         self.decodes = output >= 2.0
+        self.all_decode = bool(np.all(self.decodes))
+        self.undelayed = self.arrives | ~self.decodes
+        """Cases whose prompts delay no decode."""
         self.ahead = float(engine.schedules_ahead.value) * ((self.stages == 1) & self.decodes)
         """Steps planned before the running one ends: not by pipelines, nor behind a lone prompt."""
         fixed = engine.first_token_s.value + table.fixed_s
