@@ -240,8 +240,10 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
         parts["parameters"] += width * count / np.where(sharding.parameters, shard["parameters"], 1)
         if sharding.copies.any():
             parts["parameters"] += sharding.copies * width * count / second[number].shard
-        parts["gradients"] += gradient * trained * count / np.where(sharding.gradients, shard["gradients"], 1)
-        parts["gradients"] += whole * setting.choices.reduce_bytes * trained * count
+        summed = gradient * trained * count / np.where(sharding.gradients, shard["gradients"], 1)
+        # The last micro batch frees the unsharded gradients of a layer as it allocates the sharded ones
+        # (torch, _fsdp_param_group.py: post_backward).
+        parts["gradients"] += np.maximum(summed, whole * setting.choices.reduce_bytes * trained * count)
         owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += (optimizer + kept_apart) * owned
         parts["update"] += framework.memory.optimizer_gradient_bytes * owned
