@@ -33,6 +33,7 @@ QUICK = (
     "simulator/serving/test_engines.py",
     "simulator/training/test_boundary.py",
     "simulator/training/test_sharding.py",
+    "test_imports.py",
     "test_names.py",
 )
 """Modules and folders of `pytest -m quick`: one or two of each package, ten seconds in all."""

@@ -107,7 +107,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Batch(Question):
+class EqualRequests(Question):
     """A batch of equal requests."""
 
     batch: float

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import Batch, MeasuredRow, batch_arrays, rows_of
+from meshwright.validation.serving.case import EqualRequests, MeasuredRow, batch_arrays, rows_of
 from meshwright.validation.serving.collection import Collection
 from simulator.serving.steady.kinds import table_of
 
@@ -28,7 +28,7 @@ batch."""
 
 
 @dataclass(frozen=True)
-class Energy(Batch):
+class Energy(EqualRequests):
     """The configuration of one row."""
 
     whole_run: bool = False

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.validation.serving.case import Batch, MeasuredRow, batch_arrays, rows_of
+from meshwright.validation.serving.case import EqualRequests, MeasuredRow, batch_arrays, rows_of
 from meshwright.validation.serving.collection import Collection
 from simulator.serving.steady.batch_run import batch_run
 from simulator.serving.steady.kinds import kv_tokens, table_of
 
 
-def question(row: MeasuredRow, collection: Collection) -> Batch:
+def question(row: MeasuredRow, collection: Collection) -> EqualRequests:
     """The question of a row."""
-    return Batch(collection.replica(row, _degrees(row)), **collection.values(row))
+    return EqualRequests(collection.replica(row, _degrees(row)), **collection.values(row))
 
 
 def _degrees(row: MeasuredRow) -> dict[str, int]:
@@ -27,7 +27,7 @@ def _degrees(row: MeasuredRow) -> dict[str, int]:
     return {"tensor": row.count("tp", gpus)}
 
 
-def predict(questions: Sequence[Batch]) -> list[dict[str, float]]:
+def predict(questions: Sequence[EqualRequests]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
     serving = questions[0].serving
     engine, device = serving.engine, serving.cluster.device

@@ -160,7 +160,7 @@ class MemoryReserve(Strict):
         return total + (self.draft_bytes if pool.speculation is not None else 0.0)
 
 
-class Drafts(Protocol):
+class Verification(Protocol):
     """What of speculation captured sizes depend on."""
 
     @property
@@ -188,7 +188,7 @@ class Degrees(Protocol):
         ...
 
     @property
-    def speculation(self) -> Drafts | None:
+    def speculation(self) -> Verification | None:
         """Speculative decoding, if any."""
         ...
 
