@@ -46,9 +46,11 @@ def grouped(
         representatives.update(dict.fromkeys(fields, rows))
     # Values with the same mechanism read as the first of them.
     columns = {name: getattr(plans, name)[rows] for name, rows in representatives.items()}
-    distinct, index = replace(plans, **columns).unique(*names, "policy")
+    # Such a mix of columns is a key only; the first plan of each key has its mechanisms and is valid.
+    _, index = replace(plans, **columns).unique(*names, "policy")
+    _, first = np.unique(index, return_index=True)
     left_out = () if levers else OF_LEVERS
-    sets = [frozenset(mechanisms(setting, plan, left_out)) for plan in distinct]
+    sets = [frozenset(mechanisms(setting, plan, left_out)) for plan in plans.take(first)]
     for words in dict.fromkeys(sets):
         rows = np.flatnonzero(np.array([own == words for own in sets])[index])
         yield words, plans.plan(int(rows[0])), rows

@@ -11,10 +11,11 @@ from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.evidence import MeasuredRun, RunEvidence, measured_runs, nothing_proven, proven
 from planner.mechanisms import mechanisms
+from planner.proven import grouped
 from planner.search import search
 from simulator.frameworks import frameworks
 from simulator.models import models
-from simulator.plan import Plan
+from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.workload import Training
 
@@ -161,6 +162,16 @@ def test_a_proven_search_ranks_all_plans_whose_mechanisms_were_measured_together
     assert 0 < len(measured) < len(everything.plans)
     assert [plan.describe() for plan in found.plans] == [plan.describe() for plan in measured]
     assert found.scored + sum(found.removed.values()) == found.candidates
+
+
+def test_plans_with_the_mechanisms_of_others_group_whatever_their_degrees():
+    asked = setting("qwen3-30b-a3b")
+    # Both hold 8 experts a rank and 2k tokens; the first with the context of the second is no valid plan.
+    plans = Plans.of(
+        [Plan(context=4, data=4, expert=16, micro_batch=2), Plan(context=2, data=8, expert=16, micro_batch=1)]
+    )
+    found = {words: rows.tolist() for words, _, rows in grouped(asked, plans, levers=True)}
+    assert found == {frozenset(mechanisms(asked, plans.plan(0))): [0, 1]}
 
 
 def test_a_proven_search_keeps_state_on_the_device_where_no_run_moved_it():
