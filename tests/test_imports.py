@@ -81,3 +81,11 @@ def test_imports_agree_with_the_picture_of_the_architecture(folder):
         for path in filter(Path.exists, paths):
             for used in imports.findall(path.read_text(encoding="utf-8")):
                 assert height.get(used, at) <= at, f"{path.relative_to(ROOT)} imports {used}, drawn above it"
+
+
+def test_every_benchmark_says_what_it_prints():
+    from benchmarks.__main__ import commands
+
+    lines = dict(commands())
+    assert len(lines) > 40
+    assert not [name for name, line in lines.items() if not line.endswith((".", "``"))]
