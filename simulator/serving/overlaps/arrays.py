@@ -131,8 +131,10 @@ class OverlapCases(StepCases):
         if self._keys[0] is not keys:
             # Steady states ask for the same keys in every iteration.
             self._keys = keys, _rows(keys, rows)
-        batch = (_rows(values, rows) for values in (queries, before, sequences))
-        seconds[rows] -= self._part._saved_by(*batch, self._keys[1], _rows(chunks, rows), verified)
+        prompts, cached, decodes = (_rows(values, rows) for values in (queries, before, sequences))
+        seconds[rows] -= self._part._saved_by(
+            prompts, cached, decodes, self._keys[1], _rows(chunks, rows), verified
+        )
         return seconds
 
     def _saved_by(
