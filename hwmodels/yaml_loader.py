@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
-from hwmodels.bounds import LONGEST_NUMBER, MOST_VALUES, too_long
+from hwmodels.bounds import LONGEST_NUMBER, too_long
 from hwmodels.errors import InputError, shown
+
+MERGE = "tag:yaml.org,2002:merge"
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -27,10 +29,18 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     }
 
     def flatten_mapping(self, node: Any) -> None:
-        """Merge ``<<`` keys, with a limit on the size of nested merges."""
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_VALUES:
-            raise InputError(f"line {_line(node)}: merged keys have more than {MOST_VALUES:,} values")
+        """Put the pairs of mappings under ``<<`` first; a pair that is merged many times counts once.
+
+        PyYAML's own merge repeats such pairs before 6.0.4, and tells keys apart by identity from then on.
+        """
+        pairs, node.value = node.value, [pair for pair in node.value if pair[0].tag != MERGE]
+        merged = {}
+        for source in (source for key, value in pairs if key.tag == MERGE for source in _sources(value)):
+            if not isinstance(source, yaml.MappingNode):
+                raise InputError(f"line {_line(source)}: << needs a mapping or a list of mappings")
+            self.flatten_mapping(source)
+            merged |= {id(key): (key, value) for key, value in source.value}
+        node.value = list((merged | {id(key): (key, value) for key, value in node.value}).values())
 
 
 Loader.add_implicit_resolver(
@@ -57,6 +67,11 @@ def _line(node: Any) -> int:
     return node.start_mark.line + 1
 
 
+def _sources(value: Any) -> list[Any]:
+    """What a ``<<`` names: one mapping, or a list of them."""
+    return value.value if isinstance(value, yaml.SequenceNode) else [value]
+
+
 def _construct_int(loader: Any, node: Any) -> int:
     text = loader.construct_scalar(node).replace("_", "")
     if len(text) > LONGEST_NUMBER:
@@ -79,3 +94,4 @@ def _construct_mapping(loader: Any, node: Any) -> dict[Any, Any]:
 
 Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)

@@ -119,8 +119,9 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
         ("a:\n" + "- " * 20_000 + "1", f"deeper than {DEEPEST}"),
         ("".join(f"{' ' * n}a:\n" for n in range(300)) + " " * 300 + "1", f"deeper than {DEEPEST}"),
         (BOMB, "more than 100,000 values"),
-        (MERGES, "given twice"),
         ("a: &a [*a]", "not valid YAML"),
+        ("a: {<<: [1]}", "line 1: << needs a mapping"),
+        ("a: {<<: 1}", "line 1: << needs a mapping"),
     ],
     ids=lambda value: value[:30],
 )
@@ -129,6 +130,15 @@ def test_yaml_out_of_bounds_is_refused(text, words):
         parse_text(text, "plan.yaml")
     assert words in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_mapping_merged_many_times_counts_once():
+    assert parse_text(MERGES, "plan.yaml") == {f"a{n}": {"x": 1} for n in range(10)}
+
+
+def test_keys_of_two_merged_mappings_are_given_twice():
+    with pytest.raises(InputError, match="'x' is given twice"):
+        parse_text("a: &a {x: 1}\nb: &b {x: 2}\nc: {<<: [*a, *b]}", "plan.yaml")
 
 
 @pytest.mark.parametrize(
