@@ -188,6 +188,7 @@ class Setting:
             fused_router=chosen.fused_router,
             dispatcher=chosen.dispatcher,
             flex_permutes=library == "hybridep",
+            exchange_share=cluster.network.constants.exchange_share,
             flex_domain=cluster.levels[-1].dispatcher(library),
             flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
             flex_start_s=rates.start_s,

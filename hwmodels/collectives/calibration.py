@@ -142,6 +142,8 @@ class FabricCalibration(Sourced):
     """The same share for pairs, which load one direction at a time."""
     all_to_all_efficiency: Positive
     """Remaining share of the bandwidth when every rank sends to every other."""
+    exchange_share: Positive = 1.0
+    """Speed of an exchange with experts in training steps over benchmarks', among three nodes and more."""
     dispatchers: dict[str, DispatchRates] = Field(default_factory=dict)
     """Rates of libraries that dispatch tokens to experts; ``Network.dispatcher`` gives those not listed."""
     group_gbps: Positive | None = None

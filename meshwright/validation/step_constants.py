@@ -157,6 +157,16 @@ CONSTANTS = (
         "two steps of Qwen3-30B over 16 ranks",
         patched=(_uccl, "start_s", 2.0e-4),
     ),
+    *(
+        StepConstant(
+            f"exchange with experts among three nodes and more ({fabric})",
+            "0.41",
+            ("AWSEP",),
+            "one step of Qwen3-30B over 32 ranks on p5",
+            patched=(_fabric(fabric), "exchange_share", 1.0),
+        )
+        for fabric in ("efa-v2", "efa-v4")
+    ),
     StepConstant(
         "products of ROCm 5 (words)",
         "0.8",

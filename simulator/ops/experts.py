@@ -40,6 +40,9 @@ topk_softmax_with_capacity, permute and unpermute with drop_and_pad)."""
 SCORE_BYTES, COUNT_BYTES = 4.0, 8.0
 """Bytes of a copy's score and of an expert's count of tokens, as an all-to-all dispatcher sends them."""
 
+FEW_NODES = 2
+"""Nodes up to which an exchange over EFA is as fast in steps as in nccl-tests (``exchange_share``)."""
+
 HAS_GRADIENT = 0.6
 """Share of the routing kernels that have a backward kernel, counted in the source: 24 of 40."""
 
@@ -337,7 +340,8 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     network = how.flex_network * np.maximum(abroad, 0.5)
     measured, shares = np.array(how.flex_domain).T
     inside = np.interp(np.log2(e * et), np.log2(measured), shares)
-    faster = np.where(flex, np.where(domains > 1, network, inside), 1.0)
+    slower = np.where(domains > FEW_NODES, how.exchange_share, 1.0)
+    faster = np.where(flex, np.where(domains > 1, network, inside), slower)
     between = flex & (domains > 1)
     messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
 

@@ -110,6 +110,7 @@ class Implementation:
         fixed_capacity: whether experts drop tokens beyond a capacity and pad to it.
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: library that sends tokens to experts; ``replicated`` where every rank holds all of them.
+        exchange_share: speed of an all-to-all over the benchmarks', among three nodes and more.
         flex_permutes: whether the call of that library returns tokens in the experts' order (HybridEP).
         flex_domain: ranks, and speed of DeepEP or HybridEP among them in a domain over an NCCL all-to-all.
         flex_network: the same ratio between domains, for the bytes of all copies.
@@ -155,6 +156,7 @@ class Implementation:
     fixed_capacity: bool = False
     fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"
+    exchange_share: float = 1.0
     flex_permutes: bool = False
     flex_domain: tuple[tuple[float, float], ...] = ((2.0, 1.0),)
     flex_network: float = 1.0

@@ -376,6 +376,18 @@ def test_a_library_on_a_fabric_has_its_own_rate(make_setting):
     assert times == sorted(times) and times[2] > 5 * times[0]
 
 
+def test_an_all_to_all_over_efa_is_slower_in_steps_than_in_benchmarks_among_more_than_two_nodes(make_setting):
+    setting = experts(make_setting, "qwen3-30b-a3b", 64, cluster="aws-p5", dispatcher="all-to-all")
+    for nodes, share in ((1, 1.0), (2, 1.0), (4, 0.41)):
+        plans = Plans.of(Plan(data=64, expert=8 * nodes))
+        sent = next(
+            op for op in layer_ops(setting, plans, EXPERTS) if op.name == "expert.dispatch_and_combine"
+        )
+        assert sent.speedup == pytest.approx(share)
+    elsewhere = experts(make_setting, "qwen3-30b-a3b", 64, cluster="dgx-h100", dispatcher="all-to-all")
+    assert elsewhere.implementation.exchange_share == 1.0
+
+
 def test_limits_of_an_activation_are_kernels_of_their_own_where_a_framework_does_so(make_setting):
     apart, fused = (
         experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", kernels={"clamps_apart": apart})
