@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from benchmarks.served_rows import Group, Rows
-from meshwright.validation.serving import closed_loop
+from meshwright.validation.serving.served_run import figures_of
 from simulator.serving.engines import engines
 from simulator.serving.engines.engine import LayerTimes
 
@@ -43,9 +43,9 @@ def replayed(
         engine = engine_with(group.engine, entries, left)
         for case_id in sorted(cases)[::every]:
             case = cases[case_id]
-            scenario = closed_loop.scenario(case.question)
-            scenario["deployment"]["engine"] = engine
-            columns = closed_loop.columns_of(case.question, scenario)
+            run = case.question.run()
+            run.scenario["deployment"]["engine"] = engine
+            columns = figures_of(run)
             for names in LATENCIES:
                 name = next((name for name in names if name in case.measured), None)
                 if name is not None:

@@ -13,7 +13,7 @@ from benchmarks import steady_stages
 from meshwright.validation.parts import kept_apart
 from meshwright.validation.serving import closed_loop, ledger, trtllm_tables
 from meshwright.validation.serving.case import ServingCase, Setup
-from meshwright.validation.serving.collection import module_of
+from meshwright.validation.serving.collection import predictions
 from simulator.serving.engines import engines
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.steps.price import format_class, layer_class
@@ -79,8 +79,8 @@ class Rows:
 
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
-        predict = STEADY.get(self.collection) or module_of(self.collection).predict
-        found = predict(self.questions)
+        steady = STEADY.get(self.collection)
+        found = steady(self.questions) if steady else predictions(self.collection, self.questions)
         return np.log(np.array([one[self.metric] for one in found]) / self.measured)
 
     @property

@@ -81,11 +81,9 @@ def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
 
 def load_of(case: ServingCase) -> MeasuredLoad:
     """The load of a row of closed loops."""
-    from meshwright.validation.serving.closed_loop import scenario
-
     keys = {name: "{}_ms_{}".format(*name.split("_")) for name in LATENCIES}
     measured = {name: 1e-3 * case.measured[key] for name, key in keys.items() if key in case.measured}
-    return MeasuredLoad(case.case_id, scenario(case.question), measured)
+    return MeasuredLoad(case.case_id, case.question.run().scenario, measured)
 
 
 def _results(path: Path) -> list[MeasuredLoad]:

@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "validate serving": (
         ["validate", "--serving", str(PUBLISHED / "serving" / "vllm_weight_only.csv"), "--summary"],
-        "meshwright.validation.serving.ledger.module_of",
+        "meshwright.validation.serving.ledger.predictions",
     ),
     "refine serving": (
         ["plan", "--serve", *SERVING, "--refine", "1", "--top", "1"],

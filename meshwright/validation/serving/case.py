@@ -18,6 +18,7 @@ from meshwright.validation.serving.names import (
     find_format,
     find_model,
 )
+from meshwright.validation.serving.served_run import ServedRun
 from simulator.models import Model
 from simulator.serving.engines import Engine, Preset, nearest
 from simulator.serving.question.deployment import Pool
@@ -94,20 +95,31 @@ class Setup(ReplicaKind):
         return replace(self, pool=self.pool.model_copy(update=changes))
 
 
-@dataclass(frozen=True)
 class Question:
     """The configuration of one row."""
+
+    key: tuple[Any, ...]
+    """Rows with equal keys are predicted in one call."""
+
+    def run(self) -> ServedRun | None:
+        """The run of a scenario that the row is; None where it is predicted from steady states."""
+        return None
+
+
+@dataclass(frozen=True)
+class ReplicaQuestion(Question):
+    """The configuration of a row whose replicas are of one kind."""
 
     serving: Setup
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Rows with equal keys are predicted in one call."""
+    def key(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """See `Question`."""
         return self.serving.key
 
 
 @dataclass(frozen=True)
-class EqualRequests(Question):
+class EqualRequests(ReplicaQuestion):
     """A batch of equal requests."""
 
     batch: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,24 +12,15 @@ from hwmodels.loading import build
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import (
     MeasuredRow,
-    Question,
+    ReplicaQuestion,
     ServingCase,
     Setup,
     degrees,
     rows_of,
 )
-from meshwright.validation.serving.clients import (
-    LATENCIES,
-    client_defaults,
-    device_watts,
-    generated,
-    latencies,
-    run,
-    scenario_of,
-    statistics,
-)
 from meshwright.validation.serving.collection import Collection, read_case
-from meshwright.validation.serving.inferencex import DEFAULTS, Flags, drafts_of, flags_of, start_of
+from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of
+from meshwright.validation.serving.served_run import ServedRun, client_defaults, figures_of, scenario_of
 from meshwright.validation.serving.stated import LONGEST, NOTHING, Stated, lengths, read_stated
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steady.disaggregated import PoolSide, disaggregated
@@ -37,7 +28,7 @@ from simulator.serving.steady.kinds import memory_of, table_of
 from simulator.serving.steady.steady import Limits, Load, SpeculativeCases, steady_state
 
 CLIENT = client_defaults()
-JITTER_MEAN = 0.5 * (1.0 + CLIENT.jittered_from.value)
+JITTER_MEAN = 0.5 * (1.0 + CLIENT["jittered_from"])
 """Mean of jittered lengths over the nominal ones."""
 MOST_BUDGET = 65536
 """Most tokens of a step."""
@@ -45,10 +36,17 @@ LEAST_ROOM = 4096
 """KV tokens of one short request, which fits every server that ran."""
 SMALLEST_BATCH = 16
 """Least sequences that a server is set to."""
+CAPTURES = "tensorrt-llm"
+"""Engine whose decode workers InferenceX configures with graphs of all of their batches (Dynamo's recipes:
+``cuda_graph_config.batch_sizes`` up to ``max_batch_size``)."""
+MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
+"""Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
+dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
+OTHER_DRAFTS = 1, 1
 
 
 @dataclass(frozen=True)
-class ClosedLoop(Question):
+class ClosedLoop(ReplicaQuestion):
     """The configuration of one row; `serving` are the aggregated replicas, or those that decode."""
 
     prefill: Setup | None
@@ -70,8 +68,8 @@ class ClosedLoop(Question):
     stated: Stated = NOTHING
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Rows with equal keys are predicted in one call."""
+    def key(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """See `Question`."""
         other = self.prefill.key if self.prefill else ()
         stated = self.stated.max_sequences, self.stated.speculation
         return self.serving.key, other, self.speculates, self.drafts, self.sized, *stated
@@ -84,15 +82,12 @@ class ClosedLoop(Question):
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
-        return int(self.prompt + self.concurrency / self.replicas) + CLIENT.sized_margin.value
+        return int(self.prompt + self.concurrency / self.replicas) + int(CLIENT["sized_margin"])
 
     @property
     def start_s(self) -> float:
         """Seconds that several clients' first requests wait for kernels to be compiled or tuned."""
-        if self.concurrency <= 1:
-            return 0.0
-        serving = self.serving
-        return start_of(serving.engine.engine, serving.cluster.device.name, serving.pool.stored)
+        return flags_of(self.serving, "starts").start_s if self.concurrency > 1 else 0.0
 
     @property
     def speculation(self) -> dict[str, Any]:
@@ -101,9 +96,9 @@ class ClosedLoop(Question):
             return dict(self.stated.speculation)
         engine, pool = self.serving.engine.engine, self.serving.pool
         tokens = self.drafts or MTP_DRAFTS.get(engine, OTHER_DRAFTS)[pool.data > 1]
-        random = CLIENT.acceptance_of_random_tokens if engine == "sglang" else CLIENT.acceptance
+        accepted = CLIENT["acceptance_of_random_tokens" if engine == "sglang" else "acceptance"]
         kind = "mtp" if self.serving.model.mtp_layers else "eagle"
-        return {"kind": kind, "tokens": tokens, "acceptance": random.value}
+        return {"kind": kind, "tokens": tokens, "acceptance": accepted}
 
     @property
     def longest(self) -> float:
@@ -111,6 +106,72 @@ class ClosedLoop(Question):
         if self.stated.varied:
             return 2.0 * LONGEST
         return (self.prompt + self.output) / (JITTER_MEAN if self.jitters else 1.0)
+
+    def options(self, clients: int) -> dict[str, Any]:
+        """Options of a replica's server that differ from the engine's defaults."""
+        engine = self.serving.engine
+        batch = max(clients / self.serving.pool.data, SMALLEST_BATCH)
+        most = self.stated.max_sequences or engine.sequence_limit(self.serving.cluster.device)
+        sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most)
+        budget = self.budget if engine.chunked_prefill.value else max(self.budget, int(self.longest))
+        options: dict[str, Any] = {
+            "prefix_caching": False,
+            "token_budget": min(budget, MOST_BUDGET),
+            "max_sequences": sequences,
+            "max_context": 1 << (int(self.longest) + 1).bit_length(),
+            **self.memory(clients, min(clients, sequences)),
+        }
+        if self.sized:
+            options["scheduler"] = "chunked"
+        if clients > 1:
+            options["receive_interval"] = max(self.flags.wait_steps(clients), 1)
+            options["compile_s"] = self.start_s
+        return options
+
+    def memory(self, clients: float, sequences: float) -> dict[str, Any]:
+        """Options of the server's memory. The run took place, so its longest request did fit."""
+        share = self.flags.memory_share
+        options = {} if share is None else {"memory_share": share}
+        room = self.kv_tokens(sequences, share)
+        if room < clients / self.serving.pool.data * (self.prompt + self.output):
+            tuned = self.kv_tokens(sequences, CLIENT["tuned_share"])
+            if tuned > room:
+                room, options = tuned, {"memory_share": CLIENT["tuned_share"]}
+        least = max(self.longest + 2, LEAST_ROOM)
+        if room < least:
+            options = {"kv_blocks": int(-(-least // self.serving.engine.block_tokens.value)) + 1}
+        return options
+
+    def kv_tokens(self, sequences: float, share: float | None) -> float:
+        """KV tokens of an attention rank. Graphs of drafted tokens hold as many sequences as the engine's."""
+        kind = self.serving.with_pool(largest_graph=None) if self.speculates else self.serving
+        return float(memory_of(kind, self.budget, sequences, share).kv_tokens)
+
+    def room(self, sequences: float) -> float:
+        """KV tokens of an attention rank with the options of `memory`."""
+        options = self.memory(self.concurrency / self.replicas, sequences)
+        if "kv_blocks" in options:
+            return float(options["kv_blocks"] * self.serving.engine.block_tokens.value)
+        return self.kv_tokens(sequences, options.get("memory_share"))
+
+    def run(self) -> ServedRun | None:
+        """The run of one replica with its share of the clients; None of disaggregated deployments."""
+        if self.prefill is not None:
+            return None
+        clients = max(round(self.concurrency / self.replicas), 1)
+        low = CLIENT["jittered_from"] if self.jitters else 1.0 if self.sized else CLIENT["unstated_from"]
+        keys: dict[str, Any] = {"options": self.options(clients)}
+        if self.speculates:
+            keys["speculation"] = self.speculation
+        each = round(CLIENT["requests_per_client"])
+        workload = {
+            "requests": round(self.stated.requests / self.replicas) or each * clients,
+            "arrivals": {"kind": "closed", "concurrency": clients, "gap": CLIENT["gap"]},
+            "input": lengths(self.prompt, low, self.stated.varied),
+            "output": lengths(self.output, low, self.stated.varied),
+        }
+        scenario, tokens = scenario_of(self.serving, workload, **keys), (self.prompt, self.output)
+        return ServedRun(scenario, replicas=self.replicas, tokens=tokens)
 
 
 def read(row: MeasuredRow, file: str) -> ServingCase:
@@ -130,12 +191,20 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
     """
     jitter = JITTER_MEAN if "0.8" in row.text("length_jitter") else 1.0
     values = {name: jitter * tokens for name, tokens in collection.values(row).items()}
+    stated, harness = read_stated(row), row.text("harness")
     if row.text("mode") == "disagg":
         prefill, prefill_replicas = _side(row, collection, "prefill")
         serving, replicas = _side(row, collection, "decode")
     else:
         prefill, prefill_replicas = None, 0.0
         serving, replicas = _aggregated(row, collection)
+    flags = Flags(token_budget=stated.token_budget or None, memory_share=stated.memory_share or None)
+    drafts = 0
+    if harness == "inferencex":
+        flags = flags_of(serving)
+        if prefill is None:
+            serving = serving.with_pool(kv=flags.kv) if flags.kv and serving.pool.kv is None else serving
+            drafts = 0 if row.text("spec") else flags_of(serving, "speculating").drafts
     batch = row.number("batch")
     concurrency = row.number("concurrency") or (batch or row.number("decode_batch") or 0.0) * replicas
     if not concurrency:
@@ -144,36 +213,29 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
     if batch and concurrency > batch * ranks:
         # The load was spread by a router over replicas whose attention ranks each ran `batch` requests.
         replicas *= concurrency / (batch * ranks)
-    drafts, stated, harness = _drafts(row, serving), read_stated(row), row.text("harness")
-    return _captured(
-        ClosedLoop(
-            serving=serving,
-            prefill=prefill,
-            concurrency=concurrency,
-            replicas=replicas,
-            prefill_replicas=prefill_replicas,
-            speculates=row.text("spec") == "mtp" or drafts > 0 or bool(stated.speculation),
-            bursts=harness.startswith("inferencex"),
-            jitters=jitter != 1.0,
-            sized=harness.startswith("aic"),
-            flags=_flags(row, serving),
-            drafts=drafts,
-            stated=stated,
-            **values,
-        )
+    loop = ClosedLoop(
+        serving=serving,
+        prefill=prefill,
+        concurrency=concurrency,
+        replicas=replicas,
+        prefill_replicas=prefill_replicas,
+        speculates=row.text("spec") == "mtp" or drafts > 0 or bool(stated.speculation),
+        bursts=harness.startswith("inferencex"),
+        jitters=jitter != 1.0,
+        sized=harness.startswith("aic"),
+        flags=flags,
+        drafts=drafts,
+        stated=stated,
+        **values,
     )
+    largest = _largest_graph(loop)
+    return replace(loop, serving=serving.with_pool(largest_graph=largest)) if largest else loop
 
 
-CAPTURES = "tensorrt-llm"
-"""Engine whose decode workers InferenceX configures with graphs of all of their batches (Dynamo's recipes:
-``cuda_graph_config.batch_sizes`` up to ``max_batch_size``)."""
-
-
-def _captured(question: ClosedLoop) -> ClosedLoop:
-    """The same question with the largest graph that its server captured."""
-    serving = question.serving
-    engine, pool = serving.engine, serving.pool
-    sizes = engine.captured(serving.cluster.device, pool)
+def _largest_graph(question: ClosedLoop) -> int:
+    """Tokens of the largest graph that the server captured, where it is not the engine's own; else 0."""
+    engine, pool = question.serving.engine, question.serving.pool
+    sizes = engine.captured(question.serving.cluster.device, pool)
     tokens = 1 + question.speculation["tokens"] if question.speculates else 1
     largest = 0
     if tokens > 1 and engine.captures_batches and len(sizes):
@@ -181,26 +243,7 @@ def _captured(question: ClosedLoop) -> ClosedLoop:
     if question.bursts and question.prefill is not None and engine.engine == CAPTURES:
         sequences = int(np.ceil(question.concurrency / question.replicas / pool.data))
         largest = max(largest, tokens * sequences, int(sizes[-1]))
-    if not largest:
-        return question
-    return replace(question, serving=serving.with_pool(largest_graph=largest))
-
-
-def _flags(row: MeasuredRow, serving: Setup) -> Flags:
-    if row.text("harness") != "inferencex":
-        stated = read_stated(row)
-        share, budget = stated.memory_share or None, stated.token_budget or None
-        return Flags(token_budget=budget, memory_share=share)
-    engine, device = serving.engine, serving.cluster.device.name
-    return flags_of(engine.engine, engine.version, device, serving.pool.stored)
-
-
-def _drafts(row: MeasuredRow, serving: Setup) -> int:
-    """Drafted tokens of rows that do not state speculation but whose configuration had it."""
-    if row.text("harness") != "inferencex" or row.text("spec") or row.text("mode") == "disagg":
-        return 0
-    engine, device = serving.engine, serving.cluster.device.name
-    return drafts_of(engine.engine, engine.version, device, serving.pool, serving.model.name)
+    return largest
 
 
 def _aggregated(row: MeasuredRow, collection: Collection) -> tuple[Setup, float]:
@@ -210,9 +253,6 @@ def _aggregated(row: MeasuredRow, collection: Collection) -> tuple[Setup, float]
         # The source lists TP x DP or TP x EP GPUs: attention ranks lie inside the tensor-parallel group.
         gpus = tp * pp
     serving = collection.replica(row, degrees(tp, dp, ep, pp, gpus))
-    flags = _flags(row, serving)
-    if flags.kv and serving.pool.kv is None:
-        serving = serving.with_pool(kv=flags.kv)
     return serving, max(gpus / serving.pool.devices, 1.0)
 
 
@@ -229,81 +269,8 @@ def _side(row: MeasuredRow, collection: Collection, side: str) -> tuple[Setup, f
 
 def predict(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replicas."""
-    if questions[0].prefill is None:
-        return [columns_of(row, scenario(row)) for row in questions]
-    return predict_steady(questions)
-
-
-def options_of_row(row: ClosedLoop, clients: int) -> dict[str, Any]:
-    """Options of the server that differ from the engine's defaults."""
-    engine, device = row.serving.engine, row.serving.cluster.device
-    batch = max(clients / row.serving.pool.data, SMALLEST_BATCH)
-    most = row.stated.max_sequences or engine.sequence_limit(device)
-    sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most)
-    budget = row.budget if engine.chunked_prefill.value else max(row.budget, int(row.longest))
-    options: dict[str, Any] = {
-        "prefix_caching": False,
-        "token_budget": min(budget, MOST_BUDGET),
-        "max_sequences": sequences,
-        "max_context": 1 << (int(row.longest) + 1).bit_length(),
-        **_memory_options(row, clients, min(clients, sequences)),
-    }
-    if row.sized:
-        options["scheduler"] = "chunked"
-    if clients > 1:
-        options["receive_interval"] = max(row.flags.wait_steps(clients), 1)
-        options["compile_s"] = row.start_s
-    return options
-
-
-def _memory_options(row: ClosedLoop, clients: float, sequences: float) -> dict[str, Any]:
-    """Memory of the server. The run took place, so its longest request did fit."""
-    serving, share = row.serving, row.flags.memory_share
-    options = {} if share is None else {"memory_share": share}
-    room = _kv_tokens(row, sequences, share)
-    if room < clients / serving.pool.data * (row.prompt + row.output):
-        tuned = _kv_tokens(row, sequences, CLIENT.tuned_share.value)
-        if tuned > room:
-            room, options = tuned, {"memory_share": CLIENT.tuned_share.value}
-    least = max(row.longest + 2, LEAST_ROOM)
-    if room < least:
-        options = {"kv_blocks": int(-(-least // serving.engine.block_tokens.value)) + 1}
-    return options
-
-
-def scenario(row: ClosedLoop) -> dict[str, Any]:
-    """The run of one replica with its share of the clients, as a serving scenario."""
-    clients = max(round(row.concurrency / row.replicas), 1)
-    low = CLIENT.jittered_from.value if row.jitters else 1.0 if row.sized else CLIENT.unstated_from.value
-    keys: dict[str, Any] = {"options": options_of_row(row, clients)}
-    if row.speculates:
-        keys["speculation"] = row.speculation
-    requests = round(row.stated.requests / row.replicas) or CLIENT.requests_per_client.value * clients
-    arrivals = {"kind": "closed", "concurrency": clients, "gap": CLIENT.gap.value}
-    prompt, output = (lengths(mean, low, row.stated.varied) for mean in (row.prompt, row.output))
-    return scenario_of(row.serving, generated(requests, arrivals, prompt, output), **keys)
-
-
-def columns_of(row: ClosedLoop, data: Mapping[str, Any]) -> dict[str, float]:
-    """Columns of a row from the run of its scenario, or of one that differs from it in constants."""
-    result = run(data)
-    seconds = latencies(result)
-    columns = result.records.columns()
-    span = float(columns["last_s"].max() - columns["arrival_s"].min())
-    rate = len(columns["last_s"]) / span * row.replicas
-    gpus = row.replicas * row.serving.pool.devices
-    watts = device_watts(result)
-    figures = {
-        "out_tok_s_per_gpu": rate * row.output / gpus,
-        "in_tok_s_per_gpu": rate * row.prompt / gpus,
-        "total_tok_s_per_gpu": rate * (row.prompt + row.output) / gpus,
-        "req_s": rate,
-        "power_w_per_gpu": watts,
-        "j_per_output_token": watts * gpus / (rate * row.output),
-    }
-    for name in LATENCIES:
-        figures |= statistics(f"{name}_ms", seconds[name])
-    return figures
+    runs = [run for run in (row.run() for row in questions) if run is not None]
+    return [figures_of(run) for run in runs] or predict_steady(questions)
 
 
 def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
@@ -330,10 +297,10 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     bursts = np.array([row.bursts for row in questions])
     share = clients / (replicas if first.prefill is None else prefills)
     start = np.array([row.start_s for row in questions])
-    burst = (np.maximum(share - 1, 0) / 2 * state.prefill_s + start) / CLIENT.requests_per_client.value
+    burst = (np.maximum(share - 1, 0) / 2 * state.prefill_s + start) / CLIENT["requests_per_client"]
     burst = np.where(bursts, burst, 0.0)
-    rate = clients / (e2e + burst) * np.where(bursts, CLIENT.run_share.value, 1.0)
-    mean = state.tpot_s + (state.last_tpot_s - state.tpot_s) / CLIENT.requests_per_client.value
+    rate = clients / (e2e + burst) * np.where(bursts, CLIENT["run_share"], 1.0)
+    mean = state.tpot_s + (state.last_tpot_s - state.tpot_s) / CLIENT["requests_per_client"]
     watts = state.watts / first.serving.pool.devices
     columns = {
         "ttft_ms_mean": 1e3 * (ttft + burst),
@@ -354,37 +321,16 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
 
 def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool = True) -> PoolSide:
     """Step times and limits of the replicas of one role, over the rows."""
-    device = kind.cluster.device
+    first = questions[0]
     budget = np.array([min(row.budget, MOST_BUDGET) for row in questions], dtype=float)
     most = max(row.concurrency / row.replicas for row in questions) / kind.pool.data
-    limit = questions[0].stated.max_sequences or kind.engine.sequence_limit(device)
+    limit = first.stated.max_sequences or kind.engine.sequence_limit(kind.cluster.device)
     sequences = min(max(most, float(SMALLEST_BATCH)), limit)
     context = max(row.prompt + row.output for row in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)
-    room = [_room(replace(row, serving=kind), sequences) for row in questions]
-    limits = Limits(budget, sequences, np.array(room), interleaved=questions[0].sized or None)
-    first = questions[0]
+    room = [replace(row, serving=kind).room(sequences) for row in questions]
+    limits = Limits(budget, sequences, np.array(room), interleaved=first.sized or None)
     if not (first.speculates and speculates):
         return PoolSide(table.cases, limits)
     speculation = build(Speculation, first.speculation, "speculation")
     return PoolSide(SpeculativeCases(table.cases, speculation, kind.model.layers), limits)
-
-
-def _room(row: ClosedLoop, sequences: float) -> float:
-    """KV tokens of an attention rank."""
-    options = _memory_options(row, row.concurrency / row.replicas, sequences)
-    if "kv_blocks" in options:
-        return float(options["kv_blocks"] * row.serving.engine.block_tokens.value)
-    return _kv_tokens(row, sequences, options.get("memory_share"))
-
-
-def _kv_tokens(row: ClosedLoop, sequences: float, share: float | None) -> float:
-    """KV tokens of an attention rank. Graphs of drafted tokens hold as many sequences as the engine's."""
-    kind = row.serving.with_pool(largest_graph=None) if row.speculates else row.serving
-    return float(memory_of(kind, row.budget, sequences, share).kv_tokens)
-
-
-MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
-"""Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
-dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
-OTHER_DRAFTS = 1, 1

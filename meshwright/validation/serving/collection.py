@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pydantic import Field
 
 from hwmodels.loading import Strict, build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.served_run import figures_of
 
 FILE = Path(__file__).with_name("collections.yaml")
 
@@ -42,8 +44,12 @@ class Collection(Strict):
     source: str
     needs: list[str]
     """Columns that tell the kind of file."""
+    module: str = ""
+    """Module of questions and predictions; that of the collection's name by default."""
     measured: list[str] = Field(default_factory=list)
     """Columns that are compared with the prediction."""
+    figures: dict[str, str] = Field(default_factory=dict)
+    """Predicted figure by measured column, where their names differ."""
     preset: str = ""
     """Engine of all rows, whatever they say."""
     engine: str = ""
@@ -94,15 +100,23 @@ class Collection(Strict):
 
 @cache
 def collections() -> dict[str, Collection]:
-    """Collections by name, which is also that of the module of their questions and predictions."""
+    """Collections by name."""
     return {name: build(Collection, data, f"{FILE}: {name}") for name, data in read_mapping(FILE).items()}
 
 
 @cache
 def module_of(name: str) -> ModuleType:
-    """The module of a collection: `question` of a row, `predict`, and perhaps `details` of the row's case,
-    `scenario` (None: the row is not the run of one) and `trace`, which the scenario reads."""
-    return import_module(f"{__package__}.{name}")
+    """The module of a collection: `question` of a row, perhaps `details` of the row's case, and `predict`, or
+    `figures` of a run where they are not those of `figures_of`."""
+    return import_module(f"{__package__}.{collections()[name].module or name}")
+
+
+def predictions(name: str, questions: Sequence[Any]) -> list[dict[str, float]]:
+    """Predicted figures of rows of a collection whose questions have one key."""
+    module = module_of(name)
+    if hasattr(module, "predict"):
+        return module.predict(questions)
+    return [getattr(module, "figures", figures_of)(question.run()) for question in questions]
 
 
 def read_case(name: str, row: MeasuredRow, file: str) -> ServingCase:

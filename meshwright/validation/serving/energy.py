@@ -10,15 +10,10 @@ import numpy as np
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import EqualRequests, MeasuredRow, batch_arrays, rows_of
 from meshwright.validation.serving.collection import Collection
+from simulator.serving.steady.held_batch import held_batch
 from simulator.serving.steady.kinds import table_of
 
-PROMPTS = {
-    "lm-arena-chat": 150.0,
-    "gpqa": 300.0,
-    "image-chat": 500.0,
-    "sourcegraph-fim": 1000.0,
-    "sharegpt-code": 300.0,
-}
+PROMPTS = {"lm-arena-chat": 150.0, "image-chat": 500.0, "sourcegraph-fim": 1000.0}
 """Mean prompt tokens by task, which the source does not state (assumed)."""
 OTHER_PROMPT = 300.0
 RUN_BATCHES = 530.0
@@ -55,29 +50,16 @@ def question(row: MeasuredRow, collection: Collection) -> Energy:
 
 def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     """Predicted columns of rows that share their replica."""
-    serving = questions[0].serving
-    data = serving.pool.data
+    serving, data = questions[0].serving, questions[0].serving.pool.data
     batch, prompt, output = batch_arrays(questions)
-    sequences = batch / data
-    budget = serving.engine.token_budget(serving.cluster.device)
+    sequences, budget = batch / data, serving.engine.token_budget(serving.cluster.device)
     table = table_of(serving, budget, float(np.max(sequences)) + 1, float(np.max(prompt + output)))
-    keys = prompt + 0.5 * output
-    step = table.cases.decode_seconds(sequences, keys)
-    # Each request that ends is followed by another's prompt; prompts of one decode step share a step.
-    arriving = sequences / output
-    most = np.maximum(np.floor(budget / prompt), 1.0)
-    together = np.clip(arriving, 1.0, most)
     alone = serving.engine.scheduler.value == "prefill-first"
-    beside = np.zeros_like(sequences) if alone else sequences
-    prefill = table.cases.mixed_seconds(np.minimum(together * prompt, budget), 0.0, beside, keys, together)
-    # Data-parallel ranks step together: a prompt on any of them makes the step of all longer.
-    chance = np.clip(-np.expm1(-arriving), 1e-9, 1.0 - 1e-9)
-    met = -np.expm1(data * np.log1p(-chance)) / chance
-    gap = step + (prefill - (0.0 if alone else step)) * arriving / together * met
+    step, gap = held_batch(table, sequences, prompt, output, budget, alone)
     whole = np.array([row.whole_run for row in questions])
     rate = batch / gap / np.where(whole, 1.0 + batch / RUN_BATCHES, 1.0)
     tokens = sequences * data * (1.0 + prompt / output)
-    watts = table.power.watts(tokens, batch, batch * keys, gap, hosts=False)
+    watts = table.power.watts(tokens, batch, batch * (prompt + 0.5 * output), gap, hosts=False)
     return rows_of(
         {
             "itl_ms_p50": 1e3 * step,

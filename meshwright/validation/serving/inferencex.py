@@ -1,4 +1,4 @@
-"""Flags of InferenceX's servers, which its rows leave out, and the slow start of benchmark runs."""
+"""What InferenceX's rows leave out of its servers: flags, prediction heads, and the slow start of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.quantities import Positive
-from simulator.serving.question.deployment import Pool
+from meshwright.validation.serving.case import Setup
 
 FILE = Path(__file__).with_name("inferencex.yaml")
 
@@ -27,6 +27,10 @@ class Flags(Strict):
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
     """The same with 16 clients or more."""
+    drafts: int = 0
+    """Tokens that prediction heads draft, in configurations whose rows do not state them."""
+    start_s: float = 0.0
+    """Seconds that a run's first burst waits for kernels to be compiled or tuned."""
 
     def wait_steps(self, clients: float) -> int:
         """Decode steps between two looks at the queue at a number of clients."""
@@ -34,80 +38,36 @@ class Flags(Strict):
 
 
 class ServerRule(Flags):
-    """Flags of some servers."""
-
-    engine: str
-    version: str = ""
-    """Start of the preset's version."""
-    gpu: str = ""
-    """Start of the device's name."""
-    weights: str = ""
-    source: str
-
-
-class Speculating(Strict):
-    """A configuration that ran with prediction heads, though its rows do not say so."""
-
-    engine: str
-    version: str
-    gpu: str
-    weights: str
-    model: str
-    tensor: int
-    expert: int
-    drafts: int
-    source: str
-
-
-class Start(Strict):
-    """How long the first burst of a run waits for kernels to be compiled or tuned."""
+    """Flags of some servers, by the starts of their preset's version and device's name and by equal words."""
 
     engine: str
     version: str = ""
     gpu: str = ""
     weights: str = ""
-    start_s: Positive
+    model: str = ""
+    degrees: dict[str, int] = Field(default_factory=dict)
     source: str
 
-
-class _Rules(Strict):
-    rules: list[ServerRule] = Field(strict=False)
-    speculating: list[Speculating] = Field(strict=False)
-    starts: list[Start] = Field(strict=False)
+    def fits(self, serving: Setup) -> bool:
+        """Whether the rule is of a server."""
+        engine, pool = serving.engine, serving.pool
+        starts = (engine.version, self.version), (serving.cluster.device.name, self.gpu)
+        words = (engine.engine, self.engine), (pool.stored, self.weights), (serving.model.name, self.model)
+        return (
+            all(text.startswith(start) for text, start in starts)
+            and all(word in ("", text) for text, word in words)
+            and all(getattr(pool, name) == degree for name, degree in self.degrees.items())
+        )
 
 
 DEFAULTS = Flags()
 
 
 @cache
-def _rules() -> _Rules:
-    return build(_Rules, read_mapping(FILE), str(FILE))
+def _rules(section: str) -> list[ServerRule]:
+    return [build(ServerRule, rule, f"{FILE}: {section}") for rule in read_mapping(FILE)[section]]
 
 
-def _fits(rule: ServerRule | Start | Speculating, engine: str, version: str, gpu: str, weights: str) -> bool:
-    same = rule.engine == engine and version.startswith(rule.version)
-    return same and gpu.startswith(rule.gpu) and rule.weights in ("", weights)
-
-
-@cache
-def start_of(engine: str, gpu: str, weights: str) -> float:
-    """Seconds that the requests of a run's first burst wait more than those of later bursts."""
-    return next((rule.start_s for rule in _rules().starts if _fits(rule, engine, "", gpu, weights)), 0.0)
-
-
-@cache
-def flags_of(engine: str, version: str, gpu: str, weights: str) -> Flags:
-    """The flags of an engine family at a preset's version on a device, for weights in a format."""
-    for rule in _rules().rules:
-        if _fits(rule, engine, version, gpu, weights):
-            return rule
-    return DEFAULTS
-
-
-def drafts_of(engine: str, version: str, gpu: str, pool: Pool, model: str) -> int:
-    """Tokens that prediction heads draft in a configuration whose rows do not state them; 0 without heads."""
-    for rule in _rules().speculating:
-        degrees = pool.data == pool.pipeline == 1 and (pool.tensor, pool.expert) == (rule.tensor, rule.expert)
-        if degrees and rule.model == model and _fits(rule, engine, version, gpu, pool.stored):
-            return rule.drafts
-    return 0
+def flags_of(serving: Setup, section: Literal["rules", "speculating", "starts"] = "rules") -> Flags:
+    """What the first rule of a section that fits a server says of it."""
+    return next((rule for rule in _rules(section) if rule.fits(serving)), DEFAULTS)

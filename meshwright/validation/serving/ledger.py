@@ -8,8 +8,9 @@ import io
 import re
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import yaml
 from hwmodels.errors import InputError, MeshwrightError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase
-from meshwright.validation.serving.collection import collections, module_of, read_case
+from meshwright.validation.serving.collection import collections, predictions, read_case
 from planner.execution import Execution
 from planner.store import digest_of
 
@@ -123,8 +124,8 @@ def evaluate(
         done += len(calls[number][1])
         if progress:
             progress(done / total)
-    for number, (_, same) in enumerate(calls):
-        _enter(same, answers[number], ledger)
+    for number, (name, same) in enumerate(calls):
+        _enter(same, answers[number], ledger, collections()[name].figures)
     return ledger
 
 
@@ -155,20 +156,18 @@ def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
     count = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for collection, cases in _questions(paths)[1].items():
-            module = module_of(collection)
-            for case in cases if hasattr(module, "scenario") else ():
-                if getattr(case.question, "prefill", None) is not None:
-                    continue
-                name = re.sub(r"[^A-Za-z0-9._-]+", "-", case.case_id)
-                if (data := module.scenario(case.question)) is None:
-                    continue
-                if hasattr(module, "trace"):
-                    (folder / f"{name}.csv").write_text(module.trace(case.question), encoding="utf-8")
-                    data["workload"]["trace"]["path"] = f"{name}.csv"
-                text = yaml.safe_dump({"title": case.case_id, **data}, sort_keys=False)
-                (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-                count += 1
+        for case in chain.from_iterable(_questions(paths)[1].values()):
+            if (run := case.question.run()) is None:
+                continue
+            name = re.sub(r"[^A-Za-z0-9._-]+", "-", case.case_id)
+            data: dict[str, Any] = {"title": case.case_id, **run.scenario}
+            if run.trace:
+                trace = data["workload"]["trace"]
+                trace["path"] = f"{name}{Path(trace['path']).suffix}"
+                (folder / trace["path"]).write_text(run.trace, encoding="utf-8")
+            text = yaml.safe_dump(data, sort_keys=False)
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+            count += 1
     except OSError as error:
         raise InputError(f"cannot be written ({error.strerror})", str(error.filename)) from None
     return count
@@ -191,7 +190,7 @@ def _inputs(collection: str, same: Sequence[ServingCase]) -> dict[str, Any]:
 def _plain(collection: str, same: Sequence[ServingCase]) -> dict[str, Any]:
     """Predictions of cases that share a key as plain data, or the reason why there are none."""
     try:
-        predicted = module_of(collection).predict([case.question for case in same])
+        predicted = predictions(collection, [case.question for case in same])
     except MeshwrightError as reason:
         return {"problem": str(reason)}
     # NaN is no JSON; a metric that is not finite is not compared.
@@ -239,12 +238,15 @@ def _rows(path: Path) -> tuple[list[dict[str, str]], list[str]]:
         raise InputError(f"is not a readable CSV file ({error})", str(path)) from None
 
 
-def _enter(cases: Sequence[ServingCase], answer: dict[str, Any], ledger: ServingLedger) -> None:
+def _enter(
+    cases: Sequence[ServingCase], answer: dict[str, Any], ledger: ServingLedger, names: Mapping[str, str]
+) -> None:
     """Add predictions, or the reason why there are none, to the ledger."""
     if "problem" in answer:
         ledger.skipped += [(case.case_id, answer["problem"]) for case in cases]
         return
     for case, predicted in zip(cases, answer["predicted"], strict=True):
         for metric, measured in case.measured.items():
-            if measured > 0 and metric in predicted:
-                ledger.entries.append(PredictedMetric(case, metric, predicted[metric], measured))
+            value = predicted.get(names.get(metric, metric))
+            if measured > 0 and value is not None:
+                ledger.entries.append(PredictedMetric(case, metric, value, measured))

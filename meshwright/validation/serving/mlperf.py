@@ -7,76 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any
 
 from hwmodels.cluster import Cluster
 from hwmodels.errors import InfeasibleError
+from hwmodels.loading import read_mapping
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
+from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase, Setup, setup
 from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_cluster, find_model
-from simulator.serving.steady.kinds import memory_that_fits, table_of
-from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steady.most_within import VariedLoad, most_within
 
-
-class DataSet(NamedTuple):
-    """Lengths of a benchmark's requests."""
-
-    prompt: float
-    output: float
-    """Mean tokens."""
-    variation: float
-    """Variance of the output lengths over the square of their mean."""
-
-
-DATA_SETS = {
-    "llama2-70b": DataSet(222.3, 292.0, 0.62),
-    "llama3.1-8b": DataSet(870.7, 128.0, 0.20),
-    "gpt-j-6b": DataSet(1050.0, 69.0, 0.20),
-    "llama3.1-405b": DataSet(9428.6, 684.7, 0.15),
-    "mixtral-8x7b": DataSet(427.4, 144.8, 0.61),
-    "deepseek-v3": DataSet(803.8, 4043.4, 1.57),
-}
-"""By model (MLCommons: OpenOrca, CNN-DailyMail, and lengths in logs of submissions, over 4,388 to 24,576
-requests each; gpt-j-6b varies as llama3.1-8b). deepseek-v3 stands for DeepSeek-R1."""
+FILE = Path(__file__).with_name("mlperf.yaml")
 DEGREES = ((1, 1), (2, 1), (4, 1), (8, 1))
 PIPELINED = ((1, 2), (1, 4))
 """Tensor and pipeline degrees that submissions choose from; models with experts may also spread attention.
-NVIDIA's configurations of v4.1 have no
-pipelines, those of v5.0 and v5.1 run two stages where a model fills one GPU (H100)."""
-TARGETS = {
-    ("llama2-70b", False): (2.0, 0.200),
-    ("llama2-70b", True): (0.450, 0.040),
-    ("llama3.1-8b", False): (2.0, 0.100),
-    ("llama3.1-8b", True): (0.500, 0.030),
-}
-"""Limits of the p99 of TTFT and of TPOT, s, by benchmark and whether it is interactive (MLCommons inference
-rules, section 5.1), for rows that leave them out."""
-FREE_SHARE = 0.95
-"""Tuned submissions leave the KV cache nearly all of the free memory."""
-TAIL = 1.11, 2.2
-"""p99 over mean of TPOT and of TTFT: medians of 85 server logs of MLPerf Inference v4.1 and v5.1."""
-SHARES = np.linspace(0.02, 1.0, 50)
-"""Rates of arrivals that are tried, as shares of the most that all requests at once reach."""
-BUDGET = 8192.0
-MOST_SEQUENCES = 2048.0
+NVIDIA's configurations of v4.1 have no pipelines, those of v5.0 and v5.1 run two stages where a model fills
+one GPU (H100)."""
+LIMITS = 2.0, 0.2
+"""Limits of TTFT and TPOT of a benchmark that `mlperf.yaml` gives none, s."""
 
 
 @dataclass(frozen=True)
-class MlPerf:
+class MlPerf(Question):
     """The configuration of one row, with the setups to choose from."""
 
     setups: tuple[Setup, ...]
     gpus: float
-    prompt: float
-    output: float
-    variation: float
-    ttft_limit: float
-    tpot_limit: float
-    offline: bool
+    load: VariedLoad
 
     @property
     def serving(self) -> Setup:
@@ -84,9 +46,14 @@ class MlPerf:
         return self.setups[0]
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Rows with equal keys are predicted in one call."""
+    def key(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """See `Question`."""
         return tuple(choice.key for choice in self.setups)
+
+
+@cache
+def _data_sets() -> dict[str, Any]:
+    return read_mapping(FILE)
 
 
 def question(row: MeasuredRow, collection: Collection) -> MlPerf:
@@ -97,27 +64,23 @@ def question(row: MeasuredRow, collection: Collection) -> MlPerf:
     """
     row = MeasuredRow({**row.values, "gpu": _gpu(row)}, row.where)
     model, cluster = find_model(row.text("model")), find_cluster(row.text("gpu"))
-    if model.name not in DATA_SETS:
+    if (data_set := _data_sets().get(model.name)) is None:
         raise SkippedRow(f"lengths of the data set of {model.name} are not known")
-    gpus, round_ = row.need("n_gpus"), row.text("round")
+    gpus, round_, scenario = row.need("n_gpus"), row.text("round"), row.text("scenario")
     engine, version = _engine(row.text("framework"), round_, cluster)
     precision, most = _precision(cluster, round_), min(gpus, cluster.domain)
     degrees = DEGREES if round_ < "v5" else DEGREES + PIPELINED
     pools = [{"tensor": tensor, "pipeline": stages} for tensor, stages in degrees if tensor * stages <= most]
     if model.moe is not None:
         pools += [{"data": ranks, "expert": ranks} for ranks in (2, 4, 8) if ranks <= most]
-    data_set = DATA_SETS[model.name]
-    ttft, tpot = TARGETS.get((model.name, row.text("scenario") == "Interactive"), (2.0, 0.2))
-    return MlPerf(
-        setups=tuple(setup(row, engine, version, {**pool, "kv": "fp8"}, precision) for pool in pools),
-        gpus=gpus,
-        prompt=data_set.prompt,
-        output=row.number("realised_output_tokens") or data_set.output,
-        variation=data_set.variation,
-        ttft_limit=(row.number("ttft_limit_ms") or 1e3 * ttft) / 1e3,
-        tpot_limit=(row.number("tpot_limit_ms") or 1e3 * tpot) / 1e3,
-        offline=row.text("scenario") == "Offline",
-    )
+    limits = data_set.get("interactive" if scenario == "Interactive" else "server", LIMITS)
+    stated = row.number("ttft_limit_ms"), row.number("tpot_limit_ms")
+    seconds = (ms / 1e3 if ms else default for ms, default in zip(stated, limits, strict=True))
+    output = row.number("realised_output_tokens") or data_set["output"]
+    lengths = data_set["prompt"], output, data_set["variation"]
+    setups = (setup(row, engine, version, {**pool, "kv": "fp8"}, precision) for pool in pools)
+    load = VariedLoad(*lengths, *((inf, inf) if scenario == "Offline" else seconds))
+    return MlPerf(tuple(setups), gpus, load)
 
 
 def _gpu(row: MeasuredRow) -> str:
@@ -155,32 +118,8 @@ def predict(questions: Sequence[MlPerf]) -> list[dict[str, float]]:
     """Predicted columns of rows."""
     predicted = []
     for row in questions:
-        best = max(_rate(choice, row) for choice in row.setups)
+        best = max(most_within(choice, row.load) for choice in row.setups)
         if best <= 0:
             raise InfeasibleError(f"{row.serving.model.name} does not fit {row.gpus:.0f} GPUs")
         predicted.append({"out_tok_s": best * row.gpus, "out_tok_s_per_gpu": best})
     return predicted
-
-
-def _rate(choice: Setup, row: MlPerf) -> float:
-    """Output tokens a second and device at the best batch that keeps the limits; 0 where nothing fits."""
-    try:
-        memory = memory_that_fits(choice, BUDGET, 256, FREE_SHARE)
-    except InfeasibleError:
-        return 0.0
-    # Requests of different age share memory; a tenth of it stays free for those that grow.
-    context = row.prompt + 0.5 * (1.0 + row.variation) * row.output
-    slots = min(0.9 * memory.kv_tokens / context, MOST_SEQUENCES)
-    table = table_of(choice, BUDGET, slots, row.prompt + row.output)
-    clients = np.geomspace(1.0, max(slots, 1.0) * choice.pool.data, 40)
-    load = Load(row.prompt, row.output, clients, variation=row.variation)
-    limits = Limits(BUDGET, max(slots, 1.0), memory.kv_tokens)
-    most = steady_state(table, load, limits)
-    rate = float(np.max(most.output_tokens_s))
-    if not row.offline:
-        rates = float(np.max(most.requests_s)) * SHARES
-        state = steady_state(table, replace(load, concurrency=0.0, rate=rates), limits)
-        tpot, ttft = TAIL
-        within = (tpot * state.tpot_s <= row.tpot_limit) & (ttft * state.ttft_s <= row.ttft_limit)
-        rate = float(np.max(np.where(within & state.stable, state.output_tokens_s, 0.0)))
-    return rate / choice.pool.devices

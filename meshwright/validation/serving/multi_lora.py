@@ -6,16 +6,15 @@ The client draws arrivals, lengths and adapters with a seed that it fixes, so ea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
-from meshwright.validation.serving.clients import latencies, run_trace, scenario_of, trace_text, traced
+from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
 from meshwright.validation.serving.collection import Collection
+from meshwright.validation.serving.served_run import ServedRun, scenario_of, trace_text, traced
 
 KERNEL = {"first_s": 19e-6, "further_s": 0.0}
 """S-LoRA's kernels of one product on an A10G: 1.993 against 1.885 requests/s at saturation with 0 and 1
@@ -31,7 +30,7 @@ APART_TOKENS = {"S1": ((200, 13500),), "S2": ((1, 13500), (20, 10000), (200, 900
 
 
 @dataclass(frozen=True)
-class MultiLora(Question):
+class MultiLora(ReplicaQuestion):
     """The configuration of one row."""
 
     adapters: int
@@ -40,28 +39,49 @@ class MultiLora(Question):
     rate: float
     cv: float
     duration: float
-    prompt: tuple[int, int]
-    output: tuple[int, int]
+    prompt: tuple[int, ...]
+    """Least and most tokens, drawn uniformly."""
+    output: tuple[int, ...]
     tokens: int
     """KV tokens of the server; adapters in use are taken off them."""
 
-
-def _range(text: str) -> tuple[int, int]:
-    low, _, high = text.partition("-")
-    return int(low), int(high)
+    def run(self) -> ServedRun:
+        """See `Question`. The draws are the client's own, in its order (benchmarks/trace.py)."""
+        random, count = np.random.RandomState(SEED), max(int(self.rate * self.duration), 1)
+        random.power(self.alpha, count)  # adapters
+        ranges = self.prompt, self.output
+        prompts, outputs = (random.randint(low, high, count).tolist() for low, high in ranges)
+        gaps = random.gamma(1 / self.cv**2, self.cv**2 / self.rate, count)
+        trace = trace_text(np.cumsum(gaps).tolist(), prompts, outputs, [0] * count)
+        keys: dict[str, Any] = {"options": {"max_context": 2048, "kv_blocks": self.tokens}}
+        if self.adapters:
+            # The client draws u^(1 / alpha) of the adapters: equally often at alpha 1.
+            edges = [(index / self.adapters) ** self.alpha for index in range(self.adapters + 1)]
+            keys["adapters"] = {
+                "count": self.adapters,
+                "rank": self.rank,
+                "popularity": {"shares": [high - low for low, high in pairwise(edges)]},
+                "products": "attention",
+                # Servers without unified paging admit by the same rule: those in use are taken off.
+                "memory": "shared",
+                "options": KERNEL,
+            }
+        return ServedRun({"gpus": 1, **scenario_of(self.serving, traced(count, warmup=0.0), **keys)}, trace)
 
 
 def question(row: MeasuredRow, collection: Collection) -> MultiLora:
     """The question of a row."""
-    method, adapters = row.text("method"), round(row.number("num_adapters") or 0.0)
+    adapters = round(row.number("num_adapters") or 0.0)
     ranks = [int(text) for text in re.findall(r"\d+", row.text("lora_ranks"))]
+    prompt, output = (tuple(map(int, row.text(f"{side}_range").split("-"))) for side in ("input", "output"))
+    apart = APART_TOKENS.get(row.text("setting"), ()) if row.text("method") == "no_mem" else ()
     return MultiLora(
         collection.replica(row),
         adapters,
         rank=round(sum(ranks[: adapters or 1]) / min(len(ranks), adapters or 1)),
-        prompt=_range(row.text("input_range")),
-        output=_range(row.text("output_range")),
-        tokens=_tokens(row.text("setting"), adapters) if method == "no_mem" else TOKENS,
+        prompt=prompt,
+        output=output,
+        tokens=next((tokens for most, tokens in apart if adapters <= most), TOKENS),
         **collection.values(row),
     )
 
@@ -69,54 +89,3 @@ def question(row: MeasuredRow, collection: Collection) -> MultiLora:
 def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
     """Methods are engines of their own in summaries."""
     return {"engine": f"lightllm {row.text('method')}"}
-
-
-def _tokens(ranks: str, adapters: int) -> int:
-    return next((tokens for most, tokens in APART_TOKENS.get(ranks, ()) if adapters <= most), TOKENS)
-
-
-def scenario(run: MultiLora) -> dict[str, Any]:
-    """The run as a serving scenario that reads its trace."""
-    keys: dict[str, Any] = {"options": {"max_context": 2048, "kv_blocks": run.tokens}}
-    if run.adapters:
-        # The client draws u^(1 / alpha) of the adapters: equally often at alpha 1.
-        edges = [(index / run.adapters) ** run.alpha for index in range(run.adapters + 1)]
-        shares = [high - low for low, high in pairwise(edges)]
-        keys["adapters"] = {
-            "count": run.adapters,
-            "rank": run.rank,
-            "popularity": {"shares": shares},
-            "products": "attention",
-            # Servers without unified paging admit by the same rule: adapters in use are taken off the tokens.
-            "memory": "shared",
-            "options": KERNEL,
-        }
-    return {"gpus": 1, **scenario_of(run.serving, traced(_requests(run), warmup=0.0), **keys)}
-
-
-def _requests(run: MultiLora) -> int:
-    return max(int(run.rate * run.duration), 1)
-
-
-def trace(run: MultiLora) -> str:
-    """The requests of the run: the client's own draws, in its order (benchmarks/trace.py)."""
-    random, count = np.random.RandomState(SEED), _requests(run)
-    random.power(run.alpha, count)  # adapters
-    prompts, outputs = (random.randint(*sides, count).tolist() for sides in (run.prompt, run.output))
-    gaps = random.gamma(1 / run.cv**2, run.cv**2 / run.rate, count)
-    return trace_text(np.cumsum(gaps).tolist(), prompts, outputs, [0] * count)
-
-
-def predict(questions: Sequence[MultiLora]) -> list[dict[str, float]]:
-    """Predicted columns of rows."""
-    return [_columns(run) for run in questions]
-
-
-def _columns(run: MultiLora) -> dict[str, float]:
-    result = run_trace(scenario(run), trace(run))
-    last_s, seconds = result.records.columns()["last_s"], latencies(result)
-    return {
-        "throughput_req_s": len(last_s) / float(last_s.max()),
-        "latency_s_mean": float(seconds["e2e"].mean()),
-        "first_token_s_mean": float(seconds["ttft"].mean()),
-    }

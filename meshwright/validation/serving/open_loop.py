@@ -2,40 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hwmodels.errors import InputError
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
-from meshwright.validation.serving.clients import (
+from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
+from meshwright.validation.serving.collection import Collection
+from meshwright.validation.serving.served_run import (
     LATENCIES,
-    latencies,
-    run_trace,
+    ServedRun,
+    result_of,
     scenario_of,
     statistics,
     trace_text,
     traced,
 )
-from meshwright.validation.serving.collection import Collection
 from simulator.serving.workload.traces.base import csv_rows, number
 
 WARM_UP = 1
 """The first request pays for a cold server."""
+TIMES = "queued_s", "first_token_s", "last_token_s"
+NEEDED = ("arrival_s", "input_tokens", "output_tokens", *TIMES)
 
 
 @dataclass(frozen=True)
-class OpenLoop(Question):
+class OpenLoop(ReplicaQuestion):
     """The configuration of one run, and its requests."""
 
-    requests: tuple[TimedRequest, ...]
+    requests: tuple[tuple[float, ...], ...]
+    """Arrival, s; prompt, output and cached tokens; when queued, at the first and at the last token, s."""
     sequences: float
     budget: float
     share: float
+
+    def run(self) -> ServedRun:
+        """See `Question`."""
+        arrivals, prompts, outputs, hits, *_ = zip(*self.requests, strict=True)
+        options = {
+            "max_sequences": int(self.sequences),
+            "token_budget": int(self.budget),
+            "memory_share": self.share,
+            "max_context": 1 << max(map(int.__add__, prompts, outputs)).bit_length(),
+        }
+        scenario = scenario_of(self.serving, traced(len(self.requests)), options=options)
+        return ServedRun(scenario, trace_text(arrivals, prompts, outputs, hits))
 
 
 def question(row: MeasuredRow, collection: Collection) -> OpenLoop:
@@ -55,88 +69,43 @@ def question(row: MeasuredRow, collection: Collection) -> OpenLoop:
 
 def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
     """Measured figures of a run, from its requests."""
-    requests: Sequence[TimedRequest] = case.question.requests
-    arrival, _, outputs, _, queued, first, last = np.array(requests, dtype=float).T
-    tpot = (last - first) / np.maximum(outputs - 1, 1)
-    return {"measured": columns(first - queued, tpot, last - arrival)}
+    arrival, _, outputs, _, queued, first, last = np.array(case.question.requests, dtype=float).T
+    return {"measured": columns(first - queued, (last - first) / np.maximum(outputs - 1, 1), last - arrival)}
 
 
-class TimedRequest(NamedTuple):
-    """One measured request; s from the start of the run."""
-
-    arrival_s: float
-    prompt: int
-    output: int
-    hit: int
-    """Prompt tokens found in the prefix cache."""
-    queued_s: float
-    first_s: float
-    last_s: float
+def figures(run: ServedRun) -> dict[str, float]:
+    """Predicted figures of a run."""
+    records = result_of(run).records.columns()
+    arrival, queued, first, last = (records[f"{name}_s"] for name in ("arrival", "queued", "first", "last"))
+    tpot = (last - first) / np.maximum(records["output"] - 1, 1)
+    return columns(first - arrival - (queued - arrival), tpot, last - arrival)
 
 
-NEEDED = ("arrival_s", "input_tokens", "output_tokens", "queued_s", "first_token_s", "last_token_s")
+def columns(*latencies: np.ndarray) -> dict[str, float]:
+    """Figures of a run: TTFT from the engine's queue, the rest from the send; s, in order of arrival."""
+    figures: dict[str, float] = {}
+    for name, values in zip(LATENCIES, latencies, strict=True):
+        stated = statistics(name, values[WARM_UP:])
+        figures |= {f"{name}_ms_{key}": stated[f"{name}_ms_{key}"] for key in ("mean", "p50", "p99")}
+        each = enumerate(values[WARM_UP:].tolist(), start=WARM_UP)
+        figures |= {f"{name}_ms[{index}]": 1e3 * value for index, value in each}
+    return figures
 
 
-def _requests(path: Path) -> list[TimedRequest]:
+def _requests(path: Path) -> list[tuple[float, ...]]:
     """The requests of a run, in order of arrival.
 
     Raises:
         InputError: a column is missing, a number is wrong (file, line, column), or there are too few rows.
     """
-    requests: list[TimedRequest] = []
+    requests: list[tuple[float, ...]] = []
     for where, cells in csv_rows(path, NEEDED):
         hit = number(cells, "prefix_match_tokens", where, float, 0) if cells.get("prefix_match_tokens") else 0
-        requests.append(
-            TimedRequest(
-                number(cells, "arrival_s", where, float, 0),
-                number(cells, "input_tokens", where, int, 1),
-                number(cells, "output_tokens", where, int, 1),
-                int(hit),
-                *(number(cells, name, where, float, 0) for name in NEEDED[3:]),
-            )
-        )
-        if len(requests) > 1 and requests[-1].arrival_s < requests[-2].arrival_s:
+        lengths = (number(cells, name, where, int, 1) for name in ("input_tokens", "output_tokens"))
+        times = (number(cells, name, where, float, 0) for name in TIMES)
+        requests.append((number(cells, "arrival_s", where, float, 0), *lengths, int(hit), *times))
+        if len(requests) > 1 and requests[-1][0] < requests[-2][0]:
             raise InputError("arrives before the request above it", where)
     if len(requests) <= WARM_UP:
         raise InputError(f"{len(requests)} requests; more than {WARM_UP} are needed", str(path))
     return requests
-
-
-def columns(ttft: np.ndarray, tpot: np.ndarray, e2e: np.ndarray) -> dict[str, float]:
-    """Figures of a run: TTFT from the engine's queue, the rest from the send; s, in order of arrival."""
-    figures: dict[str, float] = {}
-    for name, values in zip(LATENCIES, (ttft, tpot, e2e), strict=True):
-        values = values[WARM_UP:]
-        figures |= statistics(f"{name}_ms", values, percents=(50, 99))
-        for index, value in enumerate(values, start=WARM_UP):
-            figures[f"{name}_ms[{index}]"] = 1e3 * float(value)
-    return figures
-
-
-def scenario(run: OpenLoop) -> dict[str, Any]:
-    """The run as a serving scenario that reads its trace."""
-    longest = max(request.prompt + request.output for request in run.requests)
-    options = {
-        "max_sequences": int(run.sequences),
-        "token_budget": int(run.budget),
-        "memory_share": run.share,
-        "max_context": 1 << longest.bit_length(),
-    }
-    return scenario_of(run.serving, traced(len(run.requests)), options=options)
-
-
-def trace(run: OpenLoop) -> str:
-    """The requests of the run."""
-    return trace_text(*zip(*(request[:4] for request in run.requests), strict=True))
-
-
-def predict(questions: Sequence[OpenLoop]) -> list[dict[str, float]]:
-    """Predicted columns of runs."""
-    return [_columns(run) for run in questions]
-
-
-def _columns(run: OpenLoop) -> dict[str, float]:
-    result = run_trace(scenario(run), trace(run))
-    values, records = latencies(result), result.records.columns()
-    queued = records["queued_s"] - records["arrival_s"]
-    return columns(values["ttft"] - queued, values["tpot"], values["e2e"])

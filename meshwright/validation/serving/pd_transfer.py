@@ -11,7 +11,7 @@ from typing import Any
 
 from hwmodels.loading import read_mapping
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase
+from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
 from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_model
 
@@ -21,7 +21,7 @@ VALUE_BYTES = 2.0
 
 
 @dataclass(frozen=True)
-class KvTransfer:
+class KvTransfer(Question):
     """The configuration of one row."""
 
     family: str
@@ -32,8 +32,8 @@ class KvTransfer:
     """Rate of a node's NICs as the row states it, B/s."""
 
     @property
-    def key(self) -> tuple[str]:
-        """Rows with equal keys are predicted in one call."""
+    def key(self) -> tuple[str]:  # type: ignore[override]
+        """See `Question`."""
         return (self.family,)
 
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
-from meshwright.validation.serving.clients import run, scenario_of, statistics
+from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
 from meshwright.validation.serving.collection import Collection
+from meshwright.validation.serving.served_run import ServedRun, result_of, scenario_of, statistics, traced
 
 ROUTERS: dict[str, Any] = {
     "round-robin": "round-robin",
@@ -28,17 +26,16 @@ ROUTERS: dict[str, Any] = {
 """Routers by the first word of a row's; weights are the defaults of llm-d's endpoint picker."""
 SPAN = 512
 """Tokens of a prefix id in the trace."""
-FORMAT = "mooncake"
 DRAINED_S = 3000.0
 """Seconds between stages here, so that every stage has ended."""
 
 
 @dataclass(frozen=True)
-class FleetStage(Question):
-    """One stage, and the run that it belongs to."""
+class FleetStage(ReplicaQuestion):
+    """One stage of a ladder."""
 
-    run: str
-    """Source of the run, and its router."""
+    ladder: str
+    """Source of the ladder, and its router."""
     router: str
     replicas: int
     groups: int
@@ -53,9 +50,13 @@ class FleetStage(Question):
     output: float
 
     @property
-    def key(self) -> tuple[str]:
+    def key(self) -> tuple[str]:  # type: ignore[override]
         """Stages with equal keys are predicted in one run."""
-        return (self.run,)
+        return (self.ladder,)
+
+    def run(self) -> ServedRun:
+        """The stage alone, on empty prefix caches."""
+        return ladder([self])
 
 
 def question(row: MeasuredRow, collection: Collection) -> FleetStage:
@@ -67,11 +68,10 @@ def question(row: MeasuredRow, collection: Collection) -> FleetStage:
     router = row.text("router").split(" ")[0]
     if router not in ROUTERS:
         raise SkippedRow(f"router {row.text('router')!r} is not known")
-    serving, run = collection.replica(row), f"{row.text('source')} {router}"
-    names = "replicas", "prefix_groups", "prompts_per_group"
-    replicas, groups, prompts = (row.count(name) for name in names)
+    serving, name = collection.replica(row), f"{row.text('source')} {router}"
+    replicas, groups, prompts = map(row.count, ("replicas", "prefix_groups", "prompts_per_group"))
     share = row.number("memory_share")
-    return FleetStage(serving, run, router, replicas, groups, prompts, share, **collection.values(row))
+    return FleetStage(serving, name, router, replicas, groups, prompts, share, **collection.values(row))
 
 
 def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
@@ -79,55 +79,41 @@ def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
     return {"engine": f"{case.engine}, {case.question.router}"}
 
 
-def requests_of(stages: Sequence[FleetStage]) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Requests of a ladder as rows of a trace, and the stage of each; prompts return in shuffled order."""
+def ladder(stages: Sequence[FleetStage]) -> ServedRun:
+    """The run of stages one after the other; prompts return in shuffled order."""
     random = np.random.default_rng(1)
-    rows, numbers, start, sent = [], [], 0.0, 0
-    first = stages[0]
-    order = random.permutation(first.groups * first.prompts)
-    tokens = int(first.shared) + int(first.own)
-    common = int(first.shared) // SPAN
-    for number, stage in enumerate(stages):
+    first, rows, start = stages[0], list[str](), 0.0
+    order = random.permutation(first.groups * first.prompts).tolist()
+    tokens, common = int(first.shared) + int(first.own), int(first.shared) // SPAN
+    for stage in stages:
         gaps = random.exponential(size=max(round(stage.rate * stage.duration_s), 1))
         for time in start + stage.duration_s * np.cumsum(gaps) / gaps.sum():
-            prompt = int(order[sent % len(order)])
-            group = prompt // first.prompts
-            ids = [group * SPAN + span for span in range(common)]
-            base = (first.groups + prompt) * SPAN
-            ids += [base + span for span in range(tokens // SPAN - common)]
+            prompt = order[len(rows) % len(order)]
+            group, own = prompt // first.prompts * SPAN, (first.groups + prompt) * SPAN
+            ids = [*range(group, group + common), *range(own, own + tokens // SPAN - common)]
             lengths = {"input_length": tokens, "output_length": int(stage.output)}
-            rows.append({"timestamp": time * 1e3, **lengths, "hash_ids": ids})
-            numbers.append(number)
-            sent += 1
+            rows.append(json.dumps({"timestamp": time * 1e3, **lengths, "hash_ids": ids}) + "\n")
         start += stage.duration_s + DRAINED_S
-    return rows, np.array(numbers)
-
-
-def scenario(stage: FleetStage) -> dict[str, Any]:
-    """The run of a ladder as a serving scenario that reads `requests.jsonl`."""
     options: dict[str, Any] = {"max_context": 16384}
-    if stage.share:
-        options["memory_share"] = stage.share
-    trace = {"format": FORMAT, "path": "requests.jsonl"}
-    workload = {"kind": "serving", "requests": 1_000_000, "trace": trace}
-    router = ROUTERS[stage.router]
-    return scenario_of(stage.serving, workload, replicas=stage.replicas, router=router, options=options)
+    if first.share:
+        options["memory_share"] = first.share
+    fleet = {"replicas": first.replicas, "router": ROUTERS[first.router], "options": options}
+    workload = traced(1_000_000, "requests.jsonl", "mooncake")
+    return ServedRun(scenario_of(first.serving, workload, **fleet), "".join(rows))
 
 
 def predict(questions: Sequence[FleetStage]) -> list[dict[str, float]]:
     """Predicted columns of the stages of one ladder."""
     stages = sorted(set(questions), key=lambda stage: stage.rate)
-    rows, numbers = requests_of(stages)
-    with TemporaryDirectory() as folder:
-        lines = "\n".join(json.dumps(row) for row in rows)
-        (Path(folder) / "requests.jsonl").write_text(lines + "\n", encoding="utf-8")
-        columns = run(scenario(stages[0]), folder=Path(folder)).records.columns()
-    starts = np.cumsum([0.0, *(stage.duration_s + DRAINED_S for stage in stages)])
+    columns = result_of(ladder(stages)).records.columns()
     predicted: dict[FleetStage, dict[str, float]] = {}
-    for number, stage in enumerate(stages):
-        inside = numbers[columns["serial"]] == number
+    start = 0.0
+    for stage in stages:
+        end = start + stage.duration_s + DRAINED_S
+        inside = (columns["arrival_s"] >= start) & (columns["arrival_s"] < end)
         ttft = (columns["first_s"] - columns["arrival_s"])[inside]
-        span = float(columns["last_s"][inside].max() - starts[number])
+        span = float(columns["last_s"][inside].max() - start)
         rate = float(columns["output"][inside].sum()) / span
-        predicted[stage] = {"fleet_out_tok_s": rate, **statistics("ttft_s", ttft, 1.0, (50, 90))}
+        predicted[stage] = {"out_tok_s": rate, **statistics("ttft", ttft)}
+        start = end
     return [predicted[question] for question in questions]

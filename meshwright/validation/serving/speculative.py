@@ -11,7 +11,7 @@ from typing import Any
 
 from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
+from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
 from meshwright.validation.serving.collection import Collection
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steady.speculative_step import speed_up
@@ -22,7 +22,7 @@ KEYS = 512
 
 
 @dataclass(frozen=True)
-class Speculative(Question):
+class Speculative(ReplicaQuestion):
     """The configuration of one row."""
 
     method: Speculation
@@ -30,11 +30,8 @@ class Speculative(Question):
 
 
 @cache
-def _methods() -> dict[str, Speculation]:
-    """Published methods by their names in small letters."""
-    return {
-        name: build(Speculation, values, f"{FILE}: {name}") for name, values in read_mapping(FILE).items()
-    }
+def _methods() -> dict[str, Any]:
+    return read_mapping(FILE)
 
 
 def question(row: MeasuredRow, collection: Collection) -> Speculative:
@@ -44,10 +41,10 @@ def question(row: MeasuredRow, collection: Collection) -> Speculative:
         SkippedRow: the row leaves open what was run.
     """
     serving, method = collection.replica(row), row.text("method")
-    speculation = _methods().get(re.sub(r"[^a-z0-9\[\]]", "", method.lower()))
-    if speculation is None:
+    keys = _methods().get(re.sub(r"[^a-z0-9\[\]]", "", method.lower()))
+    if keys is None:
         raise SkippedRow(f"speculation method {method!r} is not known")
-    return Speculative(serving, speculation, **collection.values(row))
+    return Speculative(serving, build(Speculation, keys, f"{FILE}: {method}"), **collection.values(row))
 
 
 def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:

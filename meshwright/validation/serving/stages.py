@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hwmodels.errors import InputError
-from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
-from meshwright.validation.serving.clients import (
+from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
+from meshwright.validation.serving.collection import Collection
+from meshwright.validation.serving.served_run import (
+    ServedRun,
     client_defaults,
-    latencies,
-    run_trace,
     scenario_of,
     trace_text,
     traced,
 )
-from meshwright.validation.serving.collection import Collection
-from simulator.serving.steady.kinds import memory_of
 
 WARM_UP = 0.1
 """Share of the requests that is left out while the load builds up."""
@@ -30,7 +27,7 @@ MOST_ARRIVALS = 1500
 
 
 @dataclass(frozen=True)
-class Stage(Question):
+class Stage(ReplicaQuestion):
     """The configuration of one row."""
 
     rates: tuple[float, ...]
@@ -50,6 +47,35 @@ class Stage(Question):
     def repeats(self) -> bool:
         """Whether the prefix cache holds whole prompts after the first of each user."""
         return self.shared > 0 and self.users > 0
+
+    def run(self) -> ServedRun:
+        """See `Question`. The prefix cache holds what a user repeats."""
+        options = {
+            "max_sequences": int(self.sequences),
+            "token_budget": int(self.budget),
+            "memory_share": self.share,
+            "max_context": 1 << (int(self.shared + self.own + self.output) + 1).bit_length(),
+        }
+        users = {"users": int(self.users), "user_gap": client_defaults()["gap"]} if self.users else {}
+        scenario = scenario_of(self.serving, traced(MOST_REQUESTS, **users), options=options)
+        arrivals = self._arrivals()
+        tokens, count = int(self.shared + self.own), len(arrivals)
+        repeated = tokens if self.repeats else int(self.shared)
+        first = min(int(self.users), count)
+        hits = [int(self.shared)] * first + [repeated] * (count - first)
+        trace = trace_text(arrivals, [tokens] * count, [int(self.output)] * count, hits)
+        return ServedRun(scenario, trace, left_out=WARM_UP)
+
+    def _arrivals(self) -> list[float]:
+        """Exponential gaps, rescaled to each stage's duration, as the load generator draws them; s."""
+        random = np.random.default_rng(1)
+        times, start = [], 0.0
+        for rate, duration in zip(self.rates, self.durations, strict=True):
+            seconds = min(duration if duration > 1.0 else np.inf, MOST_ARRIVALS / rate)
+            gaps = random.exponential(size=max(round(rate * seconds), 1))
+            times.append(start + seconds * np.cumsum(gaps) / gaps.sum())
+            start += seconds
+        return np.concatenate(times).tolist()
 
 
 def question(row: MeasuredRow, collection: Collection) -> Stage:
@@ -93,52 +119,3 @@ def _numbers(row: MeasuredRow, name: str) -> tuple[float, ...]:
     if parts and min(numbers) <= 0:
         raise InputError(f"column {name!r}: positive numbers are needed, found {row.text(name)!r}", row.where)
     return numbers
-
-
-def predict(questions: Sequence[Stage]) -> list[dict[str, float]]:
-    """Predicted columns of rows that share their replica."""
-    return [_columns(stage) for stage in questions]
-
-
-def _columns(stage: Stage) -> dict[str, float]:
-    seconds = latencies(run_trace(scenario(stage), trace(stage)))
-    after = slice(int(WARM_UP * len(seconds["ttft"])), None)
-    memory = memory_of(stage.serving, stage.budget, stage.sequences, stage.share)
-    names = {"ttft_ms_mean": "ttft", "itl_ms_mean": "tpot", "e2e_ms_mean": "e2e"}
-    figures = {name: 1e3 * float(seconds[latency][after].mean()) for name, latency in names.items()}
-    return figures | {"kv_blocks": float(memory.kv_blocks)}
-
-
-def _arrivals(stage: Stage) -> list[float]:
-    """Exponential gaps, rescaled to each stage's duration, as the load generator draws them; s."""
-    random = np.random.default_rng(1)
-    times, start = [], 0.0
-    for rate, duration in zip(stage.rates, stage.durations, strict=True):
-        seconds = min(duration if duration > 1.0 else np.inf, MOST_ARRIVALS / rate)
-        gaps = random.exponential(size=max(round(rate * seconds), 1))
-        times.append(start + seconds * np.cumsum(gaps) / gaps.sum())
-        start += seconds
-    return np.concatenate(times).tolist()
-
-
-def trace(stage: Stage) -> str:
-    """The requests; after the first of each user, the prefix cache holds what the user repeats."""
-    arrivals = _arrivals(stage)
-    tokens, count = int(stage.shared + stage.own), len(arrivals)
-    repeated = tokens if stage.repeats else int(stage.shared)
-    first = min(int(stage.users), count)
-    hits = [int(stage.shared)] * first + [repeated] * (count - first)
-    return trace_text(arrivals, [tokens] * count, [int(stage.output)] * count, hits)
-
-
-def scenario(stage: Stage) -> dict[str, Any]:
-    """The run as a serving scenario that reads its trace."""
-    longest = int(stage.shared + stage.own + stage.output)
-    options = {
-        "max_sequences": int(stage.sequences),
-        "token_budget": int(stage.budget),
-        "memory_share": stage.share,
-        "max_context": 1 << (longest + 1).bit_length(),
-    }
-    users = {"users": int(stage.users), "user_gap": client_defaults().gap.value} if stage.users else {}
-    return scenario_of(stage.serving, traced(MOST_REQUESTS, **users), options=options)

@@ -11,7 +11,7 @@ from typing import Any
 from hwmodels.cluster import clusters
 from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving.case import MeasuredRow, ServingCase
+from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
 from meshwright.validation.serving.collection import Collection
 from meshwright.validation.serving.names import find_format, find_model
 from simulator.ops.counts import model_parameters
@@ -24,7 +24,7 @@ BYTES = {"bf16": 2.0, "fp8": 1.0}
 
 
 @dataclass(frozen=True)
-class StartUp:
+class StartUp(Question):
     """The configuration of one row."""
 
     start: StagedStart
@@ -33,8 +33,8 @@ class StartUp:
     """Where the weights lie: disk, sleep-1 or sleep-2."""
 
     @property
-    def key(self) -> tuple[str, int]:
-        """Rows with equal keys are predicted in one call."""
+    def key(self) -> tuple[str, int]:  # type: ignore[override]
+        """See `Question`."""
         return self.replica.cluster.name, self.replica.devices
 
 

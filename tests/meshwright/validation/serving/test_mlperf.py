@@ -27,9 +27,9 @@ def question(**changes):
 
 def test_rows_without_limits_have_those_of_their_scenario():
     interactive, server = question(scenario="Interactive"), question(scenario="Server")
-    assert (interactive.ttft_limit, interactive.tpot_limit) == (0.45, 0.04)
-    assert (server.ttft_limit, server.tpot_limit) == (2.0, 0.2)
-    assert question(scenario="Server", tpot_limit_ms="150").tpot_limit == pytest.approx(0.15)
+    assert (interactive.load.ttft_s, interactive.load.tpot_s) == (0.45, 0.04)
+    assert (server.load.ttft_s, server.load.tpot_s) == (2.0, 0.2)
+    assert question(scenario="Server", tpot_limit_ms="150").load.tpot_s == pytest.approx(0.15)
 
 
 def test_a_server_card_has_its_own_bandwidth():
@@ -74,8 +74,8 @@ def test_tighter_limits_cost_throughput():
 )
 def test_other_benchmarks_have_their_own_lengths(model, benchmark, prompt):
     found = question(model=model, benchmark=benchmark, gpu="h200-sxm", realised_output_tokens="")
-    assert found.prompt == prompt
-    assert found.variation > 0.0
+    assert found.load.prompt == prompt
+    assert found.load.variation > 0.0
 
 
 def test_models_with_experts_may_spread_attention():

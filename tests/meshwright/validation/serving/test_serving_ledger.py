@@ -10,7 +10,7 @@ from meshwright.reports.serving_ledger import as_json, as_tables
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.closed_loop import predict_steady, read
-from meshwright.validation.serving.inferencex import start_of
+from meshwright.validation.serving.inferencex import flags_of
 from meshwright.validation.serving.ledger import evaluate, write_scenarios
 from meshwright.validation.serving.names import find_cluster, find_format, find_model
 from simulator.serving.result import serve
@@ -148,8 +148,12 @@ def test_a_run_starts_slowly_only_beside_other_clients():
     first = read(MeasuredRow({**CLOSED, "concurrency": "1"}, "row"), "closed_loop.csv").question
     several = read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question
     assert first.start_s == 0.0
-    assert several.start_s == start_of("vllm", "h100-sxm", "bf16") > 0.0
-    assert start_of("sglang", "mi300x", "fp8") > start_of("sglang", "h200-sxm", "fp8")
+    sglang = [
+        read(MeasuredRow({**CLOSED, "engine": "sglang", "gpu": gpu, "weight_precision": "fp8"}, "row"), "x")
+        for gpu in ("mi300x", "h200")
+    ]
+    assert several.start_s == flags_of(several.serving, "starts").start_s > 0.0
+    assert sglang[0].question.start_s > sglang[1].question.start_s
 
 
 def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():

@@ -5,11 +5,11 @@ import pytest
 from hwmodels.cluster import usual_cluster
 from meshwright.validation.serving.case import MeasuredRow, Setup
 from meshwright.validation.serving.collection import read_case
-from meshwright.validation.serving.trtllm_bench import bench_limits
-from meshwright.validation.serving.trtllm_tables import predict, predict_steady, scenario
+from meshwright.validation.serving.trtllm_tables import predict, predict_steady
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
+from simulator.serving.steady.trtllm_bench import bench_limits
 
 
 def setup(model="llama3.1-8b", device="h200-sxm", **pool) -> Setup:
@@ -56,9 +56,9 @@ def test_stages_of_a_pipeline_share_the_requests():
 @pytest.mark.parametrize("tables", [{}, {"weight_precision": "fp4", "gpu": "b200", "input_tokens": 128}])
 def test_a_table_is_the_run_of_a_scenario_and_near_its_steady_state(tables):
     question = read_case("trtllm_tables", row(**tables), "trtllm_tables").question
-    made = scenario(question)
-    assert made is not None
-    assert made["deployment"]["options"]["max_sequences"] == question.limits.batch
+    run = question.run()
+    assert run is not None
+    assert run.scenario["deployment"]["options"]["max_sequences"] == question.limits.batch
     ran, steady = predict([question])[0]["out_tok_s"], predict_steady([question])[0]["out_tok_s"]
     assert steady == pytest.approx(ran, rel=0.06)
 
@@ -67,4 +67,4 @@ def test_a_batch_of_an_engine_file_is_no_scenario():
     question = read_case(
         "trtllm_tables", row(kind="peak_throughput", engine_version="0.8.0", batch=64), "trtllm_tables"
     ).question
-    assert scenario(question) is None
+    assert question.run() is None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from meshwright.validation.serving.case import Setup
 from simulator.ops.counts import model_parameters
+from simulator.serving.steady.kinds import ReplicaKind
 
 MOST_BATCH, LEAST_BATCH = 4096, 64
 """Sequences of a step."""
@@ -41,20 +41,20 @@ class BenchLimits(NamedTuple):
         return (*(size for size in GRAPHS if size < most), most)
 
 
-def bench_limits(serving: Setup, prompt: float, output: float, share: float) -> BenchLimits:
+def bench_limits(kind: ReplicaKind, prompt: float, output: float, share: float) -> BenchLimits:
     """Return the limits of a server for requests of one length.
 
     Args:
-        serving: its replica.
+        kind: its replica.
         prompt, output: tokens of a request.
         share: of free memory that KV takes.
     """
-    model, pool = serving.model, serving.pool
+    model, pool = kind.model, kind.pool
     ranks, stages = pool.tensor * pool.data, pool.pipeline
     heads = max(ranks, model.kv_heads)
     token = 2.0 * model.cached_layers * heads * model.head_dim * VALUE_BYTES.get(pool.kv or "", 2.0)
     weights = model_parameters(model) * VALUE_BYTES.get(pool.stored, 2.0)
-    room = share * (serving.cluster.device.memory_bytes * ranks * stages - weights)
+    room = share * (kind.cluster.device.memory_bytes * ranks * stages - weights)
     requests = max(room, 0.0) / (token * (prompt + output))
     batch = min(requests, MOST_BATCH) / stages
     tokens = min(batch * (1.0 + prompt / output), MOST_TOKENS)
