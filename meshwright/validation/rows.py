@@ -130,11 +130,11 @@ def rule_of(row: PublishedRow) -> dict[str, Any]:
     text = row.text("framework")
     words = f"{text} | {row.text('precision')} | {row.text('zero_stage')}"
     for rule in conventions()["releases"]:
-        if matches(row, rule.get("where", {})) and re.search(rule.get("match", ""), words):
+        if matches(row, rule.get("where", {})) and re.search(rule.get("match", ""), words, re.IGNORECASE):
             if rule.get("assumed"):
                 row.assume("framework")
             return rule
-    raise SkippedRow(f"framework {text!r} is not known")
+    raise SkippedRow(f"framework {text!r} is not known; column 'release' names the one most like it")
 
 
 def spelled(row: PublishedRow) -> dict[str, str]:

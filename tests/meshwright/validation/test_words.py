@@ -148,6 +148,21 @@ def test_adapters_take_their_framework_s_defaults(framework, notes, rank, target
     assert (adapter.rank, adapter.targets) == (rank, targets)
 
 
+@pytest.mark.parametrize(
+    ("framework", "release"),
+    [
+        ("megatron bridge", "megatron-bridge"),
+        ("Megatron Core v0.12", "megatron-core"),
+        ("TorchTitan", "torchtitan-eager"),
+        ("Nanotron", "nanotron"),
+        ("maxtext", "maxtext"),
+    ],
+)
+def test_frameworks_are_known_in_any_spelling(framework, release):
+    row = PublishedRow({"framework": framework}, "row")
+    assert (rule_of(row)["release"], row.assumed) == (release, [])
+
+
 def test_adapters_leave_prime_rl_to_eager_torch():
     notes = "LoRA rank 16; RL loss: by chunks"
     words = {"framework": "prime-rl (torch FSDP2, torch.compile)", "notes": notes, "gpu": "h200-sxm"}
@@ -165,6 +180,7 @@ def test_adapters_leave_prime_rl_to_eager_torch():
         ("DeepSpeed", "2", "deepspeed-zero1"),
         ("Colossal-AI", "", "megatron-lm-2022"),
         ("HF Transformers + Accelerate", "", "torch-fsdp-eager"),
+        ("HF Trainer + FSDP", "", "torch-fsdp-eager"),
     ],
 )
 def test_frameworks_without_a_definition_are_assumed(framework, zero_stage, name):
