@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.ops.batch import Batch, Segment
-from simulator.ops.ends import embedding, head
+from simulator.ops.ends import corrected_share, embedding, head
 from simulator.ops.layer import layer, layers
 from simulator.ops.op import (
     Attention,
@@ -37,6 +37,7 @@ __all__ = [
     "Shard",
     "StateStep",
     "backward",
+    "corrected_share",
     "embedding",
     "head",
     "layer",

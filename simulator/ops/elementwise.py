@@ -183,5 +183,15 @@ Log-probabilities: cast (2 + 4 bytes), temperature (4 + 4), maximum (4), differe
 exponential, product with the gradient (4 + 4) and temperature again, and two casts (4 + 2; prime-rl,
 lm_head.py: _ChunkedLogProbEntropyFn)."""
 
+CORRECTED_SOFTMAX = MemoryPasses(0.0, 4.0, 0, 1)
+"""A softmax scaled by its rank's own sum is scaled again, in 32 bits, once the sum over all ranks is known
+(4 + 4 bytes; in passes of 2 bytes)."""
+
+EARLY_SOFTMAX = MemoryPasses(3.0, 4.0, 1, 1)
+"""The same, and before that a cast of it for the product of the input gradient (4 + 2)."""
+
+WIDE_INPUT = MemoryPasses(7.0, 0.0, 2, 0)
+"""Hidden states that arrive in 32 bits beside the gradient of the loss are copied and cast (4 + 4, 4 + 2)."""
+
 CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""

@@ -124,6 +124,23 @@ def head(rank: Rank) -> list[Op]:
     return [norm, *enter_tensor(rank, "output_layer_input", "end", rank.width), *logits, *end]
 
 
+def corrected_share(rank: Rank, early: bool) -> list[Op]:
+    """What a share of a split output layer adds where no rank waits for the sums over all of them.
+
+    Args:
+        rank: the batch and the share.
+        early: the product of the input gradient comes before the correction.
+    """
+    count = passes.EARLY_SOFTMAX if early else passes.CORRECTED_SOFTMAX
+    logits = rank.tokens * padded_vocabulary(rank.model, rank.tensor) / rank.tensor
+    listed = [
+        kernel(rank, "softmax_share", "cross_entropy", count, logits, part="end"),
+        kernel(rank, "wide_input", "copy", passes.WIDE_INPUT, rank.tokens * rank.model.hidden, part="end"),
+    ]
+    two = 2.0 / rank.width  # counted in 2 bytes, whatever the width of activations
+    return [op.changed(bytes=op.bytes * two, backward_bytes=op.backward_bytes * two) for op in listed]
+
+
 def further_prediction(rank: Rank) -> list[Op]:
     """The projection of hidden state and next embedding to one width (multi-token prediction; DeepSeek-V3,
     section 2.2)."""

@@ -278,6 +278,8 @@ class Schedule(ABC):
         has_closed_form: ``makespan`` exists; without one a plan needs the event engine.
         output_barriers: where the output layer is split over all ranks, how many times they
             synchronise for it; 0 where it is not.
+        waits_for_output: ranks stop for the reductions of a split output layer, so that its softmax is
+            exact at once; else each rank scales its share by its own maximum and sum, and corrects it later.
         post_validation: ranks update their parameters without waiting for the gradient norm of all, and
             check it afterwards (Qi et al., Zero Bubble Pipeline Parallelism, section 4).
     """
@@ -291,6 +293,7 @@ class Schedule(ABC):
     overlaps_passes = False
     has_closed_form = False
     output_barriers = 0
+    waits_for_output = False
     post_validation = False
 
     @abstractmethod

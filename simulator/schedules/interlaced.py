@@ -29,6 +29,7 @@ class InterlacedVocabulary(Schedule):
         "Lin et al., nnScaler, OSDI 2024, as in Yeung et al., MLSys 2025 (arXiv 2411.05288) and its artifact"
     )
     output_barriers = 2
+    waits_for_output = True
 
     def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """One chunk per rank."""

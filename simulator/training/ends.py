@@ -36,6 +36,12 @@ def head(setting: Setting, plans: Plans) -> End:
     return head_passes(setting, plans, *price_passes(setting, ops.head(rank), further))
 
 
+def corrected_share(setting: Setting, plans: Plans, early: bool) -> End:
+    """Passes that a share of a split output layer adds where its softmax is corrected later."""
+    priced = price_passes(setting, ops.corrected_share(setting.rank(plans), early))[0]
+    return _end(setting, plans, priced, _works(priced))
+
+
 def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> End:
     """The passes of the embedding's priced ops."""
     return _end(setting, plans, priced, _works(priced))

@@ -333,10 +333,9 @@ class _Build:
         )
 
     def _output(self) -> OutputWork | None:
-        barriers = self.schedule.output_barriers
-        if not barriers:
+        if not self.schedule.output_barriers:
             return None
-        return output_work(self.setting, self.plan, barriers, self.stride)
+        return output_work(self.setting, self.plan, self.schedule, self.stride)
 
     # ---- once a step -------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from simulator.training.memory import memory
 from simulator.training.step_graph import Replicas, run
 from simulator.training.step_graph.account import account
 from simulator.training.step_graph.build import simulate, step_program
+from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.step import NO_LOAD
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, DATA, TENSOR
 
@@ -291,24 +292,41 @@ def test_zero_bubble_ranks_do_not_wait_for_each_other_at_the_end():
     assert free.period < bound.period
 
 
+WIDE_VOCABULARY = {
+    "name": "wide vocabulary",
+    "layers": 32,
+    "hidden": 3072,
+    "heads": 24,
+    "kv_heads": 24,
+    "feed_forward": 12288,
+    "vocabulary": 256000,
+    "max_sequence": 2048,
+    "activation": "gelu",
+    "norm": "layernorm",
+    "position": "learned",
+    "tied_embeddings": False,
+    "bias": True,
+}
+
+
+@pytest.mark.parametrize(("name", "early"), [("vocab-1f1b", 6), ("vocab-1f1b-2", 0)])
+def test_ranks_that_do_not_wait_for_sums_scale_their_softmax_again(name, early):
+    """In 32 bits: 8 bytes a logit, and a cast of 6 where the product of the gradient comes first."""
+    setting, plan = scenario(WIDE_VOCABULARY, "dgx-a100-80gb", 8, 2048, 64, {"pipeline": 8})
+    waiting, going_on = (output_work(setting, plan, schedules[each], 1) for each in ("interlaced", name))
+
+    def seconds(work):
+        return sum(part.seconds for part in (*work.forward, *work.weight))
+
+    hidden = 14 * 2048 * 3072
+    read = ((8 + early) * 2048 * 256000 / 8 + hidden) / setting.cluster.device.memory_bandwidth
+    assert read < seconds(going_on) - seconds(waiting) < 1.5 * read
+    assert going_on.broadcast.seconds > 1.5 * waiting.broadcast.seconds
+
+
 def test_a_vocabulary_split_over_the_pipeline_shortens_the_step():
     """With a large vocabulary the last stage of 1F1B is the slowest (Yeung et al. 2025)."""
-    model = {
-        "name": "wide vocabulary",
-        "layers": 32,
-        "hidden": 3072,
-        "heads": 24,
-        "kv_heads": 24,
-        "feed_forward": 12288,
-        "vocabulary": 256000,
-        "max_sequence": 2048,
-        "activation": "gelu",
-        "norm": "layernorm",
-        "position": "learned",
-        "tied_embeddings": False,
-        "bias": True,
-    }
-    case = (model, "dgx-a100-80gb", 8, 2048, 64)
+    case = (WIDE_VOCABULARY, "dgx-a100-80gb", 8, 2048, 64)
     seconds, peaks = {}, {}
     for schedule in ("1f1b", "vocab-1f1b", "vocab-1f1b-2"):
         timeline = simulate(*scenario(*case, {"pipeline": 8, "schedule": schedule}))
