@@ -24,7 +24,14 @@ from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from profiles.kernel_validation import predict
 from profiles.points import Points
-from simulator.serving.steps.weight_only import MXFP4_BYTES, WEIGHT_BYTES, WeightFormats, widened_experts
+from simulator.serving.engines import engines
+from simulator.serving.steps.weight_only import (
+    MXFP4_BYTES,
+    WEIGHT_BYTES,
+    WeightFormats,
+    experts_kernel,
+    widened_experts,
+)
 
 Array = np.ndarray
 MOST_POINTS = 3000
@@ -119,7 +126,9 @@ def _narrow_experts(kernels: KernelModel, dtype: str, points: Points) -> Array:
     seconds = kernels.expert_layer(*sizes, dtype="bf16", skewed=skewed)
     size = NARROW_EXPERTS[dtype]
     formats = WeightFormats("bf16", "bf16", size, size, True, True)
-    return widened_experts(formats, kernels.device, seconds, 6.0 * tokens * topk * hidden * inter / tensor)
+    kernel = experts_kernel(formats, kernels.device, engines.get("vllm-0.19"))
+    flops = 6.0 * tokens * topk * hidden * inter / tensor
+    return widened_experts(formats, kernels.device, seconds, flops, kernel)
 
 
 def _scan(kernels: KernelModel, points: Points, rule: str) -> Array:

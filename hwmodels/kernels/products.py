@@ -234,8 +234,9 @@ class Products(Kernels):
         return grouped_gemm.expert_layer_seconds(form, self._chip(dtype), layer)
 
     def times_experts(self, dtype: str) -> bool:
-        """Whether expert layers of this format were timed, in this library or the default one."""
-        return self._own_entry("grouped_gemm", dtype) is not None
+        """Whether expert layers of this format were timed here, in this library or the default one."""
+        entry = self._own_entry("grouped_gemm", dtype)
+        return entry is not None and entry.status != "estimated"
 
     def expert_layer_of(self, layer: Callable[[float], grouped_gemm.Experts], dtype: str = "bf16") -> Array:
         """Return the time of one device's mixture-of-experts layers in a benchmark's loop.

@@ -24,7 +24,7 @@ class BurstRun(ReplicaQuestion):
         """See `Question`."""
         low, stated = client_defaults()["unstated_from"], self.stated
         prompt, output = (lengths(mean, low, stated.varied) for mean in (self.prompt, self.output))
-        keys: dict[str, Any] = {"options": {"prefix_caching": False, **stated.options}}
+        keys: dict[str, Any] = {"options": dict(stated.options)}
         if stated.speculation:
             keys["speculation"] = dict(stated.speculation)
         workload = {"requests": stated.requests, "arrivals": {"kind": "burst"}, "input": prompt}

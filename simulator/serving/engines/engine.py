@@ -258,6 +258,10 @@ class Engine(Strict):
     )
     """Tokens of sliding layers kept for each of full ones, where a model has both: 1, as many; 0, blocks that
     leave the window are freed, so that a sequence holds a window of them."""
+    mxfp4_hopper: Figure[str] = Figure[str](
+        value="triton", kind="read", source="OpenAI's triton_kernels (vLLM pull 28788, SGLang pull 12696)"
+    )
+    """Kernels of MXFP4 experts on Hopper: triton or marlin."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

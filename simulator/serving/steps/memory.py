@@ -64,7 +64,7 @@ def weight_bytes(price: StepPrice) -> float:
     dense = model_parameters(model) - routed - ends
     ranks = pool.tensor * pool.data
     stages = pool.pipeline
-    experts = routed * formats.expert_bytes / ranks
+    experts = routed * price.expert_padding * formats.expert_bytes / ranks
     return (
         dense * formats.dense_bytes / pool.tensor + experts
     ) / stages + ends * ENDS_BYTES / pool.tensor / (min(stages, 2))

@@ -34,7 +34,12 @@ from simulator.serving.engines import Engine, LayerTimes, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
-from simulator.serving.steps.weight_only import WeightFormats, widened_experts, widened_product
+from simulator.serving.steps.weight_only import (
+    WeightFormats,
+    experts_kernel,
+    widened_experts,
+    widened_product,
+)
 from simulator.site import ServerSite
 
 Array = NDArray[np.float64]
@@ -99,7 +104,7 @@ class StepPrice:
         pool = pool.of(model)
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
         kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
-        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels)
+        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels, engine)
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
         self.prices = Prices(kernels, cluster, served=True)
@@ -150,7 +155,8 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        return self.site.factor("experts") * layers * (self._seconds(ops) + self._exchange(count))
+        seconds = self.expert_padding * self._seconds(ops) + self._exchange(count)
+        return self.site.factor("experts") * layers * seconds
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
@@ -240,6 +246,14 @@ class StepPrice:
         return self.verified * self.engine.captured(self.cluster.device, self.pool)
 
     @property
+    def expert_padding(self) -> float:
+        """Stored over the model's own size of a device's share of an expert."""
+        moe = self.model.moe
+        if moe is None:
+            return 1.0
+        return self.weights.padding(moe.latent or self.model.hidden, moe.feed_forward / self.pool.experts_cut)
+
+    @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
@@ -290,7 +304,8 @@ class StepPrice:
         device = self.prices.kernels.device
         flops = np.asarray(op.flops, dtype=np.float64)
         if experts:
-            return widened_experts(self.weights, device, seconds, flops)
+            kernel = experts_kernel(self.weights, device, self.engine)
+            return widened_experts(self.weights, device, seconds, flops, kernel)
         parameters = np.asarray(op.parameters, dtype=np.float64)
         product = isinstance(op, Product)
         return widened_product(self.weights, device, seconds, parameters, flops, self.engine, product)

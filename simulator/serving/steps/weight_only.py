@@ -6,6 +6,7 @@ for its weights takes less time, and one that waits for the matrix units takes n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -73,6 +74,16 @@ gpt-oss in vLLM 0.24, 2.4 TB/s on H100 and H200 alike)."""
 EXPERTS_COMPUTE_RATE = {"marlin": 1.75e12, "triton": 3.4e12}
 """FLOP/s of one multiprocessor in these kernels from 2,048 tokens on: 230 and 450 TFLOP/s on H100 and H200
 (same tables; the largest experts reach 280 and 555)."""
+EXPERTS_TILE = 256, 128
+"""Multiples of the model's and an expert's width in which Marlin stores MXFP4 experts (vllm v0.11 and SGLang,
+mxfp4.py: create_weights)."""
+MXFP4_FORMATS = {
+    "vllm": ("mxfp4_w4a16",),
+    "sglang": ("mxfp4_w4a8", "mxfp4_w4a16"),
+    "tensorrt-llm": ("mxfp4_w4a8",),
+}
+"""Formats of MXFP4 experts on Blackwell by engine: activations of 16 bits in vLLM (mxfp4.py), of 8 in
+TensorRT-LLM (W4A8_MXFP4_MXFP8) and SGLang (flashinfer_mxfp4_moe_precision)."""
 EXPERTS_COMPUTE_SHARE = 0.54
 """Share of the 16-bit peak that they reach at most: 150 of A100's 312 TFLOP/s, 194 of L40S' 362, 80 of H20's
 148 (flagos-ai/FlagGems, pull 4483)."""
@@ -91,13 +102,38 @@ class WeightFormats:
     dense_widened: bool
     """Whether weights are narrower than the kernels' dtype (weight-only quantisation)."""
     experts_widened: bool
+    experts_tiled: bool = False
+    """Whether experts are stored in whole tiles of `EXPERTS_TILE`."""
 
-    def timed(self, kernels: KernelModel) -> WeightFormats:
-        """The same with int4 experts in a format of their own, where the device's tables have Marlin's."""
-        marlin = self.experts_widened and self.experts == "bf16" and self.expert_bytes == WEIGHT_BYTES["int4"]
-        if not marlin or not kernels.times_experts("int4_w4a16"):
+    def padding(self, hidden: int, width: float) -> float:
+        """Return the stored over the model's own size of an expert.
+
+        Args:
+            hidden: model width.
+            width: of one device's share of an expert.
+        """
+        if not self.experts_tiled:
+            return 1.0
+        sizes = zip((hidden, width), EXPERTS_TILE, strict=True)
+        return math.prod(tile * math.ceil(size / tile) / size for size, tile in sizes)
+
+    def timed(self, kernels: KernelModel, engine: Engine) -> WeightFormats:
+        """The same with 4-bit experts in a format of their own, where the device's tables have their kernel.
+
+        Marlin reads int4 and MXFP4 alike: both take 0.53 bytes a weight with their scales.
+        """
+        mxfp4 = self.expert_bytes == MXFP4_BYTES
+        if not self.experts_widened and mxfp4:
+            timed = filter(kernels.times_experts, MXFP4_FORMATS.get(engine.engine, ()))
+            return replace(self, experts=next(timed, self.experts))
+        if not self.experts_widened or self.experts != "bf16":
             return self
-        return replace(self, experts="int4_w4a16", experts_widened=False)
+        kernel = experts_kernel(self, kernels.device, engine)
+        stored = replace(self, experts_tiled=mxfp4 and kernel == "marlin")
+        name = {"triton": "mxfp4_w4a16", "marlin": "int4_w4a16"}[kernel]
+        if not (mxfp4 or self.expert_bytes == WEIGHT_BYTES["int4"]) or not kernels.times_experts(name):
+            return stored
+        return replace(stored, experts=name, experts_widened=False)
 
     @classmethod
     def of(
@@ -171,15 +207,20 @@ def widened_product(
     return CALL_S + np.maximum(seconds - saved, np.maximum(computed, narrow * read))
 
 
-def widened_experts(formats: WeightFormats, device: Specifications, seconds: Array, flops: Array) -> Array:
+def experts_kernel(formats: WeightFormats, device: Specifications, engine: Engine) -> str:
+    """Return the kernels of 4-bit experts: gpt-oss' may run in Triton on Hopper, others run in Marlin."""
+    mxfp4 = device.generation == "hopper" and formats.expert_bytes == MXFP4_BYTES
+    return engine.mxfp4_hopper.value if mxfp4 else "marlin"
+
+
+def widened_experts(
+    formats: WeightFormats, device: Specifications, seconds: Array, flops: Array, kernel: str
+) -> Array:
     """Return the seconds of an expert layer with narrow weights; see `widened_product`.
 
     Only weights of experts with tokens are read: the whole call scales with the width of a weight, and with
     the rate at which memory or the multiprocessors deliver them.
     """
-    # gpt-oss' experts run in Triton on Hopper (vLLM, SGLang); other narrow experts run in Marlin.
-    mxfp4 = device.generation == "hopper" and formats.expert_bytes == MXFP4_BYTES
-    kernel = "triton" if mxfp4 else "marlin"
     delivered = EXPERTS_READ_RATE[kernel] * device.multiprocessors / device.memory_bandwidth
     slower = WIDE_EXPERTS_READ_SHARE / min(EXPERTS_READ_SHARE, delivered)
     narrower = formats.expert_bytes / ELEMENT_BYTES[formats.experts]

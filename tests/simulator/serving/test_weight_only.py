@@ -8,7 +8,7 @@ from meshwright.validation.serving.ledger import PUBLISHED, evaluate
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
-from simulator.serving.steps.memory import weight_bytes
+from simulator.serving.steps.memory import memory, weight_bytes
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.weight_only import WeightFormats, widened_product
 
@@ -84,6 +84,40 @@ def test_int4_experts_run_in_a_format_of_their_own():
     assert price.weights.experts == "int4_w4a16" and not price.weights.experts_widened
     seconds = float(price.experts(np.array([8192.0]))[0]) / price.model.moe_layers
     assert seconds == pytest.approx(5728e-6, rel=0.15)
+
+
+def gpt_oss(model, device, engine):
+    return StepPrice(models.get(model), usual_cluster(device), Pool(), engines.get(engine))
+
+
+@pytest.mark.parametrize(
+    ("device", "engine", "format_"),
+    [
+        ("h100-sxm", "vllm-0.11", "int4_w4a16"),  # Marlin's: vLLM had no triton_kernels before pull 28788
+        ("h100-sxm", "vllm-0.12", "mxfp4_w4a16"),
+        ("a100-sxm-80gb", "vllm-0.19", "int4_w4a16"),
+        ("b200", "vllm-0.19", "mxfp4_w4a16"),
+        ("b200", "tensorrt-llm-1.2", "mxfp4_w4a8"),
+    ],
+)
+def test_mxfp4_experts_run_in_the_kernels_of_their_engine(device, engine, format_):
+    assert gpt_oss("gpt-oss-20b", device, engine).weights.experts == format_
+
+
+def test_triton_experts_take_as_long_as_in_the_public_table():
+    # aiconfigurator 0.12, vLLM 0.24 on H100, 32 experts of 2,880 x 2,880: 773 us with balanced routing of
+    # 2,048 tokens, 1,007 us with skewed routing.
+    price = gpt_oss("gpt-oss-20b", "h100-sxm", "vllm-0.19")
+    assert 773e-6 < float(price.experts(np.array([2048.0]))[0]) / price.model.moe_layers < 1007e-6
+
+
+def test_marlin_pads_experts_and_so_leaves_less_room_for_kv():
+    """gpt-oss-120b on one H100 under vLLM 0.10.2: 28 sequences of 2,050 tokens decoded at once, by Little's
+    law (gpustack/gpustack, docs/performance-lab/gpt-oss-120b/h100.md)."""
+    old, new = (gpt_oss("gpt-oss-120b", "h100-sxm", engine) for engine in ("vllm-0.11", "vllm-0.12"))
+    assert old.expert_padding == pytest.approx(3072 * 2944 / 2880**2)
+    assert 55e3 < memory(old, 8192, 1024).kv_tokens < 80e3
+    assert memory(new, 8192, 1024).kv_tokens > 200e3
 
 
 def test_published_latencies_of_weight_only_formats():
