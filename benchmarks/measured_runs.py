@@ -3,8 +3,8 @@
     python -m benchmarks.measured_runs RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
 
 One line for each framework, device, number of GPUs, model and set of mechanisms, with the number of measured
-runs and the errors of their predictions. Runs whose framework or micro batch is assumed are left out, and
-rows that are kept apart. The rows that ship are always read.
+runs, the errors of their predictions and the highest measured causal MFU. Runs whose framework or micro batch
+is assumed are left out, and rows that are kept apart. The rows that ship are always read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,7 @@ from meshwright.validation.parts import kept_apart
 from meshwright.validation.rows import SkippedRow, published_files, read_rows
 from planner.evidence import RUNS_FILE, widths
 from planner.mechanisms import mechanisms
+from planner.metrics import utilisation
 from simulator.ops.counts import model_parameters
 
 COLUMNS = (
@@ -71,6 +73,7 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
     counts: Counter[tuple[object, ...]] = Counter()
     first: dict[tuple[object, ...], dict[str, Any]] = {}
     errors: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    reached: dict[tuple[object, ...], float] = defaultdict(float)
     known = list(cases)
     seconds = {id(entry.case): entry.predicted_step_s for entry in predicted([case for case, _ in known])}
     for case, source in known:
@@ -79,6 +82,7 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
         name, device = setting.framework.name, setting.cluster.device.name
         key = name, device, setting.cluster.devices, setting.model.name, used
         counts[key] += 1
+        reached[key] = max(reached[key], utilisation(setting, case.measured_step_s or math.inf, causal=True))
         if id(case) in seconds:
             errors[key].append((case.measured_step_s or 0.0) / seconds[id(case)] - 1)
         row = dict(zip(("framework", "device", "gpus", "model", "mechanisms"), key, strict=True))
@@ -91,7 +95,10 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
         first.setdefault(key, row)
     ordered = sorted(first, key=lambda key: tuple(map(str, key)))
     off = {key: " ".join(f"{error:.3f}" for error in sorted(errors[key])) for key in ordered}
-    return [{**first[key], "count": counts[key], "errors": off[key]} for key in ordered]
+    return [
+        {**first[key], "count": counts[key], "utilisation": f"{reached[key]:.3f}", "errors": off[key]}
+        for key in ordered
+    ]
 
 
 def main() -> None:
@@ -107,7 +114,7 @@ def main() -> None:
     for name, count in used.most_common():
         print(f"  {count:5d} {name}")
     if asked.write:
-        names: list[str] = [*COLUMNS, "count", "errors", "mechanisms"]
+        names: list[str] = [*COLUMNS, "count", "utilisation", "errors", "mechanisms"]
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()

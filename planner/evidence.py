@@ -1,9 +1,9 @@
 """Measured runs that a plan rests on: how many used each of its mechanisms, and which is nearest.
 
-``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``) and the
-errors of their predictions, without their times. A run is evidence for a plan of the same code base, device
-family and kind of model (dense or with experts). A family is a generation in nodes or in racks, whose hosts
-and links differ.
+``measured_runs.csv`` lists configurations of published runs (``python -m benchmarks.measured_runs``), the
+errors of their predictions and the highest causal MFU of each. A run is evidence for a plan of the same
+code base, device family and kind of model (dense or with experts). A family is a generation in nodes or in
+racks, whose hosts and links differ.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class MeasuredRun:
         mechanisms: what it used.
         domain: devices that reach each other without a NIC.
         hidden, feed_forward: widths of the model, the latter of an expert where it has any.
+        utilisation: highest measured causal MFU of the configuration; 0 where unknown.
         errors: measured over predicted step, less 1, of each run that has a prediction.
     """
 
@@ -95,6 +96,7 @@ class MeasuredRun:
     domain: int = 8
     hidden: int = 0
     feed_forward: int = 0
+    utilisation: float = 0.0
     errors: tuple[float, ...] = ()
 
 
@@ -117,6 +119,7 @@ def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
             domain=int(row["domain"]),
             hidden=int(row["hidden"]),
             feed_forward=int(row["feed_forward"]),
+            utilisation=float(row["utilisation"]),
             errors=tuple(map(float, row["errors"].split())),
         )
         for row in csv.DictReader(read_text(path).splitlines())
@@ -126,6 +129,19 @@ def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
 def widths(model: Model) -> tuple[int, int]:
     """Hidden size and feed-forward size of a model, the latter of an expert where it has any."""
     return model.hidden, model.moe.feed_forward if model.moe else model.feed_forward
+
+
+def is_near(run: MeasuredRun, own: tuple[int, int]) -> bool:
+    """Whether the kernels of a run's model are of about the size of those with some ``widths``."""
+    return all(
+        wide and max(wide / width, width / wide) <= ABOUT
+        for wide, width in zip((run.hidden, run.feed_forward), own, strict=True)
+    )
+
+
+def far() -> float:
+    """What nine of ten ratios of two steps are off by at most."""
+    return NINETY_OVER_MEDIAN * model_errors().difference.median
 
 
 @record()
@@ -145,7 +161,25 @@ class NearError:
     @property
     def too_fast(self) -> bool:
         """Whether predictions were too fast by more than nine of ten steps are off by."""
-        return self.error > NINETY_OVER_MEDIAN * model_errors().difference.median
+        return self.error > far()
+
+
+@record()
+class Promise:
+    """What a plan promises beside the fastest run near it.
+
+    Attributes:
+        gain: predicted causal MFU of the plan over the run's measured one, less 1.
+        run: the run of the highest one with the number format, and kernels of about the setting's widths.
+    """
+
+    gain: float
+    run: MeasuredRun
+
+    @property
+    def beyond(self) -> bool:
+        """Whether no run near comes as close as nine of ten ratios of two steps do."""
+        return self.gain > far()
 
 
 @record()
@@ -158,6 +192,7 @@ class PlanEvidence:
         nearest: the run that shares most with the plan; None without any on the device family.
         apart: pairs of mechanisms that were measured, but never together.
         near_error: how runs near the setting were predicted; None with fewer than ``FEWEST_NEAR``.
+        promise: the plan beside the fastest run near it; None without a run near.
     """
 
     runs: Mapping[str, int]
@@ -165,6 +200,7 @@ class PlanEvidence:
     nearest: MeasuredRun | None
     apart: tuple[str, ...] = ()
     near_error: NearError | None = None
+    promise: Promise | None = None
 
     @property
     def fewest(self) -> int:
@@ -183,8 +219,9 @@ class PlanEvidence:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the promise lacks a measured mechanism, or runs near it did not keep theirs."""
-        return bool(self.unproven) or (self.near_error is not None and self.near_error.too_fast)
+        """Whether a mechanism lacks a run, or runs near the plan did not keep or reach what it promises."""
+        late = self.near_error is not None and self.near_error.too_fast
+        return bool(self.unproven) or late or (self.promise is not None and self.promise.beyond)
 
 
 class RunEvidence:
@@ -212,8 +249,8 @@ class RunEvidence:
                 counts[name] = counts.get(name, 0) + run.count
         return counts
 
-    def of(self, plan: Plan) -> PlanEvidence:
-        """The evidence for a plan."""
+    def of(self, plan: Plan, utilisation: float | None = None) -> PlanEvidence:
+        """The evidence for a plan; ``utilisation``: its predicted causal MFU, where known."""
         own = mechanisms(self.setting, plan)
         wanted = frozenset(own)
         return PlanEvidence(
@@ -222,25 +259,29 @@ class RunEvidence:
             min(self.runs, key=lambda run: self._distance(run, wanted), default=None),
             tuple(self._apart(own)),
             self.near_error,
+            None if utilisation is None else self._promise(utilisation),
         )
 
     @cached_property
-    def near_error(self) -> NearError | None:
-        """How runs with the setting's number format and kernels of about its widths were predicted."""
+    def near(self) -> list[MeasuredRun]:
+        """Runs with the setting's number format and kernels of about its widths."""
         own, used = widths(self.setting.model), format_mechanism(self.setting)
-        runs = [
-            run
-            for run in self.runs
-            if used in run.mechanisms
-            and all(
-                wide and max(wide / width, width / wide) <= ABOUT
-                for wide, width in zip((run.hidden, run.feed_forward), own, strict=True)
-            )
-        ]
-        errors = [error for run in runs for error in run.errors]
+        return [run for run in self.runs if used in run.mechanisms and is_near(run, own)]
+
+    @cached_property
+    def near_error(self) -> NearError | None:
+        """How runs near the setting were predicted."""
+        errors = [error for run in self.near for error in run.errors]
         if len(errors) < FEWEST_NEAR:
             return None
-        return NearError(len(errors), median(errors), tuple(dict.fromkeys(run.model for run in runs)))
+        return NearError(len(errors), median(errors), tuple(dict.fromkeys(run.model for run in self.near)))
+
+    def _promise(self, utilisation: float) -> Promise | None:
+        """A predicted causal MFU beside that of the fastest run near the setting."""
+        fastest = max(self.near, key=lambda run: run.utilisation, default=None)
+        if fastest is None or not fastest.utilisation:
+            return None
+        return Promise(utilisation / fastest.utilisation - 1, fastest)
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:

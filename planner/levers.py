@@ -209,7 +209,7 @@ class Chooser:
         overlaps = may_overlap(space.setting, footprint.plans)
         for context in (False, True):
             runs = np.any([self._open(modules, context) for modules in sets], axis=0)
-            for number in np.unique(space.use_of[runs]).tolist():
+            for number in sorted(set(space.use_of[runs].tolist())):
                 uses = np.full(len(fits), number)
                 captured = table.captured_by(table.index)
                 holds = footprint.fits(self.usable_bytes, kept, gone, again, uses, captured)
@@ -284,7 +284,7 @@ class Chooser:
         kept, gone, runs = sets.kept[:, places], sets.discarded[..., places], sets.runs[:, np.newaxis]
         bare = fits = footprint.fits(self.usable_bytes, kept, gone) & runs
         uses = use_of[sets.combination]
-        if not all(self.space.memory_uses[each].is_free for each in np.unique(uses)):
+        if not all(self.space.memory_uses[each].is_free for each in set(uses.ravel().tolist())):
             captured = table.captured_by(table.index)
             fits = footprint.fits(self.usable_bytes, kept, gone, None, uses[:, places], captured) & runs
         settled = np.ones(len(plans), dtype=bool)

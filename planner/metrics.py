@@ -73,6 +73,14 @@ class Metrics:
         )
 
 
+def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
+    """MFU, or causal MFU, of a step of some length."""
+    training = setting.training
+    own = flops_per_token(setting.model, training.seq_len, causal and training.causal)
+    peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
+    return 3 * float(own) * training.tokens / step_s / peak
+
+
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
     """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
     model, length = setting.model, setting.training.seq_len

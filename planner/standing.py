@@ -13,6 +13,7 @@ import numpy as np
 
 from hwmodels.records import record
 from planner.evidence import PlanEvidence, RunEvidence
+from planner.metrics import utilisation
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training import Step
@@ -87,7 +88,10 @@ def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
         np.log(step.time / step.time[fastest]) > MEDIAN * spread,
         best,
         loss,
-        tuple(known.of(plan) for plan in plans),
+        tuple(
+            known.of(plan, utilisation(setting, float(seconds), causal=True))
+            for plan, seconds in zip(plans, step.time, strict=True)
+        ),
     )
 
 

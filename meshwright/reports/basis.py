@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-import numpy as np
 from rich.table import Table
 
 from hwmodels.device import Device, devices
@@ -15,7 +15,7 @@ from meshwright.reports.tables import facts
 from meshwright.reports.units import percent
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.rows import PublishedRow, SkippedRow, published_files, read_rows, rule_of
-from planner.metrics import step_flops_per_token
+from planner.metrics import utilisation
 from planner.search import SearchResult
 from simulator.frameworks import default_framework
 from simulator.plan import Plan, Plans
@@ -101,8 +101,9 @@ def _overlaps(setting: Setting, plan: Plan, step_s: float) -> str:
 def _published(setting: Setting) -> str:
     """The nearest published run in words."""
     device, framework = setting.cluster.device.name, setting.framework.name
-    same = nearest_run(setting, framework)
-    run = same or nearest_run(setting)
+    rows = nearest_rows(setting)
+    same = first_run(rows, framework)
+    run = same or first_run(rows)
     if run is None:
         return f"none on {device}"
     case = run.case
@@ -113,8 +114,8 @@ def _published(setting: Setting) -> str:
     return words if same else f"none with {framework} on {device}; {words}"
 
 
-def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun | None:
-    """The shipped run on the device with the nearest model in kind and size; of one framework if named."""
+def nearest_rows(setting: Setting) -> list[PublishedRow]:
+    """Rows of shipped runs on the device, the nearest model in kind and size first."""
     model, device = setting.model, setting.cluster.device.name
     candidates = []
     for file in published_files():
@@ -124,22 +125,18 @@ def nearest_run(setting: Setting, framework: str | None = None) -> PublishedRun 
                 distance = abs(size - log(model.layers * model.hidden**2))
                 other_kind = bool(values.get("n_experts")) != (model.moe is not None)
                 candidates.append((other_kind, distance, values["case_id"], values, str(file)))
-    for *_, values, where in sorted(candidates, key=lambda row: row[:3]):
+    return [PublishedRow(*row[3:]) for row in sorted(candidates, key=lambda row: row[:3])]
+
+
+def first_run(rows: Sequence[PublishedRow], framework: str | None = None) -> PublishedRun | None:
+    """The first of some rows that can be read; of one framework if named."""
+    for row in rows:
         try:
-            if framework is not None and rule_of(PublishedRow(values, where))["release"] != framework:
+            if framework is not None and rule_of(row)["release"] != framework:
                 continue
-            case = read_case(values, where)
+            case = read_case(row.values, row.where)
         except (SkippedRow, MeshwrightError):
             continue
         if case.measured_step_s:
-            return PublishedRun(case, _mfu(case, case.measured_step_s))
+            return PublishedRun(case, utilisation(case.setting, case.measured_step_s))
     return None
-
-
-def _mfu(case: TrainingCase, step_s: float) -> float:
-    """Model FLOP/s of a measured step over the dense peak of its number format."""
-    setting = case.setting
-    own, _ = step_flops_per_token(setting, Plans.of(case.plan))
-    cluster, training = setting.cluster, setting.training
-    peak = cluster.device.peak(training.precision) * cluster.devices
-    return float(np.ravel(own)[0]) * training.tokens / step_s / peak

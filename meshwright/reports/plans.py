@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from meshwright.reports.plan_evidence import UNPROVEN, describe_evidence, evidence_words
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from planner.evidence import MeasuredRun, NearError, PlanEvidence
 from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
@@ -68,7 +68,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
         **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
         "differs_from_first": _differs(prediction, index),
-        "evidence": describe_evidence(prediction, index),
+        "evidence": describe_evidence(prediction.standing, index),
         "time_breakdown_s": times,
         "communication": {
             name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
@@ -134,35 +134,6 @@ def _differs(prediction: Prediction, index: int) -> bool:
     """Whether a plan's step differs from the fastest by more than the median error of their ratio."""
     known = prediction.standing
     return known is not None and bool(known.differs[index])
-
-
-def describe_evidence(prediction: Prediction, index: int) -> dict[str, Any] | None:
-    """Measured runs behind a plan, with documented keys; None where the engine timed it."""
-    known = prediction.standing
-    if known is None:
-        return None
-    evidence = known.evidence[index]
-    nearest = evidence.nearest
-    return {
-        "runs": evidence.fewest,
-        "runs_with_all": evidence.together,
-        "mechanisms": [{"mechanism": name, "runs": runs} for name, runs in evidence.runs.items()],
-        "unproven": list(evidence.unproven),
-        "near_runs": evidence.near_error
-        and {
-            "runs": evidence.near_error.runs,
-            "error": evidence.near_error.error,
-        },
-        "nearest": nearest
-        and {
-            "case_id": nearest.case,
-            "source": nearest.source,
-            "model": nearest.model,
-            "gpus": nearest.gpus,
-            "device": nearest.device,
-            "framework": nearest.framework,
-        },
-    }
 
 
 def _order(prediction: Prediction, index: int) -> dict[str, float]:
@@ -246,13 +217,6 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
     }
 
 
-NAMED_MODELS = 3
-"""Models of near runs that are named."""
-UNPROVEN = "unproven"
-"""Mark of a plan that uses a mechanism without a measured run, or whose near runs took far longer than
-predicted."""
-
-
 def _named(prediction: Prediction, index: int) -> str:
     """The degrees of a plan, marked where measured runs do not bear out its promise."""
     known, words = prediction.standing, prediction.plans.plan(index).describe()
@@ -271,11 +235,6 @@ def _known(prediction: Prediction) -> dict[str, list[str]]:
         "loss": [percent(value) for value in known.expected_loss],
         "runs": [str(evidence.fewest or "none") for evidence in known.evidence],
     }
-
-
-def counted_runs(evidence: PlanEvidence) -> str:
-    """Measured runs of the mechanism with the fewest, in words."""
-    return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
 def counts_differ(metrics: Metrics) -> bool:
@@ -365,41 +324,10 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         + ("" if memory["fits"] else ": does not fit"),
         "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
         f"{merit['kwh_per_million_tokens']:.3g} kWh",
-        **_evidence_words(prediction, index),
+        **evidence_words(prediction.standing, index),
         **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
     }
     return facts(words, title)
-
-
-def _evidence_words(prediction: Prediction, index: int) -> dict[str, str]:
-    """Measured runs behind a plan, in one line."""
-    known = prediction.standing
-    if known is None:
-        return {}
-    evidence = known.evidence[index]
-    if evidence.nowhere:
-        return {"evidence": "no measured run of this code base on this device family"}
-    lacking = f"{UNPROVEN}, no measured run: {', '.join(evidence.unproven)}" if evidence.unproven else ""
-    words = [lacking or f"at least {counted_runs(evidence)} of each mechanism"]
-    if evidence.nearest is not None:
-        words.append(f"nearest {run_words(evidence.nearest)}")
-    if evidence.near_error is not None:
-        words.append(near_words(evidence.near_error))
-    return {"evidence": "; ".join(words)}
-
-
-def near_words(runs: NearError) -> str:
-    """How runs near a plan were predicted, in words."""
-    size = percent(abs(runs.error), 0)
-    off = (
-        f"{size} {'longer' if runs.error > 0 else 'less'} than predicted" if size != "0 %" else "as predicted"
-    )
-    return f"{runs.runs} runs near it ({', '.join(runs.models[:NAMED_MODELS])}) took {off} in the median"
-
-
-def run_words(run: MeasuredRun) -> str:
-    """A measured run in words."""
-    return f"{run.case} ({run.model} on {run.gpus:,} {run.device}, {run.framework})"
 
 
 def _time(prediction: Prediction, index: int) -> Table:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from meshwright.reports.basis import basis
+from meshwright.reports.plan_evidence import promise_words
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent
 from planner.evidence import code_base
@@ -83,6 +84,7 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
             f"Rank {', '.join(ranks)}: unproven, no measured run of {where} with {kind} used "
             f"{', '.join(named)}."
         )
+    words += beyond_words(known)
     off = known.evidence[0].near_error if known.evidence else None
     if off is not None and off.too_fast:
         words.append(
@@ -91,3 +93,14 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
             f"{percent(off.error, 0)} longer than predicted in the median."
         )
     return words
+
+
+def beyond_words(known: Standing) -> list[str]:
+    """Plans that promise far more than any run near them reached."""
+    promises = [evidence.promise for evidence in known.evidence]
+    beyond = [(rank, each) for rank, each in enumerate(promises, start=1) if each and each.beyond]
+    if not beyond:
+        return []
+    ranks = ", ".join(str(rank) for rank, _ in beyond)
+    first, promise = beyond[0]
+    return [f"Rank {ranks}: faster than any run near. Rank {first} promises {promise_words(promise)}."]

@@ -98,6 +98,15 @@ def test_runs_near_a_plan_that_kept_their_promise_leave_no_doubt():
     assert found.near_error.error == 0.05 and not found.doubtful
 
 
+def test_a_promise_far_beyond_the_fastest_run_near_a_plan_is_doubtful():
+    listed = [near(0.0, utilisation=0.3), near(0.0, utilisation=0.4), run("fp8", utilisation=0.6)]
+    known, plan = RunEvidence(setting(), listed), Plan(data=16, zero=1)
+    kept, beyond = known.of(plan, 0.44), known.of(plan, 0.5)
+    assert beyond.promise.gain == pytest.approx(0.25) and beyond.promise.run == listed[1]
+    assert beyond.unproven == () and beyond.doubtful
+    assert not kept.doubtful and known.of(plan).promise is None
+
+
 def test_two_runs_near_a_plan_say_nothing():
     found = RunEvidence(setting(), [near(0.3), near(0.4)]).of(Plan(data=16, zero=1))
     assert found.near_error is None and not found.doubtful
