@@ -81,10 +81,11 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
 
 
 def _lacking(evidence: PlanEvidence) -> list[str]:
-    """What a plan lacks a run of, and how much longer runs near it took, where far."""
-    near = evidence.near_error
+    """What a plan lacks a run of, how much longer runs near it took, and what it promises beyond them."""
+    near, promise = evidence.near_error, evidence.promise
     far = [f"near runs took {near.error:.0%} longer"] if near and near.too_fast else []
-    return [*evidence.unproven, *far]
+    beyond = [f"{promise.gain:.0%} beyond the fastest near run"] if promise and promise.beyond else []
+    return [*evidence.unproven, *far, *beyond]
 
 
 def saved(entry: PredictedCase, step: Step) -> str:
