@@ -263,7 +263,7 @@ class RunEvidence:
         )
 
     @cached_property
-    def near(self) -> list[MeasuredRun]:
+    def near_runs(self) -> list[MeasuredRun]:
         """Runs with the setting's number format and kernels of about its widths."""
         own, used = widths(self.setting.model), format_mechanism(self.setting)
         return [run for run in self.runs if used in run.mechanisms and is_near(run, own)]
@@ -271,14 +271,16 @@ class RunEvidence:
     @cached_property
     def near_error(self) -> NearError | None:
         """How runs near the setting were predicted."""
-        errors = [error for run in self.near for error in run.errors]
+        errors = [error for run in self.near_runs for error in run.errors]
         if len(errors) < FEWEST_NEAR:
             return None
-        return NearError(len(errors), median(errors), tuple(dict.fromkeys(run.model for run in self.near)))
+        return NearError(
+            len(errors), median(errors), tuple(dict.fromkeys(run.model for run in self.near_runs))
+        )
 
     def _promise(self, utilisation: float) -> Promise | None:
         """A predicted causal MFU beside that of the fastest run near the setting."""
-        fastest = max(self.near, key=lambda run: run.utilisation, default=None)
+        fastest = max(self.near_runs, key=lambda run: run.utilisation, default=None)
         if fastest is None or not fastest.utilisation:
             return None
         return Promise(utilisation / fastest.utilisation - 1, fastest)
