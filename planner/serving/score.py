@@ -35,6 +35,8 @@ FIRST_GRID = np.array([0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0])
 """First trial rates, as shares of the highest stable rate."""
 FIRST_POINTS = np.array([0, 4, 7]), np.array([1, 2, 3, 5, 6])
 """Of the lowest rate and ``FIRST_GRID``, by number: those tried of all cases, and those tried of the rest."""
+FEW_POINTS = 1024
+"""Trial rates of the first grid up to which all are tried in one call."""
 PARTS = 4
 """Parts of the remaining interval, between which the later trial rates lie; powers of it for few cases."""
 MOST_POINTS = 2048
@@ -350,11 +352,16 @@ def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | N
     grid = np.concatenate([lowest[None], np.maximum(bound * FIRST_GRID[:, None], lowest)])
     low, high = np.zeros(len(cases)), bound.copy()
     below, above = np.full(len(cases), -1), np.full(len(cases), len(grid))
+    tried = None
+    if grid.size <= FEW_POINTS:
+        # One call for all points costs less than one for some of them and one for the rest.
+        every = np.tile(np.arange(len(cases)), len(grid))
+        tried = _meets(cases, every, grid.ravel()).reshape(grid.shape)
     for points in FIRST_POINTS:
         inside = (points[:, None] > below) & (points[:, None] < above) & _open(low, high, group)
         number, index = np.nonzero(inside)
         at = points[number]
-        meets = _meets(cases, index, grid[at, index])
+        meets = _meets(cases, index, grid[at, index]) if tried is None else tried[at, index]
         np.minimum.at(above, index[~meets], at[~meets])
         meets &= at < above[index]
         np.maximum.at(below, index[meets], at[meets])

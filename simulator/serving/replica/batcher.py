@@ -420,7 +420,8 @@ class Batcher:
         self.running -= 1
         kv.sequences -= 1
         kv.release(sequence, kv_tokens)
-        kv.free += self.beside(sequence)
+        if self.window.ratio:
+            kv.free += self.beside(sequence)
 
     def _leave_phase(self, sequence: Sequence) -> None:
         if not self.reserves:

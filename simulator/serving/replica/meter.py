@@ -231,7 +231,8 @@ class Meter:
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
     """Percentiles of gaps between tokens from their histogram, s (to 0.5 %)."""
-    total, percentiles, passed = sum(gaps.values()), [], 0
+    total, passed = sum(gaps.values()), 0
+    percentiles: list[float] = []
     wanted = [share * total for share in shares]
     for index in sorted(gaps):
         passed += gaps[index]
