@@ -96,3 +96,22 @@ def shown_path(path: object) -> str:
     if len(text) > LONGEST_PATH:
         text = f"{text[:40]}...{text[-40:]}"
     return text if text.isprintable() else repr(text)
+
+
+PLAIN_PROBLEMS = (
+    ("Value error, ", ""),
+    ("Input should be a valid ", "must be a "),
+    ("Input should be ", "must be "),
+    ("must be a integer", "must be a whole number"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("greater than", "above"),
+    ("less than", "below"),
+)
+
+
+def plain_problem(message: str) -> str:
+    """A message of pydantic in plain words: "must be at least 1", "must be a whole number"."""
+    for words, plain in PLAIN_PROBLEMS:
+        message = message.replace(words, plain, 1)
+    return message.partition(", unable to parse string")[0]

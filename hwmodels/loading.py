@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from hwmodels.cache import read_folder
-from hwmodels.errors import InputError, UnknownNameError, shown, suggestion
+from hwmodels.errors import InputError, UnknownNameError, plain_problem, shown, suggestion
 from hwmodels.parsing import exists, parse_text, read_mapping, read_text
 
 __all__ = [
@@ -113,7 +113,7 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
         return f"{parent + ': ' if parent else ''}unknown key {name!r}{suggestion(name, fields)}"
     if problem["type"] == "missing":
         return f"key {path!r} is missing"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = plain_problem(problem["msg"])
     if path == "":
         return message
     extra = ""

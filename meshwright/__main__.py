@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hwmodels.errors import InputError, MeshwrightError, shown_path
+from hwmodels.errors import InputError, MeshwrightError, UnknownNameError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
 
@@ -37,6 +37,10 @@ class Commands(TyperGroup):
             args = [f"plan {args[1]}", *args[2:]]
         elif args and args[0] in PLAN_QUESTIONS and args[0] not in self.commands:
             raise InputError(f"No such command {args[0]!r}. Did you mean 'plan {args[0]}'?")
+        elif args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise UnknownNameError("command", args[0], COMMANDS)
+        elif args[:1] == ["plan"] and args[1:2]:
+            _check_question(args[1])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -59,11 +63,28 @@ class Commands(TyperGroup):
                 MeshwrightError.exit_code,
             )
         except Exception as error:
+            if hasattr(error, "format_message"):  # typer's usage errors, or click's
+                from meshwright.commands.usage import usage_sentence
+
+                _fail(usage_sentence(error, ctx), MeshwrightError.exit_code)
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
-                raise  # typer's own: usage errors and the end of a command
+                raise  # the end of a command
             from meshwright.fault import report_fault
 
             _fail(report_fault(error), UNEXPECTED)
+
+
+def _check_question(word: str) -> None:
+    """Refuse a word after ``plan`` that is no scenario and resembles a question.
+
+    Raises:
+        InputError: such a word.
+    """
+    import difflib
+
+    nearest = difflib.get_close_matches(word, PLAN_QUESTIONS, n=1, cutoff=0.6)
+    if nearest and not word.startswith("-") and not os.path.exists(word):
+        raise InputError(f"No such question 'plan {word}'. Did you mean 'plan {nearest[0]}'?")
 
 
 def _fail(message: str, code: int) -> None:

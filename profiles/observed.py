@@ -73,6 +73,10 @@ def observed_device(folder: Path) -> Device:
             it does not say.
     """
     path = folder / "provenance.yaml"
+    if folder.is_dir() and not path.is_file():
+        raise InputError(
+            f"holds no measured points; meshwright profile --device cpu -o {folder} writes them", str(folder)
+        )
     seen = build(_Provenance, read_mapping(path), str(path))
     device, best = seen.device, seen.observed
     if device.kind != "cpu":

@@ -111,6 +111,9 @@ def _save(site: Site, path: str | Path) -> Path:
     return Path(path)
 
 
+LEARNED_FROM = "CSV of measured steps, logs (.log, .out, .txt), results of benchmark clients (.json, .jsonl)"
+
+
 def learn(
     runs: str | Path | Sequence[str | Path], *, site: str | Path | None = None
 ) -> Learning | ServerLearning:
@@ -129,6 +132,9 @@ def learn(
         InfeasibleError: a server's model does not fit.
     """
     files = [Path(runs)] if isinstance(runs, str | Path) else [Path(path) for path in runs]
+    for path in files:
+        if path.suffix.lower() in (".yaml", ".yml", ".sh"):
+            raise InputError(f"is no measurement; files that can be learned from: {LEARNED_FROM}", str(path))
     served = [path for path in files if is_servers(path)]
     if served and len(served) < len(files):
         other = next(path for path in files if path not in served)

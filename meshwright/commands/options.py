@@ -184,7 +184,7 @@ Tokens = Annotated[
         parser=_number, metavar="N", help="Training tokens (15e12, 15T); compares sizes by days and dollars."
     ),
 ]
-Days = Annotated[float | None, typer.Option(help="Deadline for --tokens, in days.")]
+Days = Annotated[float | None, typer.Option(min=0, help="Deadline for --tokens, in days.")]
 Budget = Annotated[
     float | None,
     typer.Option(parser=_dollars, metavar="USD", help="Dollars for --tokens at most (2e6, 2M)."),
@@ -209,7 +209,7 @@ Osl = Annotated[
     int | None,
     typer.Option(parser=_tokens, metavar="N", help="Output tokens per request.", rich_help_panel=SERVING),
 ]
-Rate = Annotated[float | None, typer.Option(help="Requests per second.", rich_help_panel=SERVING)]
+Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second.", rich_help_panel=SERVING)]
 Concurrency = Annotated[
     str | None,
     typer.Option(
@@ -285,7 +285,9 @@ Try = Annotated[
         rich_help_panel=SERVING,
     ),
 ]
-Watts = Annotated[float | None, typer.Option(help="Power limit of all devices, W.", rich_help_panel=SERVING)]
+Watts = Annotated[
+    float | None, typer.Option(min=1, help="Power limit of all devices, W.", rich_help_panel=SERVING)
+]
 
 
 def question(**flags: str | float | None) -> dict[str, object]:

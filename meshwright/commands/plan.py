@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hwmodels.errors import InputError
 from meshwright.commands import options
 from meshwright.commands.flags import COLD_START_S, TRIALS, PlanFlags, spread
 
@@ -149,9 +150,32 @@ def _answer_serving(
     constraints = {**constraints, "fix": constraints["fix"] | _levers(flags, constraints["fix"])}
     arguments = {**arguments, "objective": flags.objective, "split": not flags.together, "watts": flags.watts}
     arguments["tries"] = tried_policies(flags.tries or ())
-    plan_serving(
-        flags.scenario, arguments, constraints, flags.top, flags.refine, _execution(flags), files, flags.json
-    )
+    try:
+        plan_serving(
+            flags.scenario,
+            arguments,
+            constraints,
+            flags.top,
+            flags.refine,
+            _execution(flags),
+            files,
+            flags.json,
+        )
+    except InputError as error:
+        _name_lever(flags, error)
+        raise
+
+
+def _name_lever(flags: PlanFlags, error: InputError) -> None:
+    """Raise an error of a lever's field again under the lever's own flag.
+
+    Raises:
+        InputError: the field is fixed by a flag of its own.
+    """
+    for name, lever in LEVERS.items():
+        prefix = f"{lever}: "
+        if error.where == "--fix" and error.problem.startswith(prefix) and getattr(flags, name) is not None:
+            raise InputError(error.problem.removeprefix(prefix), f"--{name}") from None
 
 
 def _levers(flags: PlanFlags, fixed: dict[str, Any]) -> dict[str, Any]:
@@ -160,8 +184,6 @@ def _levers(flags: PlanFlags, fixed: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: the field is fixed with --fix too.
     """
-    from hwmodels.errors import InputError
-
     levers = {
         field: getattr(flags, name) for name, field in LEVERS.items() if getattr(flags, name) is not None
     }

@@ -262,11 +262,26 @@ def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from hwmodels.errors import InputError
 
+    _note_seconds(arguments)
     ttft, share = _target(arguments["ttft"], "--ttft")
     tpot, other = _target(arguments["tpot"], "--tpot")
     if share is not None and other is not None and share != other:
         raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
     return {"ttft": ttft, "tpot": tpot, "share": share or other}
+
+
+LONG_TARGETS_S = {"ttft": 60.0, "tpot": 1.0}
+"""Targets without a unit from which milliseconds were probably meant."""
+
+
+def _note_seconds(arguments: Mapping[str, Any]) -> None:
+    """Say that a target without a unit is in seconds, where it is longer than services promise."""
+    from meshwright.commands.output import note
+
+    for name, long_s in LONG_TARGETS_S.items():
+        text = (arguments[name] or "").rpartition("=")[2].strip()
+        if text.replace(".", "", 1).isdigit() and float(text) >= long_s:
+            note(f"note: --{name} {text} is {text} seconds; milliseconds are written {text}ms")
 
 
 def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:

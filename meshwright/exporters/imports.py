@@ -126,7 +126,8 @@ def recognised(text: str, where: str) -> Exporter:
         if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):
             problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
             raise InputError(problem, where)
-        raise InputError("is a launch file of unknown kind; name the kind with --from", where)
+        kinds = ", ".join(name for name in TARGETS if exporter(name).hints)
+        raise InputError(f"has no options of a launch file; name its kind with --from: {kinds}", where)
     return exporter(best)
 
 

@@ -11,7 +11,7 @@ from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.usual_clusters import USUAL
 
 FORM = re.compile(r"(?P<name>[^=@]+)(=(?P<count>\d{1,7}))?(@(?P<price>\d{1,5}(\.\d{1,4})?))?")
-FORMS = "NAME, NAME=COUNT or NAME=COUNT@PRICE"
+FORMS = "NAME, NAME=COUNT, NAME@PRICE or NAME=COUNT@PRICE"
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,8 @@ def shapes(
 
 def nothing_fits(question: ServingQuestion, removed: Mapping[str, int]) -> InfeasibleError:
     """The error of a question without a shape: choices by rule, and what the widest replica lacks."""
-    words = ", ".join(f"{count} by {name}" for name, count in removed.items() if count)
+    whys = {rule.name: rule.why for rule in (*RULES, MEMORY)}
+    words = "; ".join(f"{count} by {name} ({whys[name]})" for name, count in removed.items() if count)
     message = (
         f"{question.model.name} fits no replica of up to {question.devices} "
         f"{question.cluster.device.name}: choices removed: {words}"

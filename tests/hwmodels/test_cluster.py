@@ -157,27 +157,27 @@ def test_a_users_file_loads_by_path(tmp_path):
 def test_an_inline_device(tmp_path):
     device = clusters.get("dgx-h100").device.model_dump()
     assert clusters.get(changed(["device"], {**device, "name": "h100-mine"})).device.name == "h100-mine"
-    with pytest.raises(InputError, match=r"device: .*memory_bandwidth.*greater than 0"):
+    with pytest.raises(InputError, match=r"device: .*memory_bandwidth.*above 0"):
         clusters.get(changed(["device"], {**device, "memory_bandwidth": -1}))
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (["levels", 0, "bandwidth"], -25e9, r"levels\.0\.bandwidth: .*greater than 0, found -25"),
+        (["levels", 0, "bandwidth"], -25e9, r"levels\.0\.bandwidth: .*above 0, found -25"),
         (["levels", 0, "bandwidth"], float("nan"), r"levels\.0\.bandwidth: .*finite number, found nan"),
         (["levels", 0, "calibration"], "pcie9", r"levels\.0\.calibration: unknown link calibration"),
         (["levels", 0, "devices"], 3, "last level must join whole nodes of 4, found 3"),
         (["levels", 0, "name"], "nic", "names must differ"),
         (["levels"], [], "levels: .*at least 1 item"),
-        (["network", "nic_gbps"], 0, r"network\.nic_gbps: .*greater than 0, found 0"),
+        (["network", "nic_gbps"], 0, r"network\.nic_gbps: .*above 0, found 0"),
         (["network", "fabric"], "infinband", r"network\.fabric: .*did you mean 'infiniband'"),
         (["network", "oversubscription"], 0.5, r"network\.oversubscription"),
         (["network", "calibration"], "hdr", r"network\.calibration: unknown fabric 'hdr'"),
         (["device"], "a100-smx", "device: unknown device 'a100-smx'; did you mean"),
         (["device"], 7, "device"),
         (["devices"], 9, "2 nodes have fewer than 9 devices"),
-        (["nodes"], "two", "nodes: Input should be a valid integer"),
+        (["nodes"], "two", "nodes: must be a whole number"),
     ],
 )
 def test_wrong_definitions_are_refused(path, value, message):

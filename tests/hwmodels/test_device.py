@@ -100,11 +100,11 @@ def test_unknown_format_names_those_it_has():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"memory_bandwidth": -1.0}, "memory_bandwidth: Input should be greater than 0, found -1"),
-        ({"memory_bytes": float("nan")}, "memory_bytes: Input should be a finite number"),
+        ({"memory_bandwidth": -1.0}, "memory_bandwidth: must be above 0, found -1"),
+        ({"memory_bytes": float("nan")}, "memory_bytes: must be a finite number"),
         ({"peak_flops": {}}, "peak_flops: .*at least 1 item"),
         ({"peak_flops": {"bf61": 1e12}}, "bf16"),
-        ({"tdp_watts": "700"}, "tdp_watts: Input should be a valid number"),
+        ({"tdp_watts": "700"}, "tdp_watts: must be a number"),
         ({"memory_bandwith": 1e12}, "unknown key 'memory_bandwith'; did you mean 'memory_bandwidth'"),
     ],
 )

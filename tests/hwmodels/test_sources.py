@@ -70,7 +70,7 @@ def test_a_mapping_of_numbers_has_its_source_but_for_those_with_their_own():
         ({"value": 2.0, "source": "x"}, "seconds: key 'kind' is missing"),
         ({"value": 2.0, "source": "x", "kind": "guessed"}, "seconds.kind: must be assumed, derived, read"),
         ({"value": 2.0, "source": "x", "kind": "read", "unit": "s"}, "seconds: unknown key 'unit'"),
-        ({"value": "2.0", "source": "x", "kind": "read"}, "seconds: Input should be a valid number"),
+        ({"value": "2.0", "source": "x", "kind": "read"}, "seconds: must be a number"),
     ],
 )
 def test_a_wrong_origin_names_its_key(seconds, message):

@@ -41,9 +41,9 @@ def flags(**changed: str) -> list[str]:
         (("seq_len: 2048", "seqlen: 2048"), ["workload", "seqlen", "'seq_len'"]),
         (("gpus: 16", "gpu: 16"), ["'gpu'", "'gpus'"]),
         (("gpus: 16", "gpus: 16\ngpus: 16"), ["line 4", "gpus", "twice"]),
-        (("gpus: 16", "gpus: '16'"), ["gpus", "integer", "'16'"]),
-        (("gpus: 16", "gpus: 1.6e1"), ["gpus", "integer", "16.0"]),
-        (("gpus: 16", "gpus: -16"), ["gpus", "greater than 0", "-16"]),
+        (("gpus: 16", "gpus: '16'"), ["gpus", "whole number", "'16'"]),
+        (("gpus: 16", "gpus: 1.6e1"), ["gpus", "whole number", "16.0"]),
+        (("gpus: 16", "gpus: -16"), ["gpus", "above 0", "-16"]),
         (("gpus: 16", "gpus: 1000000"), ["gpus", "devices, asked for 1000000"]),
         (("precision: bf16", "precision: bf17"), ["workload.precision", "bf17"]),
         (("precision: bf16", "precision: fp8"), ["workload.precision", "fp8", "a100-sxm-80gb"]),
@@ -63,8 +63,8 @@ def flags(**changed: str) -> list[str]:
         (("pipeline: 2", "pipeline: 2, schedule: interleaved"), ["plan", "interleaved", "2 or more chunks"]),
         (("pipeline: 2", "pipeline: 2, schedule: 1f2b"), ["schedule", "1f2b", "'1f1b'"]),
         (("pipeline: 2", "pipeline: 2, expert: 2"), ["plan", "no experts"]),
-        (("micro_batch: 1", "micro_batch: 0"), ["plan", "micro_batch", "greater than or equal to 1"]),
-        (("zero: 1", "zero: 4"), ["plan", "zero", "less than or equal to 3"]),
+        (("micro_batch: 1", "micro_batch: 0"), ["plan", "micro_batch", "at least 1"]),
+        (("zero: 1", "zero: 4"), ["plan", "zero", "at most 3"]),
         (("zero: 1", "recompute: some"), ["plan", "recompute", "'none', 'selective' or 'full'"]),
         (("zero: 1}", "zero: 1"), ["line", "not valid YAML"]),
         (("global_batch: 64", "global_batch: 9223372036854775808"), ["workload.global_batch", "1e+18"]),
@@ -158,7 +158,7 @@ sources: {levels: datasheet}
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("bandwidth: 300e9", "bandwidth: -300e9", ["levels.0.bandwidth", "greater than 0"]),
+        ("bandwidth: 300e9", "bandwidth: -300e9", ["levels.0.bandwidth", "above 0"]),
         ("bandwidth: 300e9", "bandwidth: 300", ["levels.0.bandwidth", "bytes per second", "300"]),
         ("latency_s: 1.0e-6", "latency_s: 1.0", ["levels.0.latency_s", "is in seconds", "1.0"]),
         ("nic_gbps: 2e2", "nic_gbps: 2e11", ["network.nic_gbps", "is in Gb/s", "200000000000.0"]),
@@ -252,7 +252,7 @@ FULL = f"{CASES},framework,micro_batch,tp,pp,precision,gpus_per_node"
             "'gpus_per_node' must be at least 1",
         ),
         ("a,a100-sxm-80gb,8,32,4096,32,2048,1e308,Megatron-LM,1,1,1,bf16,8", "from 1e-24 to 1e+18"),
-        ("a,a100-sxm-80gb,8,32,4096,32,2048,1e15,Megatron-LM,1,1,1,bf16,8", "less than or equal to 16777216"),
+        ("a,a100-sxm-80gb,8,32,4096,32,2048,1e15,Megatron-LM,1,1,1,bf16,8", "at most 16777216"),
     ],
 )
 def test_a_row_with_an_impossible_number_is_skipped_with_the_reason(run, tmp_path, line, words):

@@ -1,4 +1,4 @@
-"""Thirty mistakes that people type, and the sentence that each prints."""
+"""Fifty mistakes that people type, and the sentence that each prints."""
 
 from __future__ import annotations
 
@@ -45,12 +45,25 @@ MISTAKES = {
     f"plan train {ASKED} --seq-len long": "must be a whole number, as 8192, 8k or 4M; found 'long'",
     f"plan train {ASKED} --fix tp:8": "must be field=value, for instance tensor=8; found 'tp:8'",
     f"plan train {ASKED} --headroom lots": "a percentage (10%) or a size (8GiB), found 'lots'",
-    "plan train p.yaml --objective speed": "should be 'time', 'cost' or 'energy', found 'speed'",
+    "plan train p.yaml --objective speed": "must be 'time', 'cost' or 'energy', found 'speed'",
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
     f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
     "plan size p.yaml --tokens 15T --budget 1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
     "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
     "plan train mixed-llama3-70b": "stages: {a100: 1, h100: 1}",
+    # Usage: the flag, what it takes, and where to read more.
+    "plan trian": "No such question 'plan trian'. Did you mean 'plan train'?",
+    "plann": "unknown command 'plann'; did you mean 'plan'?",
+    "plan train --top x": "--top: must be a whole number, found 'x'; see meshwright plan train --help",
+    f"plan serve {LOAD} --rate 0": "--rate: must be at least 0.000001, found '0'",
+    f"plan mix --model llama2-7b {LOAD}": "--types is missing (GPU types: l4,",
+    f"plan mix --types l4@cheap --model llama2-7b --rate 1 {LOAD}": "NAME=COUNT@PRICE, found 'l4@cheap'",
+    "plan train --save": "--save: a value is missing (Write a plan as a scenario file)",
+    "plan train p.yaml more": "more: one argument too many",
+    "show": "KIND is missing (devices, clusters,",
+    "show clusters dgx-h100 --grap x": "--grap: no such option; did you mean '--graph'",
+    f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 1 {LOAD} --kv fp9": "--kv: must be 'fp32',",
+    f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 4 {LOAD} --fix tp=3": "tensor must divide",
     # Files and missing parts.
     "simulate none.yaml": "none.yaml: no such file",
     "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",
@@ -59,14 +72,16 @@ MISTAKES = {
     "plan train --model params.json --cluster dgx-h100 --gpus 8 --global-batch 8": "give the config.json",
     # The wrong question.
     "export p.yaml --to vllm -o o": "vllm takes serving plans, this one is for training",
+    "learn p.yaml": "p.yaml: is no measurement; files that can be learned from",
+    "import p.yaml --cluster dgx-h100": "name its kind with --from: megatron-lm, megatron-bridge",
     "sweep p.yaml": "is a scenario; a sweep names it and a grid",
     "plan train serve-llama3-70b": "is a serving scenario: meshwright plan serve serve-llama3-70b",
     "export p.yaml --to megatron-lm -o o --rank 2": "only a saved `plan --json` has ranks",
 }  # fmt: skip
 
 
-def test_there_are_thirty():
-    assert len(MISTAKES) >= 30
+def test_there_are_fifty():
+    assert len(MISTAKES) >= 50
 
 
 @pytest.mark.parametrize("typed", MISTAKES, ids=[str(number) for number in range(1, len(MISTAKES) + 1)])

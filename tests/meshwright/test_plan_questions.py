@@ -72,7 +72,7 @@ def test_help_shows_the_first_flags_before_the_others(run, name):
 def test_flags_of_other_questions_are_unknown(run):
     ran = run("plan", "train", *TRAIN, "--isl", "100")
     assert ran.code == 2
-    assert "No such option" in ran.err
+    assert "no such option" in ran.err
 
 
 def test_a_scenario_of_the_other_kind_is_refused(refused):

@@ -29,10 +29,10 @@ def scenario(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"arrivals": "{kind: poisson, rate: 1000000000000}"}, "rate: Input should be less than"),
-        ({"arrivals": "{kind: uniform, rate: 1.0e-20}"}, "rate: Input should be greater than"),
+        ({"arrivals": "{kind: poisson, rate: 1000000000000}"}, "rate: must be"),
+        ({"arrivals": "{kind: uniform, rate: 1.0e-20}"}, "rate: must be"),
         ({"arrivals": "{kind: piecewise, period: 5, rates: [0, 0]}"}, "rates: one of at least"),
-        ({"arrivals": "{kind: gamma, rate: 1, cv: 1000000}"}, "cv: Input should be less than"),
+        ({"arrivals": "{kind: gamma, rate: 1, cv: 1000000}"}, "cv: must be"),
         ({"arrivals": "{kind: closed, concurrency: 1000000000000000}"}, "concurrency"),
         ({"lengths": "{kind: lognormal, median: 100, sigma: 1000}"}, "sigma"),
         ({"lengths": "1000000000000000"}, "tokens"),

@@ -58,5 +58,5 @@ def test_what_is_missing_is_named(tmp_path, device, observed, message):
 
 
 def test_points_without_provenance(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="holds no measured points; meshwright profile --device cpu"):
         observed_device(tmp_path)

@@ -50,7 +50,7 @@ def test_a_source_that_is_another_framework_s_leads_to_the_same_number(name):
     ("defaults", "message"),
     [
         ({"zeros": 1}, "unknown key 'zeros'; did you mean 'zero'"),
-        ({"zero": 7}, "zero: .* less than or equal to 3"),
+        ({"zero": 7}, "zero: .* at most 3"),
     ],
 )
 def test_defaults_that_no_plan_has_are_refused(defaults, message):

@@ -91,11 +91,11 @@ def test_every_preset_draws_and_names_its_sources(name):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"mtbf": 0, "per_1000_node_days": None}, "greater than 0"),
-        ({"per_1000_node_days": -1}, "greater than 0"),
+        ({"mtbf": 0, "per_1000_node_days": None}, "above 0"),
+        ({"per_1000_node_days": -1}, "above 0"),
         ({"mtbf": 10.0}, "a rate is needed"),
-        ({"kind": "weibull", "shape": 0}, "greater than 0"),
-        ({"kind": "weibull", "shape": 7e-19}, "greater than 0.05"),
+        ({"kind": "weibull", "shape": 0}, "above 0"),
+        ({"kind": "weibull", "shape": 7e-19}, "above 0.05"),
         ({"kind": ["weibull"]}, "unknown fault process"),
         ({"kind": "exponentail"}, "did you mean 'exponential'"),
         ({"repair": {"lognormal": {"median": 5, "mean": 4}}}, "at least the median"),

@@ -270,7 +270,7 @@ REFUSED = [
     ({"hidden_size": 4096.5}, "hidden_size: a whole number is needed, found 4096.5"),
     ({"tie_word_embeddings": "no"}, "tie_word_embeddings: true or false is needed, found 'no'"),
     ({"num_key_value_heads": 5}, "heads (32) does not divide by kv_heads (5)"),
-    ({"num_hidden_layers": -1}, "layers: Input should be greater than 0, found -1"),
+    ({"num_hidden_layers": -1}, "layers: must be above 0, found -1"),
     ({"hidden_act": "swiiglu"}, "did you mean 'swiglu'?"),
     ({"vocab_size": None}, "needed keys are missing: vocab_size"),
     ({"model_type": None, "architectures": []}, "key 'model_type' is missing"),

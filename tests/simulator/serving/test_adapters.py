@@ -124,7 +124,7 @@ def test_requests_are_conserved(scheduler):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"count": 5, "rank": 0}, "rank.*greater than or equal to 1"),
+        ({"count": 5, "rank": 0}, "rank.*at least 1"),
         ({"count": 2, "rank": 8, "popularity": {"shares": [1, 1, 1]}}, r"at most count \(2\)"),
         ({"count": 2, "rank": 8, "popularity": "zipff"}, "popularity"),
         ({"count": 2, "rank": 8, "kernel": "sgmm"}, "did you mean 'sgmv'"),

@@ -93,7 +93,7 @@ def test_an_overlap_ends_requests_sooner():
     [
         ({"kind": "nano-batch"}, "did you mean 'nano-batches'"),
         ({"kind": "halves", "options": {"piece": 2}}, "unknown key 'piece'"),
-        ({"kind": "halves", "options": {"exposed": {"network": 1.5}}}, "less than or equal to 1"),
+        ({"kind": "halves", "options": {"exposed": {"network": 1.5}}}, "at most 1"),
     ],
 )
 def test_bad_input(overlap, message):

@@ -1,0 +1,53 @@
+"""Usage errors of typer as the sentences that other errors are: where, what, found, allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def usage_sentence(error: Any, commands: Any) -> str:
+    """One sentence for a usage error of typer or click, with the command whose ``--help`` says more.
+
+    Args:
+        error: the usage error.
+        commands: context of the group of commands, for errors without a context.
+    """
+    from hwmodels.errors import plain_problem, suggestion
+
+    context, parameter = error.ctx, getattr(error, "param", None)
+    command = (
+        context.command if context is not None else commands.command.commands.get(commands.invoked_subcommand)
+    )
+    path = (
+        context.command_path
+        if context is not None
+        else f"meshwright {commands.invoked_subcommand or ''}".strip()
+    )
+    options = command.params if command is not None else []
+    kind, problem = type(error).__name__, error.format_message().rstrip(".")
+    if kind == "MissingParameter":
+        problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
+    elif kind == "NoSuchOption":
+        known = [name for option in options for name in option.opts if name.startswith("--")]
+        problem = f"{error.option_name}: no such option{suggestion(error.option_name, known)}".rstrip("?")
+    elif kind == "BadOptionUsage":
+        named = next((option for option in options if error.option_name in option.opts), None)
+        problem = f"{error.option_name}: a value is missing{_purpose(named)}"
+    elif parameter is not None:
+        inputs = [shown["input"] for shown in getattr(error.__cause__, "errors", list)()]
+        value = f", found {inputs[0]!r}" if inputs else ""
+        problem = f"{_spelling(parameter)}: {plain_problem(error.message)}{value}"
+    elif kind == "UsageError" and "extra argument" in problem:
+        extra = problem.rpartition("(")[2].rstrip(")")
+        problem = f"{extra}: one argument too many; a value with blanks needs quotes"
+    return f"{problem}; see {path} --help"
+
+
+def _spelling(parameter: Any) -> str:
+    """The flag as typed, or the argument's name."""
+    return " or ".join(parameter.opts) if parameter.param_type_name == "option" else parameter.name.upper()
+
+
+def _purpose(parameter: Any) -> str:
+    text = (getattr(parameter, "help", None) or "").rstrip(".")
+    return f" ({text})" if text else ""
