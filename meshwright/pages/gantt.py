@@ -15,7 +15,7 @@ from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, STREAMS, TENSOR
 
-MOST_BLOCKS = 12_000
+MOST_BLOCKS = 5_000
 """Maximum number of blocks drawn without delay; of longer steps only both ends are drawn."""
 INNER = tuple(stream.name for stream in (TENSOR, CONTEXT, EXPERT))
 """Communication inside passes, left out first."""

@@ -141,30 +141,44 @@ def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
         (shown(outcome.run.point[first]), shown(outcome.run.point[second])): outcome.report or {}
         for outcome in points
     }
-    speed = [
-        [cells[row, column]["tokens_per_s_per_gpu"] if (row, column) in cells else None for column in columns]
-        for row in rows
+    points_drawn = [
+        (column, row, cells[rows[row], columns[column]])
+        for row in range(len(rows))
+        for column in range(len(columns))
+        if (rows[row], columns[column]) in cells
     ]
-    times = [
-        [seconds(cells[row, column]["step_time_s"]) if (row, column) in cells else "" for column in columns]
-        for row in rows
+    speeds = [report["tokens_per_s_per_gpu"] for _, _, report in points_drawn]
+    texts = [
+        f"{speed:,.0f}<br>{seconds(report['step_time_s'])}"
+        for speed, (_, _, report) in zip(speeds, points_drawn, strict=True)
     ]
+    # Cells are bars of height 1: heat maps are not in the small part of plotly.js.
     heat = {
-        "type": "heatmap",
-        "x": [label(column) for column in columns],
-        "y": [label(row) for row in rows],
-        "z": speed,
-        "text": times,
-        "texttemplate": "%{z:,.0f}<br>%{text}",
-        "colorscale": [[0, "#f4e4c1"], [0.5, "#64a0aa"], [1, "#1a3c6e"]],
-        "colorbar": {"title": {"text": "tok/s/GPU", "side": "right"}},
-        "hovertemplate": "%{y}, %{x}: %{z:,.0f} tok/s/GPU, step %{text}<extra></extra>",
+        "type": "bar",
+        "x": [column for column, _, _ in points_drawn],
+        "y": [1] * len(points_drawn),
+        "base": [row - 0.5 for _, row, _ in points_drawn],
+        "width": 1,
+        "text": texts,
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "marker": {
+            "color": speeds,
+            "colorscale": [[0, "#f4e4c1"], [0.5, "#64a0aa"], [1, "#1a3c6e"]],
+            "colorbar": {"title": {"text": "tok/s/GPU", "side": "right"}},
+        },
+        "customdata": [label(f"{rows[row]}, {columns[column]}") for column, row, _ in points_drawn],
+        "hovertemplate": "%{customdata}: %{text}<extra>tok/s/GPU, step</extra>",
     }
+    across = {"tickvals": list(range(len(columns))), "ticktext": [label(column) for column in columns]}
+    upwards = {"tickvals": list(range(len(rows))), "ticktext": [label(row) for row in rows]}
     return {
         "data": [heat],
         "layout": layout(
+            barmode="overlay",
             height=170 + 48 * len(rows),
-            xaxis=axis(label(second), type="category"),
-            yaxis=axis(label(first), type="category"),
+            xaxis=axis(label(second), showgrid=False, **across),
+            yaxis=axis(label(first), showgrid=False, **upwards),
         ),
     }
