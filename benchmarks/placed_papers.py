@@ -4,7 +4,7 @@ verifiers, tables of quality and small machines; bands were set before."""
 from __future__ import annotations
 
 from benchmarks.moving_papers import over
-from benchmarks.serving_claims import ServingClaim
+from benchmarks.serving_claims import ServingClaim, over_range
 from benchmarks.serving_papers import ServingRuns
 from simulator.serving.scenario import make_serving
 
@@ -17,15 +17,6 @@ STATES = (
     over(LESS, "the same, short contexts: no gain", 1.0, (0.95, 1.1), "short, evicted", "short", RATE),
     over(LESS, "tokens/s, a fifth of the KV read (ALISA)", 1.9, (1.0, 2.0), "tight, ALISA", "tight", RATE),
     over(LESS, "the same over FlexGen", 3.0, (1.3, 10.0), "tight, ALISA", "tight, FlexGen", RATE),
-    over(
-        LESS,
-        "the same, attention on the host's processors",
-        3.0,
-        (1.3, 10.0),
-        "tight, ALISA",
-        "tight, FlexGen's processors",
-        RATE,
-    ),
     over(INSTINFER, "tokens/s over KV read from SSD", 11.1, (3.0, 11.0), "dense", metric=RATE),
     over(INSTINFER, "the same, an eighth of the KV read", 11.1, (3.0, 11.0), "sparse", metric=RATE),
     over(INSTINFER, "the same over KV in the host: no gain", 1.0, (0.1, 1.0), "dense", "host", RATE),
@@ -35,9 +26,16 @@ STATES = (
 )
 INFINITE = "serve-infinite-llm-7b"
 LOANS = (
-    over(
-        INFINITE, "tokens/s over four instances of eight GPUs", 1.54, (1.2, 1.9), "lent", "eight GPUs", RATE
+    ServingClaim(
+        INFINITE,
+        "tokens/s over four instances of eight GPUs, vLLM of 2023",
+        1.54,
+        (1.2, 1.9),
+        ("open, lent",),
+        ("open, eight GPUs over Ray",),
+        RATE,
     ),
+    over(INFINITE, "the same on one engine", 1.54, (1.2, 1.9), "open, lent", "open, eight GPUs", RATE),
     over(INFINITE, "mean TTFT over that of borrowing replicas", 1.5, (1.0, 5.0), "lent", "eight GPUs"),
     over(INFINITE, "tokens/s without long requests: no gain", 1.0, (0.95, 1.05), "short, lent", metric=RATE),
 )
@@ -49,7 +47,18 @@ SPLIT = (
 ETS = "serve-ets-8b"
 MADE = "output_rate"
 TREES = (
-    over(ETS, "tokens/s of steps over REBASE's", 1.4, (1.2, 1.6), "ETS", metric=MADE),
+    over_range(
+        ETS,
+        "tokens/s of steps over REBASE's, Llemma 7B and 34B, width 64 and 256",
+        1.4,
+        (1.2, 1.6),
+        tuple(
+            (f"{size}, width {width}, ETS", f"{size}, width {width}")
+            for size in ("7B", "34B")
+            for width in (64, 256)
+        ),
+        MADE,
+    ),
     over(ETS, "the same, one program in flight: no gain", 1.0, (0.95, 1.1), "alone, ETS", "alone", MADE),
 )
 TETRIS = "serve-tetris-70b"
@@ -58,7 +67,26 @@ CHOSEN = (
         TETRIS, "tokens/s over an even share of five drafts", 1.05, (1.0, 1.15), "TETRIS", "no spread", MADE
     ),
     over(TETRIS, "the same over verifying all five", 1.09, (1.0, 1.15), "TETRIS", "five", MADE),
-    over(TETRIS, "the same over three drafts of each", 1.05, (1.0, 1.15), "TETRIS", metric=MADE),
+    ServingClaim(
+        TETRIS,
+        "the best of both over drafts of one to three tokens",
+        1.05,
+        (1.0, 1.15),
+        ("one and one", "two and one", "TETRIS"),
+        ("one even", "two even", "base"),
+        MADE,
+        alone=True,
+    ),
+    ServingClaim(
+        TETRIS,
+        "the same with draft heads",
+        1.05,
+        (1.0, 1.15),
+        ("heads, one and one", "heads, two and one", "heads, three and one"),
+        ("heads, one even", "heads, two even", "heads, three even"),
+        MADE,
+        alone=True,
+    ),
     over(TETRIS, "the same of one sequence: no gain", 1.0, (0.85, 1.02), "one, TETRIS", "one", MADE),
 )
 PACKED, TARGETS = "serve-prepacking-8b", "serve-by-targets-8b"
@@ -94,10 +122,9 @@ BATCHES = (
 )
 BLOCKS, TAIL = "serve-blockllm-7b", "e2e_s.p95"
 SHARED = (
-    over(BLOCKS, "P95 of one model at a time over shared blocks", 1.5, (1.2, 5.0), "base", "blocks", TAIL),
     over(
         BLOCKS,
-        "the same, a GPU for each of eight models",
+        "P95 of a GPU for each of eight models over shared blocks",
         1.5,
         (1.2, 5.0),
         "eight GPUs",

@@ -56,10 +56,20 @@ SWAPS = {f"{OPTIONS}.preemption": "swap", "deployment.engine": "vllm-0.6", **TIG
 PROGRAM = {"workload.program": {"kind": "text2sql", "candidates": 3, "fail": 0.3, "deadline": 60}}
 NGRAM = {"kind": "ngram", "tokens": 3}
 DRAFT = {"deployment.speculation": NGRAM}
+EXPERTS = {
+    "model": "qwen3-30b-a3b",
+    "deployment.replicas": 1,
+    "deployment.data": 4,
+    "deployment.expert": 4,
+}
+GROWING = {
+    "deployment.scaler": "reactive",
+    "deployment.scaler_options": {"interval": 5, "most": 6, "target": 30},
+}
 
 
-def _overlap(kind: str) -> Compared:
-    return Compared({"deployment.overlap": {"kind": kind}}, TENSOR)
+def _overlap(kind: str, both: dict[str, Any] | None = None) -> Compared:
+    return Compared({"deployment.overlap": {"kind": kind}}, both or TENSOR)
 
 
 def _scheduler(name: str, both: dict[str, Any] | None = None) -> Compared:
@@ -133,12 +143,7 @@ POLICIES: dict[str, Compared] = {
     "prefill and decode pools": Compared(
         {"deployment.pools": [{"role": "prefill", "replicas": 2}, {"role": "decode", "replicas": 2}]}
     ),
-    "reactive scaler": Compared(
-        {
-            "deployment.scaler": "reactive",
-            "deployment.scaler_options": {"interval": 5, "most": 6, "target": 30},
-        }
-    ),
+    "reactive scaler": Compared(GROWING),
     "KV in the host": _state("offloaded", gigabytes=400),
     "KV kept in part": _state("evicted"),
     "attention in drives": _state("in-storage"),
@@ -165,6 +170,27 @@ POLICIES: dict[str, Compared] = {
         },
         {"workload.slo": {"ttft": 0.5}},
     ),
+    "overlap kraken": _overlap("kraken"),
+    "overlap swiftkv": _overlap("swiftkv"),
+    "overlap two-batches": _overlap("two-batches", EXPERTS),
+    "overlap coherent-experts": _overlap("coherent-experts", EXPERTS),
+    "ranks that join": Compared({"deployment.resizes": [{"time": 30, "data": 8}]}, EXPERTS),
+    "KV in part in the host": _state("sparse-host"),
+    "migration drain": Compared(
+        {
+            "deployment.migrate": {"kind": "drain", "interval": 0.1},
+            "deployment.drains": [{"time": 20, "replica": 0}],
+        }
+    ),
+    "router adapter-aware": _router("adapter-aware", {"deployment.adapters": {"count": 200, "rank": 16}}),
+    "router power-of-two": _router("power-of-two"),
+    "models that share blocks": Compared(
+        {"deployment.adapters": {"count": 8, "rank": 16, "kernel": "blocks"}}
+    ),
+    "starts from peers": Compared({"deployment.start": {"from": "peer"}}, GROWING),
+    "agents": _program({"kind": "agent", "rounds": 2, "fork": 3}),
+    "answers until certain": _program({"kind": "certainty", "count": 4, "stop": [0.5, 0.3, 0.2]}),
+    "draft model": Compared({"deployment.speculation": {"draft": "llama3.2-1b", "tokens": 3}}),
     "failures": Compared({"deployment.failures": {"at": [{"time": 20, "replica": 0}], "restore": 30}}),
 }
 

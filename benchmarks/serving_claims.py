@@ -220,7 +220,9 @@ SPECULATION = (
 EXFLOW = "serve-exflow-moe"
 PLACEMENT = (
     _over(EXFLOW, "tokens/s of 8 experts on one node, placed", 1.5, (1.0, 2.2), "placed", "base", RATE),
-    _over(EXFLOW, "the same on two nodes", 2.2, (1.2, 2.2), "two nodes, placed", "two nodes", RATE),
+    _over(
+        EXFLOW, "the same, 16 experts on two nodes", 2.2, (1.2, 2.2), "two nodes, placed", "two nodes", RATE
+    ),
     _over(EXFLOW, "the same, 60 experts, 12 GPUs", 2.2, (1.2, 2.2), "60 experts, placed", "60 experts", RATE),
 )
 

@@ -46,8 +46,6 @@ def check_tiers(
             "documents in tiers beside adapters that take KV blocks are not modelled; state their GB",
             f"{where}: deployment.adapters.memory",
         )
-    if not deployment.shares_links:
-        return
     unit = SPAN if chunks is None else chunks.tokens
     unit = max(unit, block_tokens)
     for number, tier in enumerate(deployment.tiers):

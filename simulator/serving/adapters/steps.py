@@ -137,8 +137,8 @@ def with_adapters(
     if blocks < 1 or room < 1:
         loaded, gigabytes = max(room, 1), adapters.memory if isinstance(adapters.memory, float) else None
         raise InfeasibleError(
-            f"{loaded:,} adapters of rank {adapters.rank} take {loaded * size / 1e9:.2f} GB; beside the "
-            f"weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
+            f"{where}: {loaded:,} adapters of rank {adapters.rank} take {loaded * size / 1e9:.2f} GB; beside "
+            f"the weights are {costs.kv_blocks * block / 1e9:.2f} GB for them and KV, and `memory` is "
             f"{'one for each running sequence' if gigabytes is None else f'{gigabytes:g} GB'}; "
             "fewer or smaller adapters, another `adapters.memory` or more devices help"
         )

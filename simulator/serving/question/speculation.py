@@ -59,6 +59,7 @@ class DraftingDefaults(Strict):
     passes: Literal["per-token", "per-step", "none"]
     layers: Figure[float]
     host_s: Figure[float]
+    pass_s: Figure[float] | None = None
     verified: Figure[int] | None = None
     published: PublishedAcceptance | None = None
 

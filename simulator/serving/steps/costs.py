@@ -115,6 +115,16 @@ def replica_costs(
     )
 
 
+def _unscheduled(engine: Engine, speculation: Speculation) -> Engine:
+    """The engine of a draft model's passes, which follow each other without scheduling between them."""
+    pass_s = speculation.defaults.pass_s
+    if pass_s is None:
+        return engine
+    pass_s = min(pass_s, engine.step_s, key=lambda figure: figure.value)
+    times = tuple(layer.model_copy(update={"sequence_s": 0.0}) for layer in engine.times)
+    return engine.model_copy(update={"step_s": pass_s, "times": times})
+
+
 def speculating(
     costs: ReplicaCosts,
     speculation: Speculation,
@@ -144,7 +154,7 @@ def speculating(
     if draft is not None:
         own = {"pipeline": 1} if speculation.asynchronous else {}
         alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0, **own})
-        price = StepPrice(draft, cluster, alone, engine)
+        price = StepPrice(draft, cluster, alone, _unscheduled(engine, speculation))
         footprint = memory(price, options.token_budget, options.max_sequences, options.memory_share)
         context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)
         steps: StepTimes | None = iteration_table(price, options.token_budget, options.max_sequences, context)

@@ -34,7 +34,7 @@ def question(finetuning=None, rate=5.0, **deployment):
 
 
 def test_steps_with_decodes_last_until_the_target():
-    steps = SlackSteps(STEPS, TARGET_S, 2048, 512)
+    steps = SlackSteps(STEPS, TARGET_S, 2048, 4096)
     assert steps.step((), 4, 1000) == TARGET_S
     assert steps.step(((400, 0),), 0, 0) == STEPS.step(((400, 0),), 0, 0)
     assert steps.step(((4000, 0),), 4, 1000) == STEPS.step(((4000, 0),), 4, 1000) > TARGET_S
@@ -42,21 +42,36 @@ def test_steps_with_decodes_last_until_the_target():
     assert (first, growth) == (TARGET_S, 0.0) and count >= 1
 
 
+def test_steps_end_when_the_budget_is_full():
+    steps = SlackSteps(STEPS, TARGET_S, 2048, 64)
+    for prefills, decodes in (((), 4), (((32, 0),), 4)):
+        prompt = sum(tokens for tokens, _ in prefills)
+        alone, tuned = STEPS.step(prefills, decodes, 1000), 64 - decodes - prompt
+        seconds = steps.step(prefills, decodes, 1000)
+        both = STEPS.step((*prefills, (tuned, 0)), decodes, 1000) + tuned * steps.backward_s
+        assert seconds == pytest.approx(both)
+        assert alone < seconds < TARGET_S
+        assert steps.tokens(decodes, 1000, prompt, seconds - alone) == tuned
+    assert steps.step(((60, 0),), 4, 1000) == STEPS.step(((60, 0),), 4, 1000)
+    first, growth, _ = steps.stretch(4, 1000)
+    assert (first, growth) == (steps.step((), 4, 1000), STEPS.stretch(4, 1000)[1])
+
+
 def test_tokens_fill_the_slack_and_no_more():
     steps = SlackSteps(STEPS, TARGET_S, 2048, 4096)
     slack = TARGET_S - STEPS.step((), 4, 8192)
-    tokens = int(steps.tokens(4, 8192, slack))
+    tokens = int(steps.tokens(4, 8192, 0, slack))
     for count, fits in ((tokens, True), (tokens + 10, False)):
         spent = STEPS.step(((count, 0),), 4, 8192) + count * steps.backward_s
         assert (spent <= TARGET_S + 2e-4) == fits
-    assert steps.tokens(4, 8192, 0.0) == 0
+    assert steps.tokens(4, 8192, 0, 0.0) == 0
 
 
 def test_a_stretch_makes_the_tokens_of_its_steps():
     steps = SlackSteps(STEPS, TARGET_S, 2048, 512)
     row = (np.array([value]) for value in (10 * TARGET_S, 10.0, 4.0, 0.0, 0.0))
     alone = TARGET_S - STEPS.step((), 4, 18)
-    assert steps.tuned_tokens(*row) == pytest.approx(10 * steps.tokens(4, 18, alone))
+    assert steps.tuned_tokens(*row) == pytest.approx(10 * steps.tokens(4, 18, 0, alone))
 
 
 def test_more_load_leaves_less_and_the_target_is_kept():

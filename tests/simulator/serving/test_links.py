@@ -125,6 +125,17 @@ def test_a_tier_below_one_document_is_refused():
         documents(recompute=0.1, gigabytes=1e-3)
 
 
+def test_a_tier_below_one_span_is_refused():
+    data = {
+        "model": "mistral-7b",
+        "cluster": "dgx-a100-80gb",
+        "workload": {"kind": "serving", "arrivals": {"kind": "burst"}, "input": 100, "output": 16},
+        "deployment": {"tiers": [{"place": "host", "gigabytes": 1e-3}]},
+    }
+    with pytest.raises(InputError, match=r"tiers\.0\.gigabytes.*holds no unit of 64 tokens"):
+        make_serving(data, "test", Path())
+
+
 def conversations(recompute, place="host"):
     """Users whose histories do not fit device memory."""
     data = {
