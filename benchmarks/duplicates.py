@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 PACKAGES = ("hwmodels", "simulator", "planner", "profiles", "meshwright")
 LINES = 6
@@ -27,6 +28,8 @@ def main() -> None:
     switches = ["--disable=all", "--enable=duplicate-code", f"--min-similarity-lines={LINES}"]
     switches += [f"--ignore-{part}=yes" for part in ("comments", "docstrings", "imports", "signatures")]
     command = [sys.executable, "-m", "pylint", *switches, *PACKAGES]
+    if find_spec("pylint") is None:
+        sys.exit("pylint is missing: pip install pylint")
     blocks = shared(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     print(f"{len(blocks)} duplicated blocks of {LINES} lines or more, {sum(blocks)} lines")
 

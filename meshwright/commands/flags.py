@@ -28,6 +28,7 @@ class StepFlags:
     global_batch: options.GlobalBatch = None
     batch_tokens: options.BatchTokens = None
     precision: options.Precision = None
+    adapter: options.Adapter = None
     framework: options.Framework = None
     price: options.Price = None
     site: options.Site = None
@@ -58,6 +59,7 @@ class PlanFlags:
     global_batch: options.GlobalBatch = None
     batch_tokens: options.BatchTokens = None
     precision: options.Precision = None
+    adapter: options.Adapter = None
     framework: options.Framework = None
     recipe: options.Recipe = None
     price: options.Price = None

@@ -89,6 +89,15 @@ BatchTokens = Annotated[
 Precision = Annotated[
     str | None, typer.Option(help="Number format: fp32, tf32, fp16, bf16 (default), fp8, mxfp8 or nvfp4.")
 ]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        "--lora",
+        metavar="RANK[:FORMAT]",
+        help="Fine-tune adapters of this rank beside frozen weights (16; 16:nf4 for QLoRA).",
+    ),
+]
 Framework = Annotated[
     str | None,
     typer.Option(

@@ -24,7 +24,17 @@ LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
 OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", "tries", *ASKS, *LEVERS)
 OF_TRAINING = (
-    *("seq_len", "global_batch", "batch_tokens", "framework", "recipe", "headroom", "offload", "raw"),
+    *(
+        "seq_len",
+        "global_batch",
+        "batch_tokens",
+        "adapter",
+        "framework",
+        "recipe",
+        "headroom",
+        "offload",
+        "raw",
+    ),
     *("proven", "trials", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
@@ -213,7 +223,7 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.commands.sizing import compare_sizes, count
 
-    names = ("model", "precision", "seq_len", "global_batch", "batch_tokens", "price")
+    names = ("model", "precision", "adapter", "seq_len", "global_batch", "batch_tokens", "price")
     arguments = options.question(**{name: getattr(flags, name) for name in names})
     arguments |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | constraints
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}

@@ -20,6 +20,8 @@ class TrainingArguments(TypedDict, total=False):
         seq_len: tokens in a sequence (8192, "8k"); by default the longest that the model was built for.
         global_batch, batch_tokens: sequences in an optimizer step, or tokens ("4M").
         precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
+        adapter: rank of adapters beside frozen weights (16, or "16:nf4" with the format of those), or
+            a mapping of ``workload.adapter``.
         price: dollars an hour and device, instead of the list price.
         fix: fields of the plan and their values; a search holds them.
     """
@@ -29,6 +31,7 @@ class TrainingArguments(TypedDict, total=False):
     global_batch: int | str | None
     batch_tokens: int | str | None
     precision: str | None
+    adapter: int | str | Mapping[str, Any] | None
     framework: FrameworkReference | None
     price: float | None
     fix: Mapping[str, Any] | None

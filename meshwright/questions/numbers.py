@@ -48,6 +48,18 @@ def number_format(name: str) -> str:
     return FORMATS.get(plain, plain)
 
 
+def adapter_of(text: str) -> dict[str, Any]:
+    """Keys of ``workload.adapter`` from a rank and the format of the frozen weights: 16, 16:nf4.
+
+    Raises:
+        InputError: another form.
+    """
+    form = re.fullmatch(r"(\d{1,5})(?::(\w+))?", text.strip())
+    if form is None:
+        raise InputError(f"must be RANK or RANK:FORMAT, as 16 or 16:nf4; found {shown(text)}", "--adapter")
+    return {"rank": int(form[1]), **({"base": number_format(form[2])} if form[2] else {})}
+
+
 SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl", "concurrency")
 """Arguments that are whole numbers, also as people write them (8k)."""
 

@@ -10,7 +10,7 @@ from hwmodels.cluster import clusters
 from hwmodels.errors import InputError, shown
 from hwmodels.loading import looks_like_path, read_mapping
 from meshwright.questions.groups import refuse_groups
-from meshwright.questions.numbers import as_numbers, number_format
+from meshwright.questions.numbers import adapter_of, as_numbers, number_format
 from meshwright.questions.scenarios import scenario_path
 from simulator.frameworks import frameworks
 from simulator.models import models
@@ -23,6 +23,7 @@ KEYS = {
     "seq_len": "workload.seq_len",
     "global_batch": "workload.global_batch",
     "precision": "workload.precision",
+    "adapter": "workload.adapter",
     "framework": "framework",
     "recipe": "recipe",
     "plan": "plan",
@@ -78,6 +79,8 @@ def scenario_data(
     changes = {KEYS[name]: value for name, value in arguments.items() if value is not None and name in KEYS}
     if isinstance(wanted := changes.get("workload.precision"), str):
         changes["workload.precision"] = number_format(wanted)
+    if isinstance(adapter := changes.get("workload.adapter"), str | int):
+        changes["workload.adapter"] = adapter_of(str(adapter))
     data: dict[str, Any] = {}
     folder = Path()
     if isinstance(scenario, Mapping):

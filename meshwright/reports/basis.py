@@ -12,7 +12,7 @@ from hwmodels.device import Device, devices
 from hwmodels.errors import MeshwrightError
 from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
-from meshwright.reports.units import percent
+from meshwright.reports.units import kernels_words, percent
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.rows import PublishedRow, SkippedRow, published_files, read_rows, rule_of
 from planner.metrics import utilisation
@@ -44,7 +44,7 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     words = {
         "framework": _framework(setting),
         "overlaps": _overlaps(setting, plan, float(result.step.time[0])),
-        "kernels": f"{setting.kernels.calibration.name}: {setting.kernels.calibration.status}",
+        "kernels": kernels_words(setting.kernels.calibration.name, setting.kernels.calibration.status),
         "network": f"{setting.cluster.network.fabric}: "
         + (
             "no published measurement to check on"
@@ -61,6 +61,8 @@ def basis_words(result: SearchResult) -> dict[str, str]:
         words["left out"] = setting.model.left_out
     if counts_differ(result.metrics):
         words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
+    if setting.training.adapter is not None:
+        words["MFU, adapters"] = "counts weight gradients of frozen products too, which are not computed"
     return words
 
 

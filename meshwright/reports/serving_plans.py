@@ -13,7 +13,7 @@ from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import kernels_words, percent, seconds
 from planner.serving.checked import Check
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
@@ -317,10 +317,8 @@ def gap_words(objective: str, gap: float) -> str:
 
 def _basis(search: ServingSearch) -> Table:
     question = search.question
-    kernels = [
-        f"{device.kernels.calibration.name}: {device.kernels.calibration.status}"
-        for device in (offer.cluster.device for offer in question.types)
-    ]
+    calibrations = (offer.cluster.device.kernels.calibration for offer in question.types)
+    kernels = [kernels_words(entry.name, entry.status) for entry in calibrations]
     prices = [
         f"{offer.name if len(question.types) > 1 else ''} {offer.usd_per_hour:g}".strip()
         for offer in question.types

@@ -43,3 +43,16 @@ def percent(share: float, digits: int = 1) -> str:
 def signed_percent(share: float) -> str:
     """A deviation: ``+12.3 %``."""
     return f"{100 * share:+.1f} %"
+
+
+CALIBRATED = {
+    "measured": "measured there",
+    "fitted-elsewhere": "fitted to published measurements",
+    "estimated": "estimated from a device of its generation",
+}
+"""Where a calibration's constants come from, by its status."""
+
+
+def kernels_words(name: str, status: str) -> str:
+    """A calibration and where its constants come from."""
+    return f"{name}: {CALIBRATED[status]}"

@@ -43,6 +43,13 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
     ]
 
 
+COLUMNS = (
+    "±: 90 % band of the step. best: chance of being the fastest of these plans. loss: expected time over "
+    "the fastest. runs: measured runs with the plan's rarest mechanism."
+)
+"""What the columns of a ranking say that are no quantities of a step."""
+
+
 def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
     """Certainty of the order of the plans."""
     errors = model_errors().difference
@@ -56,6 +63,7 @@ def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
         )
     if known is None:
         return words
+    words.append(COLUMNS)
     close_to_first = ~known.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:

@@ -58,6 +58,7 @@ MISTAKES = {
     f"plan serve {LOAD} --rate 0": "--rate: must be at least 0.000001, found '0'",
     f"plan mix --model llama2-7b {LOAD}": "--types is missing (GPU types: l4,",
     f"plan mix --types l4@cheap --model llama2-7b --rate 1 {LOAD}": "NAME=COUNT@PRICE, found 'l4@cheap'",
+    f"plan train {ASKED} --lora big": "--adapter: must be RANK or RANK:FORMAT, as 16 or 16:nf4; found 'big'",
     "plan train --save": "--save: a value is missing (Write a plan as a scenario file)",
     "plan train p.yaml more": "more: one argument too many",
     "show": "KIND is missing (devices, clusters,",

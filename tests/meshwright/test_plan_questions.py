@@ -94,3 +94,16 @@ def test_the_api_reads_numbers_as_people_write_them():
 def test_sizes_read_no_recipe(refused):
     asked = "plan --tokens 1T --model llama3.1-8b --cluster dgx-h100 --global-batch 64"
     assert "rankings of one size read it" in refused(*asked.split(), "--recipe", "any")
+
+
+def test_adapters_have_a_flag():
+    asked = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-a100-80gb",
+        "gpus": 8,
+        "global_batch": 64,
+        "seq_len": 4096,
+    }
+    frozen, all_trained = mw.plan(**asked, adapter="16:nf4"), mw.plan(**asked)
+    assert frozen.result.setting.training.adapter.base == "nf4"
+    assert frozen.result.step.time[0] < all_trained.result.step.time[0]
