@@ -167,6 +167,8 @@ class Setting:
             scans_batch_first=framework.kernels.scans_batch_first,
             gathers_by_product=framework.kernels.gathers_by_product,
             splits_projection=framework.kernels.splits_projection,
+            separate_products=framework.kernels.separate_products,
+            joins_sums=framework.kernels.joins_sums and chosen.elementwise == "fused",
             dropout=self.dropout,
             cast_passes=passes,
             cast_launches=launches,

@@ -123,6 +123,16 @@ class KernelFacts(Strict):
         default=False,
         description="query, key and value come out of one projection and are copied apart after rotation",
     )
+    separate_products: bool = Field(
+        default=False,
+        description="query, key and value are products of their own, as are gate and up projection, and the "
+        "gradients of their input are added up",
+    )
+    joins_sums: bool = Field(
+        default=False,
+        description="where kernels between products are fused, a compiler joins sums of gradients and of "
+        "experts' outputs to their neighbours; else they are kernels of their own",
+    )
     stacks_activations: bool = Field(
         default=False,
         description="what forward keeps for backward is copied into a stack over the layers, and out again",

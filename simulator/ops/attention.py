@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.ops import elementwise as passes
 from simulator.ops.batch import Segment
-from simulator.ops.build import kernel, linear
+from simulator.ops.build import kernel, linear, separate_sums
 from simulator.ops.latent import (
     absorbed_decode,
     choose_keys,
@@ -47,17 +47,20 @@ def _projections(rank: Rank) -> list[Op]:
     model = rank.model
     queries = rank.heads * (2 if model.attention_gate else 1)
     width = (queries + 2 * rank.kv_heads) * model.head_dim
-    kept = rank.tokens * model.hidden / rank.spread
-    return linear(
-        rank,
-        "query_key_value",
-        "column",
-        width,
-        model.hidden,
-        part="projections",
-        bias=model.qkv_bias,
-        keeps=kept,
-    )
+    readers = 3 if rank.how.separate_products else 1
+    return [
+        *separate_sums(rank, "projections_sum", readers, "projections"),
+        *linear(
+            rank,
+            "query_key_value",
+            "column",
+            width,
+            model.hidden,
+            part="projections",
+            bias=model.qkv_bias,
+            keeps=rank.tokens * model.hidden / rank.spread,
+        ),
+    ]
 
 
 def _output(rank: Rank) -> list[Op]:

@@ -181,6 +181,22 @@ def kernel(
     )
 
 
+def separate_sums(rank: Rank, name: str, readers: int, part: str) -> list[Op]:
+    """The sums of a block whose products are separate; on shards, where each reduces its own gradient."""
+    shards = rank.spread if rank.how.gathers_by_product else 1.0
+    return gradient_sums(rank, name, readers, rank.tokens * rank.model.hidden / shards, part)
+
+
+def gradient_sums(rank: Rank, name: str, readers: float, elements: Size, part: str) -> list[Op]:
+    """Kernels that add up the gradients of a tensor that several products read; serving has none."""
+    if readers <= 1 or rank.how.joins_residual:
+        return []
+    count, times = passes.GRADIENT_SUM[rank.how.joins_sums], readers - 1.0
+    return [
+        kernel(rank, name, "elementwise", count, elements, part=part, variant="elementwise", repeats=times)
+    ]
+
+
 def enter_tensor(
     rank: Rank, name: str, part: str, width: float | None = None, products: float = 1.0
 ) -> list[Op]:

@@ -45,6 +45,14 @@ RESIDUAL = {
 """Bias, dropout and residual add; by fusion and dropout. The backward pass adds the two gradient branches
 (read both, write the sum) and, with dropout, applies the mask."""
 
+GRADIENT_SUM = {False: MemoryPasses(0.0, 3.0, 0, 1), True: MemoryPasses(0.0, 1.0, 0, 0)}
+"""Sum of the gradients that two readers of a tensor send back: autograd reads both and writes the sum, for
+each reader after the first (torch, input_buffer.cpp). A compiler joins the sum to a neighbour, which reads
+one more tensor."""
+
+OUTPUT_SUM = {False: MemoryPasses(3.0, 0.0, 1, 0), True: MemoryPasses(1.0, 0.0, 0, 0)}
+"""Sum of the outputs of shared and of routed experts, likewise (Megatron Core, moe_layer.py)."""
+
 ROTARY = {
     "fused": MemoryPasses(2.0, 2.0, 1, 1),
     "eager": MemoryPasses(10.0, 10.0, 5, 5),

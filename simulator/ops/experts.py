@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simulator.models import MixtureOfExperts
 from simulator.ops import elementwise as passes
-from simulator.ops.build import EXPERT_DOWN, LOW_PRECISION, kernel, linear
+from simulator.ops.build import EXPERT_DOWN, LOW_PRECISION, gradient_sums, kernel, linear
 from simulator.ops.mlp import activation, mlp_products
 from simulator.ops.op import Collective, ExpertLayer, MemoryBound, Op, Size
 from simulator.ops.rank import Array, Rank
@@ -78,6 +78,7 @@ def expert_mlp(rank: Rank) -> list[Op]:
             dtype=rank.formats.core,
             keeps=rank.tokens * model.hidden / rank.spread if not moe.shared_experts else 0.0,
         ),
+        *_sums(rank, moe, own * model.hidden),
         *_latent(rank, moe, own),
         *_routed(rank, moe, own),
         *([] if replicated else _dispatch(rank, moe, own)),
@@ -116,6 +117,16 @@ def _shared(rank: Rank, moe: MixtureOfExperts) -> list[Op]:
     if not moe.shared_experts:
         return []
     return mlp_products(rank, "shared_", moe.shared_experts * moe.shared_feed_forward / rank.tensor)
+
+
+def _sums(rank: Rank, moe: MixtureOfExperts, elements: Array) -> Iterator[Op]:
+    """Sums of the gradients of router, routed and shared experts and of the experts' outputs (training)."""
+    readers = 3 if moe.shared_experts else 2
+    yield from gradient_sums(rank, "experts_input_sum", readers, elements, "around")
+    if moe.shared_experts and not rank.how.joins_residual:
+        count = passes.OUTPUT_SUM[rank.how.joins_sums]
+        op = kernel(rank, "experts_output_sum", "elementwise", count, elements, part="around")
+        yield op.changed(variant="elementwise")
 
 
 def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.models import LatentAttention
 from simulator.ops import elementwise as passes
-from simulator.ops.build import kernel, linear
+from simulator.ops.build import gradient_sums, kernel, linear
 from simulator.ops.op import Attention, Decode, Op, Product
 from simulator.ops.rank import Array, Rank
 
@@ -28,7 +28,7 @@ def latent_projections(rank: Rank) -> list[Op]:
     model, mla = rank.model, _mla(rank)
     queries = rank.heads * model.head_dim
     kept = rank.tokens * model.hidden / rank.spread
-    ops: list[Op] = []
+    ops = gradient_sums(rank, "projections_sum", 2, rank.tokens * model.hidden, "projections")
     bias = model.qkv_bias
 
     def add(name: str, role: str, outputs: Array | float, inputs: int, **more: object) -> None:

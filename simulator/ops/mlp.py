@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.ops import elementwise as passes
-from simulator.ops.build import kernel, linear
+from simulator.ops.build import kernel, linear, separate_sums
 from simulator.ops.op import Op, Size
 from simulator.ops.rank import Rank
 
@@ -18,7 +18,9 @@ def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True)
     hidden = rank.model.hidden
     gates = 2 if rank.model.gated else 1
     kept = rank.tokens * hidden / rank.spread if keeps_input else 0.0
+    readers = gates if rank.how.separate_products else 1
     return [
+        *separate_sums(rank, f"{prefix}input_sum", readers, "mlp"),
         *linear(rank, f"{prefix}up", "column", gates * width, hidden, part="mlp", keeps=kept),
         activation(rank, f"{prefix}activation", rank.tokens * width),
         *linear(rank, f"{prefix}down", "row", hidden, width, part="mlp"),

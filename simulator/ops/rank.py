@@ -85,6 +85,9 @@ class Implementation:
         gathers_by_product: whether each product sharded by columns gathers its own input, and a rank has all
             logits.
         splits_projection: query, key and value are copied out of the projection's output after RoPE.
+        separate_products: whether query, key and value are products of their own, as are gate and up
+            projection.
+        joins_sums: whether a compiler joins sums of gradients and of experts' outputs to their neighbours.
         dropout: whether dropout kernels run.
         appends: whether new keys and values go into a cache.
         absorbs: latent attention decodes in the latent space (MLA with absorbed projections).
@@ -136,6 +139,8 @@ class Implementation:
     scans_batch_first: bool = False
     gathers_by_product: bool = False
     splits_projection: bool = False
+    separate_products: bool = False
+    joins_sums: bool = False
     dropout: bool = False
     appends: bool = False
     absorbs: bool = True

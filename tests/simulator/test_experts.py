@@ -388,6 +388,29 @@ def test_an_all_to_all_over_efa_is_slower_in_steps_than_in_benchmarks_among_more
     assert elsewhere.implementation.exchange_share == 1.0
 
 
+def test_gradients_of_an_input_with_several_readers_are_added_up(make_setting):
+    """Router, routed and shared experts read the layer's input; latent attention has two down projections."""
+    sums = {"mixtral-8x7b": 1, "deepseek-v3": 2}
+    for model, number in sums.items():
+        setting = experts(make_setting, model, framework="megatron-bridge")
+        ops = {op.name: op for op in layer_ops(setting, EIGHT, EXPERTS)}
+        added = ops["experts_input_sum"]
+        assert added.repeats == number and added.bytes == 0
+        assert added.backward_bytes == pytest.approx(3 * 2 * 4 * 4096 * setting.model.hidden)
+        assert ("experts_output_sum" in ops) == ("projections_sum" in ops) == (model == "deepseek-v3")
+
+
+def test_a_compiler_joins_sums_to_their_neighbours(make_setting):
+    moved, launched = [], []
+    for framework in ("torchtitan", "torchtitan-eager"):
+        setting = experts(make_setting, "deepseek-v3", framework=framework)
+        ops = [op for op in layer_ops(setting, EIGHT, EXPERTS) if op.name.endswith("_sum")]
+        moved.append(sum(float(op.repeats * (op.bytes + op.backward_bytes).item()) for op in ops))
+        launched.append(sum(float(op.launches + op.backward_launches) for op in ops))
+    assert moved[1] == pytest.approx(3 * moved[0])
+    assert launched[0] == 0 and launched[1] > 0
+
+
 def test_limits_of_an_activation_are_kernels_of_their_own_where_a_framework_does_so(make_setting):
     apart, fused = (
         experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", kernels={"clamps_apart": apart})
