@@ -124,7 +124,7 @@ def first_choice(entry: PredictedCase) -> FirstChoice:
     setting = replace(case.setting, framework=frameworks.get(case.setting.framework.name))
     own = {**case.setting.framework.defaults, **case.plan.model_dump()}
     fixed = {name: own[name] for name in LOSES_NOTHING if own.get(name) is not None}
-    headroom = headroom_share(None, setting.cluster.device.memory_bytes)
+    headroom = headroom_share(None, setting)
     tokens = setting.training.tokens / setting.cluster.devices
     start, rate, plan, problem = time.process_time(), 0.0, None, ""
     try:

@@ -3,45 +3,72 @@
     python -m benchmarks.memory_chances [RUNS.csv ...] [--kept-apart NEW.csv ...]
 
 Each measured peak is asked whether it stays within a device of such a size that the plan would fit with a
-chance of 50, 80, 90, 95 or 99 %. Shares are means over sources: none counts by the number of its rows. Of a
-file given as ``--kept-apart`` the open rows count. Runs that ran out of memory (``out_of_memory.csv``, with
-their sources) are printed with their chance on their own device.
+chance of 50, 80, 90, 95 or 99 %, under the errors that ship and under errors fitted to other sources. Shares
+are means over sources: none counts by the number of its rows. Of a file given as ``--kept-apart`` the open
+rows count. Runs that ran out of memory (``out_of_memory.csv``, with their sources) are printed with their
+chance on their own device.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.parts import divided, source_of
 from meshwright.validation.rows import published_files
-from simulator.uncertainty import chance_to_fit
+from simulator.uncertainty import PeakErrors, chance_to_fit, peak_errors
 
 OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
 CHANCES = (0.5, 0.8, 0.9, 0.95, 0.99)
+KINDS = {False: "one trainer", True: "several trainers"}
+ErrorsOf = Callable[[PredictedCase], PeakErrors]
 
 
-def chances_met(entries: Iterable[PredictedCase]) -> dict[str, np.ndarray]:
+def chances_met(entries: Iterable[PredictedCase], errors: ErrorsOf) -> dict[str, np.ndarray]:
     """The chance to fit that a device of the size of each measured peak would have, by source."""
     by_source = defaultdict(list)
     for entry in entries:
-        measured = entry.case.measured_peak_bytes
-        if measured is not None:
-            chance = chance_to_fit(np.array(entry.predicted_peak_bytes), measured)
-            by_source[source_of(entry.case.case_id)].append(float(chance))
+        if entry.memory_error is not None:
+            own = errors(entry)
+            distance = (-np.log1p(entry.memory_error) - own.bias) / own.spread
+            by_source[source_of(entry.case.case_id)].append(NormalDist().cdf(distance))
     return {source: np.array(chances) for source, chances in by_source.items()}
+
+
+def shipped(entry: PredictedCase) -> PeakErrors:
+    """The errors that answers use."""
+    return peak_errors(entry.case.setting.framework)
+
+
+def left_out(entries: Sequence[PredictedCase]) -> ErrorsOf:
+    """Errors of each kind of release, fitted without the source of the run that they judge."""
+
+    @cache
+    def fitted(shared: bool, source: str) -> PeakErrors:
+        others = [each for each in kind(entries, shared) if source_of(each.case.case_id) != source]
+        bias, wide = spread(others)
+        return PeakErrors(bias=bias, spread=wide)
+
+    return lambda entry: fitted(entry.case.setting.framework.memory.shared, source_of(entry.case.case_id))
+
+
+def kind(entries: Iterable[PredictedCase], shared: bool) -> list[PredictedCase]:
+    """Runs of releases of one trainer, or of those that stand for several."""
+    return [entry for entry in entries if entry.case.setting.framework.memory.shared is shared]
 
 
 def line(name: str, by_source: dict[str, np.ndarray]) -> str:
     """Rows, sources and the share of runs that fit at each chance, in %, as mean over sources."""
     rows = sum(map(len, by_source.values()))
     shares = (np.mean([(met <= chance).mean() for met in by_source.values()]) for chance in CHANCES)
-    return f"{name:<28}{rows:>5} {len(by_source):>8}  " + " ".join(f"{share:>6.1%}" for share in shares)
+    return f"{name:<34}{rows:>5} {len(by_source):>8}  " + " ".join(f"{share:>6.1%}" for share in shares)
 
 
 def spread(entries: Sequence[PredictedCase]) -> tuple[float, float]:
@@ -65,20 +92,26 @@ def main() -> None:
     files = asked.files or published_files()
     ledger = evaluate([*files, *asked.kept_apart])
     entries = divided(ledger, files, asked.kept_apart).open_ledger().entries
-    print(f"{'said to fit with':<28}{'rows':>5} {'sources':>8}  " + " ".join(f"{p:>6.0%}" for p in CHANCES))
-    print(line("all", chances_met(entries)))
+    measured = [entry for entry in entries if entry.memory_error is not None]
+    print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  " + " ".join(f"{p:>6.0%}" for p in CHANCES))
+    for title, errors in (("", shipped), ("source left out: ", left_out(measured))):
+        print(line(f"{title}all", chances_met(measured, errors)))
+        for shared, name in KINDS.items():
+            print(line(f"{title}{name}", chances_met(kind(measured, shared), errors)))
     by_release = defaultdict(list)
-    for entry in entries:
-        if entry.case.measured_peak_bytes is not None:
-            by_release[entry.case.setting.framework.name].append(entry)
+    for entry in measured:
+        by_release[entry.case.setting.framework.name].append(entry)
     for name, found in sorted(by_release.items()):
-        print(line(name, chances_met(found)))
-    bias, wide = spread(entries)
-    print(f"\nfitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
+        print(line(name, chances_met(found, shipped)))
+    print()
+    for shared, name in KINDS.items():
+        bias, wide = spread(kind(measured, shared))
+        print(f"{name}, fitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
     print("\nran out of memory:")
     for entry in evaluate([OUT_OF_MEMORY]).entries:
         memory = entry.case.setting.cluster.device.memory_bytes
-        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory))
+        release = entry.case.setting.framework
+        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory, release))
         print(
             f"  {entry.case.case_id}: {chance:.0%}, {entry.predicted_peak_bytes / memory:.0%} of the device"
         )

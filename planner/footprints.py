@@ -65,8 +65,9 @@ class Footprint:
         """
         setting, whole = self.space.setting.of(self.plans), again is not None
         left = np.moveaxis(kept - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
-        layers = [Kept(between, reopened) for between, reopened in zip(*left, strict=True)]
-        activations = held_activations(setting, self.plans, self.stages, layers, self.flight)
+        layers = [Kept(*sizes) for sizes in zip(*left, self.memory.gradients, strict=True)]
+        loss = self.memory.loss
+        activations = held_activations(setting, self.plans, self.stages, layers, self.flight, loss)
         if uses is not None:
             activations = activations + self._partners(uses, kept, whole)
         activations = activations * setting.framework.memory.fragmentation

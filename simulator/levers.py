@@ -62,6 +62,11 @@ class Levers(Strict):
         description="where gradients are sharded, those of all micro batches but the last are added up "
         "unsharded, as they are reduced, and reduced once a step (FSDP2: set_requires_gradient_sync)",
     )
+    update_in_backward: bool | None = Field(
+        default=None,
+        description="each parameter is updated as soon as its gradient is there, which is then freed "
+        "(torchtune: optimizer_in_bwd); with one micro batch a step",
+    )
     fused_latent_rope: bool | None = Field(
         default=None,
         description="one kernel rotates the part of latent heads that has positions and joins the parts; a "
@@ -163,6 +168,7 @@ class Choices:
     reduce_bytes: Literal[2, 4] = 4
     states: States = "mixed"
     unsharded_gradients: bool = False
+    update_in_backward: bool = False
     fused_latent_rope: bool = True
     rotary: Rotary = ""
     grouped_launches: ExpertKernels = "per-expert"

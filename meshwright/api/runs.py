@@ -124,7 +124,7 @@ def plan_run(
     sizes = counts(cluster, *gpus) if gpus else [cluster.devices]
     constraints = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
     constraints = constraints.overridden(Constraints.of(fix, limit))
-    free = headroom_share(checked.search.headroom, cluster.device.memory_bytes)
+    free = headroom_share(checked.search.headroom, checked.setting)
     rankings = []
     for size in sizes:
         setting = replace(checked.setting, cluster=cluster.resized(size))

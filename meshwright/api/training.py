@@ -138,7 +138,7 @@ def plan(
         checked.search.objective,
         max(checked.search.top, refine),
         progress,
-        headroom_share(checked.search.headroom, used.device.memory_bytes),
+        headroom_share(checked.search.headroom, checked.setting),
         alternatives=not raw,
         keep=scored.add if scored is not None else None,
         offload=offload or checked.search.offload,
@@ -208,7 +208,7 @@ def size(
         budget,
         constraints,
         searched.objective,
-        lambda setting: headroom_share(searched.headroom, setting.cluster.device.memory_bytes),
+        lambda setting: headroom_share(searched.headroom, setting),
         progress,
         searched.offload,
     )

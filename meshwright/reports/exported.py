@@ -40,7 +40,8 @@ def framework_table(setting: Setting, plan: Plan, launched: str, levers: Mapping
 def _row(name: str, prediction: Prediction, base: Prediction) -> list[str]:
     step, before = float(prediction.metrics.step_time_s[0]), float(base.metrics.step_time_s[0])
     peak = prediction.memory.peak[:1]
-    fits = float(chance_to_fit(peak, prediction.setting.cluster.device.memory_bytes)[0])
+    setting = prediction.setting
+    fits = float(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting.framework)[0])
     change = "" if prediction is base else f"{100 * (step / before - 1):+.1f} %"
     mfu = float(prediction.metrics.model_flops_utilisation[0])
     return [name, seconds(step), change, percent(mfu), gibibytes(float(peak[0])), percent(fits, 0)]

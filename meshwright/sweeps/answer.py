@@ -57,7 +57,7 @@ def _plan(data: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
         scenario.search.objective,
         1,
         None,
-        headroom_share(scenario.search.headroom, cluster.device.memory_bytes),
+        headroom_share(scenario.search.headroom, scenario.setting),
         alternatives=True,
         offload=scenario.search.offload,
     )

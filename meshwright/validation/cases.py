@@ -36,6 +36,7 @@ from simulator.plan import Plan
 from simulator.recipes import recipes
 from simulator.schedules import schedules
 from simulator.setting import Setting
+from simulator.training.memory import PEAK_COUNTS, PeakCount
 from simulator.workload import Training
 
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
@@ -43,6 +44,8 @@ COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_
 """Columns of plan fields that have another name."""
 FIRST_STAGE = "first stage"
 """Word of the column ``peak_of`` where the source prints the peak of its first rank alone."""
+PEAK_UNITS = {"": 2.0**30, "GB": 1e9}
+"""Bytes of the unit of a printed peak (column ``peak_unit``)."""
 NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
@@ -62,6 +65,9 @@ class TrainingCase:
     measured_peak_bytes: float | None
     peak_of: str = ""
     """Whose peak was measured: the first stage's (``FIRST_STAGE``), else that of the fullest device."""
+    peak_counts: PeakCount = "device"
+    """What the measured peak counts: all of the device (nvidia-smi), or what torch's allocator reserved or
+    allocated."""
     assumed: tuple[str, ...] = ()
     """Missing values of the row set by defaults; "network": of a run on several nodes."""
 
@@ -128,8 +134,9 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
         setting=setting,
         plan=plan,
         measured_step_s=row.number("derived_step_time_s") or None,
-        measured_peak_bytes=peak * 2**30 if peak else None,
+        measured_peak_bytes=peak * PEAK_UNITS[row.text("peak_unit")] if peak else None,
         peak_of=row.text("peak_of"),
+        peak_counts=_peak_counts(row),
         assumed=tuple(row.assumed),
     )
 
@@ -155,6 +162,14 @@ def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
     if modules := _modules(row):
         levers["recompute_modules"] = modules
     return levers
+
+
+def _peak_counts(row: PublishedRow) -> PeakCount:
+    """What the printed peak counts; the whole device where nothing says it."""
+    text = row.text("peak_counts", "device")
+    if text not in PEAK_COUNTS:
+        raise SkippedRow(f"peak_counts {text!r} is none of {', '.join(PEAK_COUNTS)}")
+    return text
 
 
 def _precision(text: str) -> str:

@@ -146,5 +146,5 @@ def _without(source: str, cases: Sequence[TrainingCase]) -> dict[str, Any]:
     """Predictions of a source's cases without its constants, by case."""
     with without_constants(source) as change:
         entries = predicted([change(case) for case in cases])
-    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty", "predicted_first_bytes")
+    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty", "predicted_figure_bytes")
     return {entry.case.case_id: {name: getattr(entry, name) for name in names} for entry in entries}

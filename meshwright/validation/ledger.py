@@ -14,12 +14,13 @@ from hwmodels.errors import MeshwrightError
 from meshwright.validation.cases import FIRST_STAGE, TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of
-from simulator.layout.stages import FIRST
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import FIRST, Stages
 from simulator.levers import SHARED
 from simulator.plan import Plans
 from simulator.schedules import schedules
 from simulator.training import predict
-from simulator.training.memory import memory
+from simulator.training.memory import StageMemory, memory
 from simulator.uncertainty import band
 
 
@@ -32,8 +33,8 @@ class PredictedCase:
     predicted_peak_bytes: float
     uncertainty: float | None
     """Half-width of the band as a share of the step; none where the event engine timed it."""
-    predicted_first_bytes: float | None = None
-    """Peak of the first stage; none where the event engine timed it."""
+    predicted_figure_bytes: float | None = None
+    """Peak as the source counts it: of its stage, and what its tool counts; by default the predicted peak."""
 
     @property
     def relative_error(self) -> float | None:
@@ -44,10 +45,14 @@ class PredictedCase:
     @property
     def memory_error(self) -> float | None:
         """Predicted over measured peak memory, less 1; none where no peak was measured."""
-        measured, peak = self.case.measured_peak_bytes, self.predicted_peak_bytes
-        if self.case.peak_of == FIRST_STAGE and self.predicted_first_bytes is not None:
-            peak = self.predicted_first_bytes
-        return None if measured is None else peak / measured - 1
+        measured = self.case.measured_peak_bytes
+        return None if measured is None else self.figure_bytes / measured - 1
+
+    @property
+    def figure_bytes(self) -> float:
+        """Predicted bytes that a measured peak is compared with."""
+        figure = self.predicted_figure_bytes
+        return self.predicted_peak_bytes if figure is None else figure
 
     @property
     def fits(self) -> bool:
@@ -173,7 +178,7 @@ def _plain(same: Sequence[TrainingCase]) -> dict[str, Any]:
         entries = _predicted(same)
     except MeshwrightError as reason:
         return {"problem": str(reason)}
-    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty", "predicted_first_bytes")
+    names = ("predicted_step_s", "predicted_peak_bytes", "uncertainty", "predicted_figure_bytes")
     return {"predicted": [{name: getattr(entry, name) for name in names} for entry in entries]}
 
 
@@ -193,12 +198,23 @@ def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
     setting, plans = cases[0].setting, Plans.of(case.plan for case in cases)
     step = predict(setting, plans)
     footprint = memory(setting, plans, step.stages, step.parameters)
+    shares = band(setting, step)
     return [
-        PredictedCase(case, float(seconds), float(peak), float(share), float(first))
-        for case, seconds, peak, share, first in zip(
-            cases, step.time, footprint.peak, band(setting, step), footprint.stages[FIRST], strict=True
+        PredictedCase(
+            case,
+            float(step.time[index]),
+            float(footprint.peak[index]),
+            float(shares[index]),
+            _figure(case, footprint, index),
         )
+        for index, case in enumerate(cases)
     ]
+
+
+def _figure(case: TrainingCase, footprint: StageMemory, index: int) -> float:
+    """Bytes of the fullest device, or of the first stage, as the source's figure counts them."""
+    counted = footprint.counted(case.peak_counts)[:, index]
+    return float(counted[FIRST] if case.peak_of == FIRST_STAGE else counted.max())
 
 
 def _simulated(case: TrainingCase) -> PredictedCase:
@@ -208,4 +224,8 @@ def _simulated(case: TrainingCase) -> PredictedCase:
 
     timeline = run(step_program(case.setting, case.plan))
     peak = max(timeline.peak_memory(rank) for rank in range(timeline.ranks))
-    return PredictedCase(case, timeline.period, peak, None)
+    plans = Plans.of(case.plan)
+    stages = Stages.of(case.setting, plans)
+    footprint = memory(case.setting, plans, stages, parameters(case.setting, plans, stages))
+    share = footprint.counted(case.peak_counts).max() / footprint.peak[0]
+    return PredictedCase(case, timeline.period, peak, None, peak * float(share))

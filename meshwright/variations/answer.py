@@ -153,7 +153,7 @@ def _best(scenario: Scenario) -> Plan:
     question = scenario.search
     constraints = Constraints.of(question.fix, question.limit)
     devices = scenario.setting.cluster.devices
-    headroom = headroom_share(question.headroom, scenario.setting.cluster.device.memory_bytes)
+    headroom = headroom_share(question.headroom, scenario.setting)
     wanted = {"top": 1, "headroom": headroom, "alternatives": True, "offload": question.offload}
     result = search(scenario.setting, devices, constraints, question.objective, **wanted)
     if not len(result.plans):

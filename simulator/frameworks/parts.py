@@ -323,6 +323,13 @@ class MemoryFacts(Strict):
         le=1e3,
         description="bytes of a 16-bit gradient that stays beside a 32-bit accumulated one, per parameter",
     )
+    shared: bool = Field(
+        default=False,
+        description="the release stands for several trainers, whose loop, loss and layers differ",
+    )
+    loss_in_place: bool = Field(
+        default=False, description="the gradient of a fused loss takes the place of the logits"
+    )
     fragmentation: float = Field(
         ge=1, le=10, description="reserved over allocated memory of the caching allocator"
     )

@@ -44,4 +44,7 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
         variant=passes.VARIANTS.get(model.activation, ""),
         kept=(inputs + between) * rank.width * elements,
     )
-    return op.changed(intermediate=between * rank.width * elements)
+    # Backward the gradients of its inputs lie beside them; that of its output takes the place of the output
+    # (autograd's allocations, counted op by op).
+    passing = inputs * rank.width * elements
+    return op.changed(intermediate=between * rank.width * elements, passing=passing)

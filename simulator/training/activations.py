@@ -22,15 +22,27 @@ from simulator.training.counts import micro_batches
 from simulator.training.modules import frees, repeats
 
 
+class LossMemory(NamedTuple):
+    """Bytes of logits and what is as large, shape (classes, plans).
+
+    ``peak`` are held while the loss and its gradient are computed, before any layer runs backward;
+    ``after`` while layers run backward.
+    """
+
+    peak: np.ndarray
+    after: np.ndarray
+
+
 class Kept(NamedTuple):
     """Bytes that one layer keeps of one micro batch, shape (plans,).
 
     ``between_passes`` live from the forward pass to the backward pass; ``reopened`` are recomputed
-    just before the backward pass, or allocated in it.
+    just before the backward pass; ``gradients`` are allocated in it beside them.
     """
 
     between_passes: np.ndarray
     reopened: np.ndarray
+    gradients: np.ndarray
 
 
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
@@ -40,7 +52,8 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
         whole, core, passing, sent = (ops.gathered(sizes)[ops.index] for sizes in every)
         kept = _kept(setting, plans, kind, whole, core, sent)
-        kept_by_kind.append(Kept(kept.between_passes, kept.reopened + passing))
+        # The gradient of the layer's output is there until its backward pass ends.
+        kept_by_kind.append(Kept(*kept, passing + boundary_bytes(setting, plans)))
     return kept_by_kind
 
 
@@ -71,8 +84,8 @@ def _kept(
     whole: np.ndarray,
     core: np.ndarray,
     sent: np.ndarray,
-) -> Kept:
-    """Bytes under the plan's recomputation, from all and those that selective recomputation discards.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes between the passes, and recomputed ones, from all and those that selective recomputation frees.
 
     ``sent`` are those that dispatch to experts and combination return.
     """
@@ -89,7 +102,7 @@ def _kept(
         selective = np.where(named, selective, boundary + width * tokens * result / t + sent)
     full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
     kept = np.where(full, boundary, np.where(partly, selective, whole))
-    return Kept(kept, np.where(full, whole, np.where(partly, whole - selective, 0.0)))
+    return kept, np.where(full, whole, np.where(partly, whole - selective, 0.0))
 
 
 def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
@@ -99,9 +112,16 @@ def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def held_activations(
-    setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept], flight: np.ndarray | None = None
+    setting: Setting,
+    plans: Plans,
+    stages: Stages,
+    kept: Iterable[Kept],
+    flight: np.ndarray | None = None,
+    loss: LossMemory | None = None,
 ) -> np.ndarray:
-    """Activations held at the peak: those in flight, and one recomputed layer.
+    """Activations held at the peak: those in flight, and one recomputed layer or what the loss holds.
+
+    Layers are recomputed in their backward passes, after the loss and its gradient.
 
     Args:
         setting: what the plans share.
@@ -109,6 +129,7 @@ def held_activations(
         stages: their layers.
         kept: what one layer of each kind keeps, shape (..., plans).
         flight: micro batches in flight (``in_flight``), where known.
+        loss: what the loss holds, to count it.
 
     Returns:
         Bytes, shape (..., classes, plans).
@@ -117,10 +138,12 @@ def held_activations(
     activations, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
-        between, again = (np.expand_dims(np.asarray(part), -2) for part in layer)
+        between, *rest = (np.expand_dims(np.asarray(part), -2) for part in layer)
         activations = activations + flight * layers * between
         alone = len(stages.groups) == 1
-        reopened = np.maximum(reopened, np.where((layers > 0) | alone, again, 0.0))
+        reopened = np.maximum(reopened, np.where((layers > 0) | alone, sum(rest), 0.0))
+    if loss is not None:
+        reopened = np.maximum(reopened + loss.after, loss.peak)
     activations = activations + reopened
     if setting.dropout:
         activations[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2

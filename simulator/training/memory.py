@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 
-from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
@@ -19,30 +19,41 @@ from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
-from simulator.training.activations import held_activations, in_flight, kept_by_layers
+from simulator.training.activations import LossMemory, held_activations, in_flight, kept_by_layers
 from simulator.training.counts import micro_batches
 from simulator.training.lever_memory import graph_bytes, has_partner, partner_layer
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
 
+PeakCount = Literal["device", "reserved", "allocated"]
+PEAK_COUNTS: tuple[PeakCount, ...] = get_args(PeakCount)
+"""What a figure of memory counts: all that is in use on the device, what torch's caching allocator reserved,
+or what it gave to tensors. The latter two lack the context of the driver and NCCL's buffers."""
+
 LOGIT_BYTES = {
     "fused": 4,
     "fused-32": 8,
-    "native": 8,
-    "eager": 8,
+    "native": 10,
+    "eager": 6,
     "torch": 12,
     "torch-held": 16,
     "torch-16": 8,
     "chunked": 12,
     "log-probabilities": 14,
 }
-"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient; eager and native hold the
-32-bit probabilities, which become the gradient in place, beside them, and fused-32 the 32-bit logits; torch
-holds log-probabilities and two gradients of 32 bits, and where the caller keeps them (torch-held: a loop
-that frees neither logits nor their 32-bit copy; torchtitan deletes them) 16-bit logits and their gradient
-beside 32-bit logits, log-probabilities and one gradient; torch-16 holds the logits, log-probabilities and two
-gradients of 16 bits; log-probabilities 16-bit logits and three 32-bit values."""
+"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient. Fused-32 holds 32-bit logits
+too. Eager holds 32-bit probabilities, which become the gradient in place, beside the 16-bit logits; native a
+cast copy and exponentials of 32 bits (6.0 and 10.1 measured at 8,192 to 262,144 tokens: SkyRL, pull request
+1841). Torch holds log-probabilities and two gradients of 32 bits, and where the caller keeps them
+(torch-held) 32-bit logits; torch-16 the logits, log-probabilities and two gradients of 16 bits (counted op by
+op on a CPU); log-probabilities 16-bit logits and three 32-bit values."""
+
+IN_PLACE_LOGIT_BYTES = {"fused": 2}
+"""The same where gradients take the place of the logits (``memory.loss_in_place``)."""
+
+KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
+"""Bytes per logit that a training loop holds while layers run backward: its logits."""
 
 CHUNKED = "chunked", "log-probabilities"
 """Losses that hold the logits of a piece of the sequence."""
@@ -69,6 +80,16 @@ class StageMemory:
     """Bytes of a node's other tiers by tier and part, shape (classes, plans)."""
     copied: np.ndarray | float = 0.0
     """Bytes that the optimizer's step copies, shape (classes, plans); part "update" is what they take."""
+    loss: LossMemory | None = None
+    """What the loss holds as allocated; part "workspace" has what exceeds a recomputed layer."""
+    beyond: np.ndarray | float = 0.0
+    """That excess, shape (classes, plans)."""
+    gradients: tuple[np.ndarray, ...] = ()
+    """Of a layer of each kind, beside what it keeps (``Kept``), shape (plans,)."""
+    outside: np.ndarray | float = 0.0
+    """Bytes that torch's allocator knows nothing of, shape (classes, plans)."""
+    fragmentation: float = 1.0
+    """Reserved over allocated, of activations and workspace."""
     learned: float = 1.0
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
 
@@ -77,11 +98,12 @@ class StageMemory:
     ) -> np.ndarray:
         """Bytes that the optimizer's step takes beside activations and all else, shape (..., classes, plans).
 
+        ``activations`` count the loss.
         The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
         reserved and allocates more, until the device is full; then it returns the cached blocks.
         """
         room = capacity - (self.standing + graphs + activations)
-        freed = activations + self.parts["workspace"]
+        freed = activations + self.parts["workspace"] - self.beyond
         return np.clip(room, np.maximum(self.copied - freed, 0.0), self.copied)
 
     def peak_with(
@@ -90,7 +112,7 @@ class StageMemory:
         """Bytes of the fullest device with other activations, shape (..., plans).
 
         Args:
-            activations: bytes as allocated, shape (..., classes, plans).
+            activations: bytes as allocated, with the loss, shape (..., classes, plans).
             capacity: memory of a device, B.
             graphs: bytes of CUDA graphs beside those of ``parts``, shape (..., classes, plans).
         """
@@ -100,10 +122,8 @@ class StageMemory:
     @cached_property
     def standing(self) -> np.ndarray:
         """Bytes that do not depend on activations, shape (classes, plans)."""
-        return sum(
-            (part for name, part in self.parts.items() if name not in ("activations", "update")),
-            np.zeros(self.present.shape),
-        )
+        apart = (part for name, part in self.parts.items() if name not in ("activations", "update"))
+        return sum(apart, -self.beyond * np.ones(self.present.shape))
 
     @property
     def present(self) -> np.ndarray:
@@ -114,6 +134,14 @@ class StageMemory:
     def stages(self) -> np.ndarray:
         """Bytes of one device of each class of stage, shape (classes, plans); 0 where a plan lacks it."""
         return self.learned * np.where(self.present, sum(self.parts.values()), 0.0)
+
+    def counted(self, what: PeakCount) -> np.ndarray:
+        """Bytes of one device as some figure counts them, shape (classes, plans)."""
+        if what == "device":
+            return self.stages
+        passes = self.parts["activations"] + self.parts["workspace"]
+        unused = (1 - 1 / self.fragmentation) * passes if what == "allocated" else 0.0
+        return self.stages - self.learned * np.where(self.present, self.outside + unused, 0.0)
 
     @property
     def peak(self) -> np.ndarray:
@@ -144,7 +172,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
+    loss = _loss(setting, plans, shape[0])
     activations = held_activations(setting, plans, stages, kept, flight)
+    beyond = held_activations(setting, plans, stages, kept, flight, loss) - activations
     if plans.overlap_expert.any():
         whole = [layer.between_passes + layer.reopened for layer in kept]
         beside = partner_layer(stages.layers, stages.groups, whole)
@@ -152,8 +182,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     parts = {
         **state,
         "activations": activations * framework.memory.fragmentation,
-        "workspace": _workspace(setting, plans, stages, counts) * framework.memory.fragmentation,
-        "buffers": np.broadcast_to(_buffers(setting, plans), shape),
+        "workspace": (beyond + _gathered(setting, plans, counts)) * framework.memory.fragmentation,
+        "buffers": np.broadcast_to(_buffers(setting, plans) + _buckets(setting, plans), shape),
         "context": np.full(shape, framework.memory.context_bytes),
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
@@ -169,8 +199,20 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     if graphs.any():
         parts["graphs"] = graphs
     learned = setting.site.memory.factor if setting.site else 1.0
-    usage = StageMemory(parts, stages, tiers, update, learned)
-    parts["update"] = usage.updating(parts["activations"], setting.cluster.device.memory_bytes)
+    usage = StageMemory(
+        parts,
+        stages,
+        tiers,
+        copied=update,
+        loss=loss,
+        beyond=beyond * framework.memory.fragmentation,
+        gradients=tuple(layer.gradients for layer in kept),
+        outside=framework.memory.context_bytes + _buffers(setting, plans),
+        fragmentation=framework.memory.fragmentation,
+        learned=learned,
+    )
+    held = parts["activations"] + usage.beyond
+    parts["update"] = usage.updating(held, setting.cluster.device.memory_bytes)
     return usage
 
 
@@ -210,12 +252,14 @@ def least_memory(
     framework = setting.framework
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
-    passes = _activations(setting, plans, stages, counts.ops) + _logits(setting, plans, len(stages.index))
+    layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    passes = held_activations(setting, plans, stages, layers, loss=_loss(setting, plans, len(stages.index)))
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
     occupied = sum(kept) + passes * framework.memory.fragmentation
     fullest = np.where(stages.present, occupied, 0.0).max(axis=0)
     learned = setting.site.memory.factor if setting.site else 1.0
-    return (fullest + _buffers(setting, plans) + framework.memory.context_bytes) * learned
+    beside = _buffers(setting, plans) + _buckets(setting, plans) + framework.memory.context_bytes
+    return (fullest + beside) * learned
 
 
 def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dict[str, np.ndarray]:
@@ -247,23 +291,14 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
         owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
         parts["optimizer"] += (optimizer + kept_apart) * owned
         parts["update"] += framework.memory.optimizer_gradient_bytes * owned
+    if setting.choices.update_in_backward:
+        at_once = np.minimum(parts["gradients"], gradient * _largest_tensor(setting, sharding.plans, counts))
+        parts["gradients"] = np.where(micro_batches(setting, sharding.plans) > 1, parts["gradients"], at_once)
     return parts
 
 
-def _activations(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.ndarray:
-    """Activations held at the peak, shape (classes, plans)."""
-    return held_activations(setting, plans, stages, kept_by_layers(setting, plans, stages.groups, ops))
-
-
-def _workspace(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
-    """Logits and their gradient on stages with the loss, and the parameters that full sharding gathers."""
-    sharded = Sharding(setting, plans).parameters
-    gathered = np.where(sharded, _gathered(setting, plans, counts), 0.0)
-    return _logits(setting, plans, len(stages.index)) + gathered
-
-
-def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
-    """Logits and their gradient on stages with the loss, B, shape (classes, plans)."""
+def _loss(setting: Setting, plans: Plans, classes: int) -> LossMemory:
+    """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
     t = plans.tensor
     tokens = setting.tokens(plans)
     if setting.choices.cross_entropy in CHUNKED:
@@ -271,14 +306,24 @@ def _logits(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
     vocabulary = padded_vocabulary(setting.model, t) / np.where(
         setting.framework.kernels.gathers_by_product, 1, t
     )
-    logits = LOGIT_BYTES[setting.choices.cross_entropy] * tokens * vocabulary
+    logits = head_share(plans, classes) * tokens * vocabulary
+    kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
+    bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
+    peak = bytes_per_logit[kernel] * logits
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
-    kept = 1 + by_schedule(plans, lambda schedule: schedule.output_barriers)
-    return head_share(plans, classes) * kept * logits
+    barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
+    held = KEPT_LOGIT_BYTES.get(kernel, 0) * logits
+    return LossMemory(peak * (1 + barriers), np.where(barriers > 0, peak * (1 + barriers), held))
+
+
+def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
+    """Parameters of the largest tensor of a device, shape (plans,)."""
+    table = setting.model.vocabulary * setting.model.hidden / plans.tensor
+    return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, table)
 
 
 def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
-    """Bytes of the whole parameters and gradients that full sharding holds during a pass.
+    """Bytes of the whole parameters and gradients that full sharding holds during a pass; else 0.
 
     A framework that wraps whole layers holds two layers (one in use, one prefetched) and the gradients of
     one. A framework that gathers each submodule holds the largest submodule, the prefetched parameters and a
@@ -294,7 +339,10 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
         gathered = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     chunk = counts.total / plans.virtual_pipeline
-    return np.where(shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), gathered)
+    gathered = np.where(
+        shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), gathered
+    )
+    return np.where(Sharding(setting, plans).parameters, gathered, 0.0)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:
@@ -303,7 +351,9 @@ def _buffers(setting: Setting, plans: Plans) -> np.ndarray:
         (degree > 1).astype(float) for degree in (plans.tensor, plans.pipeline, plans.context, plans.expert)
     )
     groups = groups + (plans.data * plans.context > 1)
-    return (
-        groups * setting.framework.memory.buffer_bytes_per_group
-        + setting.framework.memory.bucket_bytes * (plans.data > 1)
-    )
+    return groups * setting.framework.memory.buffer_bytes_per_group
+
+
+def _buckets(setting: Setting, plans: Plans) -> np.ndarray:
+    """Flat buckets of gradients and parameters, where they are extra memory."""
+    return setting.framework.memory.bucket_bytes * (plans.data > 1)

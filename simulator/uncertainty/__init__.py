@@ -21,10 +21,11 @@ from simulator.uncertainty.errors import (
     Evidence,
     ModelErrors,
     PartErrors,
+    PeakErrors,
     evidence_of,
     model_errors,
 )
-from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band
+from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band, peak_errors
 from simulator.uncertainty.parts import PARTS, calibration_errors, exposure, has_parts
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Evidence",
     "ModelErrors",
     "PartErrors",
+    "PeakErrors",
     "band",
     "calibration_band",
     "calibration_errors",
@@ -48,6 +50,7 @@ __all__ = [
     "memory_band",
     "model_errors",
     "part_variance",
+    "peak_errors",
     "ratio_band",
     "ratio_spread",
 ]

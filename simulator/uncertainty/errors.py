@@ -34,11 +34,18 @@ class PartErrors(Strict):
     ratio_scale: float = Field(gt=0, description="the same of the ratio of two plans' steps")
 
 
-class MemoryErrors(Strict):
+class PeakErrors(Strict):
     """Measured over predicted peak memory: a lognormal distribution."""
 
     bias: float = Field(description="median of its logarithm")
     spread: float = Field(gt=0, description="standard deviation of its logarithm")
+
+
+class MemoryErrors(Strict):
+    """Errors of peaks by kind of release, and what they have to allow."""
+
+    own: PeakErrors = Field(description="of releases of one trainer")
+    shared: PeakErrors = Field(description="of releases that stand for several trainers (``memory.shared``)")
     required_chance: float = Field(gt=0, lt=1, description="least chance to fit of a recommended plan")
 
 

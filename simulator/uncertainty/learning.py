@@ -22,6 +22,7 @@ from simulator.training.memory import memory
 from simulator.uncertainty.bands import part_variance
 from simulator.uncertainty.bayes import FREEDOM, Posterior, posterior
 from simulator.uncertainty.errors import evidence_of, model_errors
+from simulator.uncertainty.memory import peak_errors
 from simulator.uncertainty.parts import NINETY, PARTS, exposure
 
 ROUNDS = 8
@@ -228,7 +229,6 @@ def _left_out(runs: _Runs, exposed: np.ndarray, errors: np.ndarray) -> tuple[np.
 
 def _memory(steps: Sequence[MeasuredStep]) -> SiteMemory:
     """The factor of peaks, from measured ones."""
-    errors = model_errors().memory
     logs = []
     for run in steps:
         if run.peak_bytes:
@@ -238,6 +238,7 @@ def _memory(steps: Sequence[MeasuredStep]) -> SiteMemory:
             logs.append(float(np.log(run.peak_bytes / usage.peak[0])))
     if not logs:
         return SiteMemory()
+    errors = peak_errors(steps[0].setting.framework)
     precision = 1 / errors.spread**2 + len(logs) / SAME_SITE_MEMORY**2
     mean = (errors.bias / errors.spread**2 + sum(logs) / SAME_SITE_MEMORY**2) / precision
     spread = float(np.sqrt(1 / precision + SAME_SITE_MEMORY**2))

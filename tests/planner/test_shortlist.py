@@ -5,16 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hwmodels.cluster import clusters
 from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.families import FAMILIES, LEAST_MEMORY, differences, layouts, mechanisms
 from planner.headroom import headroom_share
 from planner.search import search
 from planner.shortlist import RECOMMENDED
+from simulator.frameworks import frameworks
+from simulator.models import models
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
 from simulator.uncertainty import default_headroom, model_errors
+from simulator.workload import Training
 
-MEMORY = 80e9
+SETTING = Setting(
+    models.get("llama2-7b"),
+    clusters.get("dgx-a100-80gb"),
+    Training(seq_len=2048, global_batch=64),
+    frameworks.get("megatron-core"),
+)
+MEMORY = SETTING.cluster.device.memory_bytes
 
 
 @pytest.fixture(scope="module")
@@ -97,21 +108,22 @@ def test_nothing_fits_names_the_headroom_as_a_remedy(question):
 
 
 @pytest.mark.parametrize(
-    ("asked", "share"), [(0.1, 0.1), ("10%", 0.1), ("8GiB", 8 * 2**30 / MEMORY), (" 4 GB ", 0.05), (0, 0.0)]
+    ("asked", "share"),
+    [(0.1, 0.1), ("10%", 0.1), ("8GiB", 8 * 2**30 / MEMORY), (" 4 GB ", 4e9 / MEMORY), (0, 0.0)],
 )
 def test_headroom_is_a_share_or_a_size(asked, share):
-    assert headroom_share(asked, MEMORY) == pytest.approx(share)
+    assert headroom_share(asked, SETTING) == pytest.approx(share)
 
 
 def test_headroom_follows_from_the_memory_models_error():
-    assert headroom_share(None, MEMORY) == default_headroom()
-    assert 0 < default_headroom() < 0.5
+    assert headroom_share(None, SETTING) == default_headroom(SETTING.framework)
+    assert 0 < default_headroom(SETTING.framework) < 0.5
 
 
 @pytest.mark.parametrize("asked", ["much", "100%", "90GB", "-1", "1e3", 1.5])
 def test_headroom_that_cannot_be_is_refused(asked):
     with pytest.raises(InputError, match="headroom"):
-        headroom_share(asked, MEMORY)
+        headroom_share(asked, SETTING)
 
 
 def test_mechanisms_count_what_a_plan_needs():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.frameworks import frameworks
 from simulator.plan import Plan, Plans
 from simulator.training import predict
 from simulator.uncertainty import (
@@ -27,6 +28,7 @@ from simulator.uncertainty import (
 
 PLANS = Plans.of([Plan(tensor=8, pipeline=2, data=4, micro_batch=2)])
 CAPACITY = 80e9
+RELEASES = frameworks.get("megatron-core"), frameworks.get("torch-fsdp-eager")
 
 
 def step_of(setting, *plans):
@@ -88,18 +90,28 @@ def test_equal_plans_are_on_even_footing_and_slow_ones_are_not():
 @given(st.floats(1e9, 2e11), st.floats(1e9, 2e11))
 def test_more_memory_never_fits_better(one, other):
     low, high = sorted((one, other))
-    assert chance_to_fit(np.array(low), CAPACITY) >= chance_to_fit(np.array(high), CAPACITY)
+    fits = [chance_to_fit(np.array(peak), CAPACITY, RELEASES[0]) for peak in (low, high)]
+    assert fits[0] >= fits[1]
 
 
-def test_a_plan_at_the_default_headroom_fits_with_the_required_chance():
-    peak = np.array(CAPACITY * (1 - default_headroom()))
-    assert chance_to_fit(peak, CAPACITY) == pytest.approx(model_errors().memory.required_chance)
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_a_plan_at_the_default_headroom_fits_with_the_required_chance(release):
+    peak = np.array(CAPACITY * (1 - default_headroom(release)))
+    assert chance_to_fit(peak, CAPACITY, release) == pytest.approx(model_errors().memory.required_chance)
 
 
-def test_the_memory_band_holds_nine_of_ten():
-    low, high = memory_band()
-    assert chance_to_fit(np.array(1.0), high) == pytest.approx(0.95, abs=1e-3)
-    assert chance_to_fit(np.array(1.0), low) == pytest.approx(0.05, abs=1e-3)
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_the_memory_band_holds_nine_of_ten(release):
+    low, high = memory_band(release)
+    assert chance_to_fit(np.array(1.0), high, release) == pytest.approx(0.95, abs=1e-3)
+    assert chance_to_fit(np.array(1.0), low, release) == pytest.approx(0.05, abs=1e-3)
+
+
+def test_a_release_that_stands_for_several_trainers_is_less_sure():
+    one, several = RELEASES
+    assert several.memory.shared and not one.memory.shared
+    assert default_headroom(several) > 1.5 * default_headroom(one)
+    assert chance_to_fit(np.array(0.8), 1.0, several) < chance_to_fit(np.array(0.8), 1.0, one)
 
 
 def test_a_band_knows_what_was_measured_near(make_setting):

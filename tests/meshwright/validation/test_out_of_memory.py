@@ -22,7 +22,8 @@ def test_every_report_is_read():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.case_id)
 def test_no_run_that_ran_out_of_memory_is_said_to_fit_with_over_90_percent(case):
     peak = simulate_plan(case.setting, case.plan).prediction.memory.peak
-    assert np.all(chance_to_fit(peak, case.setting.cluster.device.memory_bytes) < 0.9)
+    setting = case.setting
+    assert np.all(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting.framework) < 0.9)
 
 
 def test_a_peak_of_the_first_stage_is_compared_with_the_first_stage():
@@ -42,8 +43,16 @@ def test_a_peak_of_the_first_stage_is_compared_with_the_first_stage():
         "vocab": "32000",
         "ep": "1",
     }
-    fullest, first = predicted([read_case(row, ""), read_case(row | {"peak_of": "first stage"}, "")])
+    row |= {"vocab": "256000"}
+    figures = {}, {"peak_of": "first stage"}, {"peak_counts": "reserved"}
+    fullest, first, reserved = predicted([read_case(row | stated, "") for stated in figures])
     assert fullest.fits is first.fits and first.predicted_peak_bytes == fullest.predicted_peak_bytes
-    assert first.predicted_first_bytes / (70 * 2**30) - 1 == pytest.approx(first.memory_error)
-    assert fullest.predicted_peak_bytes / (70 * 2**30) - 1 == pytest.approx(fullest.memory_error)
-    assert fullest.predicted_peak_bytes != fullest.predicted_first_bytes
+    assert first.figure_bytes / (70 * 2**30) - 1 == pytest.approx(first.memory_error)
+    assert fullest.figure_bytes == fullest.predicted_peak_bytes != first.figure_bytes
+    assert reserved.predicted_peak_bytes == fullest.predicted_peak_bytes
+    beside = fullest.case.setting.framework.memory
+    assert fullest.figure_bytes - reserved.figure_bytes == pytest.approx(
+        beside.context_bytes + 2 * beside.buffer_bytes_per_group
+    )
+    decimal = read_case(row | {"peak_unit": "GB"}, "")
+    assert decimal.measured_peak_bytes == 70e9

@@ -26,7 +26,10 @@ def test_graphs_of_parts_hold_a_layer_beside(make_setting, graphs, share):
     setting = make_setting("llama2-7b", "dgx-h100", memory={"fragmentation": 1.0})
     plan = Plan(data=64, graphs=graphs)
     bare, held = (of(setting, each) for each in (plan.model_copy(update={"graphs": "none"}), plan))
-    layer = bare.parts["activations"][FIRST, 0] / setting.model.layers
+    plans = Plans.of(plan)
+    stages = Stages.of(setting, plans)
+    kept = kept_by_layers(setting, plans, stages.groups, parameters(setting, plans, stages).ops)
+    layer = float(kept[0].between_passes[0])
     assert held.peak - bare.peak == pytest.approx(held.parts["graphs"][FIRST])
     assert share * layer < 1.001 * held.parts["graphs"][FIRST, 0] <= 1.001 * layer
     assert "graphs" not in bare.parts

@@ -13,7 +13,7 @@ from simulator.ops.counts import model_parameters
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
 from simulator.state.place import Tiers
-from simulator.training.memory import LOGIT_BYTES, least_memory, memory
+from simulator.training.memory import LOGIT_BYTES, PEAK_COUNTS, least_memory, memory
 
 GIB = 2**30
 
@@ -220,14 +220,54 @@ def test_a_rank_that_gathers_logits_holds_all_of_them(make_setting):
     """KempnerForge's output layer is sharded by vocabulary, its output is not."""
     plan = Plan(tensor=4, data=2, zero=3, sequence_parallel=True, recompute="full")
 
-    def workspace(framework):
+    def peak(framework):
         chosen = make_setting("llama3-8b", framework=framework, devices=8, memory={"fragmentation": 1.0})
-        return of(chosen, plan).parts["workspace"][FIRST, 0]
+        return of(chosen, plan).loss.peak[FIRST, 0]
 
     setting = make_setting("llama3-8b", framework="kempnerforge", devices=8)
     logits = padded_vocabulary(setting.model, 4) * setting.training.seq_len
-    held = LOGIT_BYTES[setting.choices.cross_entropy] * logits
-    assert workspace("kempnerforge") - workspace("torch-fsdp") == pytest.approx((1 - 1 / 4) * held)
+    assert peak("kempnerforge") == LOGIT_BYTES[setting.choices.cross_entropy] * logits
+    assert peak("torch-fsdp") == pytest.approx(peak("kempnerforge") / 4)
+
+
+def test_a_layer_is_recomputed_after_the_loss(make_setting):
+    """Their tensors are never there together: the larger counts, beside logits that the loop keeps."""
+    plan = Plan(data=8, zero=3, recompute="full")
+
+    def held(loss):
+        training = {"seq_len": 8192, "global_batch": 8, "framework": "torch-fsdp", "cross_entropy": loss}
+        setting = make_setting("llama3-8b", devices=8, memory={"fragmentation": 1.0}, **training)
+        return of(setting, plan)
+
+    chunked, whole, kept = (held(loss) for loss in ("chunked", "torch", "torch-held"))
+    assert whole.loss.peak[FIRST, 0] == 12 / 4 * kept.loss.after[FIRST, 0]
+    layer = chunked.parts["activations"][FIRST, 0] - 32 * 8192 * 4096 * 2
+    assert 0 < layer < whole.loss.peak[FIRST, 0]
+    least = max(layer, chunked.loss.peak[FIRST, 0])
+    assert whole.peak[0] - chunked.peak[0] == pytest.approx(whole.loss.peak[FIRST, 0] - least)
+
+
+def test_what_torch_allocated_is_less_than_it_reserved_and_the_device_holds(make_setting):
+    setting = make_setting("llama2-7b", framework="torch-fsdp", devices=8)
+    usage = of(setting, Plan(data=8, zero=3))
+    device, reserved, allocated = (float(usage.counted(what)[FIRST, 0]) for what in PEAK_COUNTS)
+    memory_facts = setting.framework.memory
+    assert device - reserved == memory_facts.context_bytes + memory_facts.buffer_bytes_per_group
+    passes = usage.parts["activations"][FIRST, 0] + usage.parts["workspace"][FIRST, 0]
+    assert reserved - allocated == pytest.approx(passes * (1 - 1 / memory_facts.fragmentation))
+
+
+def test_an_update_in_the_backward_pass_holds_one_gradient(make_setting):
+    """torchtune's optimizer_in_bwd; gradients of several micro batches have to add up first."""
+
+    def gradients(batch, **levers):
+        setting = make_setting("llama3-8b", framework="torch-fsdp", devices=1, global_batch=batch)
+        return of(setting, Plan(states="bf16", **levers)).parts["gradients"][FIRST, 0]
+
+    table = 2 * 128256 * 4096
+    assert gradients(1, update_in_backward=True) == pytest.approx(table)
+    assert gradients(1) > 10 * table
+    assert gradients(4, update_in_backward=True) == gradients(4)
 
 
 def test_a_layer_is_recomputed_on_the_device_whatever_leaves(make_setting):
