@@ -211,8 +211,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         fragmentation=framework.memory.fragmentation,
         learned=learned,
     )
-    held = parts["activations"] + usage.beyond
-    parts["update"] = usage.updating(held, setting.cluster.device.memory_bytes)
+    passes = parts["activations"] + usage.beyond
+    parts["update"] = usage.updating(passes, setting.cluster.device.memory_bytes)
     return usage
 
 
@@ -312,8 +312,8 @@ def _loss(setting: Setting, plans: Plans, classes: int) -> LossMemory:
     peak = bytes_per_logit[kernel] * logits
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
-    held = KEPT_LOGIT_BYTES.get(kernel, 0) * logits
-    return LossMemory(peak * (1 + barriers), np.where(barriers > 0, peak * (1 + barriers), held))
+    after = KEPT_LOGIT_BYTES.get(kernel, 0) * logits
+    return LossMemory(peak * (1 + barriers), np.where(barriers > 0, peak * (1 + barriers), after))
 
 
 def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
