@@ -99,18 +99,25 @@ def system_tables(
         for found in reader(_columns(path), gpu, f"aic:{library}-{version}"):
             if _excluded(gpu, library, version, found):
                 continue
+            own = _library(gpu, library, version, found)
             points = found.points.where(~_impossible(found))
             if len(points) and (not families or found.family in families):
                 keys = _key(found.family, points)
-                yield SystemTable(
-                    gpu, library, found.family, found.dtype, f"{library}-{version}", points, keys
-                )
+                yield SystemTable(gpu, own, found.family, found.dtype, f"{library}-{version}", points, keys)
 
 
 class _Found(NamedTuple):
     family: str
     dtype: str
     points: Points
+
+
+def _library(gpu: str, library: str, version: str, found: _Found) -> str:
+    """The library that a table's kernels belong to: collectors of vLLM 0.19 and 0.22 timed Triton's experts,
+    which Blackwell runs by default before 0.15 only."""
+    triton = library == "vllm" and gpu in BLACKWELL and version in ("0.19.0", "0.22.0")
+    experts = found.family == "experts" and found.dtype in ("bf16", "fp8", "fp8_block")
+    return "vllm-triton" if triton and experts else library
 
 
 def _excluded(gpu: str, library: str, version: str, found: _Found) -> bool:

@@ -38,6 +38,7 @@ OF_FLEETS = {
     "state": "no engine here keeps KV this way",
     "stream": "the engines' options of offloaded weights name other units",
     "start": "how a replica starts is up to the platform",
+    "expert_kernels": "engines choose the kernels of their experts (vLLM: --moe-backend)",
     "all_reduce": "engines reduce by their own kernels and NCCL",
     "finetuning": "no engine here fine-tunes beside its requests",
 }

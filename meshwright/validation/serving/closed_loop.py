@@ -203,7 +203,7 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
     if harness == "inferencex":
         flags = flags_of(serving)
         if prefill is None:
-            serving = serving.with_pool(kv=flags.kv) if flags.kv and serving.pool.kv is None else serving
+            serving = flags.server(serving)
             drafts = 0 if row.text("spec") else flags_of(serving, "speculating").drafts
     batch = row.number("batch")
     concurrency = row.number("concurrency") or (batch or row.number("decode_batch") or 0.0) * replicas

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,9 @@ class Flags(Strict):
     """Token budget in prompts of the nominal length, where the scripts size it so; 0 otherwise."""
     memory_share: Positive | None = None
     kv: Literal["fp8"] | None = None
+    expert_kernels: Literal["triton"] | None = None
+    spreads_experts: bool = False
+    """Whether experts lie on all ranks, whatever degree the row lists."""
     poll_steps: int = 0
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
@@ -31,6 +34,15 @@ class Flags(Strict):
     """Tokens that prediction heads draft, in configurations whose rows do not state them."""
     start_s: float = 0.0
     """Seconds that a run's first burst waits for kernels to be compiled or tuned."""
+
+    def server(self, serving: Setup) -> Setup:
+        """A server under these flags, where its row leaves them out."""
+        pool = serving.pool
+        fields: dict[str, Any] = {"kv": pool.kv or self.kv, "expert_kernels": self.expert_kernels}
+        if self.spreads_experts and pool.expert == 1:
+            fields["expert"] = pool.tensor * pool.data
+        changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}
+        return serving.with_pool(**changed) if changed else serving
 
     def wait_steps(self, clients: float) -> int:
         """Decode steps between two looks at the queue at a number of clients."""

@@ -262,6 +262,10 @@ class Engine(Strict):
         value="triton", kind="read", source="OpenAI's triton_kernels (vLLM pull 28788, SGLang pull 12696)"
     )
     """Kernels of MXFP4 experts on Hopper: triton or marlin."""
+    blackwell_experts: Figure[str] = Figure[str](
+        value="", kind="assumed", source="those of the newest tables"
+    )
+    """Kernels of other experts on Blackwell: triton, or the newest where empty."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

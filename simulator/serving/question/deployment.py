@@ -96,6 +96,9 @@ class Pool(Strict):
         max_length=256,
         description="captured sizes of decode steps (`[1, 2, 4, 8]`); default: the engine's",
     )
+    expert_kernels: Literal["triton"] | None = Field(
+        None, description="kernels of experts on Blackwell, in vLLM (`--moe-backend`); default: the engine's"
+    )
     all_reduce: Literal["star"] | None = Field(
         default=None,
         description="star: tensor-parallel ranks add up through one of them; default: as engine and NCCL do",

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.cluster import Cluster
+from hwmodels.kernels import KernelModel
 from hwmodels.kernels.chip import peak_dtype
 from simulator.models import Model
 from simulator.ops import (
@@ -108,6 +109,7 @@ class StepPrice:
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
         self.prices = Prices(kernels, cluster, served=True)
+        self.expert_prices = Prices(self._expert_kernels(), cluster, served=True)
         self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
         generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
         self.times: LayerTimes
@@ -155,7 +157,7 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        seconds = self.expert_padding * self._seconds(ops) + self._exchange(count)
+        seconds = self.expert_padding * self._seconds(ops, self.expert_prices) + self._exchange(count)
         return self.site.factor("experts") * layers * seconds
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
@@ -275,12 +277,19 @@ class StepPrice:
             seconds = seconds + layers * self._seconds(ops)
         return seconds
 
-    def _seconds(self, ops: Iterable[Op]) -> Array:
+    def _expert_kernels(self) -> KernelModel:
+        """Kernels of experts: another library's on Blackwell where the engine or the pool runs it."""
+        named = self.pool.expert_kernels or self.engine.blackwell_experts.value
+        library = f"{LIBRARIES.get(self.engine.engine, '')}-{named}"
+        kernels = self.prices.kernels
+        return kernels.using(library) if library in kernels.calibration.libraries else kernels
+
+    def _seconds(self, ops: Iterable[Op], prices: Prices | None = None) -> Array:
         """Elapsed seconds of ops, one after the other."""
         listed = list(ops)
         reduces = [getattr(op, "operation", "") == "all_reduce" for op in listed]
         computed = [op for op, reduced in zip(listed, reduces, strict=True) if not reduced]
-        others = iter(price(computed, self.prices))
+        others = iter(price(computed, prices or self.prices))
         total: Array = np.zeros(())
         for op, reduced in zip(listed, reduces, strict=True):
             if reduced:

@@ -111,6 +111,32 @@ def test_triton_experts_take_as_long_as_in_the_public_table():
     assert 773e-6 < float(price.experts(np.array([2048.0]))[0]) / price.model.moe_layers < 1007e-6
 
 
+@pytest.mark.parametrize(
+    ("engine", "kernels", "library"),
+    [
+        ("vllm-0.11", None, "vllm-triton"),  # VLLM_USE_FLASHINFER_MOE_FP16 and _FP8 are off by default
+        ("vllm-0.19", None, "vllm"),
+        ("vllm-0.19", "triton", "vllm-triton"),
+        ("sglang-0.5.9", "triton", "sglang"),  # no table of its own
+    ],
+)
+def test_experts_on_blackwell_run_in_the_kernels_of_the_version(engine, kernels, library):
+    pool = Pool(tensor=4, expert_kernels=kernels)
+    price = StepPrice(models.get("qwen3-235b-a22b"), usual_cluster("b200"), pool, engines.get(engine))
+    assert price.expert_prices.kernels.library == library
+    assert price.prices.kernels.library == engine.partition("-")[0]
+
+
+def test_triton_experts_on_b200_take_as_long_as_in_the_public_table():
+    # aiconfigurator 0.12, vLLM 0.22 on B200: 128 experts of 4,096 x 384, 8 of them a token, 2,048 tokens with
+    # skewed routing: 536 us; 308 us with FlashInfer's kernels in 0.24.
+    model, cluster, pool = models.get("qwen3-235b-a22b"), usual_cluster("b200"), Pool(tensor=4)
+    for engine, microseconds in (("vllm-0.11", 536), ("vllm-0.19", 308)):
+        price = StepPrice(model, cluster, pool, engines.get(engine))
+        seconds = float(price.experts(np.array([2048.0]))[0]) / model.moe_layers
+        assert seconds == pytest.approx(1e-6 * microseconds, rel=0.1)
+
+
 def test_marlin_pads_experts_and_so_leaves_less_room_for_kv():
     """gpt-oss-120b on one H100 under vLLM 0.10.2: 28 sequences of 2,050 tokens decoded at once, by Little's
     law (gpustack/gpustack, docs/performance-lab/gpt-oss-120b/h100.md)."""

@@ -173,7 +173,7 @@ def test_rows_of_aiconfigurator_run_on_servers_that_its_rules_size():
 
 
 def test_flags_of_inferencex_belong_to_a_version():
-    """MiniMax-M2.5 on B200: 8-bit KV and a budget of two prompts from vLLM 0.19 on."""
+    """MiniMax-M2.5 on B200: 8-bit KV and a budget of two prompts from vLLM 0.19 on, Triton before."""
     row = CLOSED | {"model": "MiniMaxAI/MiniMax-M2.5", "gpu": "b200", "weight_precision": "fp8", "tp": "2"}
     row |= {"n_gpus": "2", "ep": "1", "isl_tokens": "8192", "length_jitter": "uniform 0.8-1.0"}
 
@@ -183,6 +183,9 @@ def test_flags_of_inferencex_belong_to_a_version():
     new, old = question(engine_version="0.19.0"), question(engine_version="0.17.0")
     assert (new.serving.pool.kv, new.budget, new.flags.memory_share) == ("fp8", 2 * 8192, 0.9)
     assert (old.serving.pool.kv, old.budget, old.flags.memory_share) == (None, 8192, 0.95)
+    # The script of 2026-03 turned FlashInfer's experts off and experts over all ranks on.
+    pools = old.serving.pool, new.serving.pool
+    assert [(pool.expert, pool.expert_kernels) for pool in pools] == [(2, "triton"), (1, None)]
 
 
 def test_configurations_that_ran_with_prediction_heads_only_speculate():
