@@ -1,9 +1,9 @@
 """The event engine compiled by mypyc, against plain Python: ``python -m benchmarks.compiled [--million]``.
 
-Copies the packages to a temporary folder and compiles the modules of ``MODULES`` there with mypyc (``pip
-install mypy``, and a C compiler). Prints CPU seconds of both, in turn, for the trace of 2,048 requests and
-chats over 64 replicas (`benchmarks.serving`), and whether `benchmarks.serving_same` finds the same bytes. The
-source is the same; nothing that is installed needs the compiler. ``--keep FOLDER`` keeps the compiled copy.
+Copies the packages to a temporary folder and compiles there the modules that pyproject.toml names for a
+compiled installation (``HATCH_BUILD_HOOK_ENABLE_MYPYC=1 pip install .``); needs mypy and a C compiler. Prints
+CPU seconds of both, in turn, for the trace of 2,048 requests and chats over 64 replicas,
+and whether `benchmarks.serving_same` finds the same bytes. ``--keep FOLDER`` keeps the compiled copy.
 """
 
 from __future__ import annotations
@@ -14,25 +14,17 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = "simulator", "planner", "hwmodels", "meshwright", "benchmarks", "tests/golden", "scenarios"
-REPLICA = "simulator/serving/replica"
-MODULES = (
-    *(f"{REPLICA}/{name}.py" for name in ("sequence", "batcher", "admission", "records", "base")),
-    *(f"{REPLICA}/{name}.py" for name in ("replica", "pipeline", "lockstep", "kv/paged", "kv/prefix")),
-    "simulator/serving/workload/request.py",
-    "simulator/serving/fleet/clients.py",
-)
-"""The replica loop without policies, which are pydantic models, and without step times, which are arrays."""
-MYPY = """[mypy]
-follow_imports = silent
-ignore_missing_imports = True
-disable_error_code = import-untyped,misc,attr-defined,assignment,arg-type,override,no-any-return
-"""
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HOOK = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+"""Modules of a compiled installation: the replica loop without policies, which are pydantic models, and
+without step times, which are arrays."""
 MEASURED = """
 import sys, time
 from pathlib import Path
@@ -52,9 +44,9 @@ def compiled(folder: Path) -> None:
     """Copy the packages to a folder and compile the engine there."""
     for name in PACKAGES:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    (folder / "mypy.ini").write_text(MYPY, encoding="utf-8")
-    build = "from mypyc.__main__ import main; main()"
-    subprocess.run([sys.executable, "-c", build, *MODULES], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    build = [sys.executable, "-c", "from mypyc.__main__ import main; main()"]
+    words = *HOOK["mypy-args"], *HOOK["include"]
+    subprocess.run([*build, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 def python(folder: Path, *arguments: str) -> str:

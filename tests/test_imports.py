@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,10 @@ def test_every_benchmark_says_what_it_prints():
     lines = dict(commands())
     assert len(lines) > 40
     assert not [name for name, line in lines.items() if not line.endswith((".", "``"))]
+
+
+def test_modules_of_a_compiled_installation_exist():
+    """A wrong path would be left out of the build without a word."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    named = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
+    assert named and not [name for name in named if not (ROOT / name).is_file()]
