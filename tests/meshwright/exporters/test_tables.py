@@ -43,7 +43,7 @@ def test_refusals_name_the_place():
         question_of("memory-llama3-70b")
     with pytest.raises(InputError, match="only a saved"):
         question_of("gpt3-175b-1024-a100", 2)
-    with pytest.raises(InputError, match="launch file of unknown kind"):
+    with pytest.raises(InputError, match="name its kind with --from"):
         read_launch("echo hello", stated={"cluster": "dgx-h100"})
     with pytest.raises(InputError, match="give --gpus"):
         read_launch(
