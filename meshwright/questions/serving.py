@@ -22,7 +22,7 @@ from planner.serving.switches import check_switches
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.engines import engines, nearest
-from simulator.serving.question.deployment import Pool
+from simulator.serving.question.deployment import Pool, pools_of
 from simulator.serving.question.speculation import (
     DRAFT_MODEL,
     KINDS,
@@ -31,7 +31,6 @@ from simulator.serving.question.speculation import (
     read_speculation,
 )
 from simulator.serving.scenario import ServingDefinition
-from simulator.serving.setting import pools_of
 from simulator.serving.workload.traces.detection import detect_format
 from simulator.site import ServerSite, check_server
 

@@ -14,8 +14,8 @@ from hwmodels.loading import Strict, build
 from hwmodels.quantities import Count
 from simulator.models import models
 from simulator.scenario import Reference, Variation, find
-from simulator.serving.question.deployment import Deployment
-from simulator.serving.setting import ServingSetting, pools_of, serving_setting
+from simulator.serving.question.deployment import Deployment, pools_of
+from simulator.serving.setting import ServingSetting, serving_setting
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.workload import Serving
 from simulator.site import read_site, server_site

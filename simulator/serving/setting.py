@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import build
+from hwmodels.errors import InputError
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
@@ -34,7 +33,7 @@ from simulator.serving.kv_states import (
 )
 from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
-from simulator.serving.question.deployment import Deployment, Pool
+from simulator.serving.question.deployment import Deployment, Pool, pools_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.resizes import Resize
 from simulator.serving.question.speculation import check_heads
@@ -451,22 +450,3 @@ def _with_drafts(
                 f"{where}.draft",
             )
     return speculating(costs, speculation, draft, model, cluster, pool, options, engine)
-
-
-def pools_of(deployment: Deployment, where: str) -> list[Pool]:
-    """The pools of a deployment; itself where it lists none.
-
-    Raises:
-        InputError: a wrong key or value in one of them.
-    """
-    defaults = {name: getattr(deployment, name) for name in Pool.model_fields}
-    if not deployment.pools:
-        return [Pool(**defaults)]
-    pools = []
-    for index, cells in enumerate(deployment.pools):
-        own = cells.get("options") or {}
-        if not isinstance(own, Mapping):
-            raise InputError(f"a mapping is needed, found {shown(own)}", f"{where}.pools.{index}.options")
-        options = {**deployment.options, **own}
-        pools.append(build(Pool, {**defaults, **cells, "options": options}, f"{where}.pools.{index}"))
-    return pools

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hwmodels.loading import Strict
+from hwmodels.errors import InputError, shown
+from hwmodels.loading import Strict, build
 from hwmodels.quantities import Few
 from simulator.models import Model
 from simulator.serving.question.adapters import Adapters
@@ -242,3 +243,22 @@ class Deployment(Pool):
     def shares_links(self) -> bool:
         """Whether tiers share links with each other, and writes to them take time."""
         return any(tier.recompute is not None for tier in self.tiers)
+
+
+def pools_of(deployment: Deployment, where: str) -> list[Pool]:
+    """The pools of a deployment; itself where it lists none.
+
+    Raises:
+        InputError: a wrong key or value in one of them.
+    """
+    defaults = {name: getattr(deployment, name) for name in Pool.model_fields}
+    if not deployment.pools:
+        return [Pool(**defaults)]
+    pools = []
+    for index, cells in enumerate(deployment.pools):
+        own = cells.get("options") or {}
+        if not isinstance(own, Mapping):
+            raise InputError(f"a mapping is needed, found {shown(own)}", f"{where}.pools.{index}.options")
+        options = {**deployment.options, **own}
+        pools.append(build(Pool, {**defaults, **cells, "options": options}, f"{where}.pools.{index}"))
+    return pools

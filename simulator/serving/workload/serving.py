@@ -77,7 +77,7 @@ class TraceFile(Strict):
 class Serving(Strict):
     """A serving workload: lengths are drawn or from a trace; arrivals follow a process or the trace."""
 
-    kind: Literal["serving"]
+    kind: Literal["serving"] = Field(description="says that the question is one of serving")
     requests: int = Field(1000, ge=1, le=MOST_REQUESTS, description="requests to simulate")
     arrivals: AnyArrivals | None = Field(
         None, description="when requests (or programs) begin; default: the trace's times"
