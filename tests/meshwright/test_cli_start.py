@@ -69,7 +69,7 @@ def test_version_is_that_of_the_newest_entry_in_the_changelog(run):
     [
         (["simulat"], "simulate"),
         (["plan", "--modle", "x"], "--model"),
-        (["show"], "kind"),
+        (["show"], "KIND is missing (devices, "),
         (["plan", "--gpus", "x"], "--gpus"),
     ],
 )

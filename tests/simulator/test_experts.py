@@ -623,7 +623,10 @@ def test_scores_that_weigh_by_kernels_of_their_own_keep_and_pass_32_bit_copies(m
         memory(setting, plans, stages, parameters(setting, plans, stages)).parts["activations"][FIRST, 0]
         for setting in (apart, inside)
     ]
-    assert held[0] - held[1] == pytest.approx(18 * copies * apart.framework.memory.fragmentation)
+    others = max(float(np.max(op.passing)) for op in ops[1].values())
+    assert 0 < others < 2 * copies  # gradients inside the gated products, which the 14 copies outweigh
+    added = 18 * copies - others
+    assert held[0] - held[1] == pytest.approx(added * apart.framework.memory.fragmentation)
 
 
 def test_a_loop_over_experts_fills_and_adds_the_gradient_of_all_tokens_for_each(make_setting):
