@@ -7,7 +7,7 @@ between groups is as slow as its slowest member, on its own links or on the join
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 
@@ -104,7 +104,12 @@ class _Group:
         """The group's compute and memory."""
         m, times = micro_batches(self.setting, self.plans), self.times
         passes = m * (times.forward + times.backward - times.sharding_exposed)
-        usage = memory(self.setting, self.plans, self.stages, self.counts).stages[self.own, 0]
+        # The first stage of a class holds most micro batches: here the first that is the group's own.
+        index = self.stages.index.copy()
+        for stage in reversed(self.share.stages):
+            index[self.classes[stage], 0] = stage
+        stages = replace(self.stages, index=index)
+        usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own, 0]
         compute = float(passes[self.own, 0].mean()) + self.finish()[1]
         return GroupStep(self.share, compute, float(usage.max()))
 
