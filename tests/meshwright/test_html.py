@@ -130,7 +130,10 @@ def test_a_browser_draws_every_chart_of_a_step(drawn, step_page):
 def test_a_browser_draws_every_chart_of_variations(drawn, variations_page):
     body = drawn(variations_page).rpartition("<main>")[2].partition("</main>")[0]
     assert body.count('class="main-svg"') >= 8
-    assert 'class="hm"' in body
+    assert 'class="cbfill' in body, "no map of two fields has its scale of colours"
+    assert len(re.findall(r'data-unformatted="[\d,]+&lt;br&gt;[\d.]+ ', body)) >= 4, (
+        "cells of a map have no text"
+    )
     assert "<img" not in body
     shown = [unescape(text) for text in re.findall(r'data-unformatted="([^"]*)"', body)]
     assert any(EVIL in unescape(text) for text in shown)
