@@ -1,9 +1,10 @@
 /* Explorer of scored plans: a scatter, parallel coordinates, filters, one plan's breakdown and its neighbours. */
 const explorer = JSON.parse(document.getElementById("explorer-data").textContent);
-const { fields, figures, values, command } = explorer;
-const unpacked = (column) => typeof column === "string" ? Uint8Array.from(atob(column), (letter) => letter.charCodeAt(0)) : column;
+const { count, fields, figures, command } = explorer;
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const unpacked = (column) => typeof column === "string" ? bytes(column) : column;
+const values = explorer.values.map(({ low, step, numbers }) => Array.from(new Uint16Array(bytes(numbers).buffer), (number) => low + number * step));
 const codes = explorer.codes.map(unpacked), parts = explorer.parts.map((part) => ({ ...part, values: unpacked(part.values) }));
-const count = values[0].length;
 const byId = (id) => document.getElementById(id);
 const kept = new Array(count).fill(true);
 const limits = {};
@@ -81,7 +82,7 @@ function draw() {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: style.color },
     xaxis: { ...common, title: { text: figures[x].name + " (" + figures[x].unit + ")" } },
     yaxis: { ...common, title: { text: figures[y].name + " (" + figures[y].unit + ")" } } };
-  Plotly.react("explorer-scatter", [points, mark], layout, { displaylogo: false, responsive: true });
+  Plotly.react("explorer-scatter", [points, mark], layout, { displaylogo: false, responsive: true, displayModeBar: window.innerWidth < 700 ? false : "hover" });
   coordinates(some);
 }
 

@@ -22,8 +22,8 @@ FULL = 255
 """A share of 1 as a byte."""
 AS_RELEASED = "as released"
 """Word of a lever that a plan leaves to the release; no word of the command."""
-DIGITS = 4
-"""Significant digits of a figure."""
+STEPS = 65535
+"""Steps between the least and the largest value of a figure, two bytes each."""
 FOLLOWING = (
     "data",
     "sequence_parallel",
@@ -43,7 +43,7 @@ def explorer_section(search: PlanSearch) -> Section | None:
     prediction = next(search.scored.predictions(setting))
     data = explorer_data(prediction, setting)
     body, script = (own_file(f"explorer.{suffix}") for suffix in ("html", "js"))
-    shown = len(data["values"][0])
+    shown = data["count"]
     words = f"The best {shown:,} of {len(search.scored):,} scored plans. A click on a point shows its plan."
     return Section("Explore all plans", words, html=body + embedded("explorer-data", data), script=script)
 
@@ -81,10 +81,11 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
     command += ("--gpus", str(cluster.devices), "--seq-len", str(training.seq_len))
     command += ("--global-batch", str(training.global_batch), "--precision", training.precision)
     return {
+        "count": count,
         "fields": fields,
         "codes": codes,
         "figures": [{"name": name, "unit": unit} for name, unit in figures],
-        "values": [_rounded(column[:count]) for column in figures.values()],
+        "values": [_stepped(column[:count]) for column in figures.values()],
         "parts": [{"name": name, "colour": GROUPS[name][0], "values": shares[name]} for name in shares],
         "command": shlex.join([*command, "--framework", setting.framework.name]),
     }
@@ -102,5 +103,9 @@ def _packed(values: np.ndarray) -> str | list[int]:
     return b64encode(values.astype(np.uint8).tobytes()).decode()
 
 
-def _rounded(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.{DIGITS}g}") for value in values.tolist()]
+def _stepped(values: np.ndarray) -> dict[str, Any]:
+    """Figures as base64 of little-endian numbers of two bytes: ``low`` + number x ``step``."""
+    low = float(values.min())
+    step = (float(values.max()) - low) / STEPS
+    numbers = np.rint((values - low) / (step or 1.0)).astype("<u2")
+    return {"low": low, "step": step, "numbers": b64encode(numbers.tobytes()).decode()}

@@ -10,7 +10,7 @@ from meshwright.pages.explorer import explorer_section
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
-from meshwright.reports.plans import rank_columns, sharding
+from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows
 from meshwright.results import PlanReport, PlanSearch
@@ -54,7 +54,7 @@ def write_plans(path: Path, search: PlanSearch) -> None:
         "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
         "step": f"{training.global_batch:,} sequences of {training.seq_len:,} tokens, {training.precision}",
         "best plan": f"{plans[0].plan.describe()}, micro batch {plans[0].plan.micro_batch}",
-        "its layout": f"{plans[0].plan.schedule}, recompute {plans[0].plan.recompute}, "
+        "its layout": f"{plans[0].plan.schedule}, recompute {recomputed(plans[0].plan)}, "
         f"sharding {sharding(plans[0].plan)}",
         "its step time": seconds(plans[0].step_time_s),
         "tokens of a step": counted(training.tokens),
@@ -94,7 +94,7 @@ def _names(plans: Sequence[PlanReport]) -> list[str]:
     names = []
     for rank, (words, report) in enumerate(zip(degrees, plans, strict=True), start=1):
         plan = report.plan
-        rest = f", {sharding(plan)}, micro {plan.micro_batch}, recompute {plan.recompute}"
+        rest = f", {sharding(plan)}, micro {plan.micro_batch}, recompute {recomputed(plan)}"
         names.append(label(f"{rank}: {words}{rest if degrees.count(words) > 1 else ''}"))
     return names
 

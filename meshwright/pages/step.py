@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from meshwright.pages.gantt import gantt, shown_ranks
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.parts import GROUPS, colour, grouped
-from meshwright.reports.plans import sharding
+from meshwright.reports.plans import recomputed, sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
 from planner.prediction import Prediction
 from simulator.engine.timeline import Timeline
@@ -20,7 +20,9 @@ from simulator.training.step_graph.account import account
 from simulator.training.traffic import link_bandwidth, step_traffic
 
 MOMENTS = 1500
-"""Intervals of the memory chart; the maximum of an interval is drawn."""
+"""Maximum number of intervals of a rank's memory curve; the maximum of an interval is drawn."""
+POINTS = 20_000
+"""Maximum number of points of all memory curves, a bound on the bytes of the page."""
 
 
 def write_step(
@@ -87,7 +89,7 @@ def _facts(
         "model": setting.model.name,
         "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
         "plan": f"{plan.describe()}, micro batch {plan.micro_batch}",
-        "schedule": f"{plan.schedule}, recompute {plan.recompute}, sharding {sharding(plan)}",
+        "schedule": f"{plan.schedule}, recompute {recomputed(plan)}, sharding {sharding(plan)}",
         "step": f"{seconds(timeline.period)} for {counted(training.tokens)} tokens",
         "throughput": f"{pace * float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
         f"MFU {percent(pace * float(metrics.model_flops_utilisation[0]))}",
@@ -134,15 +136,18 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
     ranks = shown_ranks(timeline.ranks)
     most = max(timeline.peak_memory(rank) for rank in ranks)
     data: list[dict[str, Any]] = []
+    moments = min(MOMENTS, POINTS // len(ranks))
     for place, rank in enumerate(ranks):
-        times, resident = fullest(*timeline.memory(rank), timeline.seconds)
+        times, resident = fullest(*timeline.memory(rank), timeline.seconds, moments)
+        evenly = {"x0": 0, "dx": timeline.seconds / moments}
+        exactly = {"x": [float(f"{value:.6g}") for value in times.tolist()]}
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": names[rank],
-                "x": [float(f"{value:.6g}") for value in times.tolist()],
-                "y": [float(f"{value / 2**30:.5g}") for value in resident.tolist()],
+                "y": [float(f"{value / 2**30:.4g}") for value in resident.tolist()],
+                **(evenly if len(times) == moments + 1 else exactly),
                 "line": {"shape": "hv", "width": 1.4, "color": _shade(place, len(ranks))},
                 "hovertemplate": "%{y:.1f} GiB at %{x:.4g} s<extra>%{fullData.name}</extra>",
             }
@@ -170,23 +175,27 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
 
 
 def fullest(
-    times: NDArray[np.float64], resident: NDArray[np.float64], end: float
+    times: NDArray[np.float64], resident: NDArray[np.float64], end: float, moments: int = MOMENTS
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A step curve with a bounded number of steps; keeps every peak.
 
     Args:
         times: start of every step, ascending.
-        held: height of every step.
+        resident: height of every step.
         end: end of the curve.
+        moments: number of equal intervals of a curve with more than half as many steps.
     """
-    if len(times) > 2 * MOMENTS:
-        slot = np.minimum((times / end * MOMENTS).astype(np.int64), MOMENTS - 1)
-        first = np.flatnonzero(np.diff(slot, prepend=-1))
-        most = np.maximum.reduceat(resident, first)
-        # A slot begins at the height at which the previous slot ended.
-        before = np.concatenate(([resident[0]], resident[first[1:] - 1]))
-        times, resident = slot[first] * end / MOMENTS, np.maximum(most, before)
-    return np.append(times, end), np.append(resident, resident[-1])
+    if 2 * len(times) <= moments:
+        return np.append(times, end), np.append(resident, resident[-1])
+    slot = np.minimum((times / end * moments).astype(np.int64), moments - 1)
+    first = np.flatnonzero(np.diff(slot, prepend=-1))
+    last = np.append(first[1:], len(times)) - 1
+    # Intervals without a step keep the height at which the interval before ended.
+    at = np.searchsorted(slot[first], np.arange(moments), side="right") - 1
+    heights = resident[last][at]
+    before = np.concatenate(([resident[0]], resident[first[1:] - 1]))
+    heights[slot[first]] = np.maximum(np.maximum.reduceat(resident, first), before)
+    return np.linspace(0, end, moments + 1), np.append(heights, resident[-1])
 
 
 def _shade(place: int, count: int) -> str:

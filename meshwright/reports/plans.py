@@ -190,11 +190,11 @@ def ranked(prediction: Prediction, wide: bool) -> Table:
 
 
 def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
-    """Cells of a ranking by heading, one per plan."""
+    """Cells of a ranking by heading, one per plan; headings without a word in any cell are left out."""
     metrics, plans = prediction.metrics, list(prediction.plans)
     capacity, release = prediction.setting.cluster.device.memory_bytes, prediction.setting.framework
     many = range(len(plans))
-    return {
+    cells = {
         "rank": [str(index + 1) for index in many],
         "plan": [_named(prediction, index) for index in many],
         "micro": [str(plan.micro_batch) for plan in plans],
@@ -216,6 +216,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
         "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
     }
+    return {name: column for name, column in cells.items() if any(column)}
 
 
 def _named(prediction: Prediction, index: int) -> str:
