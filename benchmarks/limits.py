@@ -17,7 +17,6 @@ from hwmodels.mixed import MixedCluster
 from meshwright.api.serving import MOST_WATTS
 from meshwright.validation.serving import case
 from meshwright.variations.answer import LONG_S
-from planner import prediction
 from simulator.frameworks import Framework
 from simulator.models import Model
 from simulator.placement import Placement
@@ -32,6 +31,7 @@ from simulator.serving.routers import routers
 from simulator.serving.scalers import scalers
 from simulator.serving.scenario import ServingDefinition
 from simulator.serving.workload.traces import base
+from simulator.training.step_graph import length
 
 PAGE = Path(__file__).parents[1] / "docs" / "limits.md"
 ROOTS: dict[str, tuple[type[BaseModel], ...]] = {
@@ -134,8 +134,8 @@ def _constants() -> dict[str, str]:
         "trace": f"{base.LARGEST:g}",
         "row_low": f"{case.SMALLEST:g}",
         "row_high": f"{case.LARGEST:g}",
-        "batches": f"{prediction.MOST_MICRO_BATCHES:,}",
-        "engine_s": f"{prediction.LONGEST_S:g}",
+        "batches": f"{length.MOST_MICRO_BATCHES:,}",
+        "engine_s": f"{length.LONGEST_S:g}",
         "whatif_s": f"{LONG_S / 60:g}",
         "watts": f"{MOST_WATTS:g}",
     }

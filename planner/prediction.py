@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hwmodels.errors import InputError
 from hwmodels.records import record
 from planner.metrics import Metrics
 from planner.search import SearchResult
@@ -25,7 +24,6 @@ from simulator.uncertainty import has_parts
 
 if TYPE_CHECKING:
     from simulator.engine import Timeline
-    from simulator.training.step_graph import StepProgram
 
 
 @record()
@@ -89,49 +87,6 @@ class Simulation:
     timeline: Timeline | None
 
 
-def segments(program: StepProgram) -> int:
-    """Kernels and collectives in all passes of a step."""
-    passes = (part for work in program.work for part in (work.forward, work.backward, work.weight))
-    return program.micro_batches * sum(map(len, passes))
-
-
-MOST_MICRO_BATCHES = 2**15
-"""Maximum micro batches of a step on the engine: ten times those of the longest published pipeline."""
-LONGEST_S = 20.0
-"""Longest engine run allowed, s; at 0.4 kB a task, less than 1 GB."""
-TASK_S, SEGMENT_S = 8e-6, 1.2e-6
-"""CPU seconds per task of the engine (`benchmarks.engine`: 4 to 6.5 us), and per kernel or collective that is
-read from a pass."""
-NOTICED_S = 2.0
-"""Minimum length of an engine run that is announced, s."""
-
-
-def engine_tasks(program: StepProgram) -> int:
-    """Estimate of the engine's tasks in a step.
-
-    An uninterrupted pass is one task; a pass that gathers parameters or completes gradients has one for every
-    kernel, and so have all passes whose own communication may meet such collectives on a link.
-    """
-    from simulator.training.step_graph.step import meets
-
-    micro_batches, sends = program.micro_batches, 1 if program.stages > 1 else 0
-    gathering = micro_batches if program.gather == "pass" else 1
-    reducing = micro_batches if program.reduce == "pass" else 1
-    tasks = 0
-    for work in program.work:
-        last = work.weight or work.backward
-        again = work.backward_gathers if program.gather == "pass" else ()
-        split = {id(work.forward): gathering if work.forward_gathers else 0}
-        split[id(work.backward)] = gathering if again else 0
-        split[id(last)] = max(split.get(id(last), 0), reducing if work.reductions else 0)
-        tasks += gathering * (len(work.forward_gathers) + len(again)) + reducing * len(work.reductions)
-        everywhere = program.detail or ("pass" in (program.gather, program.reduce) and meets([work]))
-        for segments in filter(None, (work.forward, work.backward, work.weight)):
-            cut = micro_batches if everywhere else split[id(segments)]
-            tasks += cut * len(segments) + (micro_batches - cut) + micro_batches * sends
-    return tasks * len(program.replicas)
-
-
 def simulate_plan(
     setting: Setting,
     plan: Plan,
@@ -164,28 +119,14 @@ def simulate_plan(
 
     from simulator.training.step_graph import run
     from simulator.training.step_graph.build import step_program
+    from simulator.training.step_graph.length import check_length, segments
 
     program = step_program(setting, plan)
     if segments(program) <= detail:
         program = replace(program, detail=True)
-    _check_length(program, notice)
+    check_length(program, notice)
     timeline = run(program, progress)
     if not closed_form:
         return Simulation(Prediction.of_timeline(setting, plan, timeline), None, timeline)
     prediction = Prediction.of(setting, plan)
     return Simulation(prediction, float(prediction.step.time[0]), timeline)
-
-
-def _check_length(program: StepProgram, notice: Callable[[str], None] | None) -> None:
-    """Announce the length of a long engine run, and refuse one that is too long for time and memory."""
-    tasks = engine_tasks(program)
-    seconds = tasks * TASK_S + segments(program) * SEGMENT_S
-    if seconds > LONGEST_S or program.micro_batches > MOST_MICRO_BATCHES:
-        raise InputError(
-            f"the event engine would run about {tasks:,} tasks for {program.micro_batches:,} micro batches, "
-            f"{seconds:,.0f} s; at most {LONGEST_S:.0f} s and {MOST_MICRO_BATCHES:,} micro batches "
-            "are allowed: "
-            "a smaller global_batch, or more data or micro_batch, is shorter"
-        )
-    if notice is not None and seconds >= NOTICED_S:
-        notice(f"the event engine runs about {tasks:,} tasks, {seconds:.0f} s")

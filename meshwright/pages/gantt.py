@@ -234,4 +234,3 @@ def _numbers(blocks: Sequence[Bar], rows: Mapping[int, int]) -> dict[str, Any]:
         "textfont": {"size": 10, "color": "#ffffff"},
         "hoverinfo": "skip",
     }
-

@@ -26,10 +26,12 @@ from simpy.events import NORMAL, Event, Timeout
 
 from hwmodels.errors import InputError
 from simulator.engine.flows import fair_rates
-from simulator.engine.graph import NONE, Stream, TaskGraph
+from simulator.engine.graph import NONE, Flow, Stream, TaskGraph
 
 COMPUTE, COMMUNICATE = 0, 1
 """Kinds of work that slow each other."""
+MOST_MEETINGS = 10_000
+"""Meetings of flows whose rates are kept."""
 AFTER_ALL = NORMAL + 1
 """Priority of the events that follow all ends and starts of an instant."""
 
@@ -122,6 +124,8 @@ class Clock:
         # Per link its flows (a dict, for its order), and the links whose rates must be recomputed.
         self._users: list[dict[int, None]] = []
         self._changed: dict[int, None] = {}
+        self._rates: dict[tuple[Flow, ...], list[float]] = {}
+        """Rates of flows that have met: passes repeat the meetings of the first."""
 
     def run(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Release every task and run until none is left.
@@ -306,6 +310,7 @@ class Clock:
     def _end_changeable(self, event: Event) -> None:
         running: Running = event._value
         if running.end is event:  # Otherwise the speed has changed and the end was rescheduled.
+            running.end = None  # An event and its task in a cycle, 280 bytes, would outlive the run.
             self._end_of(running.task, running.rank, running.kind)
 
     def _end_of(self, task: int, rank: int, kind: int) -> None:
@@ -366,10 +371,13 @@ class Clock:
         return list(flows)
 
     def _share_among(self, tasks: list[int]) -> None:
-        flows = [self._flows[task] for task in tasks]
-        demands = [flow.rate for flow in flows]
-        rates = fair_rates([flow.links for flow in flows], demands, self._capacity)
-        for task, wanted, rate in zip(tasks, demands, rates, strict=True):
+        flows = tuple(self._flows[task] for task in tasks)
+        rates = self._rates.get(flows)
+        if rates is None:
+            rates = fair_rates([flow.links for flow in flows], [flow.rate for flow in flows], self._capacity)
+            if len(self._rates) < MOST_MEETINGS:
+                self._rates[flows] = rates
+        for task, (wanted, _), rate in zip(tasks, flows, rates, strict=True):
             rank, kind = self._place[self._lane[task]]
             group = self._running[rank][kind]
             running = group[task]

@@ -17,6 +17,7 @@ from simulator.plan import Plan
 from simulator.training.mixed.step import GroupStep, MixedStep, placed
 from simulator.training.step_graph import run
 from simulator.training.step_graph.build import step_program
+from simulator.training.step_graph.length import check_length
 from simulator.training.step_graph.step import Attached, Pass, Port, StepProgram, StreamWork
 from simulator.training.step_graph.streams import DATA, TIED
 
@@ -25,7 +26,8 @@ def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedS
     """Run a step on the event engine.
 
     Raises:
-        InputError: a placement that does not fit plan or cluster, or a schedule that cannot run it.
+        InputError: a placement that does not fit plan or cluster, a schedule that cannot run it, or a run
+            that would take too long.
     """
     parts, plan = placed(setting, plan, where)
     own = [step_program(setting.on(share, plan), plan) for share in parts]
@@ -66,6 +68,7 @@ def _by_stage(
         static=tuple(own[at[stage]].static[stage] for stage in range(base.stages)),
         ports=_ports(parts, own, at),
     )
+    check_length(program)
     timeline = run(program)
     groups = tuple(_group_step(share, timeline) for share in parts)
     return MixedStep(timeline.period, groups, timeline)
@@ -105,7 +108,9 @@ def _by_replica(parts: Sequence[Share], own: Sequence[StepProgram], far: Sequenc
             _exchanged(chosen, [other.finish[stage] for other in together], _is_data)
             for stage, chosen in enumerate(program.finish)
         )
-        timeline = run(replace(program, work=tuple(work), finish=finish))
+        program = replace(program, work=tuple(work), finish=finish)
+        check_length(program)
+        timeline = run(program)
         groups.append(_group_step(share, timeline))
         timelines.append(timeline)
     slowest = max(timelines, key=lambda timeline: timeline.period)
