@@ -35,13 +35,16 @@ def engine_tasks(program: StepProgram) -> int:
     micro_batches, sends = program.micro_batches, 1 if program.stages > 1 else 0
     gathering = micro_batches if program.gather == "pass" else 1
     reducing = micro_batches if program.reduce == "pass" else 1
+    # Of collectives once a step: passes of other chunks between the first of them and the last.
+    between = min(program.stages, micro_batches) * (program.chunks - 1) // program.chunks
+    between = max(between, 1) if meets(program.work) else 1
     tasks = 0
     for work in program.work:
         last = work.weight or work.backward
         again = work.backward_gathers if program.gather == "pass" else ()
-        split = {id(work.forward): gathering if work.forward_gathers else 0}
+        split = {id(work.forward): max(gathering, between) if work.forward_gathers else 0}
         split[id(work.backward)] = gathering if again else 0
-        split[id(last)] = max(split.get(id(last), 0), reducing if work.reductions else 0)
+        split[id(last)] = max(split.get(id(last), 0), max(reducing, between) if work.reductions else 0)
         tasks += gathering * (len(work.forward_gathers) + len(again)) + reducing * len(work.reductions)
         everywhere = program.detail or ("pass" in (program.gather, program.reduce) and meets([work]))
         for parts in filter(None, (work.forward, work.backward, work.weight)):

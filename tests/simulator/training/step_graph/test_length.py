@@ -37,6 +37,7 @@ def program_of(plan):
         ({"context": 4, "pipeline": 2, "zero": 2}, False),
         ({"context": 2, "zero": 3}, False),
         ({"tensor": 2, "pipeline": 4}, True),
+        ({"tensor": 2, "pipeline": 4, "virtual_pipeline": 4, "schedule": "interleaved"}, False),
     ],
 )
 def test_tasks_are_estimated(plan, detail):
