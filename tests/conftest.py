@@ -65,7 +65,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of quick modules that are not slow."""
+    """Mark quick tests, and keep coverage away from slow ones, whose time it would double."""
     for item in items:
-        if _quick(item.path) and item.get_closest_marker("slow") is None:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.no_cover)
+        elif _quick(item.path):
             item.add_marker(pytest.mark.quick)

@@ -22,7 +22,6 @@ def golden():
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_no_prediction_moved(golden, capsys):
     found = golden.compare(golden.stored_answers(), golden.answer_all(), golden.ELSEWHERE)
     golden.report(found, len(golden.read_questions()), 40)

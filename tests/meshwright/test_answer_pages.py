@@ -16,6 +16,7 @@ ASKED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_a_page_has_a_chart_and_the_tables(run, tmp_path, name):
     path = tmp_path / "page.html"

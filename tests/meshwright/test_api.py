@@ -20,6 +20,7 @@ QUESTION = {
 EXAMPLES = re.findall(r"```python\n(.*?)```", Path("docs/api.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_examples_of_the_page_run(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -99,6 +100,7 @@ def test_export_writes_what_the_command_writes(run, tmp_path):
         assert (tmp_path / "by command" / name).read_text() == text
 
 
+@pytest.mark.slow
 def test_searches_are_exported_by_rank():
     found = mw.plan(**QUESTION, top=2)
     first, second = (mw.export(found, "megatron-lm", rank=rank).files["train.sh"] for rank in (1, 2))

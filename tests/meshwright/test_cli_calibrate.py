@@ -54,6 +54,7 @@ def keep_points(folder, count):
     (folder / "gemm.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_calibrated_device_predicts_what_was_measured_and_is_taken_by_path(run, calibrated):
     out, page = calibrated / "mine.yaml", calibrated / "page.html"
     report = json.loads((calibrated / "report.json").read_text(encoding="utf-8"))
@@ -186,6 +187,7 @@ def test_without_its_page_no_device_is_written(tmp_path, measured, run):
     assert not out.parent.exists()
 
 
+@pytest.mark.slow
 def test_a_fit_of_points_that_scatter_is_refused_unless_asked_for(run, tmp_path, measured):
     path = measured / "gemm.csv"
     heading, *lines = path.read_text(encoding="utf-8").splitlines()

@@ -105,6 +105,7 @@ def test_trials_are_launch_files_of_the_plans_worth_measuring(run, refused, tmp_
     assert "99" in run("plan", *question, "--trials", "99", "--folder", str(folder)).err
 
 
+@pytest.mark.slow
 def test_three_runs_of_a_published_family_correct_the_next_plans(tmp_path):
     """The loop plan, learn, plan: the runs of DGX Cloud on GB200 share an error."""
     cases = [case for path in published_files() for case in read_cases(path)[0] if is_of_dgx_cloud(case)]
@@ -141,6 +142,7 @@ def test_three_runs_of_a_published_family_correct_the_next_plans(tmp_path):
     assert again.to_dict()["question"]["site"] == str(path)
 
 
+@pytest.mark.slow
 def test_rows_that_differ_in_what_bounds_them_are_learned_together():
     """Some of these wait for the host; a full step of the fit passes the point where they no longer do."""
     cases = [

@@ -171,6 +171,7 @@ def test_sizes_are_read_as_people_write_them(run):
     assert short == run("plan", *model, "--seq-len", "2048", "--global-batch", "64").out != ""
 
 
+@pytest.mark.slow
 def test_sequences_are_as_long_as_the_model_allows_and_longer_ones_are_noticed(run):
     model = ["--model", "llama2-7b", "--global-batch", "16", *SIZED]
     assert run("plan", *model).out == run("plan", *model, "--seq-len", "4096").out != ""
@@ -266,6 +267,7 @@ def test_cloud_instances_are_names_of_clusters(run, instance, cluster):
     assert run("plan", "--cluster", instance, *rest).out == run("plan", "--cluster", cluster, *rest).out != ""
 
 
+@pytest.mark.slow
 def test_what_a_model_leaves_out_is_said(run, tmp_path):
     mine = tmp_path / "mine.yaml"
     shape = "layers: 2, hidden: 256, heads: 4, feed_forward: 512, vocabulary: 1000, max_sequence: 4096"

@@ -50,6 +50,7 @@ def test_other_processes_find_the_same(run, monkeypatch):
     assert run(*QUESTION, "--refine", "3", "--json").out == alone
 
 
+@pytest.mark.slow
 def test_the_table_says_by_how_much_they_disagree(run):
     out = run(*QUESTION, "--refine", "2").out
     assert "On the event engine" in out

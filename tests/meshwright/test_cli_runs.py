@@ -9,8 +9,8 @@ gpus: 16
 workload: {seq_len: 4096, global_batch: 64}
 plan: {tensor: 2, data: 8}
 run:
-  steps: 10000
-  faults: {kind: exponential, mtbf: 100}
+  steps: 1000
+  faults: {kind: exponential, mtbf: 50}
   elastic: {replan: 1}
   replications: 2
 """

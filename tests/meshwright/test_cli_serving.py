@@ -101,6 +101,7 @@ def test_the_sustainable_rate_does_not_depend_on_the_overload(run, serving):
     assert found[0] == pytest.approx(found[1], rel=0.15)
 
 
+@pytest.mark.slow
 def test_a_reactive_scaler_follows_the_load_and_pays_for_less(run, serving):
     day = {"kind": "piecewise", "period": 300.0, "rates": [2.0, 40.0, 2.0]}
     options = {"target": 8.0, "start": 20.0, "least": 1, "most": 8}

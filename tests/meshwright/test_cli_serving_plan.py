@@ -9,6 +9,7 @@ import pytest
 from meshwright.reports.serving_plans import gap_words
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_deployment_that_simulate_reads(run, tmp_path):
     flags = [
         "--model",
@@ -69,6 +70,7 @@ SMALL = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "2", "--is
 SMALL += ["--ttft", "0.5", "--tpot", "0.03", "--limit", "pipeline=1", "--together"]
 
 
+@pytest.mark.slow
 def test_the_first_line_says_what_of_the_rate_is_carried(run):
     short = run("plan", "--serve", *SMALL, "--rate", "500")
     assert short.code == 1
@@ -83,6 +85,7 @@ def test_the_first_line_says_what_of_the_rate_is_carried(run):
     assert named["deployments"][0]["rate"] < 500
 
 
+@pytest.mark.slow
 def test_the_default_for_a_rate_is_the_cheapest_with_the_most_goodput_beside_it(run):
     told = run("plan", "--serve", *SMALL, "--rate", "4")
     assert told.code == 0

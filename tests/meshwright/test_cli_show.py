@@ -9,6 +9,7 @@ from hwmodels.device import devices
 from meshwright.reports.catalogues import KINDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_lists_hold_every_name(run, kind):
     listed = json.loads(run("show", kind, "--json").out)[kind]

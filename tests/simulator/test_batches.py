@@ -70,7 +70,7 @@ CASES = [(name, list(MODELS)[number % len(MODELS)]) for number, name in enumerat
 """Every framework with one model in turn, and all models with one framework."""
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "model"), dict.fromkeys([*CASES, *(("megatron-core", model) for model in MODELS)])
 )

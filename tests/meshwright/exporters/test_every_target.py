@@ -52,6 +52,7 @@ def check_files(files) -> None:
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TRAINING)
 def test_every_framework_writes_files_or_says_why_not(target):
     written = 0

@@ -177,6 +177,7 @@ def returned(target: str, scenario: dict, folder: Path) -> tuple[dict, dict]:
     return question.plan.model_dump(exclude=without), again.plan.model_dump(exclude=without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", sorted(TOLD))
 def test_plans_return_as_they_left(target, tmp_path_factory):
     folder, seen = tmp_path_factory.mktemp(target), set()

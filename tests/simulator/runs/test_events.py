@@ -53,6 +53,7 @@ def test_saves_without_faults_cost_one_stall_a_period():
     assert replicate(inputs, 0).wall_s == pytest.approx(12_000 + 9 * 60)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     mtbf=st.floats(2000, 1e6),
@@ -76,6 +77,7 @@ def test_states_add_up_to_the_wall_time(mtbf, recovery, period, stall, late, spa
     assert found.seconds["productive"] == pytest.approx(inputs.work_s) or not found.done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mtbf", "recovery", "period", "stall"),
     [(7200, 600, 1200, 60), (1500, 300, 400, 20), (40_000, 1800, 3600, 300), (7200, 0, 900, 0)],
@@ -96,6 +98,7 @@ def test_the_elastic_law_lies_in_the_confidence_interval():
     assert outcome.goodput == pytest.approx(law, abs=0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_more_spares_never_slow_a_run(seed):
     faults = faults_every(20_000, repair={"exponential": 200_000})

@@ -60,6 +60,7 @@ def test_1f1b_is_within_two_percent(times):
     assert schedules["1f1b"].makespan(times) == pytest.approx(exact("1f1b", times), rel=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(pipelines(chunks=(2, 5), groups=True, fewest=2))
 def test_interleaved_never_promises_much_more_speed_than_there_is(times):
@@ -67,6 +68,7 @@ def test_interleaved_never_promises_much_more_speed_than_there_is(times):
     assert true * 0.95 <= found <= true * 1.02
 
 
+@pytest.mark.slow
 def test_interleaved_is_within_two_percent_for_nearly_all_plans():
     random = np.random.default_rng(7)
     errors = []

@@ -149,6 +149,7 @@ def test_a_schedule_without_closed_form_says_so():
         schedules["zb-h1"].makespan(None)
 
 
+@pytest.mark.slow
 def test_orders_are_the_same_every_time():
     for name, p, m, v in CASES[::7]:
         assert schedules[name].orders(p, m, v) == schedules[name].orders(p, m, v)

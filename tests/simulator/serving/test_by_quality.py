@@ -39,6 +39,7 @@ def run(**keys):
     return serve(make_serving(data(**keys), "test", Path(), TABLES))
 
 
+@pytest.mark.slow
 def test_a_price_sends_what_the_small_model_does_as_well():
     free, priced, dear = run(), run(price={"large": 0.1}), run(price={"large": 0.5})
     assert free.to_dict()["quality"]["shares"] == {"large": 1.0, "small": 0.0}

@@ -36,6 +36,7 @@ def run(workload=(), **deployment):
 SCALED = {"scaler": "by-targets", "scaler_options": {"interval": 1, "start": 1, "most": 8}}
 
 
+@pytest.mark.slow
 def test_replicas_follow_the_targets():
     fixed, scaled = run(), run(**SCALED)
     assert scaled.metrics.slo_share > fixed.metrics.slo_share + 0.1
@@ -43,6 +44,7 @@ def test_replicas_follow_the_targets():
     assert any(member.drained_s is not None for member in scaled.fleet.members)
 
 
+@pytest.mark.slow
 def test_a_count_that_cannot_change_is_a_fixed_one():
     options = {"interval": 1, "least": 2, "most": 2}
     ours, theirs = run(replicas=2, scaler="by-targets", scaler_options=options), run(replicas=2)

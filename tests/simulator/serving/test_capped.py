@@ -137,6 +137,7 @@ def ran(data) -> dict:
     return serve(make_serving(data, "test", Path())).to_dict()
 
 
+@pytest.mark.slow
 def test_the_event_engine_respects_clock_and_cap():
     def run(**power):
         return ran(SCENARIO | {"deployment": {"engine": "vllm-0.19", **power}})
@@ -151,6 +152,7 @@ def test_the_event_engine_respects_clock_and_cap():
     assert capped["joules"] / capped["makespan_s"] < 300 + hosts
 
 
+@pytest.mark.slow
 def test_the_clock_of_least_energy_is_below_the_highest_where_latency_has_slack():
     def best(tpot: float, **more):
         asked = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 1, "isl": 1000, "osl": 200}
@@ -166,6 +168,7 @@ def test_the_clock_of_least_energy_is_below_the_highest_where_latency_has_slack(
     assert (tight.groups[0].shape.pool.clock_mhz or 1830.0) > chosen
 
 
+@pytest.mark.slow
 def test_idle_time_counts_in_the_energy_of_a_plan():
     asked = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 1, "isl": 1000, "osl": 200}
     plan = mw.deploy(**asked, rate=0.5, ttft=2.0, tpot=0.1, objective="energy", refine=0).search.plans[0]

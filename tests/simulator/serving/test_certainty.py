@@ -51,6 +51,7 @@ def test_rounds_follow_the_law():
     assert Certainty(count=3, stop=[0, 0, 1]).depth == 3
 
 
+@pytest.mark.slow
 def test_programs_that_stop_send_what_the_law_leaves():
     result = run({"stop": LAW}, rate=1.0)
     # The run's limit of requests cuts the last programs.
@@ -59,6 +60,7 @@ def test_programs_that_stop_send_what_the_law_leaves():
     assert counts.mean() == pytest.approx(mean, rel=0.1)
 
 
+@pytest.mark.slow
 def test_gangs_end_programs_sooner_where_a_queue_forms():
     tails = {
         name: run({"stop": LAW}, name, 5.0).to_dict()["program_s"]["p95"] for name in ("chunked", "gang")

@@ -59,6 +59,7 @@ def test_the_route_between_clusters_is_the_narrower_side():
     assert Route.across(fast, 2, slow, 8).bandwidth == pytest.approx(fast.network.bandwidth / 4)
 
 
+@pytest.mark.slow
 def test_power_caps_belong_to_a_pool():
     capped = serve(setting([PREFILL, DECODE | {"power_cap_w": 300}])).to_dict()
     free = serve(setting([PREFILL, DECODE])).to_dict()

@@ -7,6 +7,7 @@ from tests.simulator.serving.compositions import REQUESTS, check, composition, r
 BATCHES, EACH = 10, 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_compositions_keep_their_laws(batch):
     ran = 0

@@ -87,6 +87,7 @@ def test_urgency_without_deadlines_changes_nothing():
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_urgency_shortens_the_deadline_that_most_programs_meet_where_a_queue_forms():
     def tail(scheduler):
         program = {"kind": "text2sql", "deadline": 2, "candidates": 3}
@@ -97,6 +98,7 @@ def test_urgency_shortens_the_deadline_that_most_programs_meet_where_a_queue_for
     assert tail("urgency") < 0.9 * tail("chunked")
 
 
+@pytest.mark.slow
 def test_the_soonest_replica_is_the_fast_one_until_it_is_busy():
     pools = [{"name": "slow", "cluster": "a6000-8"}, {"name": "fast", "cluster": "dgx-h100"}]
     deployment = {"pools": pools, "router": "soonest"}

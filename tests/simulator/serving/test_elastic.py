@@ -49,6 +49,7 @@ def bytes_of(result):
     return b"".join(columns[name].tobytes() for name in sorted(columns))
 
 
+@pytest.mark.slow
 def test_all_requests_end_and_later_ones_are_faster():
     result = run({"time": 3.0, "data": 4})
     assert len(result.records) == 400
@@ -64,6 +65,7 @@ def test_all_requests_end_and_later_ones_are_faster():
     assert np.median(gaps) > 0
 
 
+@pytest.mark.slow
 def test_a_replica_that_starts_anew_stops_for_longer():
     start = {"from": "fork", "engine": 4.0}
     live, anew = (
@@ -80,10 +82,12 @@ def test_ranks_that_leave_lose_their_kv_and_nothing_else():
     assert held[0].drained_s == 3.0
 
 
+@pytest.mark.slow
 def test_the_same_size_changes_no_byte():
     assert bytes_of(run({"time": 3.0, "data": 2})) == bytes_of(run())
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes():
     assert bytes_of(run({"time": 3.0, "data": 4})) == bytes_of(run({"time": 3.0, "data": 4}))
 

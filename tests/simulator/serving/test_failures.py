@@ -52,6 +52,7 @@ def run(deployment, workload=None, requests=60, seed=1):
     return serve(make_serving(data, "test", Path()))
 
 
+@pytest.mark.slow
 @given(
     deployment=st.sampled_from(sorted(DEPLOYMENTS)),
     workload=st.sampled_from(sorted(WORKLOADS)),

@@ -74,6 +74,7 @@ def test_a_stretch_makes_the_tokens_of_its_steps():
     assert steps.tuned_tokens(*row) == pytest.approx(10 * steps.tokens(4, 18, 0, alone))
 
 
+@pytest.mark.slow
 def test_more_load_leaves_less_and_the_target_is_kept():
     runs = [serve(question({"tpot": TARGET_S}, rate)).to_dict() for rate in (0.5, 5.0, 12.0)]
     shares = [run["finetuning"]["share_of_peak"] for run in runs]

@@ -175,6 +175,7 @@ def swapped(**options):
     return run(120, 20.0, replicas=1, options=options)
 
 
+@pytest.mark.slow
 def test_swaps_in_groups_beside_steps_and_kept_cost_less_each():
     slow = swapped(swap_copies="blocks")
     assert slow.metrics.preemptions > 20

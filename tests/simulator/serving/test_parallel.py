@@ -45,6 +45,7 @@ def run(requests, stages=1, ranks=1, stretches=True, kv_blocks=100_000, **given)
     return np.array([[one.first_s, one.last_s] for one in done]), replica
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [1, 2, 3, 8])
 @pytest.mark.parametrize("rate", [0.5, 3.0, 30.0])
 @pytest.mark.parametrize("kv_blocks", [100_000, 600])

@@ -60,16 +60,18 @@ def test_counters_are_bit_equal_to_lists(rate):
     assert [one.last_s for one in run.done] == [plain.last[one.request.serial] for one in run.done]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", list(schedulers))
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("kv_blocks", [100_000, 400])
 def test_closed_form_stretches_are_the_steps(scheduler, asynchronous, kv_blocks):
     options = {"scheduler": scheduler, "asynchronous": asynchronous, "kv_blocks": kv_blocks}
-    requests = make_requests(120, rate=2.0)
+    requests = make_requests(60, rate=2.0)
     steps, stretches = (Run(requests, stretches=on, **options) for on in (False, True))
     assert np.abs(steps.times - stretches.times).max() < 1e-9
 
 
+@pytest.mark.slow
 @given(
     scheduler=st.sampled_from(sorted(schedulers)),
     asynchronous=st.booleans(),
@@ -146,7 +148,7 @@ def test_scheduling_ahead_makes_an_arrival_wait_for_the_step_after_the_running_o
     assert 2.0 <= waits[True] <= 3.05
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_batch_one_is_the_queue_m_d_1(load):
     service = STEPS.step([(200, 0)], 0, 0) + sum(STEPS.step([], 1, 200 + one) for one in range(1, 10))
@@ -166,6 +168,7 @@ def test_batch_one_is_the_queue_m_d_1(load):
     assert np.mean(lindley) == pytest.approx(load * service / (2 * (1 - load)), rel=0.1)
 
 
+@pytest.mark.slow
 def test_littles_law():
     requests = make_requests(1500, rate=4.0)
     run = Run(requests)

@@ -49,6 +49,7 @@ def test_polca_steps_through_its_levels_and_back():
     assert low == (None, 1275, 1110, 1110) and high == (None, None, None, 1305)
 
 
+@pytest.mark.slow
 def test_a_budget_that_nothing_reaches_changes_nothing():
     free, watched = ran(policy=None), ran(server_w=1e5)
     assert free.records.columns()["last_s"].tolist() == watched.records.columns()["last_s"].tolist()
@@ -56,6 +57,7 @@ def test_a_budget_that_nothing_reaches_changes_nothing():
     assert figures(watched).brakes == 0 and figures(watched).capped == 0.0
 
 
+@pytest.mark.slow
 def test_caps_lower_the_power_and_spare_high_priority():
     free = ran(policy="brake-only", server_w=1e5)
     peak = figures(free).peak_w / 4
@@ -68,6 +70,7 @@ def test_caps_lower_the_power_and_spare_high_priority():
     assert slower[1] > 1.005
 
 
+@pytest.mark.slow
 def test_more_servers_than_the_budget_carries_brake():
     provisioned = figures(ran(policy="brake-only", server_w=1e5)).peak_w / 4
     fitting = ran(policy="brake-only", server_w=1.01 * provisioned)

@@ -1,6 +1,7 @@
 """Prompts some decode steps apart, admitted by the peak of KV; adapters in the same memory."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def test_prompts_are_at_least_so_many_decode_steps_apart():
     assert np.diff(firsts).min() > 20 * 0.01
 
 
+@pytest.mark.slow
 def test_nothing_is_preempted_however_few_blocks_there_are():
     options = {"scheduler": "spaced-prefill", "asynchronous": False, "kv_blocks": 640, "block_tokens": 1}
     run = Run(make_requests(200, rate=30.0, most=300), **options)

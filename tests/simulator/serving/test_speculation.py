@@ -63,6 +63,7 @@ def test_later_positions_that_are_never_accepted_end_the_draft():
     assert speculation.mean() == pytest.approx(1 + 0.8 + 0.8 * 0.5)
 
 
+@pytest.mark.slow
 def test_drafts_that_are_never_accepted_cost_time():
     plain = tpot(scenario(None))
     never = tpot(scenario({"kind": "eagle", "acceptance": 0.0}))
