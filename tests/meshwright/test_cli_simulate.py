@@ -126,6 +126,7 @@ def test_shipped_scenarios_say_what_they_ask(run):
     assert {entry["name"] for entry in listed} == set(shipped_scenarios())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(shipped_scenarios()))
 def test_shipped_scenarios_run_by_name(run, name):
     text = shipped_scenarios()[name].read_text(encoding="utf-8")

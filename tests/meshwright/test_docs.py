@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MEASURING = ROOT / "docs" / "profiling.md"
 """Its commands go on from each other, in order."""
-SLOW = (
+UNRUN = (
     "profile --device cpu",
     "calibrate",
     "validate --live",
@@ -34,6 +34,9 @@ SLOW = (
     "server/results",
 )
 """Commands that measure for a minute, or need what others wrote."""
+
+SLOW = ("meshwright validate", "plan serve", "plan mix", "--mix", "--replan", "simulate papers/", "plan size")
+"""Commands of several seconds: they predict all published runs, search servers or simulate weeks."""
 
 
 def field_row(name, field) -> str:
@@ -161,10 +164,11 @@ def command_lines(pages=PAGES) -> list[str]:
 
 
 def runnable():
-    """Each command once; those that predict every published run are slow."""
+    """Each command once; those that search or simulate for some seconds are slow."""
     for line in dict.fromkeys(examples() + command_lines()):
-        if not any(slow in line for slow in SLOW):
-            yield pytest.param(line, marks=[pytest.mark.slow] if "validate" in line else [], id=line)
+        if not any(words in line for words in UNRUN):
+            slow = any(words in line for words in SLOW)
+            yield pytest.param(line, marks=[pytest.mark.slow] if slow else [], id=line)
 
 
 @pytest.mark.parametrize("line", list(runnable()))

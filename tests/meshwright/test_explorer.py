@@ -136,6 +136,7 @@ def test_charts_and_tables_fit_the_width(page, width):
     assert json.loads(re.search(r'<pre id="faults">(.*?)</pre>', dom, re.S)[1]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["llama3.1-8b", "qwen3-30b-a3b"])
 def test_the_command_of_a_plan_takes_every_word_of_its_fields(model):
     searched = plan(model=model, cluster="dgx-h100", gpus=64, seq_len="4k", global_batch=128, every=True)

@@ -64,6 +64,7 @@ def test_mixes_without_a_solver_are_refused_before_the_search(monkeypatch, refus
     assert "pip install '.[mix]'" in refused(*words.split())
 
 
+@pytest.mark.slow
 def test_planning_and_simulating_need_no_extra():
     script = (
         "import sys\n"

@@ -204,6 +204,7 @@ def test_a_page_that_cannot_be_written_is_one_message_after_the_figures(run, sce
     assert list(path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "name"), [("--html", "step.html"), ("--trace", "step.json")])
 def test_a_full_disk_leaves_no_half_a_file(scenario, tmp_path, option, name):
     """A limit on the size of files stops writing half-way, as a full disk does."""

@@ -100,6 +100,7 @@ def test_an_export_to_another_framework_prints_its_prediction(run, saved):
     assert "these files" not in own.err
 
 
+@pytest.mark.slow
 def test_three_commands_from_nothing_to_a_launch_file_that_parses(tmp_path):
     """README's plan, its export, and the launcher's options, in processes with an empty home."""
     import os

@@ -94,6 +94,7 @@ def test_clients_formats_state_the_same_load(results, value):
     assert not skipped
 
 
+@pytest.mark.slow
 def test_a_site_of_a_server_changes_answers_that_name_it(run, results, tmp_path):
     path, site = results(bench(1), bench(16)), tmp_path / "site.yaml"
     shown = run("learn", str(path), "-o", str(site)).out

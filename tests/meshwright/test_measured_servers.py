@@ -36,6 +36,7 @@ def test_the_nearest_rows_count(place, layout, closeness):
     assert (PLACE | place)["device"] in found.words(PLACE | place)
 
 
+@pytest.mark.slow
 def test_the_fastest_for_one_user_has_the_least_latency_of_a_lone_request():
     asked = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 4, "isl": 1000, "osl": 200}
     found = mw.deploy(**asked, rate=4.0, ttft=0.5, tpot=0.03, split=False, limit={"pipeline": "1"}).search

@@ -14,6 +14,7 @@ def test_there_are_two():
     assert len(NOTEBOOKS) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, tmp_path, monkeypatch):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

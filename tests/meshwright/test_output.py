@@ -20,6 +20,7 @@ def test_tables_of_files_are_as_wide_as_columns_says(run, monkeypatch, columns, 
     assert max(len(line) for line in lines if "MFU" in line) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize("asked", [["show", "models"], ["show", "scenarios"]])
 def test_a_reader_that_has_seen_enough_is_no_failure(asked):
@@ -38,6 +39,7 @@ def test_a_model_shows_its_layers_by_kind_and_the_sequence_of_its_flops(run):
     assert "in sequences of 4,096" in shown and "in sequences of 262,144" in shown
 
 
+@pytest.mark.slow
 def test_an_unknown_paper_is_refused_with_the_nearest_name():
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.papers", "bitpipe-bert"],

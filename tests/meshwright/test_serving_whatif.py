@@ -33,6 +33,7 @@ def compared(run, path):
     return lambda *flags: json.loads(run("whatif", path, *flags, "--json").out)
 
 
+@pytest.mark.slow
 def test_a_replanned_variation_runs_the_plan_that_the_search_ranks_first(run, path, compared):
     again, wide = compared("--replan", "--sweep", "gpus=4")["variations"]
     assert again["label"] == "base, re-planned"
@@ -46,12 +47,14 @@ def test_a_replanned_variation_runs_the_plan_that_the_search_ranks_first(run, pa
     assert wide["goodput_requests_s"] > 1.8 * again["goodput_requests_s"]
 
 
+@pytest.mark.slow
 def test_the_search_keeps_the_formats_and_the_variation_its_targets(compared):
     wide, narrow = compared("--replan", "--sweep", "workload.slo.tpot=0.03,0.008")["variations"][1:]
     assert " fp8" in wide["plan"]
     assert 0 < narrow["goodput_requests_s"] < wide["goodput_requests_s"]
 
 
+@pytest.mark.slow
 def test_targets_that_nothing_meets_are_a_problem_of_their_variation(compared):
     found = compared("--replan", "--sweep", "workload.slo.ttft=0.5,0.0001")["variations"]
     assert found[1]["goodput_requests_s"] > 0

@@ -32,6 +32,7 @@ def test_counts_stop_at_the_cluster_and_refuse_an_empty_range():
         counts(cluster, 16, 8)
 
 
+@pytest.mark.slow
 def test_each_size_is_the_plan_of_its_own_search(sizing):
     for size in sizing.sizes:
         cluster, gpus = size.cluster, size.gpus

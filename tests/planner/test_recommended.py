@@ -9,6 +9,7 @@ from planner.evidence import RunEvidence
 from simulator.uncertainty import even_footing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "gpus", "batch"),
     [("llama3.1-70b", 256, 512), ("llama3.1-8b", 64, 128), ("qwen3-30b-a3b", 64, 512)],

@@ -282,6 +282,7 @@ def calibrated(tmp_path_factory):
     return calibrate([folder], DEVICE, say=said.append), said
 
 
+@pytest.mark.slow
 def test_a_whole_calibration_says_what_is_measured(calibrated):
     fit_, said = calibrated
     content = fit_.calibration

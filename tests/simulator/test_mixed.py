@@ -62,6 +62,7 @@ def test_groups_of_one_kind_are_a_cluster_of_that_kind(name, placement):
     assert found.seconds == pytest.approx(uniform(name, plan), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_mix_lies_between_its_kinds():
     for placement, order in ((STAGES, "data-pipeline"), (REPLICAS, "pipeline-data")):
         plan = PLAN | {"rank_order": f"tensor-context-{order}"}
@@ -75,6 +76,7 @@ def test_stages_may_lie_in_any_order():
     assert uniform(H100) < mixed.seconds < uniform(A100)
 
 
+@pytest.mark.slow
 def test_layers_by_speed_beat_equal_layers():
     equal = step(question(placement=STAGES))
     same = step(question(placement={**STAGES, "layers": {"one": 8, "other": 8}}))
@@ -86,6 +88,7 @@ def test_layers_by_speed_beat_equal_layers():
     assert slow.peak_memory < fast.peak_memory
 
 
+@pytest.mark.slow
 def test_micro_batches_by_speed_beat_equal_ones():
     equal = step(question(placement=REPLICAS))
     by_speed = step(question(placement={**REPLICAS, "micro_batches": {"one": 19, "other": 45}}))
@@ -198,6 +201,7 @@ def test_the_closed_form_agrees_with_the_engine_on_a_mixed_cluster(plan, placeme
         assert one.peak_memory == pytest.approx(other.peak_memory, rel=0.02)
 
 
+@pytest.mark.slow
 def test_sharded_parameters_are_gathered_over_the_slowest_links():
     """As far from the engine as on one cluster: 5 % too fast with replicas outside the pipeline."""
     data = question(plan=PLAN | {"zero": 3}, placement=REPLICAS)

@@ -46,6 +46,7 @@ def plans(draw):
         assume(False)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(plan=plans())
 def test_a_plan_that_no_rule_refuses_can_be_predicted(setting, plan):

@@ -26,6 +26,7 @@ def answer(adapters):
     return mw.deploy({**ASKED, "deployment": deployment}, objective="goodput", refine=0, top=1, split=False)
 
 
+@pytest.mark.slow
 def test_rates_with_adapters_are_those_of_the_event_engine():
     alone, adapted = answer(None), answer({"count": 50, "rank": 32})
     assert adapted.best.goodput < 0.5 * alone.best.goodput

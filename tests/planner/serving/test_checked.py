@@ -28,6 +28,7 @@ def looked(found):
     return check(found)
 
 
+@pytest.mark.slow
 def test_rates_that_hold_stay(found, looked):
     """The steady state and the engine agree here: same plans, the first three with an interval."""
     assert list(looked.search.plans) == list(found.plans)
@@ -37,6 +38,7 @@ def test_rates_that_hold_stay(found, looked):
     assert describe_check(looked) == {}
 
 
+@pytest.mark.slow
 def test_contradicted_rate_is_replaced_and_ranks_anew(found, looked):
     """A first deployment that promises four times what the engine carries gets the engine's rate; where the
     asked rate is above that, it ranks behind those that carry it."""
@@ -75,6 +77,7 @@ def test_long_runs_are_left_to_refine():
     assert "--refine" in checked_words(after)[0]
 
 
+@pytest.mark.slow
 def test_api_looks_by_default_and_can_leave_it():
     """``refine=0`` turns it off; the same question gives the same answer."""
     given = {**ASKED, **TARGETS, "rate": 10.0, "top": 1}
@@ -82,6 +85,7 @@ def test_api_looks_by_default_and_can_leave_it():
     assert mw.deploy(**given, refine=0).refined == {}
 
 
+@pytest.mark.slow
 def test_assumed_acceptance_stays_behind_after_a_replacement():
     """A replaced rate ranks the deployments anew, but not those with an assumed acceptance before others."""
     given = {**ASKED, **TARGETS, "model": "qwen3.5-35b-a3b", "rate": None, "share": None, "objective": None}

@@ -23,6 +23,7 @@ def test_the_search_agrees_with_the_event_engine_on_a_system_prompt():
     assert found.best.goodput == pytest.approx(run.goodput, rel=0.1, abs=run.half_width)
 
 
+@pytest.mark.slow
 def test_a_system_prompt_is_computed_once():
     alone, shared = best(), best(prefix=3000)
     assert shared.search.question.repeated == pytest.approx(3000, rel=0.03)
@@ -31,6 +32,7 @@ def test_a_system_prompt_is_computed_once():
     assert best(prefix="75%").best.goodput == pytest.approx(shared.best.goodput)
 
 
+@pytest.mark.slow
 def test_prompts_of_many_tenants_are_found_in_part():
     goodput = []
     for groups in (1, 1000, 100_000):

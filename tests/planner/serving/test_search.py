@@ -135,6 +135,7 @@ def scenario(prompts, slo):
     return {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "workload": workload, "deployment": {}}
 
 
+@pytest.mark.slow
 def test_long_prompts_among_short_ones_count_for_the_share_that_meets_the_target():
     varied = mw.deploy(scenario(VARIED, {"ttft": 0.1, "tpot": 0.03}), top=1, refine=0).search
     mean = round(varied.question.prompt)

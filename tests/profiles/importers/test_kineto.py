@@ -29,6 +29,7 @@ def rows_of(result, table):
     return list(points.read(result.files[table]).rows())
 
 
+@pytest.mark.slow
 def test_layouts_of_a_linear_layer(trace, tmp_path):
     found = rows_of(import_points(trace, tmp_path), "gemm")
     shapes = {row["layout"]: (row["m"], row["n"], row["k"]) for row in found}

@@ -77,6 +77,7 @@ def test_a_lookup_costs_less_than_a_head_of_the_same_acceptance():
     assert lookup < head < 1.25 * lookup
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "speculation", "degrees"),
     [

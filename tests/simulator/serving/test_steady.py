@@ -101,6 +101,7 @@ def test_the_event_engine_agrees_where_prompts_fill_all_steps(table, clients):
     assert float(state.ttft_s + state.decode_s) == pytest.approx(run["e2e"], rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [8, 32, 96])
 def test_the_event_engine_agrees_on_pipelines(table, clients):
     """Two stages: two micro batches in flight, each with half of the clients."""
@@ -248,6 +249,7 @@ def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients
     assert at_once.last_tpot_s <= at_once.tpot_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "prompt", "budget"), [(8.0, 2000, 2048), (14.0, 1000, 512)])
 def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
     """Prompts of all ranks delay all decodes, and decodes take tokens of the budget."""

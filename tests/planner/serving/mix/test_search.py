@@ -44,6 +44,7 @@ def test_buckets_keep_rate_and_tokens():
     assert output == pytest.approx(drawn.outputs.mean())
 
 
+@pytest.mark.slow
 def test_a_mix_costs_no_more_than_a_type_alone():
     pytest.importorskip("pulp")
     found = mw.mix(["l4", "a10g", "h100-sxm"], SCENARIO, fix={"tensor": 1})
@@ -68,6 +69,7 @@ def test_wrong_types_are_named(types, error, words):
         mw.mix(types, SCENARIO)
 
 
+@pytest.mark.slow
 def test_targets_that_no_type_meets():
     hard = {**SCENARIO, "workload": {**SCENARIO["workload"], "slo": {"tpot": 0.001}}}
     with pytest.raises(InfeasibleError, match="no GPU type on offer serves the workload"):
@@ -87,6 +89,7 @@ def mixed():
     return mw.mix(["l4", "a10g", "h100-sxm"], {**SCENARIO, "workload": workload}, fix={"tensor": 1})
 
 
+@pytest.mark.slow
 def test_a_mix_keeps_its_promise_on_the_event_engine(mixed):
     run = run_mix(mixed)
     assert run.promised >= 0.999 * run.demand
@@ -120,6 +123,7 @@ def paired():
     return mw.mix(TWO, rate=5.5, **PAIRED)
 
 
+@pytest.mark.slow
 def test_prompts_and_outputs_on_two_types_carry_what_neither_carries_together(paired):
     assert [(option.role, option.offer.name) for option, _, _ in paired.pools] == [
         (PREFILL, "h100-sxm"),
