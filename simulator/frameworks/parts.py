@@ -277,6 +277,10 @@ class GatherFacts(Strict):
         description="collectives that gather one layer under full sharding: 1 where "
         "a layer is wrapped as a whole, one a submodule elsewhere",
     )
+    copied_out: bool = Field(
+        default=False,
+        description="a layer is gathered into a buffer that nothing else uses, and copied out of it",
+    )
     again: bool = Field(default=False, description="full recomputation gathers the parameters once more")
     reuse_parameters: float = Field(
         default=0.0,

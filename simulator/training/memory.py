@@ -90,6 +90,8 @@ class StageMemory:
     """Bytes that torch's allocator knows nothing of, shape (classes, plans)."""
     fragmentation: float = 1.0
     """Reserved over allocated, of activations and workspace."""
+    pool: np.ndarray | float = 0.0
+    """Bytes that torch's allocator reserves for gathers alone (``_gather_pool``), shape (plans,)."""
     learned: float = 1.0
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
 
@@ -140,7 +142,8 @@ class StageMemory:
         if what == "device":
             return self.stages
         passes = self.parts["activations"] + self.parts["workspace"]
-        unused = (1 - 1 / self.fragmentation) * passes if what == "allocated" else 0.0
+        unused = self.pool + (1 - 1 / self.fragmentation) * (passes - self.pool)
+        unused = unused if what == "allocated" else 0.0
         return self.stages - self.learned * np.where(self.present, self.outside + unused, 0.0)
 
     @property
@@ -172,7 +175,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
-    loss = _loss(setting, plans, shape[0])
+    loss, pool = _loss(setting, plans, shape[0]), _gather_pool(setting, plans, counts)
     activations = held_activations(setting, plans, stages, kept, flight)
     beyond = held_activations(setting, plans, stages, kept, flight, loss) - activations
     if plans.overlap_expert.any():
@@ -182,7 +185,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     parts = {
         **state,
         "activations": activations * framework.memory.fragmentation,
-        "workspace": (beyond + _gathered(setting, plans, counts)) * framework.memory.fragmentation,
+        "workspace": (beyond + _gathered(setting, plans, counts)) * framework.memory.fragmentation + pool,
         "buffers": np.broadcast_to(_buffers(setting, plans) + _buckets(setting, plans), shape),
         "context": np.full(shape, framework.memory.context_bytes),
     }
@@ -209,6 +212,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         gradients=tuple(layer.gradients for layer in kept),
         outside=framework.memory.context_bytes + _buffers(setting, plans),
         fragmentation=framework.memory.fragmentation,
+        pool=pool,
         learned=learned,
     )
     passes = parts["activations"] + usage.beyond
@@ -253,7 +257,8 @@ def least_memory(
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
     layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
-    passes = held_activations(setting, plans, stages, layers, loss=_loss(setting, plans, len(stages.index)))
+    loss = _loss(setting, replace(plans, zero=np.zeros_like(plans.zero)), len(stages.index))
+    passes = held_activations(setting, plans, stages, layers, loss=loss)
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
     occupied = sum(kept) + passes * framework.memory.fragmentation
     fullest = np.where(stages.present, occupied, 0.0).max(axis=0)
@@ -309,11 +314,30 @@ def _loss(setting: Setting, plans: Plans, classes: int) -> LossMemory:
     logits = head_share(plans, classes) * tokens * vocabulary
     kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
     bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
-    peak = bytes_per_logit[kernel] * logits
+    peak = bytes_per_logit[kernel] * logits + _output_layer(setting, plans, classes)
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
     after = KEPT_LOGIT_BYTES.get(kernel, 0) * logits
     return LossMemory(peak * (1 + barriers), np.where(barriers > 0, peak * (1 + barriers), after))
+
+
+def _output_layer(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
+    """Bytes of the whole output layer that the loss finds beside the layers, shape (classes, plans).
+
+    Full sharding gathers it for the loss; where it is the input table too, it belongs to the root of the
+    model, which stays gathered (``_gathered``). A loss in pieces holds its gradient, in log-probabilities
+    that of frozen weights too (prime-rl, lm_head.py: grad_weight).
+    """
+    kernel, sharded = setting.choices.cross_entropy, Sharding(setting, plans).parameters
+    table = head_share(plans, classes) * _table(setting, plans)
+    gathered = 0 if setting.model.tied_embeddings else setting.framework.gathers.bytes
+    gradient = setting.width * (sharded | (kernel == "log-probabilities")) if kernel in CHUNKED else 0
+    return (np.where(sharded, gathered, 0) + gradient) * table
+
+
+def _table(setting: Setting, plans: Plans) -> np.ndarray:
+    """Parameters of an embedding or output table on one device before sharding, shape (plans,)."""
+    return padded_vocabulary(setting.model, plans.tensor) / plans.tensor * setting.model.hidden
 
 
 def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
@@ -337,12 +361,24 @@ def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
         ) * framework.gathers.bytes
     else:
         gathered = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
+        if setting.model.tied_embeddings:
+            gathered = gathered + _table(setting, plans) * framework.gathers.bytes
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     chunk = counts.total / plans.virtual_pipeline
     gathered = np.where(
         shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), gathered
     )
     return np.where(Sharding(setting, plans).parameters, gathered, 0.0)
+
+
+def _gather_pool(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
+    """Bytes of the buffer that the largest unit is gathered into before it is copied out, shape (plans,).
+
+    The allocator keeps it for the stream of the gathers (torch, _fsdp_collectives.py: foreach_all_gather).
+    """
+    gathers = setting.framework.gathers
+    unit = np.maximum(counts.largest_layer, _table(setting, plans)) * gathers.bytes
+    return np.where(Sharding(setting, plans).parameters & gathers.copied_out, unit, 0.0)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:

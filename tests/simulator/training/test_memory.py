@@ -218,7 +218,7 @@ def test_a_recomputed_activation_frees_what_its_kernels_keep_for_each_other(make
 
 def test_a_rank_that_gathers_logits_holds_all_of_them(make_setting):
     """KempnerForge's output layer is sharded by vocabulary, its output is not."""
-    plan = Plan(tensor=4, data=2, zero=3, sequence_parallel=True, recompute="full")
+    plan = Plan(tensor=4, data=2, zero=1, sequence_parallel=True, recompute="full")
 
     def peak(framework):
         chosen = make_setting("llama3-8b", framework=framework, devices=8, memory={"fragmentation": 1.0})
@@ -240,7 +240,9 @@ def test_a_layer_is_recomputed_after_the_loss(make_setting):
         return of(setting, plan)
 
     chunked, whole, kept = (held(loss) for loss in ("chunked", "torch", "torch-held"))
-    assert whole.loss.peak[FIRST, 0] == 12 / 4 * kept.loss.after[FIRST, 0]
+    table = 128256 * 4096
+    assert whole.loss.peak[FIRST, 0] == 12 / 4 * kept.loss.after[FIRST, 0] + 2 * table
+    assert chunked.loss.peak[FIRST, 0] == 12 * 1024 * 128256 + 4 * table
     layer = chunked.parts["activations"][FIRST, 0] - 32 * 8192 * 4096 * 2
     assert 0 < layer < whole.loss.peak[FIRST, 0]
     least = max(layer, chunked.loss.peak[FIRST, 0])
@@ -253,8 +255,28 @@ def test_what_torch_allocated_is_less_than_it_reserved_and_the_device_holds(make
     device, reserved, allocated = (float(usage.counted(what)[FIRST, 0]) for what in PEAK_COUNTS)
     memory_facts = setting.framework.memory
     assert device - reserved == memory_facts.context_bytes + memory_facts.buffer_bytes_per_group
-    passes = usage.parts["activations"][FIRST, 0] + usage.parts["workspace"][FIRST, 0]
-    assert reserved - allocated == pytest.approx(passes * (1 - 1 / memory_facts.fragmentation))
+    layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
+    assert usage.pool == pytest.approx(2 * layer, rel=1e-3)
+    passes = usage.parts["activations"][FIRST, 0] + usage.parts["workspace"][FIRST, 0] - usage.pool
+    unused = usage.pool + passes * (1 - 1 / memory_facts.fragmentation)
+    assert reserved - allocated == pytest.approx(float(unused[0]))
+
+
+def test_full_sharding_gathers_the_output_layer_for_the_loss(make_setting):
+    """A table of its own during the loss, a tied one all the time; log-probabilities hold its gradient."""
+
+    def held(zero, tied=False, loss=None):
+        setting = make_setting("llama3-8b", devices=8, framework="prime-rl", memory={"fragmentation": 1.0})
+        model = setting.model.model_copy(update={"tied_embeddings": tied})
+        return of(replace(setting, model=model), Plan(data=8, zero=zero, cross_entropy=loss))
+
+    table, logits = 128256 * 4096, 1024 * 128256
+    own, tied, whole = held(3), held(3, tied=True), held(1)
+    assert own.loss.peak[FIRST, 0] == 14 * logits + (2 + 2) * table
+    assert tied.loss.peak[FIRST, 0] == whole.loss.peak[FIRST, 0] == 14 * logits + 2 * table
+    assert held(1, loss="chunked").loss.peak[FIRST, 0] == 12 * logits
+    extra = tied.parts["workspace"] - tied.beyond - (own.parts["workspace"] - own.beyond)
+    assert extra[FIRST, 0] == 2 * table
 
 
 def test_an_update_in_the_backward_pass_holds_one_gradient(make_setting):
