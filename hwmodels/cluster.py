@@ -4,8 +4,6 @@ A cluster is a hierarchy. Inside a node (or a rack) are one or more levels of li
 between them is a network that a node enters through its NICs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -93,7 +91,7 @@ class Cluster(Strict):
         return devices.find(value, info)
 
     @model_validator(mode="after")
-    def _levels_nest(self) -> Cluster:
+    def _levels_nest(self) -> "Cluster":
         names = [level.name for level in self.levels]
         if len({*names, "device", "nic", "leaf", "spine", "network"}) < len(names) + 5:
             raise ValueError(f"levels: names must differ, and not be a part of the network's, found {names}")
@@ -132,7 +130,7 @@ class Cluster(Strict):
         """Nodes that hold `count` devices."""
         return -(-count // self.devices_per_node)
 
-    def resized(self, count: int) -> Cluster:
+    def resized(self, count: int) -> "Cluster":
         """Return the same cluster with `count` devices in use.
 
         A level wider than a node (NVL72) is filled evenly: 128 devices are two racks of 64.
@@ -153,14 +151,14 @@ class Cluster(Strict):
         widths = range(level.devices, 0, -self.devices_per_node)
         return level.model_copy(update={"devices": next(w for w in widths if count % w == 0)})
 
-    def at_clock(self, hertz: float, where: str = "") -> Cluster:
+    def at_clock(self, hertz: float, where: str = "") -> "Cluster":
         """Return the same nodes with their devices at a lower clock; see `Device.at_clock`."""
         device = self.device.at_clock(hertz, where)
         return self if device is self.device else self._with(device=device)
 
     def with_network(
         self, nic_gbps_per_node: float, fabric: str | None = None, calibration: str | None = None
-    ) -> Cluster:
+    ) -> "Cluster":
         """Return the same nodes with NICs whose total bandwidth is `nic_gbps_per_node` Gb/s.
 
         Args:
@@ -180,7 +178,7 @@ class Cluster(Strict):
             changed["calibration"] = calibration
         return self._with(network={**dict(self.network), **changed})
 
-    def with_node(self, devices_per_node: int) -> Cluster:
+    def with_node(self, devices_per_node: int) -> "Cluster":
         """Return the same kind of cluster with another number of devices per node, behind the same NICs.
 
         Raises:
@@ -196,14 +194,14 @@ class Cluster(Strict):
             levels=[*joined.values(), last],
         )
 
-    def with_device(self, name: str) -> Cluster:
+    def with_device(self, name: str) -> "Cluster":
         """Return the same cluster with another device."""
         return self._with(device=devices.get(name))
 
-    def _with(self, **changed: object) -> Cluster:
+    def _with(self, **changed: object) -> "Cluster":
         return build(Cluster, {**dict(self), **changed}, f"cluster {self.name}")
 
-    def paced(self, inside: float, across: float) -> Cluster:
+    def paced(self, inside: float, across: float) -> "Cluster":
         """Return the same cluster with collectives that take longer: measured over calibrated time.
 
         Changes of the cluster (`resized`, ...) return one at its calibrated pace.

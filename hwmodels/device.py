@@ -4,8 +4,6 @@ An MI250X package holds two devices (GCDs), because software sees two. Every fig
 catalogue names its source in ``sources``.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from pathlib import Path
@@ -104,7 +102,7 @@ class Device(Versioned):
         """Return the FLOP/s of matrix products at settled clocks; infinite where not measured."""
         return next((flops for name, flops in self.settled_flops.items() if name == dtype), math.inf)
 
-    def at_clock(self, hertz: float, where: str = "") -> Device:
+    def at_clock(self, hertz: float, where: str = "") -> "Device":
         """Return the same device with its multiprocessors at a lower clock; memory keeps its bandwidth.
 
         Args:
@@ -129,7 +127,7 @@ class Device(Versioned):
         return self.model_validate({name: getattr(self, name) for name in type(self).model_fields} | changed)
 
     @cached_property
-    def kernels(self) -> KernelModel:
+    def kernels(self) -> "KernelModel":
         """The times of this device's kernels."""
         from hwmodels.kernels import KernelModel
 

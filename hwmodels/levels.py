@@ -1,7 +1,5 @@
 """The links of a cluster: levels inside a node or a rack, and the network between nodes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator

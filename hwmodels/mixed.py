@@ -4,8 +4,6 @@ A cluster of one group is written as a `Cluster`. Traffic inside a group uses th
 constants; traffic between groups crosses the joining network, through dedicated NICs of every node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +78,7 @@ class MixedCluster(Strict):
     sources: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _different_names(self) -> MixedCluster:
+    def _different_names(self) -> "MixedCluster":
         names = [group.name for group in self.groups]
         if len({*names}) < len(names):
             raise ValueError(f"groups: names must differ, found {names}")

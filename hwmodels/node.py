@@ -1,7 +1,5 @@
 """What a node has beside its devices, and the file system that the nodes of a cluster share."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -49,7 +47,7 @@ class FileSystem(Sourced):
     client_read_bytes_s: Bandwidth | None = None
 
     @model_validator(mode="after")
-    def _clients_below_all(self) -> FileSystem:
+    def _clients_below_all(self) -> "FileSystem":
         for name in ("write_bytes_s", "read_bytes_s"):
             client, whole = getattr(self, f"client_{name}"), getattr(self, name)
             if client is not None and client > whole:

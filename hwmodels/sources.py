@@ -1,7 +1,5 @@
 """Sources of the numbers of a definition: a file states ``{value, source, kind}`` for each number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, get_args

@@ -101,8 +101,10 @@ class MeasuredRun:
 
 
 @cache
-def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
-    """The shipped runs."""
+def measured_runs(generation: str | None = None) -> tuple[MeasuredRun, ...]:
+    """The shipped runs; on devices of one generation if named."""
+    header, *lines = csv.reader(read_text(RUNS_FILE).splitlines())
+    rows = [dict(zip(header, cells, strict=True)) for cells in lines]
     return tuple(
         MeasuredRun(
             case=row["case"],
@@ -122,7 +124,8 @@ def measured_runs(path: Path = RUNS_FILE) -> tuple[MeasuredRun, ...]:
             utilisation=float(row["utilisation"]),
             errors=tuple(map(float, row["errors"].split())),
         )
-        for row in csv.DictReader(read_text(path).splitlines())
+        for row in rows
+        if generation in (None, row["generation"])
     )
 
 
@@ -231,7 +234,7 @@ class RunEvidence:
         self.setting = setting
         self.code, self.generation = code_base(setting.framework.name), setting.cluster.device.generation
         self._rack = setting.cluster.domain > LARGEST_NODE
-        listed = measured_runs() if runs is None else runs
+        listed = measured_runs(self.generation) if runs is None else runs
         self.runs = [run for run in listed if self._counts(run)]
 
     def _counts(self, run: MeasuredRun) -> bool:

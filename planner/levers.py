@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,26 @@ Timed = tuple[Plans, np.ndarray]
 """Plans with their levers, and their step times, s, shape (plans,)."""
 
 NONE, SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("none", "selective", "full"))
+
+
+class FittingSets(NamedTuple):
+    """Sets of modules that fit and that no other beats, each of one structure, shape (sets,).
+
+    Attributes:
+        owner: the structure.
+        size: place of the set among all, which are in the order of their size.
+        combination: its fastest combination of the other levers.
+        codes: code of its modules.
+        layers: times of its layers.
+        settled: whether no faster set failed by what its combination holds, shape (structures,).
+    """
+
+    owner: np.ndarray
+    size: np.ndarray
+    combination: np.ndarray
+    codes: np.ndarray
+    layers: LayerSeconds
+    settled: np.ndarray
 
 
 @dataclass
@@ -138,16 +159,33 @@ class Chooser:
         if not len(rest):
             return
         table, plans = table.take(rest), plans.take(rest)
-        least, chosen = np.full(len(rest), np.inf), np.zeros(len(rest), dtype=np.int64)
+        fitting: list[tuple[np.ndarray, np.ndarray, LayerSeconds]] = []
         for number in range(len(self.space.memory_uses)):
             combination, layers, runs = self._fastest(table, plans, whole, self.space.use_of == number)
-            runs &= self._holds(table, plans, np.full(len(rest), number))
-            seconds = step_time(setting, plans, layers)
-            faster = runs & (seconds.astype(np.float32) < least.astype(np.float32))
-            least[faster], chosen[faster] = seconds[faster], combination[faster]
-        rows = np.flatnonzero(np.isfinite(least))
-        if len(rows):
-            yield self._with(plans.take(rows), chosen[rows], -1), least[rows]
+            chosen = np.flatnonzero(runs & self._holds(table, plans, np.full(len(rest), number)))
+            taken = LayerSeconds(layers.forward[:, chosen], layers.backward[:, chosen])
+            fitting.append((chosen, combination[chosen], taken))
+        owner, combination = (np.concatenate(parts) for parts in list(zip(*fitting, strict=True))[:2])
+        if len(owner):
+            layers = [layers for _, _, layers in fitting]
+            best, seconds = self._quickest(plans, owner, np.arange(len(owner)), layers)
+            yield self._with(plans.take(owner[best]), combination[best], -1), seconds[best]
+
+    def _quickest(
+        self, plans: Plans, owner: np.ndarray, rank: np.ndarray, layers: Sequence[LayerSeconds]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The fastest choice of each plan that has any, and the step times of all choices, s.
+
+        Args:
+            plans: the plans.
+            owner: the plan of each choice, shape (choices,).
+            rank: order of the choices of a plan whose times are equal, shape (choices,).
+            layers: times of their layers, to be joined.
+        """
+        joined = LayerSeconds(*(np.concatenate(parts, axis=1) for parts in zip(*layers, strict=True)))
+        seconds = step_time(self.space.setting, plans.take(owner), joined)
+        order = np.lexsort((rank, seconds.astype(np.float32), owner))
+        return order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)], seconds
 
     def _holds(self, table: Table, plans: Plans, uses: np.ndarray) -> np.ndarray:
         """Whether plans that fit with some combination fit with what a given one holds, shape (plans,)."""
@@ -238,42 +276,45 @@ class Chooser:
     def _best_sets(self, table: Table, plans: Plans, context: bool) -> Iterator[Timed]:
         """Yield structures that all may overlap, or not, with the fastest set and combination that fits."""
         footprint = Footprint.of(self.space, plans)
-        done = np.zeros(len(plans), dtype=bool)
-        fastest = self._sets(table, plans, footprint, context)
-        if fastest is not None:
-            owner, chosen, seconds, settled = fastest
-            done = settled
-            rows = np.flatnonzero(settled[owner])
-            if len(rows):
-                yield self._with(plans.take(owner[rows]), *(part[rows] for part in chosen)), seconds[rows]
-        rest = np.flatnonzero(~done)
+        found = self._sets(table, plans, footprint, context)
+        settled = np.zeros(len(plans), dtype=bool) if found is None else found.settled
+        if found is not None:
+            yield from self._best(plans, [found], settled)
+        rest = np.flatnonzero(~settled)
         if not len(rest) or len(self.space.memory_uses) == 1:
             return
         table, plans = table.take(rest), plans.take(rest)
         footprint = Footprint.of(self.space, plans)
-        least = np.full(len(rest), np.inf)
-        combination, codes = np.zeros((2, len(rest)), dtype=np.int64)
-        for number in range(len(self.space.memory_uses)):
-            fastest = self._sets(table, plans, footprint, context, number)
-            if fastest is None:
-                continue
-            owner, chosen, seconds, _ = fastest
-            faster = seconds.astype(np.float32) < least[owner].astype(np.float32)
-            owner = owner[faster]
-            least[owner] = seconds[faster]
-            combination[owner], codes[owner] = chosen[0][faster], chosen[1][faster]
-        rows = np.flatnonzero(np.isfinite(least))
-        if len(rows):
-            yield self._with(plans.take(rows), combination[rows], codes[rows]), least[rows]
+        numbers = range(len(self.space.memory_uses))
+        listed = [self._sets(table, plans, footprint, context, number) for number in numbers]
+        yield from self._best(plans, [sets for sets in listed if sets is not None])
+
+    def _best(
+        self, plans: Plans, found: Sequence[FittingSets], among: np.ndarray | bool = True
+    ) -> Iterator[Timed]:
+        """Yield those ``among`` the plans that have a fitting set, with the fastest one."""
+        rows = [np.flatnonzero((np.zeros(len(plans), bool) | among)[sets.owner]) for sets in found]
+        if not sum(map(len, rows)):
+            return
+        owner, size, combination, codes = (
+            np.concatenate([parts[chosen] for parts, chosen in zip(listed, rows, strict=True)])
+            for listed in list(zip(*found, strict=True))[:4]
+        )
+        layers = [
+            LayerSeconds(sets.layers.forward[:, chosen], sets.layers.backward[:, chosen])
+            for sets, chosen in zip(found, rows, strict=True)
+        ]
+        # Of equal times the first use of memory, then the set with the fewest modules.
+        number = np.repeat(np.arange(len(found)), [len(chosen) for chosen in rows])
+        best, seconds = self._quickest(plans, owner, number * (len(self.space.modules) + 1) + size, layers)
+        yield self._with(plans.take(owner[best]), combination[best], codes[best]), seconds[best]
 
     def _sets(
         self, table: Table, plans: Plans, footprint: Footprint, context: bool, number: int | None = None
-    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray] | None:
-        """The fastest set of each plan that fits with its fastest combination, or the fastest of ``number``.
+    ) -> FittingSets | None:
+        """Sets of modules that fit with their fastest combination, or with the fastest of ``number``.
 
-        Returns:
-            Plans that have one, their combination and code of modules, their step time, and of all plans
-            whether no faster set failed by what its combination holds; None where no combination runs.
+        None where no combination runs.
         """
         use_of = self.space.use_of
         among = True if number is None else use_of == number
@@ -293,9 +334,6 @@ class Chooser:
         chosen, owner = np.nonzero(sets.undominated(fits, places))
         shape = places[owner]
         layers = LayerSeconds(sets.forward[chosen, :, shape].T, sets.backward[chosen, :, shape].T)
-        seconds = step_time(self.space.setting, plans.take(owner), layers)
-        # The fastest row of each structure; of equal ones the set with the fewest modules.
-        order = np.lexsort((chosen, seconds.astype(np.float32), owner))
-        best = order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)]
-        chosen, shape = chosen[best], shape[best]
-        return owner[best], (sets.combination[chosen, shape], sets.codes[chosen]), seconds[best], settled
+        return FittingSets(
+            owner, chosen, sets.combination[chosen, shape], sets.codes[chosen], layers, settled
+        )

@@ -4,8 +4,6 @@ A framework states what its release does by default (``defaults``) and which val
 plan choose. A field that a plan leaves out is the release's default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
@@ -188,7 +186,7 @@ class Choices:
     recompute_modules: tuple[ModuleName, ...] | None = None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Choices:
+    def of(cls, values: Mapping[str, Any]) -> "Choices":
         """The levers among plan fields; other fields are ignored."""
         levers = Levers.model_validate({name: values[name] for name in LEVERS if name in values})
         return cls(**stated(levers))

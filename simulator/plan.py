@@ -5,8 +5,6 @@ parallelism uses the data- and context-parallel ranks. Ranks are laid out in the
 context, (expert,) data, pipeline, innermost first, unless ``rank_order`` says otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from functools import cached_property
@@ -153,7 +151,7 @@ class Plan(Levers):
         return {**zero, "update": system.update, **stated, "place": system.place}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Plan:
+    def _consistent(self) -> "Plan":
         if self.shard_group and (self.data * self.context) % self.shard_group:
             raise ValueError(
                 f"shard_group {self.shard_group} does not divide data x context = {self.data * self.context}"
@@ -251,7 +249,7 @@ class Plans:
             self.policy = np.zeros(len(self.tensor), dtype=np.int64)  # type: ignore[misc]
 
     @classmethod
-    def of(cls, plans: Plan | Iterable[Plan]) -> Plans:
+    def of(cls, plans: Plan | Iterable[Plan]) -> "Plans":
         """Turn one plan, or several, into arrays.
 
         Raises:
@@ -278,7 +276,7 @@ class Plans:
     def __len__(self) -> int:
         return len(self.tensor)
 
-    def take(self, index: np.ndarray) -> Plans:
+    def take(self, index: np.ndarray) -> "Plans":
         """The plans selected by a mask or an index array."""
         columns = {name: getattr(self, name)[index] for name in ARRAYS}
         return Plans(**columns, **{name: getattr(self, name) for name in TABLES})
@@ -310,7 +308,7 @@ class Plans:
         inside = np.where(self.rank_order == PIPELINE_INSIDE_DATA, 1, self.data)
         return self.tensor * self.context * inside
 
-    def unique(self, *names: str, values: Iterable[np.ndarray] = ()) -> tuple[Plans, np.ndarray]:
+    def unique(self, *names: str, values: Iterable[np.ndarray] = ()) -> "tuple[Plans, np.ndarray]":
         """Distinct plans by the named fields and ``values``, and the index of every plan's distinct one.
 
         A cost that depends on these only is computed once per combination.

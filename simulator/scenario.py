@@ -3,8 +3,6 @@
 Catalogue names, paths (relative to the scenario's file) and inline mappings are accepted everywhere.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -104,7 +102,7 @@ class Variation(Strict):
         return {"set": value} if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _changes(self) -> Variation:
+    def _changes(self) -> "Variation":
         if not (self.set or self.sweep or self.replan):
             raise ValueError("changes nothing: give set, sweep or replan")
         return self
@@ -179,7 +177,7 @@ class Scenario:
     plan: Plan | None
     search: Search
     variations: Mapping[str, Variation]
-    run: AskedRun | None = None
+    run: "AskedRun | None" = None
 
 
 def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
@@ -248,7 +246,7 @@ def _site(
     return site
 
 
-def asked_run(question: RunQuestion | None, where: str, folder: Path) -> AskedRun | None:
+def asked_run(question: "RunQuestion | None", where: str, folder: Path) -> "AskedRun | None":
     """A scenario's ``run`` with its faults resolved; None without one.
 
     Raises:

@@ -4,8 +4,6 @@ A site file holds them for one device and framework (``meshwright learn``). A se
 the time of each part by its factor; nothing else reads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Stragglers: devices of a job that compute or communicate more slowly than others of their kind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -26,7 +24,7 @@ class Straggler(Strict):
     replicas: Count = Field(1, description="data-parallel replicas that have such a stage")
 
     @model_validator(mode="after")
-    def _slows(self) -> Straggler:
+    def _slows(self) -> "Straggler":
         if self.slowdown == 1 and self.bandwidth == 1:
             raise ValueError("changes nothing: give slowdown or bandwidth")
         return self

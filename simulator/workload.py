@@ -1,7 +1,5 @@
 """Training workload: sequences, batch, number format and optimizer."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray

@@ -5,8 +5,6 @@ every word and has the least latency; LL128 sends one per 128 bytes; Simple fill
 synchronisation per chunk. Each protocol has a time to start, a time per hop and a share of the wire.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -76,7 +74,7 @@ class DomainRates(Strict):
     """Speed with as many ranks; between them by their logarithm, beyond them the nearest."""
 
     @model_validator(mode="after")
-    def _pairs(self) -> DomainRates:
+    def _pairs(self) -> "DomainRates":
         if len(self.ranks) != len(self.share) or self.ranks != sorted(set(self.ranks)):
             raise ValueError("ranks must ascend and have one share each")
         return self

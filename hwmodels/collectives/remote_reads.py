@@ -4,8 +4,6 @@ One shot: each rank reads every other's whole message. Two shots: each rank redu
 the others' shares. Both begin after a barrier over the ranks.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -5,8 +5,6 @@ all blocks at the head dimension's efficiency, at least the longest block, plus 
 memory traffic overlaps it.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

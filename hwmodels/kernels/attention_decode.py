@@ -4,8 +4,6 @@ A thread block takes one (sequence, key-value head), or a part of its length (sp
 combines the parts). The cache is read from memory once, overlapping the computation.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

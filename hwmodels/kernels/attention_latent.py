@@ -4,8 +4,6 @@ With few heads the cache's bytes bound it; 128 heads do 242 FLOPs per byte, so t
 A thread block takes the heads of one sequence, or a part of its length: few sequences cannot fill the device.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ block of one query row takes half of a full block's time per key, since its soft
 group share cache reads only while they run concurrently.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibrations: the fitted constants of a device's kernels, with their sources and their errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar

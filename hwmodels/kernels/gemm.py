@@ -7,8 +7,6 @@ waves over the multiprocessors. Matrix units, the feed from L2 into a multiproce
 Shapes: the product of an m x k and a k x n matrix (`batch` of them). Seconds, bytes, FLOP/s.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ models hits `uniform_hits` experts, and the busiest of several devices has more 
 *Skewed* routing also prefers some experts.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -70,7 +68,7 @@ class GroupedTileWave(Strict):
     engine_kernels: bool = False
     """Whether the table timed the kernels that engines run: `served_memory_efficiency` is not for them."""
 
-    def served(self) -> GroupedTileWave:
+    def served(self) -> "GroupedTileWave":
         """The layer as serving engines run it.
 
         Start-up is part of the engine's time per layer, not of the kernels. Engines choose faster kernels

@@ -6,8 +6,6 @@ al. 2024, arXiv 2406.06484). A decode step reads, updates and writes the state. 
 of one sequence, whose chunks follow each other: few heads cannot fill the device.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Time of kernels that are limited by memory: norms, activations, residual adds, optimizer steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

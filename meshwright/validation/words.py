@@ -1,7 +1,5 @@
 """Words of published rows read by concept: a table of spellings fills columns that a row leaves blank."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

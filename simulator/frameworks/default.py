@@ -1,7 +1,5 @@
 """The default framework, by device."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -5,8 +5,6 @@ beside the model; under ``defaults`` what a plan is that leaves a field out. Eac
 framework, never to a case, and names its source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -102,12 +100,12 @@ class Framework(Sourced):
             kept = _merged(frameworks.definition(frameworks.resolve(str(base)) or ""), kept)
         return handler(kept)
 
-    def under(self, precision: str) -> Framework:
+    def under(self, precision: str) -> "Framework":
         """The framework as it trains in a number format."""
         changes = self.by_precision.get(precision)
         return self.changed(changes) if changes else self
 
-    def changed(self, changes: Mapping[str, Any]) -> Framework:
+    def changed(self, changes: Mapping[str, Any]) -> "Framework":
         """A copy with other keys; those of a part and of ``defaults`` are named alone."""
         update: dict[str, Any] = {}
         for name, value in changes.items():

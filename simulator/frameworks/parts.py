@@ -1,7 +1,5 @@
 """What a release of a training framework does, by part of a step."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Attention with a fixed-size state instead of a cache: Mamba-2, gated DeltaNet and similar layers."""
 
-from __future__ import annotations
-
 from hwmodels.loading import Strict
 from simulator.models.parts import NotNegative, Positive
 

@@ -4,8 +4,6 @@
 ``stated_parameters`` keeps its own figure.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -132,7 +130,7 @@ class Model(Strict):
         return filled
 
     @model_validator(mode="after")
-    def _check(self) -> Model:
+    def _check(self) -> "Model":
         if self.kv_heads < 1 or self.heads % self.kv_heads:
             raise ValueError(f"heads ({self.heads}) does not divide by kv_heads ({self.kv_heads})")
         if self.head_dim < 1:

@@ -1,7 +1,5 @@
 """Constants of a model without a cost: no prediction reads them, every launch file needs them."""
 
-from __future__ import annotations
-
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """The parts of a transformer: kinds of layers, latent attention, mixture of experts."""
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
@@ -85,7 +83,7 @@ class MixtureOfExperts(Strict):
         return data
 
     @model_validator(mode="after")
-    def _check(self) -> MixtureOfExperts:
+    def _check(self) -> "MixtureOfExperts":
         if self.top_k > self.experts:
             raise ValueError(f"top_k ({self.top_k}) is more than experts ({self.experts})")
         if self.experts % self.groups:

@@ -4,8 +4,6 @@ A framework states what its code does for every model; a recipe states what the 
 chooses for one model and GPU: dispatcher, CUDA graphs, kernels, overlaps, recomputed modules, degrees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

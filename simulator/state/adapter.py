@@ -1,7 +1,5 @@
 """Low-rank adapters on a frozen model (LoRA, QLoRA)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal

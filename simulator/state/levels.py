@@ -1,7 +1,5 @@
 """Levels at which a class of state is sharded, and levels that hold further copies of parameters."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -29,7 +27,7 @@ class ShardLevels(Strict):
     )
 
     @model_validator(mode="after")
-    def _nested(self) -> ShardLevels:
+    def _nested(self) -> "ShardLevels":
         widths = [ORDER.index(level) if level else len(ORDER) - 1 for level in self._by_kind]
         if widths != sorted(widths):
             raise ValueError(

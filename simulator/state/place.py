@@ -1,7 +1,5 @@
 """Where classes of state lie: shares on host and SSDs, units of copies, and who updates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -60,7 +58,7 @@ class Shares(Strict):
         return checked_share(share)
 
     @model_validator(mode="after")
-    def _add_up(self) -> Shares:
+    def _add_up(self) -> "Shares":
         if self.automatic:
             return self
         off = self.off_device
@@ -93,7 +91,7 @@ class Tiers(Strict):
     activations: Shares = Field(default=NOWHERE, description="what forward passes keep for backward passes")
 
     @model_validator(mode="after")
-    def _tiers(self) -> Tiers:
+    def _tiers(self) -> "Tiers":
         if self.gradients.automatic:
             raise ValueError("gradients: auto is for activations, optimizer and parameters; state a share")
         if self.activations.file_system:
@@ -153,7 +151,7 @@ class Update(Strict):
         return checked_share(share)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Update:
+    def _consistent(self) -> "Update":
         share = self.share_on_device
         if self.on == "device" and (self.delayed or self.beside_backward or share or self.every > 1):
             raise ValueError(

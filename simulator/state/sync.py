@@ -1,7 +1,5 @@
 """Synchronisation policy: how often replicas exchange, in how many fragments, how late, in which format."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -72,7 +70,7 @@ class Sync(Strict):
         return min(rates, default=None)
 
     @model_validator(mode="after")
-    def _spread(self) -> Sync:
+    def _spread(self) -> "Sync":
         if self.window_bytes is not None and not self.latency_s:
             raise ValueError("window_bytes: a window limits a link by its round trip; latency_s is 0")
         if self.fragments > 1 and self.outer == "none":

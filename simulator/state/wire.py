@@ -1,7 +1,5 @@
 """Wire formats: bits of an element, its share of a scale, and the traffic of encoding and decoding it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar

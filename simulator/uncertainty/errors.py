@@ -1,7 +1,5 @@
 """Errors of the parts of a step and of memory, as fitted to published runs."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
