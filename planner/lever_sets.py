@@ -47,14 +47,9 @@ class ModuleSets:
         least = np.full((len(sets), len(shapes)), np.inf, dtype=np.float32)
         best = np.zeros(least.shape, dtype=np.int64)
         forward, backward = np.zeros((2, len(sets), len(table.weights), len(shapes)))
-        repeated: dict[tuple[str | None, ...], np.ndarray] = {}
         for number in np.flatnonzero(allowed.any(axis=0)).tolist():
-            # Whether the exchange overlaps does not change what modules take.
-            key = space.combinations[number][:3]
-            if key not in repeated:
-                repeated[key] = table.modules(number, shapes)
             ahead = table.forward[number][:, shapes]
-            behind = table.backward[number][:, shapes] + repeated[key]
+            behind = table.backward[number][:, shapes] + table.modules(number)[..., shapes]
             seconds = np.einsum("k,skn->sn", table.weights, ahead + behind).astype(np.float32)
             faster = (seconds < least) & allowed[:, number, np.newaxis]
             np.copyto(least, seconds, where=faster)

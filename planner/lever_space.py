@@ -259,7 +259,14 @@ class LeverSpace:
 
     def allowed(self, modules: Modules | None) -> np.ndarray:
         """Which combinations go with recomputed modules (None: whole layers), shape (combinations,)."""
-        return np.array([self.allows(chosen, modules) for chosen in self.combinations])
+        if modules not in self._allowed:
+            self._allowed[modules] = np.array([self.allows(chosen, modules) for chosen in self.combinations])
+        return self._allowed[modules]
+
+    @cached_property
+    def _allowed(self) -> dict[Modules | None, np.ndarray]:
+        """Which combinations go with each set of modules that was asked for, shape (combinations,)."""
+        return {}
 
     def in_context(self, overlaps: bool) -> np.ndarray:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""

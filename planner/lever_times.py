@@ -7,7 +7,7 @@ modules act on priced ops. All combinations share the price of a shape, and a pl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ from simulator.training.components import LayerSeconds
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
-from simulator.training.overlap import NO_TRANSFER, Transfer
+from simulator.training.overlap import NO_TRANSFER
 from simulator.training.work import KernelTimes, Priced, price_passes
 
 SHAPE_FIELDS = tuple(name for name in LAYER_FIELDS if name not in (*BY_PLAN, "recompute", "overlap_expert"))
@@ -56,6 +56,8 @@ class Table:
     forward: np.ndarray
     backward: np.ndarray
     repeated: np.ndarray
+    repeats: dict[tuple[str | None, str | None, str | None], np.ndarray] = field(default_factory=dict)
+    """Results of ``modules``, shared by the parts that ``take`` makes."""
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> Table:
@@ -153,17 +155,21 @@ class Table:
         """Which sets repeat or free an op, shape (sets,)."""
         return _in_sets(matches, self.space.modules, op.module, op.part, experts)
 
-    def modules(self, combination: int, shapes: np.ndarray) -> np.ndarray:
-        """Seconds to recompute each set of modules, shape (sets, kinds, shapes)."""
+    def modules(self, combination: int) -> np.ndarray:
+        """Seconds to recompute each set of modules, shape (sets, kinds, shapes).
+
+        Whether the exchange overlaps does not change them.
+        """
         chosen = self.space.combinations[combination]
-        setting = self.setting.with_choices(**chosen.levers)
-        ops, kinds = self.priced[chosen.dispatcher, chosen.grouped_launches], self.setting.model.layer_groups
-        passes = self.layers[chosen[:3]]
-        seconds = [
-            _repeated_modules(setting, self.space.modules, kind, listed, layer.forward, self.origin[shapes])
-            for kind, listed, layer in zip(kinds, ops, passes, strict=True)
-        ]
-        return np.stack(seconds, axis=1)
+        if chosen[:3] not in self.repeats:
+            setting, kinds = self.setting.with_choices(**chosen.levers), self.setting.model.layer_groups
+            ops, passes = self.priced[chosen.dispatcher, chosen.grouped_launches], self.layers[chosen[:3]]
+            seconds = [
+                _repeated_modules(setting, self.space.modules, kind, listed, layer.forward)
+                for kind, listed, layer in zip(kinds, ops, passes, strict=True)
+            ]
+            self.repeats[chosen[:3]] = np.stack(seconds, axis=1)[..., self.origin]
+        return self.repeats[chosen[:3]]
 
 
 @cache
@@ -226,15 +232,14 @@ def _repeated_modules(
     kind: LayerKind,
     priced: list[Priced],
     first: PassCosts,
-    shapes: np.ndarray,
 ) -> np.ndarray:
     """Seconds to recompute each set of modules of one layer, shape (sets, shapes)."""
     every = len(first.seconds)
 
     def of(values: Size) -> np.ndarray:
-        return np.broadcast_to(values, every)[shapes]
+        return np.broadcast_to(values, every)
 
-    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, len(shapes)))]
+    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, every))]
     for op, time in priced:
         if op.gradient or op.part not in ORDER or isinstance(op, Collective):
             continue
@@ -253,24 +258,13 @@ def _repeated_modules(
     costs = PassCosts(
         KernelTimes({"recompute": seconds}, launches, looped),
         NO_TRANSFER,
-        _taken(first.context, shapes).times(attends),
-        _taken(first.expert, shapes).times(routes),
+        first.context.times(attends),
+        first.expert.times(routes),
         setting,
         read,
         of(first.reads) & routes,
     )
     return np.broadcast_to(costs.seconds, seconds.shape)
-
-
-def _taken(transfer: Transfer, shapes: np.ndarray) -> Transfer:
-    """The communication of some shapes."""
-    if transfer is NO_TRANSFER:
-        return transfer
-    beside, slows = (
-        values if np.ndim(values) == 0 else np.asarray(values)[shapes]
-        for values in (transfer.beside, transfer.slows)
-    )
-    return Transfer(transfer.cost[shapes], beside, slows)
 
 
 ORDER = "projections", "core", "mlp", "routed", "around"
