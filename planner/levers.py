@@ -276,10 +276,10 @@ class Chooser:
     def _best_sets(self, table: Table, plans: Plans, context: bool) -> Iterator[Timed]:
         """Yield structures that all may overlap, or not, with the fastest set and combination that fits."""
         footprint = Footprint.of(self.space, plans)
-        found = self._sets(table, plans, footprint, context)
-        settled = np.zeros(len(plans), dtype=bool) if found is None else found.settled
-        if found is not None:
-            yield from self._best(plans, [found], settled)
+        fitting = self._sets(table, plans, footprint, context)
+        settled = np.zeros(len(plans), dtype=bool) if fitting is None else fitting.settled
+        if fitting is not None:
+            yield from self._best(plans, [fitting], settled)
         rest = np.flatnonzero(~settled)
         if not len(rest) or len(self.space.memory_uses) == 1:
             return
@@ -290,22 +290,22 @@ class Chooser:
         yield from self._best(plans, [sets for sets in listed if sets is not None])
 
     def _best(
-        self, plans: Plans, found: Sequence[FittingSets], among: np.ndarray | bool = True
+        self, plans: Plans, fitting: Sequence[FittingSets], among: np.ndarray | bool = True
     ) -> Iterator[Timed]:
         """Yield those ``among`` the plans that have a fitting set, with the fastest one."""
-        rows = [np.flatnonzero((np.zeros(len(plans), bool) | among)[sets.owner]) for sets in found]
+        rows = [np.flatnonzero((np.zeros(len(plans), bool) | among)[sets.owner]) for sets in fitting]
         if not sum(map(len, rows)):
             return
         owner, size, combination, codes = (
             np.concatenate([parts[chosen] for parts, chosen in zip(listed, rows, strict=True)])
-            for listed in list(zip(*found, strict=True))[:4]
+            for listed in list(zip(*fitting, strict=True))[:4]
         )
         layers = [
             LayerSeconds(sets.layers.forward[:, chosen], sets.layers.backward[:, chosen])
-            for sets, chosen in zip(found, rows, strict=True)
+            for sets, chosen in zip(fitting, rows, strict=True)
         ]
         # Of equal times the first use of memory, then the set with the fewest modules.
-        number = np.repeat(np.arange(len(found)), [len(chosen) for chosen in rows])
+        number = np.repeat(np.arange(len(fitting)), [len(chosen) for chosen in rows])
         best, seconds = self._quickest(plans, owner, number * (len(self.space.modules) + 1) + size, layers)
         yield self._with(plans.take(owner[best]), combination[best], codes[best]), seconds[best]
 
