@@ -21,6 +21,7 @@ from planner.constraints import Constraints, Value
 from planner.lever_space import LeverSpace, settled
 from planner.offload import placements
 from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
+from simulator.ops.counts import layer_counts
 from simulator.plan import Choice, Plan
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
@@ -64,14 +65,18 @@ def _micro_batch(setting: Setting) -> tuple[Value, ...]:
 
 
 def _virtual_pipeline(setting: Setting) -> tuple[Value, ...]:
-    """Chunks into which the layers divide, alone or with embedding and loss counted as a layer each.
+    """Chunks into which the layers divide, alone or with embedding and loss counted as layers.
 
-    Multi-token prediction, where it is trained, counts as one more.
+    The embedding counts as one layer, the loss as many as its product weighs, and multi-token prediction,
+    where it is trained, as one. Kimi K2 runs 61 layers in 16 chunks of four, the last of one layer and the
+    loss (Megatron Bridge, recipes/kimi/kimi_k2.py: _get_kimi_k2_pipeline_layout).
     """
-    layers, most = setting.model.layers, 2 + (setting.mtp_layers > 0)
-    return tuple(
-        sorted({1, *(d for extra in range(most + 1) for d in divisors(layers + extra, layers // 2))})
-    )
+    model = setting.model
+    layer = max(counts.flops for counts in layer_counts(model).values())
+    loss = max(round(2 * model.hidden * model.vocabulary / layer), 1)
+    most = 1 + loss + (setting.mtp_layers > 0)
+    chunks = {d for extra in range(most + 1) for d in divisors(model.layers + extra, model.layers // 2)}
+    return tuple(sorted({1, *chunks}))
 
 
 def _schedule(_: Setting) -> tuple[Value, ...]:

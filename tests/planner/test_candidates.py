@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ from planner.rules import RULES, STRUCTURE
 from planner.space import Space
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
+from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.training.memory import memory
 
@@ -153,6 +155,13 @@ def test_a_limit_keeps_the_plans_below_it(ask, survivors):
 def test_the_layers_of_llama_3_on_16_stages_of_8_chunks():
     first, last = end_layers(126, np.array([16]), np.array([8]))
     assert (first[0], last[0]) == (7, 7)
+
+
+def test_the_loss_counts_as_the_layers_that_it_weighs(ask):
+    setting = replace(ask(), model=models.get("kimi-k2"))
+    assert 4 in Space.of(setting, 16).values["virtual_pipeline"]
+    first, last = end_layers(61, np.array([4]), np.array([4]))
+    assert (first[0], last[0]) == (15, 14)
 
 
 @given(layers=st.integers(1, 200), pipeline=st.integers(1, 40), chunks=st.integers(1, 8))
