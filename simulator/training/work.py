@@ -46,9 +46,14 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
 
 
 def _backward(setting: Setting, op: Op) -> list[Op]:
-    """Backward ops of an op; of frozen weights no gradient."""
+    """Backward ops of an op; of frozen weights no gradient.
+
+    Log-probabilities in pieces compute that of the output layer whoever trains it (prime-rl, lm_head.py:
+    grad_weight).
+    """
     gradients = backward([op])
-    if setting.training.adapter is None or is_adapter(op):
+    pieces = op.name == "output_layer" and setting.choices.cross_entropy == "log-probabilities"
+    if setting.training.adapter is None or is_adapter(op) or pieces:
         return gradients
     return [each for each in gradients if each.gradient != "weight"]
 

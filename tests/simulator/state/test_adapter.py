@@ -67,6 +67,19 @@ def test_weight_gradients_are_not_computed():
     assert sent[1] < sent[0]
 
 
+def test_log_probabilities_compute_the_gradient_of_a_frozen_output_layer():
+    """They repeat the output layer's product, and beside adapters add that of its weights' gradient too."""
+
+    def more(adapter):
+        pieces, chunked = (
+            predict(made.setting, Plans.of(made.plan)).seconds["gemm"][0]
+            for made in (scenario(adapter, cross_entropy=loss) for loss in ("log-probabilities", "chunked"))
+        )
+        return pieces - chunked
+
+    assert more({"rank": 16}) == pytest.approx(2 * more(None), rel=0.2)
+
+
 def test_decoding_costs_time():
     plain, coded = (
         float(predict(made.setting, Plans.of(made.plan)).time[0])
