@@ -110,13 +110,10 @@ def _show(rows: Sequence[dict[str, object]]) -> None:
     """The first figures of each point, for people."""
     from meshwright.commands.output import show_tables
     from meshwright.reports.tables import table
+    from meshwright.reports.units import cell
 
     most, wide = 40, 10
     names = list(dict.fromkeys(name for row in rows for name in row if not name.startswith("plan.")))[:wide]
-    shown = [[_text(row.get(name)) for name in names] for row in rows[:most]]
+    shown = [[cell(row.get(name)) for name in names] for row in rows[:most]]
     more = [f"{len(rows) - most:,} more points: -o FILE.csv writes all"] if len(rows) > most else []
     show_tables(table(names, shown, left=len(names)), *more)
-
-
-def _text(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

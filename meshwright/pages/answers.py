@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.days import seconds_of_day
-from meshwright.reports.units import percent
+from meshwright.reports.units import cell, percent
 from planner.serving.day import DayPlan
 from planner.serving.mix.search import Mix
 from planner.serving.search import ServingSearch
@@ -136,9 +136,9 @@ def write_sweep(path: Path, title: str, points: Sequence[Mapping[str, Any]], gri
     answered = [row for row in points if not row.get("problem")]
     facts = {"points": f"{len(points):,}", "without an answer": f"{len(points) - len(answered):,}"}
     names = list(dict.fromkeys(name for row in points for name in row))
-    fixed = [name for name in names if len({_cell(row.get(name)) for row in points}) == 1 < len(points)]
+    fixed = [name for name in names if len({cell(row.get(name)) for row in points}) == 1 < len(points)]
     names = [name for name in names if name not in fixed]
-    rows = [[_cell(row.get(name)) for name in names] for row in points[:MOST_ROWS]]
+    rows = [[cell(row.get(name)) for name in names] for row in points[:MOST_ROWS]]
     more = f"The first {MOST_ROWS:,} points." if len(points) > MOST_ROWS else ""
     words_in = tuple(
         index for index, name in enumerate(names) if any(isinstance(row.get(name), str) for row in points)
@@ -213,7 +213,3 @@ def sections_of(tables: Sequence[Table | str]) -> list[Section]:
 
 def _plain(cell: Any) -> str:
     return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -13,8 +13,8 @@ from meshwright.reports.calibration import HEADINGS, error_rows
 from profiles.fitting import Fit
 from profiles.fitting.entry import Unseen
 
-COLUMNS = 3
-PANEL_HEIGHT = 330
+PANEL_HEIGHT = 300
+"""Height of an entry's chart, px."""
 MOST_DRAWN = 1000
 """Maximum number of points drawn per entry; bounds the size of the page."""
 
@@ -35,10 +35,11 @@ def write_calibration(path: Path, fit: Fit, name: str) -> None:
     points = sum(row["points"] for row in fit.errors)
     words = (
         "Each dot is a shape that the fit did not see; on the line, prediction and measurement agree. "
-        "With points: the form corrected by what it missed at the points beside the shape."
+        "Grey: the fitted form alone. Blue: corrected by what it missed at the points beside the shape."
     )
+    panels = [_panel(entry, points) for entry, points in fit.unseen.items()]
     sections = [
-        Section("Predicted against measured", words, _panels(fit.unseen)),
+        Section("Predicted against measured", words, panels=panels),
         Section(
             "Errors", "Relative errors on the shapes kept out.", None, HEADINGS, error_rows(fit), (0, 1, 2)
         ),
@@ -46,43 +47,19 @@ def write_calibration(path: Path, fit: Fit, name: str) -> None:
     write_page(path, f"{name}: kernels on shapes kept out of the fit", {"points": f"{points:,}"}, sections)
 
 
-def _panels(unseen: dict[str, Unseen]) -> Figure:
-    """One panel per entry, three in a row."""
-    columns = min(COLUMNS, len(unseen))
-    rows = -(-len(unseen) // columns)
-    data: list[dict[str, Any]] = []
-    titles: list[dict[str, Any]] = []
-    axes: dict[str, dict[str, Any]] = {}
-    shown: set[str] = set()
-    for number, (entry, points) in enumerate(unseen.items(), 1):
-        place = "" if number == 1 else str(number)
-        for trace in _traces(points):
-            first = trace.get("name") is not None and trace["name"] not in shown
-            shown.add(trace.get("name", ""))
-            data.append(trace | {"xaxis": f"x{place}", "yaxis": f"y{place}", "showlegend": first})
-        decades = {"type": "log", "dtick": 1, "exponentformat": "power", "showexponent": "all"}
-        axes[f"xaxis{place}"] = axis("measured, s", anchor=f"y{place}", **decades)
-        axes[f"yaxis{place}"] = axis("predicted, s", anchor=f"x{place}", **decades)
-        titles.append(
-            {
-                "text": f"{label(entry.replace('/', ' '))}: {len(points.measured_s):,} shapes",
-                "xref": f"x{place} domain",
-                "yref": f"y{place} domain",
-                "x": 0.5,
-                "y": 1.01,
-                "yanchor": "bottom",
-                "showarrow": False,
-            }
-        )
+def _panel(entry: str, points: Unseen) -> Figure:
+    """Predicted against measured of one entry."""
+    decades = {"type": "log", "dtick": 1, "exponentformat": "power", "showexponent": "all"}
+    title = f"{label(entry.replace('/', ' '))}: {len(points.measured_s):,} shapes"
     return {
-        "data": data,
+        "data": _traces(points),
         "layout": layout(
-            height=PANEL_HEIGHT * rows + 60,
-            grid={"rows": rows, "columns": columns, "pattern": "independent", "xgap": 0.22, "ygap": 0.35},
-            annotations=titles,
-            legend={"orientation": "h", "x": 0, "y": 1 + 60 / (PANEL_HEIGHT * rows), "yanchor": "bottom"},
-            margin={"l": 70, "r": 20, "t": 60, "b": 45},
-            **axes,
+            height=PANEL_HEIGHT,
+            title={"text": title, "font": {"size": 13}, "x": 0.5, "y": 0.97, "yanchor": "top"},
+            margin={"l": 60, "r": 15, "t": 35, "b": 45},
+            showlegend=False,
+            xaxis=axis("measured, s", **decades),
+            yaxis=axis("predicted, s", **decades),
         ),
     }
 
@@ -96,7 +73,6 @@ def _traces(unseen: Unseen) -> list[dict[str, Any]]:
             "type": "scatter",
             "mode": "markers",
             "name": name,
-            "legendgroup": name,
             "x": _short(measured),
             "y": _short(np.asarray(values)[::step]),
             "marker": {"size": 5, "color": COLOURS[name], "opacity": 0.65},

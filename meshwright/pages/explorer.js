@@ -88,7 +88,7 @@ function draw() {
 
 /* Parallel coordinates as an SVG of their own: drag along an axis to keep a range, click an axis to free it. */
 function coordinates(some) {
-  const svg = byId("explorer-lines"), wide = svg.clientWidth || 600, high = 250, top = 26, base = high - 22;
+  const svg = byId("explorer-lines"), wide = svg.clientWidth || 600, high = 250, top = 34, base = high - 22;
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${wide} ${high}`);
   const make = (tag, attributes, text) => {
@@ -107,7 +107,8 @@ function coordinates(some) {
   make("polyline", { points: line(chosen), class: "chosen" });
   figures.forEach((figure, i) => {
     make("line", { x1: place[i], x2: place[i], y1: top, y2: base, class: "axis" });
-    make("text", { x: place[i], y: 14, "text-anchor": "middle" }, figure.name);
+    make("text", { x: place[i], y: 12, "text-anchor": "middle" }, figure.name);
+    make("text", { x: place[i], y: 27, "text-anchor": "middle" }, shown(i, ends[i][1]));
     make("text", { x: place[i], y: high - 6, "text-anchor": "middle" }, shown(i, ends[i][0]));
     if (limits[i]) make("rect", { x: place[i] - 5, width: 10, y: at(i, limits[i][1]), height: Math.max(at(i, limits[i][0]) - at(i, limits[i][1]), 2), class: "range" });
     const grip = make("rect", { x: place[i] - 14, width: 28, y: top, height: base - top, class: "grip", "data-figure": i });
@@ -138,7 +139,10 @@ function neighbours(row) {
       if (!fields[field].follows && codes[field][other] !== codes[field][row]) levers.push(field);
     if (levers.length === 1) found.push([other, levers[0]]);
   }
-  return found.sort((a, b) => values[0][a[0]] - values[0][b[0]]).slice(0, 12);
+  // Fields that follow may differ: the fastest plan stands for a changed lever.
+  const seen = new Set(), name = ([other, field]) => `${field} ${codes[field][other]}`;
+  return found.sort((a, b) => values[0][a[0]] - values[0][b[0]])
+    .filter((neighbour) => !seen.has(name(neighbour)) && seen.add(name(neighbour))).slice(0, 12);
 }
 
 function show(row) {
@@ -156,7 +160,9 @@ function show(row) {
     bar.append(element("span", part.name), element("i", undefined, { style: `width:${Math.max(share, 0.3) * 0.6}%;background:${part.colour}` }), element("b", share.toFixed(1) + " %"));
     return bar;
   }));
-  byId("explorer-command").textContent = command + fields.map((field, i) => field.follows || word(i, row) === "as released" ? "" : ` --fix ${field.name}=${word(i, row)}`).join("");
+  const fixed = fields.map((field, i) => field.follows || word(i, row) === "as released" ? "" : ` --fix ${field.name}=${word(i, row)}`).join("");
+  // Lines break between options only.
+  byId("explorer-command").replaceChildren(...(command + fixed).split(/ (?=--)/).flatMap((option) => [element("span", option, { class: "option" }), " "]).slice(0, -1));
   const body = byId("explorer-neighbours");
   body.replaceChildren(...neighbours(row).map(([other, field]) => {
     const line = element("tr", undefined, { "data-row": other, tabindex: 0 });

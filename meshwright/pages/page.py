@@ -37,6 +37,8 @@ class Section:
     """Columns that hold words instead of numbers."""
     hint: str = ""
     """Shown below the chart until a point is clicked, then that point's text (``picks`` of its trace)."""
+    panels: Sequence[Figure] = ()
+    """Small charts, as many beside each other as the page has room for."""
     html: str = ""
     """Markup of the page's own, already escaped."""
     script: str = ""
@@ -112,7 +114,8 @@ def _fact(name: str, value: str) -> str:
 
 def _plotly(sections: Sequence[Section]) -> str:
     """The part of plotly.js that the charts need: 1.1 MB, or the plotly package's 4.8 MB for other traces."""
-    traces = {trace["type"] for section in sections if section.figure for trace in section.figure["data"]}
+    figures = [figure for section in sections for figure in (section.figure, *section.panels) if figure]
+    traces = {trace["type"] for figure in figures for trace in figure["data"]}
     if traces <= BASIC_TRACES:
         return own_file(BASIC)
     from plotly.offline import get_plotlyjs
@@ -133,11 +136,13 @@ def embedded(name: str, data: Any) -> str:
 def _section(index: int, section: Section) -> str:
     inside = ""
     if section.figure is not None:
-        height = section.figure["layout"].get("height", 450)
-        inside += (
-            f'<div data-figure="figure-{index}" style="height:{height}px"></div>'
-            f'<script type="application/json" id="figure-{index}">{_json(section.figure)}</script>'
+        inside += _figure(f"figure-{index}", section.figure)
+    if section.panels:
+        panels = "".join(
+            f"<div>{_figure(f'figure-{index}-{place}', panel)}</div>"
+            for place, panel in enumerate(section.panels)
         )
+        inside += f'<div class="panels">{panels}</div>'
     if section.hint:
         inside += f'<pre id="figure-{index}-picked">{escape(section.hint)}</pre>'
     if section.columns:
@@ -148,6 +153,14 @@ def _section(index: int, section: Section) -> str:
     inside += section.html
     words = f"<p>{escape(section.words)}</p>" if section.words else ""
     return f"<section><h2>{escape(section.heading)}</h2>{words}{inside}</section>"
+
+
+def _figure(name: str, figure: Figure) -> str:
+    height = figure["layout"].get("height", 450)
+    return (
+        f'<div data-figure="{name}" style="height:{height}px"></div>'
+        f'<script type="application/json" id="{name}">{_json(figure)}</script>'
+    )
 
 
 def _json(figure: Any) -> str:

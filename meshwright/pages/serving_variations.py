@@ -30,7 +30,8 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
     ran = [outcome for outcome in outcomes if outcome.report is not None]
     base = ran[0].report or {}
     columns, rows = comparison_rows(outcomes)
-    sections = [Section("Figures", "", columns=columns, rows=rows)]
+    sections = [Section("Latencies", "Median and 99th percentile of each variation.", _latencies(ran))]
+    sections.append(Section("Figures", "", columns=columns, rows=rows))
     for name, group in groupby(ran[1:], key=lambda outcome: outcome.run.name):
         points = list(group)
         keys = list(points[0].run.point)
@@ -47,6 +48,32 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
         "requests": f"{base['requests']:,}",
     }
     write_page(path, title or "What if", facts, sections)
+
+
+def _latencies(ran: Sequence[Outcome]) -> Figure:
+    """Time to first token and per output token, a row for each variation."""
+    names = [label(outcome.run.label) for outcome in ran]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"{name[:4].upper()} {point}",
+            "x": [((outcome.report or {})[name] or {}).get(point) for outcome in ran],
+            "y": list(range(len(ran))),
+            "marker": {"color": colour, "size": 11},
+            "hovertemplate": f"{name[:4].upper()} {point}: %{{x:.3g}} s<extra></extra>",
+        }
+        for name, point, colour in LINES
+    ]
+    ticks = {"tickvals": list(range(len(ran))), "ticktext": names}
+    return {
+        "data": data,
+        "layout": layout(
+            height=130 + 28 * len(ran),
+            xaxis=axis("seconds", type="log"),
+            yaxis=axis(range=[len(ran) - 0.5, -0.5], **ticks),
+        ),
+    }
 
 
 def _curve(key: str, points: Sequence[Outcome]) -> Figure:

@@ -56,3 +56,10 @@ CALIBRATED = {
 def kernels_words(name: str, status: str) -> str:
     """A calibration and where its constants come from."""
     return f"{name}: {CALIBRATED[status]}"
+
+
+def cell(value: object) -> str:
+    """A value of a table with any keys: numbers with four digits, from 1,000 to 1e9 with all of them."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
+    return "" if value is None else str(value)

@@ -157,11 +157,11 @@ def test_points_that_call_their_device_otherwise_are_taken_and_said(run, tmp_pat
 
 def test_the_page_has_a_panel_and_a_row_for_each_kernel(calibrated):
     text = (calibrated / "page.html").read_text(encoding="utf-8")
-    figure = json.loads(re.search(r'id="figure-0">(.*?)</script>', text, re.DOTALL).group(1))
+    figure = json.loads(re.search(r'id="figure-0-0">(.*?)</script>', text, re.DOTALL).group(1))
     line, *dots = figure["data"]
     assert line["x"] == line["y"]
     assert {trace["name"] for trace in dots} <= {"form alone", "with points"}
-    assert [each["text"].split(":")[0] for each in figure["layout"]["annotations"]] == ["gemm bf16"]
+    assert figure["layout"]["title"]["text"].split(":")[0] == "gemm bf16"
     assert "<td" in text
 
 

@@ -8,9 +8,11 @@ import pytest
 
 import meshwright as mw
 from hwmodels.errors import InputError
+from meshwright.__main__ import app
 from meshwright.commands import PLAN_QUESTIONS
 from meshwright.commands.plan import plan
 from meshwright.commands.plan_questions import QUESTIONS, flags_of, question_command
+from meshwright.questions import arguments
 
 SMALL = ("--model", "llama3.1-8b", "--cluster", "dgx-h100")
 TRAIN = (*SMALL, "--gpus", "16", "--seq-len", "8k", "--global-batch", "64")
@@ -29,6 +31,26 @@ def test_flags_of_a_question_are_those_of_plan(name):
     own = inspect.signature(question_command(name)).parameters
     for flag, parameter in own.items():
         assert flag in QUESTIONS[name].own or parameter.default == known[flag].default
+
+
+def test_commands_list_few_options_by_hand():
+    """Commands take a question's arguments as one type; those of ``plan`` are made from ``QUESTIONS``."""
+    question = {
+        name
+        for kind in vars(arguments).values()
+        if isinstance(kind, type) and kind.__name__.endswith("Arguments")
+        for name in kind.__annotations__
+    }
+    listed = {
+        command.name or command.callback.__name__: set(
+            inspect.signature(inspect.unwrap(command.callback)).parameters
+        )
+        - question
+        for command in app.registered_commands
+        if not (command.name or "").startswith("plan ")
+    }
+    most = max(listed, key=lambda name: len(listed[name]))
+    assert len(listed[most]) <= 15, f"{most} lists {sorted(listed[most])}"
 
 
 def test_every_flag_of_plan_belongs_to_a_question():
