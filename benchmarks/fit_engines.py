@@ -1,6 +1,6 @@
 """Fit the times around kernels of all engine versions, classes of layers and number formats together.
 
-    python -m benchmarks.fit_engines FOLDER [--leave-out WHAT [--replay N]] [--test FOLDER] [--write] ...
+    python -m benchmarks.fit_engines FOLDER [--leave-out WHAT [--replay N]] [--write [PRESET ...]] ...
 
 FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A constant is a
 mean and effects of what groups of rows share (engine and scheduling policy, class of layers, format, device
@@ -9,9 +9,9 @@ TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill k
 ``--leave-out`` also fits without each source (or model, or GPU) in turn and prints the errors on its rows
 beside those in the sample; with ``--replay N`` those of the event engine on every Nth closed loop too.
 ``--test`` prints errors on rows of another folder, which are in no fit, without the third that is kept apart.
-``--write`` puts the constants into `simulator/serving/engines/*.yaml`; ``--errors`` writes
-`meshwright/served_errors.csv`, which reports print: errors by what the fit leaves out (nothing, layouts,
-models, engines on devices).
+``--write`` puts constants (those of the presets that follow, or all) into `simulator/serving/engines/*.yaml`;
+``--errors`` writes `meshwright/served_errors.csv`, which reports print: errors by what the fit leaves out
+(nothing, layouts, models, engines on devices).
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def main() -> None:
     """Fit and print, and perhaps write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="*", metavar="PRESET", help="write constants: of all, or of these")
     parser.add_argument("--leave-out", choices=sorted(LEAVE), help="what to fit without, in turn")
     parser.add_argument(
         "--replay", type=int, metavar="N", help="run every Nth left-out closed loop by events"
@@ -351,7 +351,8 @@ def main() -> None:
     print(f"fitted, in the sample: {summary(inside)}")
     if tested:
         print(f"fitted, test: {summary(errors_of(tested, whole.times))}", flush=True)
-    ships = chosen(whole.times, inside, before)
+    presets = set(arguments.write or {group.engine for group in every})
+    ships = chosen(whole.times, inside, before, presets)
     known = errors_of(rows, ships)
     print(f"to ship, in the sample: {summary(known)}", flush=True)
     if tested:
@@ -359,18 +360,20 @@ def main() -> None:
     outside = left_out(every, whole, arguments.leave_out) if arguments.leave_out else {}
     if arguments.errors:
         others = {what: left_out(every, whole, what) for what in ("layout", "model", "place")}
-        write_errors({"nothing": known if arguments.write else before, **others})
+        write_errors({"nothing": before if arguments.write is None else known, **others})
     if outside:
         print(f"left out: {summary(outside)}")
     if arguments.replay:
         replays(every, whole, LEAVE[arguments.leave_out or "source"], arguments.replay)
     print("\n".join(table_of_groups(whole.times, rows, inside, outside)))
-    if arguments.write:
-        write_all(ships, rows, outside)
+    if arguments.write is not None:
+        write_all({group: ships[group] for group in every if group.engine in presets}, rows, outside)
 
 
-def chosen(times: dict[Group, np.ndarray], inside: Off, before: Off) -> dict[Group, np.ndarray]:
-    """Constants to ship: pooled ones, or the earlier ones of groups whose own rows these fit better.
+def chosen(
+    times: dict[Group, np.ndarray], inside: Off, before: Off, presets: set[str]
+) -> dict[Group, np.ndarray]:
+    """Constants to ship: pooled ones of some presets, but the earlier ones where these fit own rows better.
 
     A server of a left-out source has no own rows in nearly all groups, so that it gets pooled constants here
     as in `left_out`. Launches that hide behind kernels have two solutions in steady states: clients of equal
@@ -382,7 +385,9 @@ def chosen(times: dict[Group, np.ndarray], inside: Off, before: Off) -> dict[Gro
         return float(np.median(np.abs(errors))) if len(errors) else 0.0
 
     return {
-        group: shipped(group) if median(inside, group) > median(before, group) else values
+        group: values
+        if group.engine in presets and median(inside, group) <= median(before, group)
+        else shipped(group)
         for group, values in times.items()
     }
 

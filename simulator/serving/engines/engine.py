@@ -266,6 +266,10 @@ class Engine(Strict):
         value="", kind="assumed", source="those of the newest tables"
     )
     """Kernels of other experts on Blackwell: triton, or the newest where empty."""
+    deepgemm_experts_tensor: Figure[int] = Figure[int](
+        value=0, kind="assumed", source="no engine but vLLM pads every expert"
+    )
+    """Largest tensor degree of experts in block-scaled fp8 that run in DeepGEMM's padded blocks; 0: none."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

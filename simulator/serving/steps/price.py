@@ -35,6 +35,7 @@ from simulator.serving.engines import Engine, LayerTimes, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
+from simulator.serving.steps.padded_experts import padded_seconds
 from simulator.serving.steps.weight_only import (
     WeightFormats,
     experts_kernel,
@@ -47,6 +48,9 @@ Array = NDArray[np.float64]
 
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 """Names of the engine families' kernels in calibrations."""
+
+DEEPGEMM_GENERATIONS = "hopper", "blackwell"
+"""Generations whose data-center devices DeepGEMM has kernels for."""
 
 SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
 """Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
@@ -157,8 +161,11 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        seconds = self.expert_padding * self._seconds(ops, self.expert_prices) + self._exchange(count)
-        return self.site.factor("experts") * layers * seconds
+        if self.pads_experts:
+            seconds = sum((padded_seconds(op, self.prices) for op in ops), start=np.zeros(()))
+        else:
+            seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
+        return self.site.factor("experts") * layers * (seconds + self._exchange(count))
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
@@ -254,6 +261,13 @@ class StepPrice:
         if moe is None:
             return 1.0
         return self.weights.padding(moe.latent or self.model.hidden, moe.feed_forward / self.pool.experts_cut)
+
+    @property
+    def pads_experts(self) -> bool:
+        """Whether experts run in DeepGEMM, which computes whole blocks of every expert."""
+        cut, most = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
+        block = self.weights.experts == "fp8_block" and self.pool.expert_kernels is None
+        return block and cut <= most and self.cluster.device.generation in DEEPGEMM_GENERATIONS
 
     @property
     def reduces_a_layer(self) -> int:
