@@ -42,6 +42,7 @@ class PeakErrors(Strict):
 class MemoryErrors(Strict):
     """Errors of peaks by kind of release, and what they have to allow."""
 
+    source: str = ""
     own: PeakErrors = Field(description="of releases of one trainer")
     shared: PeakErrors = Field(description="of releases that stand for several trainers (``memory.shared``)")
     required_chance: float = Field(gt=0, lt=1, description="least chance to fit of a recommended plan")
