@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Hashable
-from itertools import accumulate
+from difflib import get_close_matches
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from hwmodels.bounds import (
     too_long,
 )
 from hwmodels.errors import InputError, shown, shown_path
+
+MOST_NAMES = 1000
+"""Names of a folder that are compared with a missing file's."""
 
 
 def parse_text(text: str, where: str) -> Any:
@@ -77,6 +81,16 @@ def parse_json(text: str, where: str) -> Any:
     return data
 
 
+def no_such_file(path: Path) -> InputError:
+    """The error for a missing file, with the nearest name of its folder."""
+    try:
+        names = [file.name for file in islice(path.parent.iterdir(), MOST_NAMES)]
+    except (OSError, ValueError):
+        names = []
+    nearest = get_close_matches(path.name, names, n=1, cutoff=0.8)
+    return InputError(f"no such file{f'; did you mean {nearest[0]!r}?' if nearest else ''}", shown_path(path))
+
+
 def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
     """Read a text file.
 
@@ -93,7 +107,7 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
         # Universal newlines, as in text mode.
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
-        raise InputError("no such file", shown_path(path)) from None
+        raise no_such_file(path) from None
     except IsADirectoryError:
         raise InputError("is a folder, a file is needed", shown_path(path)) from None
     except UnicodeDecodeError:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.commands.options import needs_plotly
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ def calibrate(
     page: Annotated[
         Path | None,
         typer.Option(
-            callback=needs_plotly,
             help="Write an HTML page: predicted against measured times of held-out shapes.",
         ),
     ] = None,

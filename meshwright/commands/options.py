@@ -12,22 +12,6 @@ if TYPE_CHECKING:
     from planner.execution import Execution as ExecutionOf
 
 
-def needs_plotly(path: Path | None) -> Path | None:
-    """Refuse a page before the work for it begins, if plotly is missing.
-
-    Raises:
-        InputError: a page is asked for and plotly is not installed.
-    """
-    if path is not None:
-        from importlib.util import find_spec
-
-        from hwmodels.errors import InputError
-
-        if find_spec("plotly") is None:
-            raise InputError("pages need plotly; install it with: pip install '.[pages]'", "--html")
-    return path
-
-
 def _tokens(text: str) -> int:
     """Tokens as people write them: 2048 or 2k."""
     from meshwright.questions.numbers import whole_number
@@ -184,7 +168,7 @@ Save = Annotated[
 Rank = Annotated[int, typer.Option(min=1, help="Rank of the plan that --save writes.")]
 Html = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", callback=needs_plotly, help="Write an HTML page with tables and charts."),
+    typer.Option(metavar="FILE", help="Write an HTML page with tables and charts."),
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans as CSV.")]
 Tokens = Annotated[

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
+
+OTHER_WORDS = MappingProxyType(
+    {
+        "--batch": "--global-batch",
+        "--batch-size": "--global-batch",
+        "--gbs": "--global-batch",
+        "--input-len": "--isl",
+        "--input-length": "--isl",
+        "--output-len": "--osl",
+        "--output-length": "--osl",
+        "--request-rate": "--rate",
+        "--qps": "--rate",
+        "--sequence-length": "--seq-len",
+        "--context-length": "--seq-len",
+        "--dtype": "--precision",
+        "--num-gpus": "--gpus",
+        "--tp": "--fix tensor=N",
+        "--pp": "--fix pipeline=N",
+        "--tensor-parallel-size": "--fix tensor=N",
+        "--output": "--out",
+    }
+)
+"""Options of other tools, by the option that says the same here."""
 
 
 def usage_sentence(error: Any, commands: Any) -> str:
@@ -29,7 +53,13 @@ def usage_sentence(error: Any, commands: Any) -> str:
         problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
     elif kind == "NoSuchOption":
         known = [name for option in options for name in option.opts if name.startswith("--")]
-        problem = f"{error.option_name}: no such option{suggestion(error.option_name, known)}".rstrip("?")
+        same = OTHER_WORDS.get(error.option_name, "")
+        nearest = (
+            f"; did you mean {same!r}"
+            if same.split(" ")[0] in known
+            else suggestion(error.option_name, known)
+        )
+        problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
     elif kind == "BadOptionUsage":
         named = next((option for option in options if error.option_name in option.opts), None)
         problem = f"{error.option_name}: a value is missing{_purpose(named)}"

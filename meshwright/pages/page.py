@@ -17,9 +17,8 @@ Figure = dict[str, Any]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK, GRID = "#1f2933", "rgba(128,128,128,.25)"
 
-BASIC = "plotly-basic-3.7.0.min.js"
-"""plotly.js with bars, points and lines (npm: plotly.js-basic-dist-min, MIT licence)."""
-BASIC_TRACES = frozenset({"bar", "scatter", "pie"})
+PLOTLY = "plotly-basic-3.7.0.min.js"
+"""plotly.js with bars, points and lines only (npm: plotly.js-basic-dist-min, MIT licence)."""
 SHORT = 16
 """Characters up to which a head figure is printed large."""
 
@@ -99,7 +98,7 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 {parts}
 <footer>Predicted by Meshwright. Drag to zoom in, double-click to zoom out.</footer>
 </main>
-<script>{_plotly(sections)}</script>
+<script>{own_file(PLOTLY)}</script>
 <script>{own_file("draw.js")}</script>
 {scripts}
 </body>
@@ -110,17 +109,6 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 def _fact(name: str, value: str) -> str:
     mark = ' class="big"' if len(value) <= SHORT and value[:1].isdigit() else ""
     return f"<div><dt>{escape(name)}</dt><dd{mark}>{escape(value)}</dd></div>"
-
-
-def _plotly(sections: Sequence[Section]) -> str:
-    """The part of plotly.js that the charts need: 1.1 MB, or the plotly package's 4.8 MB for other traces."""
-    figures = [figure for section in sections for figure in (section.figure, *section.panels) if figure]
-    traces = {trace["type"] for figure in figures for trace in figure["data"]}
-    if traces <= BASIC_TRACES:
-        return own_file(BASIC)
-    from plotly.offline import get_plotlyjs
-
-    return get_plotlyjs()
 
 
 def own_file(name: str) -> str:

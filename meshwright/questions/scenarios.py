@@ -9,6 +9,7 @@ from typing import Any
 
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import SUFFIXES, exists, read_mapping
+from hwmodels.parsing import no_such_file
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -34,7 +35,7 @@ def scenario_path(reference: str) -> Path:
     if exists(path) and path.is_dir():
         raise InputError("is a folder, a file is needed", reference)
     if reference.endswith(SUFFIXES):
-        raise InputError("no such file", reference)
+        raise no_such_file(path)
     raise UnknownNameError("scenario", reference, shipped)
 
 

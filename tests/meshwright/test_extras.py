@@ -1,4 +1,4 @@
-"""Without the libraries of pages and calibrations, everything else works and they are refused at once."""
+"""Without the libraries of calibrations and mixes, everything else works and they are refused at once."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = {"plotly": "pages", "scipy": "calibrate"}
+EXTRAS = {"scipy": "calibrate"}
 
 
 @pytest.fixture
@@ -18,29 +18,12 @@ def plain(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_only_extras_have_plotly_and_scipy():
+def test_only_extras_have_scipy():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for name, extra in EXTRAS.items():
         assert not any(needed.startswith(name) for needed in project["dependencies"])
         for group in (extra, "test"):
             assert any(needed.startswith(name) for needed in project["optional-dependencies"][group])
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["simulate", "gpt3-175b-1024-a100"],
-        ["simulate", "serve-llama3-70b"],
-        ["whatif", "nic-gpt3-175b"],
-        ["plan", "--model", "gpt2", "--cluster", "dgx-h100", "--gpus", "8", "--global-batch", "8"],
-    ],
-    ids=lambda one: " ".join(one[:2]),
-)
-def test_pages_are_refused_before_the_work(plain, refused, tmp_path, command):
-    page = tmp_path / "page.html"
-    message = refused(*command, "--html", str(page))
-    assert "pip install '.[pages]'" in message
-    assert not page.exists()
 
 
 def test_calibrations_are_refused(plain, refused, tmp_path):
@@ -65,14 +48,17 @@ def test_mixes_without_a_solver_are_refused_before_the_search(monkeypatch, refus
 
 
 @pytest.mark.slow
-def test_planning_and_simulating_need_no_extra():
+def test_planning_simulating_and_pages_need_no_extra(tmp_path):
     script = (
         "import sys\n"
-        "sys.modules.update(scipy=None, plotly=None, pulp=None, torch=None)\n"
+        "sys.modules.update(scipy=None, pulp=None, torch=None)\n"
         "from meshwright.__main__ import app\n"
         "app(sys.argv[1:])"
     )
-    for command in (["simulate", "gpt3-175b-1024-a100", "--engine"], ["validate", "--summary", "--help"]):
+    for command in (
+        ["simulate", "llama3-8b-64-h100", "--html", str(tmp_path / "step.html")],
+        ["validate", "--summary", "--help"],
+    ):
         done = subprocess.run(
             [sys.executable, "-c", script, *command], capture_output=True, text=True, cwd=ROOT, check=False
         )

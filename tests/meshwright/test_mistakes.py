@@ -65,6 +65,10 @@ MISTAKES = {
     "show clusters dgx-h100 --grap x": "--grap: no such option; did you mean '--graph'",
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 1 {LOAD} --kv fp9": "--kv: must be 'fp32',",
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 4 {LOAD} --fix tp=3": "tensor must divide",
+    # Words of other tools.
+    "plan train --batch 64": "--batch: no such option; did you mean '--global-batch'; see",
+    "plan serve --input-len 1000": "--input-len: no such option; did you mean '--isl'; see",
+    "plan train --tp 8": "--tp: no such option; did you mean '--fix tensor=N'; see",
     # Files and missing parts.
     "simulate none.yaml": "none.yaml: no such file",
     "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",
