@@ -49,14 +49,12 @@ SPELLINGS = {"raw": "--all", "tries": "--try"}
 
 @spread
 def plan(flags: PlanFlags) -> None:
-    """Search all training plans of a model on a cluster, and rank the plans that fit.
+    """Search training plans or serving deployments, and rank those that fit.
 
-    Flags change keys of the scenario, or replace it. [bold]--serve[/bold] searches serving deployments for the
-    highest goodput within the latency targets.
+    [bold]One question each, with shorter help:[/bold] meshwright plan train | serve | mix | day | size. A scenario
+    (plan FILE) says itself what it asks; flags change its keys, or replace it.
 
-    [bold]Example:[/bold] meshwright plan --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
-
-    [bold]One question each:[/bold] meshwright plan train | serve | mix | day | size, with shorter help.
+    [bold]Example:[/bold] meshwright plan train --model llama3.1-8b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 128
 
     [bold]Serving:[/bold] meshwright plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03
     """  # noqa: E501 - one line to copy
