@@ -27,10 +27,10 @@ def _number(text: str) -> float:
 
 
 def _dollars(text: str) -> float:
-    """Dollars as people write them: 2e6 or 2M."""
+    """Dollars as people write them: 2e6, 2M or $2M."""
     from meshwright.questions.numbers import number
 
-    return number(text, "--budget")
+    return number(text.strip().strip("$"), "--budget")
 
 
 def _names(kind: str) -> Callable[[str], list[str]]:

@@ -16,6 +16,8 @@ from simulator.plan import field_name
 
 SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", re.IGNORECASE)
 """A number with a suffix: 8k."""
+RANGE = re.compile(r"[0-9][0-9a-zA-Z]*\.\.[0-9][0-9a-zA-Z]*")
+"""A range, which `plan size --gpus` takes and a sweep does not."""
 _keys = partial(pairs, named=str, form="key=value, for instance network.nic_gbps=400")
 """Values by key path, as typed."""
 
@@ -71,6 +73,8 @@ def _plan_field(key: str) -> str:
 
 def _values(key: str, text: str, where: str) -> list[Any]:
     """Values separated by commas outside brackets."""
+    if RANGE.fullmatch(text.strip()):
+        raise InputError(f"must be values between commas, as 64,128,256; found {shown(text)}", where)
     values = parse_text(f"[{text}]", where)
     if not isinstance(values, list) or not values:
         raise InputError(f"must be values between commas, found {shown(text)}", where)

@@ -24,6 +24,7 @@ MISTAKES = {
     "whatif p.yaml --set tpp=4": "plan.tensor",
     "whatif p.yaml --set schedule=1f1bb": "--set schedule: unknown schedule '1f1bb'; did you mean '1f1b'?",
     "whatif p.yaml --sweep tp=2,eight": "--sweep tp: must be a whole number from 1 to",
+    "whatif p.yaml --sweep gpus=64..256": "--sweep gpus: must be values between commas, as 64,128,256",
     "whatif gpt3-175b-1024-a100": "it names what to change, as --set and --sweep do",
     "export p.yaml --to megatrn -o o": "unknown export target 'megatrn'; did you mean 'megatron-lm'?",
     "plan size p.yaml --tokens 15T --days 1 --gpus 8..16": "16 GPUs of dgx-h100 take",
@@ -48,7 +49,7 @@ MISTAKES = {
     "plan train p.yaml --objective speed": "must be 'time', 'cost' or 'energy', found 'speed'",
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
     f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
-    "plan size p.yaml --tokens 15T --budget 1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
+    "plan size p.yaml --tokens 15T --budget $1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
     "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
     "plan train mixed-llama3-70b": "stages: {a100: 1, h100: 1}",
     # Usage: the flag, what it takes, and where to read more.
