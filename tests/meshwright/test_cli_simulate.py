@@ -165,12 +165,12 @@ def test_a_step_too_long_for_the_engine_is_refused_before_it_starts(refused, sce
     path = str(scenario(("global_batch: 64", "global_batch: 4194304")))
     message = refused("simulate", path, "--engine")
     assert "tasks for 1,048,576 micro batches" in message
-    assert "at most 20 s and 32,768 micro batches" in message
+    assert "at most 12 s and 32,768 micro batches" in message
     assert "global_batch" in message
 
 
 def test_a_long_run_of_the_engine_says_how_long_it_takes(run, scenario, monkeypatch):
-    monkeypatch.setattr("planner.prediction.NOTICED_S", 0.0)
+    monkeypatch.setattr("simulator.training.step_graph.length.NOTICED_S", 0.0)
     assert "the event engine runs about" in run("simulate", str(scenario()), "--engine").err
 
 
