@@ -24,6 +24,9 @@ Array = NDArray[np.floating]
 TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
 
 
+SERVED_READ_SHARE = 0.89
+"""Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang and
+TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median 0.97)."""
 SERVED_OVERLAP = 4.0
 """Few rows: the kernel streams weights."""
 SERVED_FIXED_DEPTH = 1000.0
@@ -61,10 +64,8 @@ class GroupedTileWave(Strict):
     """Skewed routing: 1 - exp(-(copies per expert)^this) of the experts get tokens."""
     skewed_busiest_exponent: float = Field(default=0.4, ge=0, le=1)
     """Skewed routing: the busiest of `ranks` devices gets ranks^this times the mean."""
-    served_memory_efficiency: float = Field(default=0.89, gt=0)
-    """Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang
-    and TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median
-    0.97)."""
+    served_memory_efficiency: float = Field(default=SERVED_READ_SHARE, gt=0)
+    """Share of the bandwidth at which serving engines read weights."""
     engine_kernels: bool = False
     """Whether the table timed the kernels that engines run: `served_memory_efficiency` is not for them."""
 

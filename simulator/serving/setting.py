@@ -10,7 +10,6 @@ from pathlib import Path
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.errors import InputError
 from simulator.models import Model, models
-from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import (
@@ -23,35 +22,29 @@ from simulator.serving.checks import (
     check_tiers,
     migration_of,
 )
-from simulator.serving.engines import Engine
 from simulator.serving.kv_states import (
-    Around,
     AttentionReplicas,
-    attention_devices,
     check_attention,
-    with_state,
 )
-from simulator.serving.overlaps import OverlapSteps, make_overlap
+from simulator.serving.pool_costs import pool_costs
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment, Pool, pools_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.resizes import Resize
-from simulator.serving.question.speculation import check_heads
 from simulator.serving.question.start import StagedStart
-from simulator.serving.question.state import KvState
 from simulator.serving.replica.schedulers import Scheduler, make_scheduler
 from simulator.serving.routers import Router, make_router
 from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
-from simulator.serving.steps.costs import engine_of, options_of, replica_costs, speculating
-from simulator.serving.steps.finetuned import with_finetuning
+from simulator.serving.steps.costs import engine_of, options_of
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
-from simulator.serving.steps.stream import StreamedSteps, host_seconds, stream_seconds
-from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload import Serving
 from simulator.site import check_server
+
+LENT_SHARE = 0.95
+"""Longest request over the KV of all replicas where they lend blocks: some stay free for its growth."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +134,14 @@ class ServingSetting:
         """Devices of all replicas."""
         serving = sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
         return serving + sum(pool.devices for pool in self.attention)
+
+    @property
+    def longest_request(self) -> int:
+        """Tokens of the longest request that every pool can hold."""
+        tokens = min(pool.most_tokens for pool in self.pools)
+        if self.migration is None or not self.migration.lends:
+            return tokens
+        return int(LENT_SHARE * self.pools[-1].pool.replicas * tokens)
 
     @property
     def occupied(self) -> list[tuple[Cluster, int]]:
@@ -335,7 +336,7 @@ def _pool_setting(
     if deployment.adapters is not None:
         options = _batches_of(deployment.adapters, options, pool, place, f"{where}.adapters")
     scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
-    costs = _costs(model, used, pool, options, folder, place, tables, attention)
+    costs = pool_costs(model, used, pool, options, folder, place, tables, attention)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
     setting = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
@@ -348,53 +349,6 @@ def _pool_setting(
         )
         setting = dataclasses.replace(setting, costs=costs, adapters=adapters)
     return setting
-
-
-def _costs(
-    model: Model,
-    used: Cluster,
-    pool: Pool,
-    options: EngineOptions,
-    folder: Path,
-    place: str,
-    tables: SharedTables | None,
-    attention: Sequence[AttentionReplicas],
-) -> ReplicaCosts:
-    """Costs of a replica with what its pool adds to the engine: overlap, KV elsewhere, streams, drafts."""
-    engine = engine_of(pool.engine, folder, f"{place}.engine")
-    if pool.exchange == "deepep" and not engine.sends_to_experts.value:
-        raise InputError(f"{engine.name} has no option for it", f"{place}.exchange")
-    costs = replica_costs(model, used, pool, options, engine, tables)
-    if pool.overlap is not None and isinstance(costs.steps, IterationTable):
-        overlap = make_overlap(pool.overlap, f"{place}.overlap")
-        left = overlap.kept_state
-        costs = dataclasses.replace(
-            costs,
-            steps=OverlapSteps(costs.steps, overlap),
-            kv_blocks=costs.kv_blocks if options.kv_blocks else int(costs.kv_blocks / left),
-            kv_token_bytes=costs.kv_token_bytes * left,
-            copy_s=costs.copy_s * left,
-        )
-    decodes = pool.role != "prefill"
-    away = (
-        [attention_devices(replicas, model, used, pool, folder) for replicas in attention] if decodes else []
-    )
-    if away or (pool.state is not None and decodes):
-        tokens = costs.kv_blocks * options.block_tokens * pool.data
-        around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
-        state = pool.state or KvState(kind="attention-pool")
-        costs = with_state(costs, state, around, options.block_tokens, pool.data, f"{place}.state")
-    if pool.stream is not None:
-        whole = costs.weight_bytes / pool.stream.resident_share(model.layers)
-        read_s = stream_seconds(pool.stream, used, pool.devices, whole)
-        host = host_seconds(pool.stream, pool.devices, whole)
-        steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch, *host)
-        costs = dataclasses.replace(costs, steps=steps)
-    if pool.finetuning is not None:
-        costs = with_finetuning(costs, model, pool, options, f"{place}.finetuning")
-    if pool.speculation is not None:
-        costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
-    return costs
 
 
 def _batches_of(
@@ -414,39 +368,3 @@ def _batches_of(
             f"{where}.options.scheduler",
         )
     return options.model_copy(update={"scheduler": "one-adapter", "scheduler_options": {}})
-
-
-def _with_drafts(
-    costs: ReplicaCosts,
-    model: Model,
-    cluster: Cluster,
-    pool: Pool,
-    options: EngineOptions,
-    engine: Engine,
-    folder: Path,
-    where: str,
-) -> ReplicaCosts:
-    """Costs of a replica with its pool's speculation.
-
-    Raises:
-        InputError: no such draft model, a draft larger than its target, or heads that the model lacks.
-    """
-    speculation, draft = pool.speculation, None
-    if speculation is None:
-        return costs
-    if speculation.asynchronous and pool.pipeline < 2:
-        raise InputError(
-            f"asynchronous drafts fill a pipeline; found {pool.pipeline} stage, allowed: 2 or more",
-            f"{where}.asynchronous",
-        )
-    check_heads(speculation, model.mtp_layers, model.name, f"{where}.kind")
-    if speculation.draft is not None:
-        draft = find(models, speculation.draft, folder, f"{where}.draft")
-        sizes = [model_parameters(sized) for sized in (draft, model)]
-        if sizes[0] > sizes[1]:
-            raise InputError(
-                f"the draft {draft.name} ({sizes[0] / 1e9:.2g}B parameters) is larger than its target "
-                f"{model.name} ({sizes[1] / 1e9:.2g}B)",
-                f"{where}.draft",
-            )
-    return speculating(costs, speculation, draft, model, cluster, pool, options, engine)

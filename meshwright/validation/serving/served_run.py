@@ -12,7 +12,7 @@ import numpy as np
 
 from hwmodels.cluster import clusters
 from hwmodels.loading import build, read_mapping
-from simulator.serving.engines.engine import Figure
+from simulator.serving.engines.figure import Figure
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.kinds import TABLES, ReplicaKind

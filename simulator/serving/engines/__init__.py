@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from hwmodels.errors import UnknownNameError
 from hwmodels.loading import Catalogue
-from simulator.serving.engines.engine import FOLDER, Engine, Figure, FormatClass, LayerClass, LayerTimes
+from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
+from simulator.serving.engines.figure import Figure
 
 __all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "layer_times", "nearest"]
 

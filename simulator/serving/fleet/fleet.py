@@ -32,18 +32,8 @@ from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 
 Progress = Callable[[float], None]
-LENT_SHARE = 0.95
-"""Longest request over the KV of all replicas where they lend blocks: some stay free for its growth."""
 REPORT_EVERY = 500
 """Number of ended requests between two progress reports."""
-
-
-def longest_request(setting: ServingSetting) -> int:
-    """Tokens of the longest request that every pool can hold."""
-    tokens = min(pool.most_tokens for pool in setting.pools)
-    if setting.migration is None or not setting.migration.lends:
-        return tokens
-    return int(LENT_SHARE * setting.pools[-1].pool.replicas * tokens)
 
 
 class Fleet:
@@ -62,7 +52,7 @@ class Fleet:
         )
         self._adds = setting.router.added
         """Most tokens that the router adds to a prompt."""
-        self._most_tokens = longest_request(setting) - self._adds
+        self._most_tokens = setting.longest_request - self._adds
         self.records = Records()
         self.refused = 0
         self.failed = 0

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.loading import Strict, build, read_mapping
 from hwmodels.quantities import Duration
-from simulator.serving.engines.engine import Figure
+from simulator.serving.engines.figure import Figure
 from simulator.serving.question.draft_budget import Verified, verified
 from simulator.serving.question.token_tree import grown
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.steady.begun_together import together
+from simulator.serving.steady.begun_together import BegunTogether, together
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
@@ -157,12 +157,16 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             queue = np.where(cases.together & (clients <= slots), begun.wait_s, queue)
         wait = DAMPING * wait + (1 - DAMPING) * queue
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
-    last = np.where(closed, 0.5 * (step + tpot), tpot)
-    if begun is not None:
-        last = np.where(cases.together, begun.last_tpot_s, last)
+    last = _last_tpot(cases, step, tpot, begun)
     met = np.where(cases.decodes, step, running)
     means = _means(cases, through, tpot, spread, met, service, wait, stable)
     return replace(means, last_tpot_s=last * cases.steps_per_token)
+
+
+def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | None) -> Array:
+    """TPOT of the last requests of clients whose run ends, s."""
+    last = np.where(cases.closed, 0.5 * (step + tpot), tpot)
+    return last if begun is None else np.where(cases.together, begun.last_tpot_s, last)
 
 
 def highest_stable_rate(

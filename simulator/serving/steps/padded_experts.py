@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.kernels.grouped_gemm import uniform_hits
+from hwmodels.kernels.grouped_gemm import SERVED_READ_SHARE, uniform_hits
 from simulator.ops import ExpertLayer, Product
 from simulator.pricing import Prices, price
 
@@ -19,8 +19,6 @@ Array = NDArray[np.float64]
 
 BLOCK = 128
 """Rows of a block of one expert."""
-READ_SHARE = 0.89
-"""Share of the bandwidth at which weights are read (`GroupedTileWave.served_memory_efficiency`)."""
 ACTIVATION_BYTES = 9.0
 """Bytes of one inner element that pass between both products: the activation reads two of 16 bits and writes
 one, the quantisation reads it and writes 8 bits (two kernels: vllm v0.11 deep_gemm_moe.py)."""
@@ -43,6 +41,6 @@ def padded_seconds(layer: ExpertLayer, prices: Prices) -> Array:
     kernels = prices.kernels
     hits = uniform_hits(tokens, np.asarray(layer.top_k), np.asarray(layer.experts)) / layer.expert_parallel
     weights = hits * 3.0 * layer.hidden * width
-    read = weights / (READ_SHARE * kernels.device.memory_bandwidth)
+    read = weights / (SERVED_READ_SHARE * kernels.device.memory_bandwidth)
     passes = kernels.memory_bound(ACTIVATION_BYTES * rows * width, "activation")
     return np.where(tokens > 0, np.maximum(computed, read) + passes, 0.0)

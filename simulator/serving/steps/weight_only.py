@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
 from hwmodels.kernels.chip import ELEMENT_BYTES, Specifications
+from hwmodels.kernels.grouped_gemm import SERVED_READ_SHARE
 from simulator.models import Model
 from simulator.serving.engines import Engine
 
@@ -62,11 +63,10 @@ from 64 tokens on (vllm-project/vllm, pull 2497)."""
 FIRST_UNTIL = "vllm", (0, 9)
 """Engine and version that no longer run it (vllm-project/vllm, pull 16850, in 0.8.5)."""
 
-WIDE_EXPERTS_READ_SHARE = 0.89
-"""Share of the bandwidth of experts in 16 bits (`GroupedTileWave.served_memory_efficiency`)."""
 EXPERTS_READ_SHARE = 0.75
-"""The same of narrow weights, where memory bounds them: over the shapes of one half of aiconfigurator 0.12's
-tables (int4 of SGLang 0.5.10 and vLLM 0.24 on A100, H100 and L40S); the largest experts reach 0.85."""
+"""Share of the bandwidth of experts with narrow weights (`SERVED_READ_SHARE` in 16 bits), where memory bounds
+them: over the shapes of one half of aiconfigurator 0.12's tables (int4 of SGLang 0.5.10 and vLLM 0.24 on
+A100, H100 and L40S); the largest experts reach 0.85."""
 EXPERTS_READ_RATE = {"marlin": 21e9, "triton": 15.6e9}
 """Bytes/s of narrow weights that one multiprocessor reads and widens, over the same shapes; the largest reach
 24 (3.1 TB/s on H200, 3.75 on B200; 1.7 on H20: flagos-ai/FlagGems, pull 3609) and 18 (Triton's MXFP4 of
@@ -222,7 +222,7 @@ def widened_experts(
     the rate at which memory or the multiprocessors deliver them.
     """
     delivered = EXPERTS_READ_RATE[kernel] * device.multiprocessors / device.memory_bandwidth
-    slower = WIDE_EXPERTS_READ_SHARE / min(EXPERTS_READ_SHARE, delivered)
+    slower = SERVED_READ_SHARE / min(EXPERTS_READ_SHARE, delivered)
     narrower = formats.expert_bytes / ELEMENT_BYTES[formats.experts]
     rate = min(
         EXPERTS_COMPUTE_SHARE * device.peak(formats.experts),
