@@ -8,7 +8,7 @@ from math import inf
 from benchmarks.serving_claims import ServingClaim, over_range
 from benchmarks.serving_papers import ServingRuns
 from meshwright.questions.keys import set_key
-from simulator.serving.result import ServingResult, serve
+from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
 LATER = 1.05
@@ -78,9 +78,9 @@ KEPT = 0.95
 """Share of the programs that must meet their deadline."""
 
 
-def within_deadline(result: ServingResult) -> bool:
-    """Whether enough programs meet their deadline."""
-    return (result.to_dict()["deadlines_met"] or 0.0) >= KEPT
+def deadline_rate(runs: ServingRuns, name: str) -> float:
+    """The largest rate of programs at which enough of them meet their deadline, a second."""
+    return runs.largest_rate(name, lambda rate: (runs.report(name, rate)["deadlines_met"] or 0.0) >= KEPT)
 
 
 SCALES = (3, 10)
@@ -99,20 +99,16 @@ def over_deadlines(
 
 def more_programs(base: str, ours: str) -> Callable[[ServingRuns], float]:
     """The largest rate of programs within the deadline over that of a baseline."""
-    return lambda runs: runs.largest_rate(ours, within_deadline) / runs.largest_rate(base, within_deadline)
+    return lambda runs: deadline_rate(runs, ours) / deadline_rate(runs, base)
 
 
 def shorter_deadline(base: str, ours: str) -> Callable[[ServingRuns], float]:
     """The deadline that 95 % meet, a baseline's over ours, at the baseline's largest rate within its own."""
 
     def gain(runs: ServingRuns) -> float:
-        rate = runs.largest_rate(base, within_deadline)
-        seconds = []
-        for run in (runs.by_name[base], runs.by_name[ours]):
-            data = set_key(run.data, "workload.arrivals.rate", rate, run.folder, run.where)
-            report = serve(make_serving(data, run.where, run.folder)).to_dict()
-            seconds.append(report["program_s"]["p95"])
-        return seconds[0] / seconds[1]
+        rate = deadline_rate(runs, base)
+        before, after = (runs.report(name, rate)["program_s"]["p95"] for name in (base, ours))
+        return before / after
 
     return gain
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from benchmarks.moving_papers import MOVING_CLAIMS
 from benchmarks.placed_papers import PLACED_CLAIMS
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
-from benchmarks.serving_papers import SERVING_CLAIMS, serving_rows
+from benchmarks.serving_papers import SERVING_CLAIMS, ServingRuns, serving_rows
+from benchmarks.serving_rates import write_starts
 from hwmodels.errors import InputError, UnknownNameError
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
@@ -335,15 +336,17 @@ def main() -> None:
         if name not in names:
             parser.error(str(UnknownNameError("claim", name, names)))
     if given.write:
+        served: dict[str, ServingRuns] = {}
         write_page(PAGE, list(rows(CLAIMS)))
-        write_page(SERVING_PAGE, list(serving_rows([], ALL_SERVING)))
+        write_page(SERVING_PAGE, list(serving_rows(ALL_SERVING, served)))
+        write_starts({name: runs.places for name, runs in served.items()})
         return
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
         print(line, flush=True)
-    if not asked or {claim.scenario for claim in ALL_SERVING} & set(asked):
+    if serving := [each for each in ALL_SERVING if not asked or each.scenario in asked]:
         print()
-        for line in serving_rows(asked, ALL_SERVING):
+        for line in serving_rows(serving):
             print(line, flush=True)
     if not asked or {claim.scenario for claim in RUN_CLAIMS} & set(asked):
         print()

@@ -7,26 +7,21 @@ alone: both runs on one engine. The band was set before the runs (hand rooflines
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
 
+from benchmarks.serving_by_hand import BY_HAND
 from benchmarks.serving_claims import LOWER, POLICY_CLAIMS, ServingClaim
+from benchmarks.serving_rates import PLACES, Starts, at_rate, braked, last_within, rate_at
 from benchmarks.serving_targets import slowed_too_much, smooth_rate
-from hwmodels.errors import InputError
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
-from simulator.ops.counts import flops_per_token, model_parameters
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 
-HALVINGS = 8
-"""Of a search for the largest rate within the targets: to 2 %."""
-RATES = (1 / 16, 4.0)
-"""Where that search begins and ends, over the scenario's rate."""
 GAP_S = 0.25
 """FastGen's target of token gaps: 4 tokens/s."""
 ALONE = {"cluster": "dgx-a100-80gb", "deployment.replicas": 1}
@@ -262,18 +257,21 @@ SERVING_CLAIMS = (
 )
 
 
-Within = Callable[[ServingResult], bool]
-"""Whether a run is within its targets."""
-
-
 class ServingRuns:
-    """The runs of one scenario by name, each simulated once."""
+    """The runs of one scenario by name, each simulated once.
 
-    def __init__(self, scenario: str) -> None:
+    Args:
+        scenario: file in ``scenarios/papers``.
+        starts: where searches begin, by run.
+    """
+
+    def __init__(self, scenario: str, starts: Starts | None = None) -> None:
         self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
-        self._found: dict[tuple[str, str], float] = {}
-        self._reports: dict[str, dict[str, Any]] = {}
-        self._largest: dict[tuple[str, Within], float] = {}
+        self.places: dict[str, int] = {}
+        self._starts = starts or {}
+        self._figures: dict[tuple[str, str], float] = {}
+        self._reports: dict[tuple[str, float | None], dict[str, Any]] = {}
+        self._settings: dict[str, ServingSetting] = {}
 
     @cached_property
     def by_name(self) -> dict[str, ScenarioRun]:
@@ -283,36 +281,71 @@ class ServingRuns:
     def value(self, name: str, metric: str) -> float:
         """A figure of one run."""
         key = name, metric
-        if key not in self._found:
-            self._found[key] = self._value(self.by_name[name], metric)
-        return self._found[key]
+        if key not in self._figures:
+            self._figures[key] = self._value(self.by_name[name], metric)
+        return self._figures[key]
 
-    def report(self, name: str) -> dict[str, Any]:
-        """The report of one run."""
-        if name not in self._reports:
+    def report(self, name: str, rate: float | None = None) -> dict[str, Any]:
+        """The report of one run, at another rate of arrivals if any."""
+        key = name, rate
+        if key not in self._reports:
+            self._reports[key] = self.served(name, rate).to_dict()
+        return self._reports[key]
+
+    def setting(self, name: str) -> ServingSetting:
+        """The setting of one run, whose tables of steps serve all rates."""
+        if name not in self._settings:
             run = self.by_name[name]
-            self._reports[name] = serve(make_serving(run.data, run.where, run.folder)).to_dict()
-        return self._reports[name]
+            self._settings[name] = make_serving(run.data, run.where, run.folder)
+        return self._settings[name]
 
-    def largest_rate(self, name: str, within: Within) -> float:
-        """See `largest_rate`."""
-        key = name, within
-        if key not in self._largest:
-            self._largest[key] = largest_rate(self.by_name[name], within)
-        return self._largest[key]
+    def served(self, name: str, rate: float | None = None) -> ServingResult:
+        """One run, at another rate of arrivals if any."""
+        setting = self.setting(name)
+        return serve(setting if rate is None else at_rate(setting, rate))
+
+    def largest_rate(self, name: str, within: Callable[[float], bool]) -> float:
+        """The largest rate of arrivals at which a run is within its targets; 0 where none in the range is."""
+        run = self.by_name[name]
+        if name not in self.places:
+            start = self._starts.get(name)
+            self.places[name] = last_within(lambda place: within(rate_at(run, place)), 0, PLACES, start)
+        return rate_at(run, self.places[name])
+
+    def sustained(self, name: str) -> float:
+        """The largest rate at which the share of requests within the targets is kept, a second and GPU."""
+        share, gpus = self.setting(name).serving.slo.share, self.setting(name).gpus
+
+        def within(rate: float) -> bool:
+            return (self.served(name, rate).metrics.slo_share or 0.0) >= share
+
+        return self.largest_rate(name, within) / gpus
+
+    def unslowed(self, name: str) -> float:
+        """The largest rate within Splitwise's slowdowns against requests alone on a DGX A100, a second."""
+        run = self.by_name[name]
+        data = run.data
+        for key, value in ALONE.items():
+            data = set_key(data, key, value, run.folder, run.where)
+        deployment = {key: value for key, value in data["deployment"].items() if key != "pools"}
+        steps = make_serving({**data, "deployment": deployment}, run.where, run.folder).pools[0].costs.steps
+        return self.largest_rate(name, lambda rate: not slowed_too_much(self.served(name, rate), steps))
+
+    def unbraked(self, name: str) -> float:
+        """The most servers whose row needs no power brake, over those that its power was provisioned for."""
+        run = self.by_name[name]
+        least = int(run.data["deployment"]["power_policy_options"]["servers"])
+        start = self._starts.get(name)
+        self.places[name] = last_within(lambda servers: not braked(run, servers), least, 2 * least, start)
+        return self.places[name] / least
 
     def _value(self, run: ScenarioRun, metric: str) -> float:
-        if metric == "sustained":
-            return sustained(run)
-        if metric == "unslowed":
-            return unslowed(run)
-        if metric == "unbraked":
-            return unbraked(run)
+        if metric in SEARCHED:
+            return SEARCHED[metric](self, run.name)
         if metric in BY_HAND:
-            return BY_HAND[metric](make_serving(run.data, run.where, run.folder))
+            return BY_HAND[metric](self.setting(run.name))
         if metric == "smooth":
-            setting = make_serving(run.data, run.where, run.folder)
-            return smooth_rate(serve(setting, traced=True), GAP_S)
+            return smooth_rate(serve(self.setting(run.name), traced=True), GAP_S)
         return _figure(self.report(run.name), metric)
 
 
@@ -323,111 +356,11 @@ def _figure(report: dict[str, Any], metric: str) -> float:
     return float(found)
 
 
-def _products(setting: ServingSetting) -> float:
-    """Tokens a second and GPU of products alone at their settled rate."""
-    return setting.cluster.device.settled("bf16") / (2.0 * model_parameters(setting.model))
-
-
-def _prompt(setting: ServingSetting) -> float:
-    """Mean tokens of a prompt."""
-    lengths = setting.serving.input
-    if lengths is None:
-        raise InputError("a claim on prompts needs their lengths", f"{setting.where}: workload.input")
-    return float(lengths.mean())
-
-
-def _kv_gb(setting: ServingSetting) -> float:
-    """KV of a prompt, GB."""
-    return _prompt(setting) * setting.pools[0].costs.kv_token_bytes / 1e9
-
-
-def _users(setting: ServingSetting) -> float:
-    """Prompts whose KV fits beside the weights of one device."""
-    room = setting.cluster.device.memory_bytes - setting.pools[0].costs.weight_bytes
-    return room / 1e9 / _kv_gb(setting)
-
-
-def _peak_prefill(setting: ServingSetting) -> float:
-    """Seconds of a prompt's FLOPs at the peak of one device."""
-    tokens = _prompt(setting)
-    flops = tokens * float(flops_per_token(setting.model, tokens, causal=True))
-    return flops / setting.cluster.device.peak("bf16")
-
-
-def _peak_token(setting: ServingSetting) -> float:
-    """Milliseconds to read the weights and a prompt's KV at the bandwidth of one device."""
-    read = setting.pools[0].costs.weight_bytes + 1e9 * _kv_gb(setting)
-    return 1e3 * read / setting.cluster.device.memory_bandwidth
-
-
-BY_HAND: dict[str, Callable[[ServingSetting], float]] = {
-    "peak_prefill": _peak_prefill,
-    "peak_token": _peak_token,
-    "products": _products,
-    "kv_gb": _kv_gb,
-    "users": _users,
+SEARCHED: dict[str, Callable[[ServingRuns, str], float]] = {
+    "sustained": ServingRuns.sustained,
+    "unslowed": ServingRuns.unslowed,
+    "unbraked": ServingRuns.unbraked,
 }
-
-
-def sustained(run: ScenarioRun) -> float:
-    """The largest rate at which the share of requests within the targets is kept, a second and GPU."""
-    setting = make_serving(run.data, run.where, run.folder)
-    share = setting.serving.slo.share
-
-    def within(result: ServingResult) -> bool:
-        met = result.metrics.slo_share
-        return met is not None and met >= share
-
-    return largest_rate(run, within) / setting.gpus
-
-
-def unslowed(run: ScenarioRun) -> float:
-    """The largest rate within Splitwise's slowdowns against requests alone on a DGX A100, a second."""
-    data = run.data
-    for key, value in ALONE.items():
-        data = set_key(data, key, value, run.folder, run.where)
-    deployment = {key: value for key, value in data["deployment"].items() if key != "pools"}
-    steps = make_serving({**data, "deployment": deployment}, run.where, run.folder).pools[0].costs.steps
-    return largest_rate(run, lambda result: not slowed_too_much(result, steps))
-
-
-def unbraked(run: ScenarioRun) -> float:
-    """The most servers whose row needs no power brake, over those that its power was provisioned for.
-
-    Every server brings its share of the load.
-    """
-    provisioned = int(run.data["deployment"]["power_policy_options"]["servers"])
-    arrivals, given = run.data["workload"]["arrivals"], int(run.data["deployment"]["replicas"])
-
-    def fits(servers: int) -> bool:
-        rates = [rate * servers / given for rate in arrivals["rates"]]
-        data = set_key(run.data, "workload.arrivals.rates", rates, run.folder, run.where)
-        data = set_key(data, "deployment.replicas", servers, run.folder, run.where)
-        row = serve(make_serving(data, run.where, run.folder)).row
-        return row is not None and row.brakes == 0
-
-    low, high = provisioned, 2 * provisioned
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low / provisioned
-
-
-def largest_rate(run: ScenarioRun, within: Within) -> float:
-    """The largest rate of arrivals at which a run is within its targets; 0 where none in the range is."""
-    rate = float(run.data["workload"]["arrivals"]["rate"])
-    setting = make_serving(run.data, run.where, run.folder)
-    serving = setting.serving
-    low, high, found = rate * RATES[0], rate * RATES[1], 0.0
-    for _ in range(HALVINGS):
-        middle = (low * high) ** 0.5
-        arrivals = serving.arrivals.model_copy(update={"rate": middle})
-        at_rate = replace(setting, serving=serving.model_copy(update={"arrivals": arrivals}))
-        if within(serve(at_rate)):
-            low = found = middle
-        else:
-            high = middle
-    return found
 
 
 def gain(claim: ServingClaim, runs: ServingRuns) -> float:
@@ -439,15 +372,22 @@ def gain(claim: ServingClaim, runs: ServingRuns) -> float:
     return max(ours) / max(theirs) if max(theirs) else float("inf")
 
 
-def serving_rows(asked: list[str], claims: Iterable[ServingClaim] = SERVING_CLAIMS) -> Iterator[str]:
-    """Lines of the table, in Markdown; claims of the scenarios asked for, or all."""
+def serving_rows(
+    claims: Iterable[ServingClaim], known: dict[str, ServingRuns] | None = None
+) -> Iterator[str]:
+    """Lines of the table, in Markdown.
+
+    Args:
+        claims: the claims.
+        known: runs of scenarios that are known, to which those of the others are added.
+    """
+    known = {} if known is None else known
     yield "| scenario | claim | published | expected | simulated | verdict |"
     yield "|---|---|---|---|---|---|"
-    known: dict[str, ServingRuns] = {}
     for claim in claims:
-        if asked and claim.scenario not in asked:
-            continue
-        runs = known.setdefault(claim.scenario, ServingRuns(claim.scenario))
+        if claim.scenario not in known:
+            known[claim.scenario] = ServingRuns(claim.scenario)
+        runs = known[claim.scenario]
         found = gain(claim, runs) if claim.measure is None else claim.measure(runs)
         figures = found if isinstance(found, tuple) else (found,)
         low, high = claim.band

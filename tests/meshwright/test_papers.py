@@ -1,11 +1,21 @@
 """Published gains: every scenario of a paper has its claim, runs and gains; the docs show the same tables."""
 
-import importlib.util
-import sys
+import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks import (
+    moving_papers,
+    papers,
+    patrickstar,
+    placed_papers,
+    run_papers,
+    serving_papers,
+    serving_rates,
+    tiers,
+)
+from benchmarks import schedules as schedule_table
 from meshwright.questions.scenarios import question_of, shipped_scenarios
 
 ROOT = Path(__file__).parents[2]
@@ -14,27 +24,10 @@ COMPARISONS = {"waves-and-both-ways"}
 """Scenarios that lay several papers' schedules side by side and repeat no paper's own case."""
 
 
-def benchmark(name):
-    """A module of ``benchmarks``, which is no package that is installed."""
-    spec = importlib.util.spec_from_file_location(
-        f"meshwright_benchmarks_{name}", ROOT / f"benchmarks/{name}.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-papers, schedule_table = benchmark("papers"), benchmark("schedules")
-serving_papers = benchmark("serving_papers")
 SERVED = sorted({claim.scenario for claim in serving_papers.SERVING_CLAIMS})
-moving_papers = benchmark("moving_papers")
 MOVED = sorted({claim.scenario for claim in moving_papers.MOVING_CLAIMS})
-placed_papers = benchmark("placed_papers")
 MOVED += sorted({claim.scenario for claim in placed_papers.PLACED_CLAIMS})
-run_papers = benchmark("run_papers")
 RUN = sorted({claim.scenario for claim in run_papers.RUN_CLAIMS})
-tiers = benchmark("tiers")
 TIERED = sorted(tiers.TIER_SCENARIOS)
 TIERS_PAGE = (ROOT / "docs" / "tiers-accuracy.md").read_text(encoding="utf-8")
 SERVING_PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -135,9 +128,40 @@ def test_the_runs_of_a_serving_claim_are_there(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({claim.scenario for claim in papers.ALL_SERVING}))
 def test_the_page_shows_every_serving_claim_as_the_command_prints_it(name):
-    """A scenario a test: two workers share them."""
-    for line in serving_papers.serving_rows([name], papers.ALL_SERVING):
-        assert line in SERVING_PAGE, line
+    """A scenario a test: workers share them. Searches begin where they ended before."""
+    runs = {name: serving_papers.ServingRuns(name, serving_rates.read_starts().get(name))}
+    claims = [claim for claim in papers.ALL_SERVING if claim.scenario == name]
+    for line in serving_papers.serving_rows(claims, runs):
+        assert shown_on_the_page(line, ELSEWHERE.get(name, 0.0)), line
+
+
+ELSEWHERE = {"serve-bursts-8b": 0.01, "serve-llumnix-7b": 0.15}
+"""By how much a gain may differ from the page's on another kind of processor: NumPy rounds the last bits of
+step times otherwise, and queues near the knee amplify them (0.5 % and 11 % between two of November 2026)."""
+
+
+def shown_on_the_page(line, share):
+    """Whether the page has a line: its words, and each figure within a share of the page's."""
+    figure = re.compile(r"\d+\.\d+")
+    words, figures = figure.sub("", line), [float(found) for found in figure.findall(line)]
+    return any(
+        figure.sub("", shown) == words
+        and [float(found) for found in figure.findall(shown)] == pytest.approx(figures, rel=share, abs=0.0)
+        for shown in SERVING_PAGE.splitlines()
+    )
+
+
+@pytest.mark.parametrize("answer", [0, 1, 100, 254, 255])
+@pytest.mark.parametrize("start", [None, 0, 1, 99, 100, 101, 254, 255, 300])
+def test_a_search_ends_at_the_same_place_wherever_it_begins(answer, start):
+    tried = []
+
+    def within(place):
+        tried.append(place)
+        return place <= answer
+
+    assert serving_rates.last_within(within, 0, 256, start) == answer
+    assert len(tried) <= (2 if start == answer else 10)
 
 
 @pytest.mark.slow
@@ -168,9 +192,6 @@ def test_offload_deferred_and_none_keep_their_order():
     known = tiers.TierRuns("deferred-update-3b")
     steps = [known.step(name) for name in ("base", "deferred", "offload")]
     assert steps == sorted(steps)
-
-
-patrickstar = benchmark("patrickstar")
 
 
 def test_the_largest_published_models_of_patrickstar_fit():
