@@ -93,6 +93,8 @@ class Model(Strict):
     """Whether a gate, projected beside the queries, multiplies the output of attention."""
     activation_limit: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Limit to which the inputs of the gated activation are clamped (gpt-oss)."""
+    attention_sinks: bool = False
+    """Whether the softmax of each head has a learned logit beside those of keys (gpt-oss)."""
     sliding_window: Annotated[int, Field(gt=0, le=2**27)] | None = None
     """Keys that a token of a sliding layer sees, itself included."""
     attention_pattern: Annotated[tuple[AttentionKind, ...], Field(strict=False, min_length=1)] = ("full",)

@@ -141,6 +141,11 @@ class Engine(Strict):
         value="triton", kind="read", source="OpenAI's triton_kernels (vLLM pull 28788, SGLang pull 12696)"
     )
     """Kernels of MXFP4 experts on Hopper: triton or marlin."""
+    attention_sinks_before_hopper: Figure[str] = Figure[str](
+        value="", kind="assumed", source="kernels with sinks are as fast as those without"
+    )
+    """Library of prefill attention with sinks on devices before Hopper: triton, or that of other attention where
+    empty."""
     blackwell_experts: Figure[str] = Figure[str](
         value="", kind="assumed", source="those of the newest tables"
     )

@@ -52,6 +52,9 @@ LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 DEEPGEMM_GENERATIONS = "hopper", "blackwell"
 """Generations whose data-center devices DeepGEMM has kernels for."""
 
+FLASH_ATTENTION_3_AND_LATER = "hopper", "blackwell"
+"""Generations whose attention kernels have sinks."""
+
 SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
 """Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
 Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
@@ -114,6 +117,7 @@ class StepPrice:
         self.formats = Formats(linear=self.weights.dense, kv=kv)
         self.prices = Prices(kernels, cluster, served=True)
         self.expert_prices = Prices(self._expert_kernels(), cluster, served=True)
+        self.prefill_prices = Prices(self._prefill_kernels(), cluster, served=True)
         self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
         generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
         self.times: LayerTimes
@@ -171,7 +175,8 @@ class StepPrice:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
         queries, context = np.asarray(queries, dtype=np.float64), np.asarray(context, dtype=np.float64)
         rank = self._rank(Batch.prefill(1.0, queries, context))
-        return self._attention(rank, np.broadcast_shapes(queries.shape, context.shape))
+        shape = np.broadcast_shapes(queries.shape, context.shape)
+        return self._attention(rank, shape, self.prefill_prices)
 
     def decode_attention(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
         """Attention of one new token of each sequence over ``keys`` tokens, all layers."""
@@ -179,7 +184,7 @@ class StepPrice:
         rank = self._rank(Batch.decode(sequences, keys))
         if self.times.reads_kv_per_head:
             rank = replace(rank, model=self.model.model_copy(update={"kv_heads": self.model.heads}))
-        seconds = self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape))
+        seconds = self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape), self.prices)
         return self.site.factor("attention") * seconds
 
     @property
@@ -284,12 +289,20 @@ class StepPrice:
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
 
-    def _attention(self, rank: Rank, shape: tuple[int, ...]) -> Array:
+    def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices) -> Array:
         seconds = np.zeros(shape)
         for kind, layers in self.attention_kinds.items():
             ops = [op for op in layer_ops(rank, kind, False) if op.depends_on == "context"]
-            seconds = seconds + layers * self._seconds(ops)
+            seconds = seconds + layers * self._seconds(ops, prices)
         return seconds
+
+    def _prefill_kernels(self) -> KernelModel:
+        """Kernels of attention over prompts: another library's where the engine's own has no sinks."""
+        named = self.engine.attention_sinks_before_hopper.value if self.model.attention_sinks else ""
+        library = f"{LIBRARIES.get(self.engine.engine, '')}-{named}-attention"
+        kernels = self.prices.kernels
+        before = self.cluster.device.generation not in FLASH_ATTENTION_3_AND_LATER
+        return kernels.using(library) if before and library in kernels.calibration.libraries else kernels
 
     def _expert_kernels(self) -> KernelModel:
         """Kernels of experts: another library's on Blackwell where the engine or the pool runs it."""
