@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 
 from planner.candidates import Enumeration
+from planner.constraints import Constraints
 from planner.rules import STRUCTURE
 from planner.space import Space
 
+REASONS = 2
+"""Rules whose reasons a message gives; others are named."""
 WITH = {"batch": ("schedule",)}
 """Rules that need the result of another rule: schedules need a whole number of micro batches."""
 
@@ -45,8 +51,30 @@ def _left(space: Space, names: set[str]) -> dict[str, int] | None:
 
 
 def no_shape(space: Space, removed: dict[str, int]) -> str:
-    """A message with the rules to blame and their reasons."""
+    """A message with the rules to blame, the first with its reason, and the values that would do instead."""
     why = {rule.name: rule.why for rule in reversed(STRUCTURE)}
-    reasons = "; ".join(f"{why[name]} ({name})" for name in blamed(space, removed))
+    names = blamed(space, removed)
+    reasons = "; ".join(f"{why[name]} ({name})" for name in names[:REASONS])
+    if len(names) > REASONS:
+        reasons += f"; and rules {', '.join(names[REASONS:])}"
     under = space.constraints.describe()
-    return f"no plan for {space.devices} devices{under and f' with {under}'} has a valid shape: {reasons}"
+    problem = f"no plan for {space.devices} devices{under and f' with {under}'} has a valid shape: {reasons}"
+    return "; ".join([problem, *_instead(space)])
+
+
+def _instead(space: Space) -> Iterator[str]:
+    """For each fixed field whose other values leave candidates: these values."""
+    for name in space.constraints.fixed:
+        others = space.constraints.without(name)
+        values = [
+            value
+            for value in Space.of(space.setting, space.devices, others).values.get(name, ())
+            if _has_shape(space, replace(others, fixed={**others.fixed, name: value}))
+        ]
+        if values:
+            yield f"allowed with the rest: {name}={', '.join(map(str, values))}"
+
+
+def _has_shape(space: Space, constraints: Constraints) -> bool:
+    tried = Space.of(space.setting, space.devices, constraints)
+    return next(Enumeration(tried, STRUCTURE).blocks(), None) is not None

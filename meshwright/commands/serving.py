@@ -60,7 +60,12 @@ def simulate_serving(
 
 
 def compare_serving(
-    data: Mapping[str, Any], path: Path, execution: Execution, html: Path | None, json: bool
+    data: Mapping[str, Any],
+    path: Path,
+    execution: Execution,
+    html: Path | None,
+    json: bool,
+    typed: bool = False,
 ) -> None:
     """Run a serving scenario and its variations; Ctrl-C shows the finished runs.
 
@@ -74,7 +79,7 @@ def compare_serving(
     from meshwright.variations.serving import run_serving, serve_runs
     from meshwright.variations.serving_tables import comparison_tables, describe_comparison
 
-    question = WhatIfQuestion.of(dict(data), str(path), path.parent.resolve())
+    question = WhatIfQuestion.of(dict(data), str(path), path.parent.resolve(), typed)
     with progress("base") as advance:
         outcomes = [run_serving(question.base, advance)]
         if (again := question.replanned_base) is not None:

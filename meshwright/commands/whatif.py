@@ -56,10 +56,12 @@ def whatif(
     if scenario and (served := serving_data(scenario)) is not None:
         from meshwright.commands.serving import compare_serving
 
-        compare_serving(scenario_data(scenario, arguments, "")[0], served[1], execution, html=html, json=json)
+        data = scenario_data(scenario, arguments, "")[0]
+        compare_serving(data, served[1], execution, html=html, json=json, typed=bool(arguments["variations"]))
         return
     data, where, folder = scenario_data(scenario or None, arguments, "command line")
-    compare_training(data, where, folder, execution, engine, yes, html, json)
+    typed = bool(arguments["variations"])
+    compare_training(data, where, folder, execution, engine, yes, html, json, typed)
 
 
 def compare_training(
@@ -71,6 +73,7 @@ def compare_training(
     yes: bool,
     html: Path | None,
     json: bool,
+    typed: bool = False,
 ) -> None:
     """Run a training scenario and its variations; print and draw the changes.
 
@@ -83,7 +86,7 @@ def compare_training(
     from meshwright.variations.question import WhatIfQuestion
     from meshwright.variations.tables import answer_table, describe_answer
 
-    inquiry = Inquiry(WhatIfQuestion.of(data, where, folder.resolve()), engine, execution)
+    inquiry = Inquiry(WhatIfQuestion.of(data, where, folder.resolve(), typed), engine, execution)
     if inquiry.open_form and not engine:
         note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
     outcomes, work = inquiry.base()

@@ -83,16 +83,14 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
 
 
 def full_key(key: str, data: Mapping[str, Any]) -> str:
-    """A key path; abbreviations of plan fields (tp, plan.pp) are written out where the scenario trains."""
+    """A key path; names and abbreviations of fields of the plan, or of the deployment where the scenario serves,
+    are written out (tp, plan.pp)."""
     part, _, name = key.rpartition(".")
-    if (
-        part not in ("", "plan")
-        or is_serving(data)
-        or (not part and name in definition_of(data).model_fields)
-    ):
+    above, fields = ("deployment", Pool.model_fields) if is_serving(data) else ("plan", Plan.model_fields)
+    if part not in ("", above) or (not part and name in definition_of(data).model_fields):
         return key
     field = field_name(name)
-    return f"plan.{field}" if field in Plan.model_fields else key
+    return f"{above}.{field}" if field in fields else key
 
 
 def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:
@@ -131,7 +129,7 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     if whole:
         return UnknownNameError("key", key, whole, where)
     ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
-    short = {} if is_serving(data) else {name: f"plan.{field}" for name, field in SHORT_NAMES.items()}
+    short = {name: path for name in SHORT_NAMES if (path := full_key(name, data)) != name}
     named = short | ends
     nearest = get_close_matches(key.rpartition(".")[2].lower(), named, n=3, cutoff=0.65)
     return UnknownNameError("key", key, [named[name] for name in nearest] or paths, where)

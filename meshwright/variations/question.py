@@ -96,6 +96,7 @@ class WhatIfQuestion:
         data: the base scenario, without variations.
         variations: by name.
         where, folder: of the file, for errors and for relative paths.
+        typed: whether the variations were typed on the command line.
     """
 
     title: str
@@ -103,6 +104,7 @@ class WhatIfQuestion:
     variations: Mapping[str, Variation]
     where: str
     folder: Path = field(default=Path())
+    typed: bool = False
 
     @classmethod
     def read(cls, path: Path) -> WhatIfQuestion:
@@ -116,13 +118,14 @@ class WhatIfQuestion:
         return cls.of(read_mapping(path), str(path), path.parent.resolve())
 
     @classmethod
-    def of(cls, data: Data, where: str, folder: Path) -> WhatIfQuestion:
+    def of(cls, data: Data, where: str, folder: Path, typed: bool = False) -> WhatIfQuestion:
         """Check every key and value of a scenario's mapping and of its variations.
 
         Args:
             data: the mapping, variations included.
             where: the mapping's name in errors.
             folder: the folder that paths in it are relative to.
+            typed: whether the variations were typed on the command line.
 
         Raises:
             InputError: as ``read``.
@@ -137,7 +140,7 @@ class WhatIfQuestion:
                 "key 'variations' is missing; it names what to change, as --set and --sweep do", where
             )
         rest = {key: value for key, value in data.items() if key != "variations"}
-        question = cls(written.title, rest, written.variations, where, folder)
+        question = cls(written.title, rest, written.variations, where, folder, typed)
         for name in question.variations:
             question._check(name)
         return question
@@ -187,7 +190,7 @@ class WhatIfQuestion:
                     point=values,
                     data=self._changed(name, values, data),
                     replan=variation.replan,
-                    where=f"{self.where}: variations.{name}",
+                    where=self._place(name),
                     folder=self.folder,
                 )
 
@@ -199,15 +202,19 @@ class WhatIfQuestion:
             plans += [{"schedule": value} for value in variation.sweep.get("plan.schedule", [])]
         return {plan["schedule"] for plan in plans if "schedule" in plan}
 
+    def _place(self, name: str) -> str:
+        """Where a variation is written, for errors."""
+        return "--set and --sweep" if self.typed else f"{self.where}: variations.{name}"
+
     def _changed(self, name: str, changes: Mapping[str, Any], data: Data | None = None) -> Data:
         changed = self.data if data is None else data
         for key, value in changes.items():
-            changed = set_key(changed, key, value, self.folder, f"{self.where}: variations.{name}")
+            changed = set_key(changed, key, value, self.folder, self._place(name))
         return _with_replicas(changed, {full_key(key, changed) for key in changes})
 
     def _overrides(self, name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         """Values set by a variation, including the variations that it names."""
-        where = f"{self.where}: variations.{name}.set"
+        where = f"{self._place(name)}.set"
         if name in above:
             raise InputError(f"names itself, by way of {' and '.join(above)}", where)
         changes: dict[str, Any] = {}
@@ -226,7 +233,7 @@ class WhatIfQuestion:
 
     def _check(self, name: str) -> None:
         """Check every key and value of a variation; their combination is checked at run time."""
-        variation, where = self.variations[name], f"{self.where}: variations.{name}"
+        variation, where = self.variations[name], self._place(name)
         data = self._changed(name, self._overrides(name))
         first = self._changed(name, {key: values[0] for key, values in variation.sweep.items()}, data)
         self._check_values(first, where)
