@@ -11,10 +11,10 @@ from simulator.serving.steps.price import StepPrice
 TRIED = ("vllm-0.11", "a100-sxm-80gb")
 
 
-def prefill_s(engine: str, device: str, *, sinks: bool, queries: float = 2048.0) -> float:
+def prefill_s(engine: str, device: str, *, sinks: bool, **pool) -> float:
     model = models.get("gpt-oss-20b").model_copy(update={"attention_sinks": sinks})
-    price = StepPrice(model, usual_cluster(device), Pool(), engines.get(engine))
-    return float(price.prefill_attention(queries, 32000.0))
+    price = StepPrice(model, usual_cluster(device), Pool(**pool), engines.get(engine))
+    return float(price.prefill_attention(2048.0, 32000.0))
 
 
 def test_attention_with_sinks_runs_in_triton_on_ampere():
@@ -26,7 +26,12 @@ def test_attention_with_sinks_runs_in_triton_on_ampere():
 
 @pytest.mark.parametrize(
     ("engine", "device"),
-    [("vllm-0.11", "h100-sxm"), ("vllm-0.11", "b200"), ("vllm-0.11", "l40s"), ("sglang-0.5.9", "a100-sxm-80gb")],
+    [
+        ("vllm-0.11", "h100-sxm"),
+        ("vllm-0.11", "b200"),
+        ("vllm-0.11", "l40s"),
+        ("sglang-0.5.9", "a100-sxm-80gb"),
+    ],
 )
 def test_elsewhere_sinks_cost_nothing(engine, device):
     assert prefill_s(engine, device, sinks=True) == prefill_s(engine, device, sinks=False)
