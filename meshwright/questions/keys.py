@@ -83,8 +83,8 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
 
 
 def full_key(key: str, data: Mapping[str, Any]) -> str:
-    """A key path; names and abbreviations of fields of the plan, or of the deployment where the scenario serves,
-    are written out (tp, plan.pp)."""
+    """A key path; names and abbreviations of fields of the plan, or of the deployment where the scenario
+    serves, are written out (tp, plan.pp)."""
     part, _, name = key.rpartition(".")
     above, fields = ("deployment", Pool.model_fields) if is_serving(data) else ("plan", Plan.model_fields)
     if part not in ("", above) or (not part and name in definition_of(data).model_fields):

@@ -144,8 +144,8 @@ class Engine(Strict):
     attention_sinks_before_hopper: Figure[str] = Figure[str](
         value="", kind="assumed", source="kernels with sinks are as fast as those without"
     )
-    """Library of prefill attention with sinks on devices before Hopper: triton, or that of other attention where
-    empty."""
+    """Library of prefill attention with sinks on devices before Hopper: triton, or that of other
+    attention where empty."""
     blackwell_experts: Figure[str] = Figure[str](
         value="", kind="assumed", source="those of the newest tables"
     )
