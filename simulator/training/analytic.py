@@ -14,6 +14,7 @@ import numpy as np
 from hwmodels.collectives.cost import Cost
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
@@ -372,7 +373,8 @@ def tied_embedding(setting: Setting, plans: Plans) -> Cost:
     if not setting.model.tied_embeddings:
         return Cost.none((len(plans),))
     distinct, index = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
-    size = setting.model.hidden * setting.model.vocabulary / distinct.tensor * setting.choices.reduce_bytes
+    rows = padded_vocabulary(setting.model, distinct.tensor) / distinct.tensor
+    size = setting.model.hidden * rows * setting.choices.reduce_bytes
     apart = distinct.pipeline_stride * (distinct.pipeline - 1)
     cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
     return (cost * (distinct.pipeline > 1))[index]

@@ -342,8 +342,7 @@ def _table(setting: Setting, plans: Plans) -> np.ndarray:
 
 def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
     """Parameters of the largest tensor of a device, shape (plans,)."""
-    table = setting.model.vocabulary * setting.model.hidden / plans.tensor
-    return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, table)
+    return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, _table(setting, plans))
 
 
 def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
