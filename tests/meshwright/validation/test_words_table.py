@@ -70,6 +70,15 @@ EXAMPLES = [
         {"attention_kernel": "unfused"},
     ),
     (
+        {
+            "framework": f"{PAX} + TransformerEngine",
+            "model_name": "GPT-126M",
+            "source": "rosetta pax README (2025-05)",
+            "activation_recompute": "none",
+        },
+        {"attention_kernel": "unfused"},
+    ),
+    (
         {"framework": PAX, "activation_recompute": "XLA policy save-dots-with-no-batch-dim"},
         {"recompute_kind": "selective", "recompute_modules": "core_attn, layernorm, mlp_act"},
     ),
