@@ -109,8 +109,8 @@ def test_no_layer_of_an_engine_beats_memory_or_matrix_units(name, library, dtype
         read = weights_seconds(devices.get(name), hits, hidden, width, figures.element_bytes)
         computed = 6.0 * tokens * top_k * hidden * width / figures.peak
         assert np.all(seconds > np.maximum(read, computed))
-        # Triton's block fp8 on B200: 12 times the peak's time for 128 experts of 2,048 x 768.
-        assert np.all(seconds < 15.0 * np.hypot(read, computed))
+        # TensorRT-LLM's table of nvfp4 on GB300: 17 times the peak's time for 128 experts of 2,048 x 768.
+        assert np.all(seconds < 20.0 * np.hypot(read, computed))
 
 
 def test_start_up_of_an_engines_layer_is_left_to_the_engine():
