@@ -78,7 +78,8 @@ def compare(ref: str, words: list[str]) -> None:
 
     with worktree(ref) as tree:
         then = measured(tree, words)
-    now = measured(ROOT, words)
+    options = [word for word in words if not (ROOT / word).exists()]
+    now = measured(ROOT, [*options, *(module for module in by_module(then) if (ROOT / module).exists())])
     both = then.keys() & now.keys()
     old, new = (by_module({test: tests[test] for test in both}) for tests in (then, now))
     for module, seconds in largest(old):

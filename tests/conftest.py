@@ -50,6 +50,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """No workers for tests that are named one by one, whose output and debugger would be out of reach."""
+    return 0 if any("::" in word for word in config.args) else None
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker one stretch of tests, of which idle workers steal: few modules run on both workers."""
     from xdist.scheduler import WorkStealingScheduling
