@@ -181,8 +181,10 @@ def size(
     budget = number(budget, "budget") if isinstance(budget, str) else budget
     if budget is not None and not 0 < budget < MOST_DOLLARS:
         raise InputError(f"must be dollars above 0, found {budget:g}", "budget")
-    if not 0 < tokens < MOST_TOKENS or (days is not None and not days > 0):
-        raise InputError(f"tokens and days must be positive, found {tokens:g} and {days}", "tokens")
+    if not 0 < tokens < MOST_TOKENS:
+        raise InputError(f"must be tokens above 0, found {tokens:g}", "tokens")
+    if days is not None and not days > 0:
+        raise InputError(f"must be days above 0, found {days:g}", "days")
     from planner.sizing import counts, size_up
 
     if isinstance(gpus, str):

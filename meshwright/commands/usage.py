@@ -29,6 +29,21 @@ OTHER_WORDS = MappingProxyType(
 """Options of other tools, by the option that says the same here."""
 
 
+OTHER_COMMANDS = MappingProxyType(
+    {
+        "--set": "whatif",
+        "--sweep": "whatif",
+        "--replan": "whatif",
+        "--tokens": "plan size",
+        "--days": "plan size",
+        "--rate": "plan serve",
+        "--isl": "plan serve",
+        "--global-batch": "plan train",
+    }
+)
+"""Commands that an option belongs to."""
+
+
 def usage_sentence(error: Any, commands: Any) -> str:
     """One sentence for a usage error of typer or click, with the command whose ``--help`` says more.
 
@@ -53,12 +68,7 @@ def usage_sentence(error: Any, commands: Any) -> str:
         problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
     elif kind == "NoSuchOption":
         known = [name for option in options for name in option.opts if name.startswith("--")]
-        same = OTHER_WORDS.get(error.option_name, "")
-        nearest = (
-            f"; did you mean {same!r}"
-            if same.split(" ")[0] in known
-            else suggestion(error.option_name, known)
-        )
+        nearest = _nearest(error.option_name, known) or suggestion(error.option_name, known)
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
     elif kind == "BadOptionUsage":
         named = next((option for option in options if error.option_name in option.opts), None)
@@ -71,6 +81,14 @@ def usage_sentence(error: Any, commands: Any) -> str:
         extra = problem.rpartition("(")[2].rstrip(")")
         problem = f"{extra}: one argument too many; a value with blanks needs quotes"
     return f"{problem}; see {path} --help"
+
+
+def _nearest(typed: str, known: list[str]) -> str:
+    """What an unknown option is called here, or the command that has it; empty where neither is known."""
+    same = OTHER_WORDS.get(typed, "")
+    if same.split(" ")[0] in known:
+        return f"; did you mean {same!r}"
+    return f"; it belongs to {OTHER_COMMANDS[typed]!r}" if typed in OTHER_COMMANDS else ""
 
 
 def _spelling(parameter: Any) -> str:

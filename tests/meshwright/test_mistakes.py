@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from meshwright.commands.usage import OTHER_COMMANDS
+
 ASKED = "--model llama3.1-8b --cluster dgx-h100 --gpus 8 --global-batch 8"
 LOAD = "--isl 100 --osl 10 --ttft 1 --tpot 0.1"
 SAVED = {
@@ -51,6 +53,8 @@ MISTAKES = {
     f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
     f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
     "plan size p.yaml --tokens 15T --budget $1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
+    "plan size p.yaml --tokens 15T --days 0 --gpus 16": "days: must be days above 0, found 0",
+    "simulate p.yaml --set tp=4": "--set: no such option; it belongs to 'whatif'; see meshwright simulate",
     "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
     "plan train mixed-llama3-70b": "stages: {a100: 1, h100: 1}",
     # Usage: the flag, what it takes, and where to read more.
@@ -102,6 +106,11 @@ def test_a_mistake_prints_a_sentence_that_helps(typed, run, tmp_path, monkeypatc
     told = " ".join(ran.err.replace("│", " ").split())
     assert MISTAKES[typed] in told, told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("option", OTHER_COMMANDS)
+def test_the_command_named_for_an_option_has_it(option, run):
+    assert option in run(*OTHER_COMMANDS[option].split(), "--help").out
 
 
 def test_latency_targets_may_be_in_milliseconds(run):
