@@ -138,6 +138,7 @@ def test_proven_structures_get_the_fastest_levers_that_were_measured_with_them(
     assert found.scored + sum(found.removed.values()) == found.candidates
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cluster", "precision", "headroom"),
     [
@@ -166,6 +167,7 @@ def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, pr
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "cluster"), [("latent", "dgx-b200"), ("grouped", "gb200-nvl72")])
 def test_a_short_list_is_the_head_of_the_whole_ranking(ask, kind, cluster):
     setting, limit = ask(kind, cluster), Constraints.parse(limit=["tensor=2", "virtual_pipeline=3"])
@@ -226,7 +228,7 @@ def test_releases_without_offers_choose_none():
             }
         ),
         clusters.get("dgx-h100"),
-        Training(seq_len=2048, global_batch=16),
+        Training.model_validate({"seq_len": 2048, "global_batch": 16}),
         frameworks.get("deepspeed-zero3"),
     )
     found = search(setting, 8, top=3)
@@ -238,7 +240,7 @@ def test_a_release_searches_only_what_it_offers():
     setting = Setting(
         models.get("llama3.1-8b"),
         clusters.get("dgx-h100"),
-        Training(seq_len=8192, global_batch=64),
+        Training.model_validate({"seq_len": 8192, "global_batch": 64}),
         frameworks.get("deepspeed-zero3"),
     )
     plans = list(search(setting, 16, top=100).plans)
@@ -261,14 +263,14 @@ def test_a_release_searches_only_what_it_offers():
     ],
 )
 def test_the_flex_dispatcher_is_tried_where_it_runs(framework, cluster, fix, flex):
-    training = Training(seq_len=4096, global_batch=64)
+    training = Training.model_validate({"seq_len": 4096, "global_batch": 64})
     setting = Setting(models.get("mixtral-8x7b"), clusters.get(cluster), training, frameworks.get(framework))
     levers = LeverSpace.of(setting, Constraints.of(fix))
     assert ("flex" in {chosen.dispatcher for chosen in levers.combinations}) == flex
 
 
 def test_a_release_that_brings_its_dispatcher_tries_it_on_any_device():
-    training = Training(seq_len=4096, global_batch=64)
+    training = Training.model_validate({"seq_len": 4096, "global_batch": 64})
     setting = Setting(
         models.get("mixtral-8x7b"), clusters.get("mi300x-8"), training, frameworks.get("primus")
     )
@@ -283,7 +285,7 @@ def test_fixed_levers_that_cannot_run_are_refused_with_the_rule(ask):
 
 
 def test_zero_below_3_of_deepspeed_has_no_pipeline():
-    training = Training(seq_len=8192, global_batch=64)
+    training = Training.model_validate({"seq_len": 8192, "global_batch": 64})
     zero1 = frameworks.get("deepspeed-zero1")
     setting = Setting(models.get("llama3.1-8b"), clusters.get("dgx-h100"), training, zero1)
     plans = list(search(setting, 16, top=100).plans)
