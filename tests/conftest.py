@@ -51,8 +51,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """No workers for tests that are named one by one, whose output and debugger would be out of reach."""
-    return 0 if any("::" in word for word in config.args) else None
+    """No workers, which hide output and take 2 s to start, for tests named one by one and quick ones."""
+    named = any("::" in word for word in config.args)
+    return 0 if named or config.option.markexpr == "quick" else None
 
 
 @pytest.hookimpl(optionalhook=True)
