@@ -10,25 +10,22 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
+from meshwright import process as process
+
+# isort: split
 import typer
-from typer.core import TyperGroup
 
 from hwmodels.errors import InputError, MeshwrightError, UnknownNameError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
-
-# Looking for pydantic's plugins reads the metadata of all installed packages.
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-# Imports allocate 300,000 long-lived objects; Python's default of 700 would collect over and over.
-gc.set_threshold(100_000, 20, 50)
+from meshwright.commands.parameters import CommandGroup, LazyCommand
 
 INTERRUPTED = 130
 UNEXPECTED = 70
 """EX_SOFTWARE of sysexits.h: an error of Meshwright itself."""
 
 
-class Commands(TyperGroup):
+class Commands(CommandGroup):
     """The commands; exceptions become messages on stderr, never tracebacks."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -128,7 +125,7 @@ def _command_line(functions: Mapping[str, Callable[..., None]]) -> typer.Typer:
     )
     commands.callback()(meshwright)
     for name, function in functions.items():
-        commands.command(name, hidden=" " in name)(function)
+        commands.command(name, cls=LazyCommand, hidden=" " in name)(function)
     return commands
 
 

@@ -44,6 +44,17 @@ def test_a_command_imports_only_what_it_needs(command, shown, heavy):
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
+def test_the_help_of_a_command_imports_no_validators():
+    script = (
+        "import sys; sys.argv = ['meshwright', 'plan', '--help']\n"
+        "from meshwright.__main__ import main\n"
+        "try: main()\n"
+        "finally: print(sorted({'pydantic', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_shows_a_runnable_example(run, command):
     ran = run(command, "--help")
