@@ -1,8 +1,9 @@
 """Cache of parsed catalogue files, as JSON in the user's cache folder: YAML takes half of a short command.
 
-A cache file belongs to one folder of the installation and holds a digest of its YAML files and one of itself;
-files with another digest are parsed again. Cached data is never executed and passes the same checks as
-parsed data. Without a readable and writable folder the cache is off, without an error.
+A cache file belongs to one folder of the installation, or to one file where a command needs no other. It
+holds a digest of its YAML files and one of itself; files with another digest are parsed again. Cached data is
+never executed and passes the same checks as parsed data. Without a readable and writable folder the cache is
+off, without an error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from hwmodels.parsing import read_mapping, read_text
+from hwmodels.parsing import read_mapping
 
 INSTALLED = Path(__file__).resolve().parent.parent
 """Only folders below this folder are cached."""
@@ -24,6 +25,9 @@ FORMAT = 2
 
 PAIRS = "\0pairs"
 """Key of a mapping whose keys are not all text, written as a list of pairs."""
+
+PACKED = json.dumps(PAIRS).encode()
+"""The same as bytes of a cache file."""
 
 Files = dict[str, dict[str, Any]]
 """Parsed mappings by file name."""
@@ -35,17 +39,9 @@ def read_folder(folder: Path) -> Files:
     Raises:
         InputError: a file cannot be read or is no mapping.
     """
-    paths = sorted(folder.glob("*.yaml"))
-    kept = _cache_file(folder)
-    if kept is None:
-        return {path.name: read_mapping(path) for path in paths}
-    texts = {path.name: read_text(path) for path in paths}
-    digest = _digest(texts)
-    files = _load(kept, digest)
-    if files is None:
-        files = {path.name: read_mapping(path) for path in paths}
-        _store(kept, digest, files)
-    return files
+    with suppress(OSError):
+        return _read(folder, sorted(name for name in os.listdir(folder) if name.endswith(".yaml")))
+    return {path.name: read_mapping(path) for path in sorted(folder.glob("*.yaml"))}
 
 
 def read_shipped(path: Path) -> dict[str, Any]:
@@ -54,26 +50,49 @@ def read_shipped(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it cannot be read or is no mapping.
     """
-    return read_folder(path.parent)[path.name]
+    with suppress(OSError):
+        return _read(path, [path.name])[path.name]
+    return read_mapping(path)
 
 
-def _cache_file(folder: Path) -> Path | None:
-    """Cache file of a folder; None for users' folders, and without a home."""
-    folder = folder.resolve()
-    if not folder.is_relative_to(INSTALLED):
+def _read(place: Path, names: list[str]) -> Files:
+    """The files of a folder, or the file at ``place``, parsed or from the cache.
+
+    Raises:
+        OSError: a file cannot be read.
+        InputError: a file is no mapping.
+    """
+    folder, kept = place if place.suffix != ".yaml" else place.parent, _cache_file(place)
+    if kept is None:
+        return {name: read_mapping(folder / name) for name in names}
+    texts = {}
+    for name in names:
+        with open(os.path.join(folder, name), "rb") as file:
+            texts[name] = file.read()
+    digest = _digest(texts)
+    files = _load(kept, digest)
+    if files is None:
+        files = {name: read_mapping(folder / name) for name in names}
+        _store(kept, digest, files)
+    return files
+
+
+def _cache_file(place: Path) -> Path | None:
+    """Cache file of a folder or a file; None for those of users, and without a home."""
+    place = place.resolve()
+    if not place.is_relative_to(INSTALLED):
         return None
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(base):
         return None
-    place = blake2b(str(folder).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return Path(base) / "meshwright" / f"{folder.name}-{place}.json"
+    number = blake2b(str(place).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    return Path(base) / "meshwright" / f"{place.stem}-{number}.json"
 
 
-def _digest(texts: dict[str, str]) -> str:
+def _digest(texts: dict[str, bytes]) -> str:
     digest = blake2b(str(FORMAT).encode(), digest_size=16)
     for name, text in texts.items():
-        for part in (name, text):
-            data = part.encode("utf-8", "surrogateescape")
+        for data in (os.fsencode(name), text):
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
     return digest.hexdigest()
@@ -88,7 +107,7 @@ def _load(path: Path, digest: str) -> Files | None:
             seal, _, body = file.read().partition(b"\n")
         if seal != _seal(digest, body):
             return None
-        return json.loads(body, object_hook=_unpacked)
+        return json.loads(body, object_hook=_unpacked if PACKED in body else None)
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 
