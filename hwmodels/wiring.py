@@ -41,7 +41,10 @@ class Wiring:
     def outermost(self, size: ArrayLike, stride: ArrayLike) -> Ints:
         """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
         group, shape = self.place(size, stride)
-        return np.where(group.domains > 1, len(self.levels), group.level).reshape(shape)
+        return self._outermost(group).reshape(shape)
+
+    def _outermost(self, group: Group) -> Ints:
+        return np.where(group.domains > 1, len(self.levels), group.level)
 
     def seconds(
         self,
@@ -107,17 +110,23 @@ class Wiring:
         in_switch: bool,
     ) -> Cost:
         """Return time, busy links and bytes of collectives; see ``Cluster.collective_cost``."""
+        if operation not in FAMILIES:
+            raise UnknownNameError("collective", operation, FAMILIES)
         buffer, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
+        group, shape = self.place(sizes, strides)
+
+        def times(sent: Floats) -> Floats:
+            return self._seconds(operation, sent.ravel(), group, concurrent, in_switch).reshape(shape)
 
         def links() -> Links:
-            rate = self.seconds(operation, LARGE, sizes, strides, concurrent, in_switch) / LARGE
-            outermost = self.outermost(sizes, strides)
+            rate = times(np.full(shape, LARGE)) / LARGE
+            outermost = self._outermost(group).reshape(shape)
             levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
             busy = np.where(levels == outermost, rate * buffer, 0.0)
             widths = [level.devices for level in self.levels]
             return Links(busy, traffic(operation, buffer, sizes, strides, widths))
 
-        return Cost(self.seconds(operation, buffer, sizes, strides, concurrent, in_switch), links)
+        return Cost(times(buffer), links)
 
     def _call(
         self, operation: str, bytes_: Floats, group: Group, far: bool, concurrent: bool, in_switch: bool

@@ -104,7 +104,8 @@ class MeasuredRun:
 def measured_runs(generation: str | None = None) -> tuple[MeasuredRun, ...]:
     """The shipped runs; on devices of one generation if named."""
     header, *lines = csv.reader(read_text(RUNS_FILE).splitlines())
-    rows = [dict(zip(header, cells, strict=True)) for cells in lines]
+    column = header.index("generation")
+    rows = (dict(zip(header, cells, strict=True)) for cells in lines if generation in (None, cells[column]))
     return tuple(
         MeasuredRun(
             case=row["case"],
@@ -125,7 +126,6 @@ def measured_runs(generation: str | None = None) -> tuple[MeasuredRun, ...]:
             errors=tuple(map(float, row["errors"].split())),
         )
         for row in rows
-        if generation in (None, row["generation"])
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from hwmodels.records import record
 from planner.lever_space import LeverSpace
 from planner.offload import fits_tiers
 from simulator.layout.parameters import parameters
@@ -22,7 +23,7 @@ from simulator.training.lever_memory import (
 from simulator.training.memory import StageMemory, memory
 
 
-@dataclass(frozen=True)
+@record()
 class Footprint:
     """Memory of structures, without activations and what a combination of levers holds."""
 

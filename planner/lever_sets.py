@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from hwmodels.records import record
 from planner.lever_times import Table
 from simulator.levers import modules_code
 
 
-@dataclass(frozen=True)
+@record()
 class ModuleSets:
     """Sets of recomputed modules of some shapes, each with its fastest combination.
 
@@ -44,22 +43,27 @@ class ModuleSets:
         space, sets = table.space, table.space.modules
         in_context = space.in_context(overlaps) & among
         allowed = np.array([space.allowed(modules) & in_context for modules in sets])
+        priced, weights = table.origin[shapes], table.weights
+        ahead, behind = table.forward[..., shapes], table.backward[..., shapes]
+        alone = np.einsum("k,ckn->cn", weights, ahead + behind)
         least = np.full((len(sets), len(shapes)), np.inf, dtype=np.float32)
         best = np.zeros(least.shape, dtype=np.int64)
-        forward, backward = np.zeros((2, len(sets), len(table.weights), len(shapes)))
         for number in np.flatnonzero(allowed.any(axis=0)).tolist():
-            ahead = table.forward[number][:, shapes]
-            behind = table.backward[number][:, shapes] + table.modules(number)[..., shapes]
-            seconds = np.einsum("k,skn->sn", table.weights, ahead + behind).astype(np.float32)
+            again = np.einsum("k,skn->sn", weights, table.modules(number))
+            seconds = (alone[number] + again[:, priced]).astype(np.float32)
             faster = (seconds < least) & allowed[:, number, np.newaxis]
             np.copyto(least, seconds, where=faster)
             np.copyto(best, number, where=faster)
-            np.copyto(forward, ahead, where=faster[:, np.newaxis])
-            np.copyto(backward, behind, where=faster[:, np.newaxis])
-        codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
-        kept, discarded = table.kept[:, shapes], table.discarded[..., shapes]
         runs = np.any(allowed, axis=1)
-        return cls(best, forward, backward, kept, discarded, runs, codes, table.weights)
+        forward, backward = np.zeros((2, len(sets), len(shapes), len(weights)))
+        for number in np.unique(best[runs]).tolist():
+            row, shape = np.nonzero((best == number) & runs[:, np.newaxis])
+            forward[row, shape] = ahead[number].T[shape]
+            backward[row, shape] = behind[number].T[shape] + table.modules(number)[row, :, priced[shape]]
+        forward, backward = np.moveaxis(forward, 2, 1), np.moveaxis(backward, 2, 1)
+        codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
+        kept, discarded = table.kept[:, shapes], table.discarded[..., priced]
+        return cls(best, forward, backward, kept, discarded, runs, codes, weights)
 
     def undominated(self, fits: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Sets of each plan that fit and that no other fitting set beats in all times, shape (sets, plans).

@@ -7,7 +7,6 @@ it goes a set of recomputed modules. Values that a release does by default are l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodels.errors import InputError
+from hwmodels.records import record
 from planner.constraints import Constraints
 from simulator.levers import MODULE_NAMES, SHARED, ModuleName
 from simulator.ops.elementwise import CROSS_ENTROPY
@@ -158,7 +158,7 @@ def may_overlap(setting: Setting, plans: Plans) -> np.ndarray:
     return (plans.expert > 1) & chunks & (micro_batches(setting, plans) >= 2)
 
 
-@dataclass(frozen=True)
+@record()
 class LeverSpace:
     """Values of each searched lever, the release's default first.
 

@@ -7,11 +7,12 @@ modules act on priced ops. All combinations share the price of a shape, and a pl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 
 import numpy as np
 
+from hwmodels.records import record
 from planner.lever_space import LeverSpace, Modules, may_overlap
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
@@ -36,7 +37,7 @@ ROUTED = "routed"
 """Part of a layer that dispatcher and expert kernels change."""
 
 
-@dataclass(frozen=True)
+@record()
 class Table:
     """Seconds of one layer of each kind by combination, for distinct shapes.
 
@@ -139,7 +140,7 @@ class Table:
 
     @cached_property
     def discarded(self) -> np.ndarray:
-        """Bytes that recomputing each set of modules discards of them, shape (sets, kinds, shapes)."""
+        """Bytes that recomputing each set of modules discards of them, shape (sets, kinds, priced shapes)."""
         sets = self.space.modules
         core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
         by_kind = []
@@ -148,7 +149,7 @@ class Table:
             for op in ops:
                 gone = self._in_sets(frees, op, kind.experts)
                 total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
-            by_kind.append(total[:, self.origin])
+            by_kind.append(total)
         return np.stack(by_kind, axis=1)
 
     def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
@@ -156,7 +157,7 @@ class Table:
         return _in_sets(matches, self.space.modules, op.module, op.part, experts)
 
     def modules(self, combination: int) -> np.ndarray:
-        """Seconds to recompute each set of modules, shape (sets, kinds, shapes).
+        """Seconds to recompute each set of modules, shape (sets, kinds, priced shapes).
 
         Whether the exchange overlaps does not change them.
         """
@@ -168,7 +169,7 @@ class Table:
                 _repeated_modules(setting, self.space.modules, kind, listed, layer.forward)
                 for kind, listed, layer in zip(kinds, ops, passes, strict=True)
             ]
-            self.repeats[chosen[:3]] = np.stack(seconds, axis=1)[..., self.origin]
+            self.repeats[chosen[:3]] = np.stack(seconds, axis=1)
         return self.repeats[chosen[:3]]
 
 

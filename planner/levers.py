@@ -25,7 +25,7 @@ from simulator.training.activations import boundary_bytes
 from simulator.training.components import LayerSeconds
 from simulator.training.counts import micro_batches
 
-BATCH = 1 << 11
+BATCH = 1 << 12
 """Structures whose sets of modules are tried at once."""
 
 Bar = Callable[[Plans], np.ndarray]
@@ -222,7 +222,7 @@ class Chooser:
         if "none" in kinds:
             masks["none"] = self._fits_any(table, footprint, [()], kept, np.zeros_like(kept))
         if "selective" in kinds:
-            gone = table.discarded.max(axis=0)[:, table.index]
+            gone = table.discarded.max(axis=0)[:, table.origin[table.index]]
             masks["selective"] = self._fits_any(table, footprint, self.space.modules, kept, gone)
         if "full" in kinds:
             boundary = boundary_bytes(self.space.setting, footprint.plans)

@@ -24,7 +24,7 @@ from simulator.setting import Setting
 from simulator.training import Step, predict, step_time
 from simulator.training.memory import StageMemory, memory
 
-CHUNK = 1 << 16
+CHUNK = 1 << 17
 """Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
 for the arrays to stay in the caches."""
 

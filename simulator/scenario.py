@@ -5,7 +5,7 @@ Catalogue names, paths (relative to the scenario's file) and inline mappings are
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from hwmodels.device import Device
 from hwmodels.errors import InputError, UnknownNameError, shown
 from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
+from hwmodels.records import record
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.levers import LEVERS, stated
 from simulator.models import Model, models
@@ -159,7 +160,7 @@ def _run_definition() -> type[Definition]:
     return create_model("RunDefinition", __base__=Definition, run=(RunQuestion, Field()))
 
 
-@dataclass(frozen=True)
+@record()
 class MixedScenario:
     """A scenario on a cluster of groups, with all references resolved and checked."""
 
@@ -168,7 +169,7 @@ class MixedScenario:
     plan: Plan
 
 
-@dataclass(frozen=True)
+@record()
 class Scenario:
     """A scenario with all references resolved and checked."""
 

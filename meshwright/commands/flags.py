@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from hwmodels.records import record
 from meshwright.commands import options
 from meshwright.commands.output import Json
 
@@ -16,7 +17,7 @@ COLD_START_S = 60.0
 TRIALS = Path("trials")
 
 
-@dataclass(frozen=True)
+@record()
 class StepFlags:
     """A scenario of one plan, and flags that change its keys."""
 
@@ -47,7 +48,7 @@ class StepFlags:
         return {**arguments, "fix": plan_fields(self.fix or ())}
 
 
-@dataclass(frozen=True)
+@record()
 class PlanFlags:
     """All flags of ``plan``; each of its questions reads some of them (``plan_questions.QUESTIONS``)."""
 

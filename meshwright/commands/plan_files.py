@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from hwmodels.records import record
 
 if TYPE_CHECKING:
     from meshwright.api.serving import DeploymentSearch
@@ -15,7 +16,7 @@ COMMENT = """\
 """
 
 
-@dataclass(frozen=True)
+@record()
 class PlanFiles:
     """Paths to write to, where given.
 

@@ -7,7 +7,6 @@ row without a value and without a default is skipped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +14,7 @@ from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
+from hwmodels.records import record
 from meshwright.validation.micro_batches import least_recomputed, tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import (
@@ -50,7 +50,7 @@ NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
 
-@dataclass(frozen=True)
+@record()
 class TrainingCase:
     """One measured run and the question it answers."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.layout.model_ops import ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
 from simulator.ops import Op
@@ -14,7 +14,7 @@ from simulator.plan import Plans
 from simulator.setting import Setting
 
 
-@dataclass
+@record()
 class Parameters:
     """Parameters of one device of each class of stage; arrays of shape (classes, plans).
 

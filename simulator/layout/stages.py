@@ -9,7 +9,6 @@ of any plan would slow its search down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
@@ -28,7 +27,7 @@ LAYOUT_FIELDS = ("pipeline", "virtual_pipeline", "schedule", "first_stage_layers
 """The plan fields that the layout depends on."""
 
 
-@dataclass
+@record()
 class Stages:
     """Layers of each class of stage, and the runs of a pipeline.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.stages import FIRST, Stages
@@ -136,18 +137,28 @@ def held_activations(
     """
     flight = in_flight(setting, plans, stages) if flight is None else flight
     activations, reopened = (np.zeros(stages.index.shape) for _ in range(2))
+    alone = len(stages.groups) == 1
+    # Shapes (..., classes, plans) are large: they are added in place once they are there.
     for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
         between, *rest = (np.expand_dims(np.asarray(part), -2) for part in layer)
-        activations = activations + flight * layers * between
-        alone = len(stages.groups) == 1
-        reopened = np.maximum(reopened, np.where((layers > 0) | alone, sum(rest), 0.0))
+        activations = _into(np.add, activations, flight * layers * between)
+        again = sum(rest) if alone else np.where(layers > 0, sum(rest), 0.0)
+        reopened = _into(np.maximum, reopened, again)
     if loss is not None:
-        reopened = np.maximum(reopened + loss.after, loss.peak)
-    activations = activations + reopened
+        reopened = _into(np.maximum, _into(np.add, reopened, loss.after), loss.peak)
+    activations = _into(np.add, activations, reopened)
     if setting.dropout:
         activations[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
     return activations
+
+
+def _into(function: np.ufunc, first: np.ndarray, second: ArrayLike) -> np.ndarray:
+    """The function of two arrays, in the first where it has the shape of the result."""
+    fits = np.ndim(second) <= first.ndim and all(
+        width in (1, wide) for width, wide in zip(np.shape(second)[::-1], first.shape[::-1], strict=False)
+    )
+    return function(first, second, out=first) if fits else function(first, second)
 
 
 def _every_other_result(model: Model, experts: bool) -> float:

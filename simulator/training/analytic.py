@@ -7,11 +7,12 @@ time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from hwmodels.records import record
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.ops.ends import padded_vocabulary
@@ -30,7 +31,7 @@ from simulator.training.tiers import copied_exposed, update_exposed
 NOTHING = Cost.none()
 
 
-@dataclass
+@record()
 class Step:
     """The predicted step of each plan.
 
@@ -53,7 +54,7 @@ class Step:
         return sum((self.seconds[p] for p in parts), np.zeros(len(self.time))) / self.time
 
 
-@dataclass
+@record()
 class StageTimes:
     """One micro batch on each class of stage; seconds, shape (classes, plans).
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from hwmodels.records import record
 from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans
@@ -18,7 +18,7 @@ from simulator.training.overlap import NO_TRANSFER
 from simulator.training.work import price_passes
 
 
-@dataclass
+@record()
 class Component:
     """A layer or an end of the model, for one micro batch on one device; seconds, arrays of shape (plans,).
 

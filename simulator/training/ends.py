@@ -3,8 +3,7 @@ last."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hwmodels.records import record
 from simulator import ops
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
@@ -14,7 +13,7 @@ from simulator.training.overlap import NO_TRANSFER, Transfer
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs
 
 
-@dataclass
+@record()
 class End:
     """Forward and backward pass of one end for one micro batch on one device."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -109,7 +109,7 @@ class PassCosts:
         return self.tensor.exposed + self.context.exposed + self.expert.exposed
 
 
-@dataclass
+@record()
 class Layer:
     """What one layer costs for one micro batch on one device; arrays of shape (plans,).
 

@@ -6,12 +6,13 @@ Activations are those of ``simulator.training.activations``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
@@ -67,7 +68,7 @@ LARGEST_SUBMODULE = 1 / 3
 """Share of a layer's parameters in its largest submodule: one of the three products of a gated MLP."""
 
 
-@dataclass
+@record()
 class StageMemory:
     """Bytes of each part on each class of stage.
 
@@ -104,9 +105,15 @@ class StageMemory:
         The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
         reserved and allocates more, until the device is full; then it returns the cached blocks.
         """
-        room = capacity - (self.standing + graphs + activations)
-        freed = activations + self.parts["workspace"] - self.beyond
-        return np.clip(room, np.maximum(self.copied - freed, 0.0), self.copied)
+        return self._updating(activations, capacity - (self.standing + graphs + activations))
+
+    def _updating(self, activations: np.ndarray, room: np.ndarray) -> np.ndarray:
+        """The same where ``room`` is left, which the result overwrites."""
+        freed = activations + self.parts["workspace"]
+        freed -= self.beyond
+        least = np.subtract(self.copied, freed, out=freed)
+        np.maximum(least, 0.0, out=least)
+        return np.clip(room, least, self.copied, out=room)
 
     def peak_with(
         self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
@@ -118,8 +125,11 @@ class StageMemory:
             capacity: memory of a device, B.
             graphs: bytes of CUDA graphs beside those of ``parts``, shape (..., classes, plans).
         """
-        occupied = self.standing + graphs + activations + self.updating(activations, capacity, graphs)
-        return self.learned * np.where(self.present, occupied, 0.0).max(axis=-2)
+        occupied = self.standing + graphs + activations
+        if np.any(self.copied):
+            room = np.subtract(capacity, occupied)
+            occupied += self._updating(activations, room)
+        return self.learned * np.max(occupied, axis=-2, where=self.present, initial=0.0)
 
     @cached_property
     def standing(self) -> np.ndarray:

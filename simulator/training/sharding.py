@@ -6,11 +6,12 @@ The one reader of ``Plan.zero``: closed form, memory model and step graph ask a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting
@@ -36,7 +37,7 @@ STATE_FIELDS = (
 """The plan fields that decide the state of a device and its sharding group, for most models and schedules."""
 
 
-@dataclass
+@record()
 class StateGroups:
     """The ranks that share one kind of state: ``shard`` inside, ``replicas`` (further copies) outside."""
 

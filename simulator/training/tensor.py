@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodels.records import record
 from simulator.layout.model_ops import slices_products
 from simulator.ops import Collective, Product
 from simulator.plan import BACKWARD_OVERLAP, Plans
@@ -16,7 +16,7 @@ from simulator.training.overlap import NO_TRANSFER, Transfer, contention, hidden
 from simulator.training.work import Priced, sum_costs, sum_seconds
 
 
-@dataclass
+@record()
 class TensorTraffic:
     """Tensor-parallel traffic of a layer, and the extra time of products cut into slices.
 
@@ -29,7 +29,7 @@ class TensorTraffic:
     slicing_backward: np.ndarray
 
 
-@dataclass
+@record()
 class _Collectives:
     """Communication of attention or of the MLP, seconds of each collective, shape (plans,).
 
