@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
+# Before typer: its imports are many.
 from meshwright import process as process
 
 # isort: split
