@@ -75,7 +75,7 @@ def at_rate(setting: ServingSetting, rate: float) -> ServingSetting:
 
 
 def braked(run: ScenarioRun, servers: int) -> bool:
-    """Whether a row of so many servers needs its power brake. Every server brings its share of the load."""
+    """Whether a row needs its power brake with a number of servers; the load of a server stays the same."""
     arrivals, replicas = run.data["workload"]["arrivals"], int(run.data["deployment"]["replicas"])
     rates = [rate * servers / replicas for rate in arrivals["rates"]]
     data = set_key(run.data, "workload.arrivals.rates", rates, run.folder, run.where)

@@ -56,7 +56,7 @@ def no_shape(space: Space, removed: dict[str, int]) -> str:
     names = blamed(space, removed)
     reasons = "; ".join(f"{why[name]} ({name})" for name in names[:REASONS])
     if len(names) > REASONS:
-        reasons += f"; and by rules {', '.join(f'({name})' for name in names[REASONS:])}"
+        reasons += f"; other rules: {', '.join(f'({name})' for name in names[REASONS:])}"
     under = space.constraints.describe()
     problem = f"no plan for {space.devices} devices{under and f' with {under}'} has a valid shape: {reasons}"
     return "; ".join([problem, *_instead(space)])

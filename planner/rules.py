@@ -143,7 +143,7 @@ STRUCTURE: tuple[CandidateRule, ...] = (
     ),
     CandidateRule(
         "kv_heads",
-        "tensor must divide the key-value heads, or they it and each is copied",
+        "tensor must divide the key-value heads or be a multiple of them",
         ("tensor",),
         _possible("kv_heads"),
     ),
