@@ -73,8 +73,7 @@ class Interleaved(Schedule):
         Within 2 % of the exact longest path for ends 0.7 to 1.5 times a middle stage.
         """
         c = chain(times)
-        total = c.micro_batches * c.chunks
-        all_visits = _visits(c, total)
+        every = _Visits(c.micro_batches * c.chunks, c.micro_batches, c.micro_batches)
         ways = _Way.of(c), _Way.of(c.reversed())
         best = np.zeros(())
         for run, offset in c.ranks():
@@ -82,11 +81,11 @@ class Interleaved(Schedule):
             visits = _WaitVisits.of(c, rank)
             (own_start, data_start), (own_end, data_end) = (_waits(way, run, offset, visits) for way in ways)
             # With every forward in the warm-up the two waits overlap: one path cannot take both.
-            apart = _warm_up(c.stages, c.chunks, rank) + 1 < total
+            apart = _warm_up(c.stages, c.chunks, rank) + 1 < every.visited
             waits = np.maximum(own_start + data_end, data_start + own_end)
             waits = np.maximum(waits, own_start + own_end)
             waits = np.where(apart, np.maximum(waits, data_start + data_end), waits)
-            work = _forwards(c, run, all_visits) + _backwards(c, run, all_visits)
+            work = _forwards(c, run, every) + _backwards(c, run, every)
             best = np.maximum(best, np.where(c.lengths[run] > 0, work + waits, 0.0))
         return best
 
@@ -117,8 +116,6 @@ class _WaitVisits(NamedTuple):
 
     warm_up: _Visits
     """Forwards before a rank's first backward."""
-    group: _Visits
-    """The first forward of the last chunk, and all before it."""
     second_forward: _Visits
     """The first forward of chunk 1 in the second group, and all before it."""
     second_backward: _Visits
@@ -127,9 +124,12 @@ class _WaitVisits(NamedTuple):
     @classmethod
     def of(cls, c: Chain, rank: Array) -> _WaitVisits:
         p, m, v = c.stages, c.micro_batches, c.chunks
-        warm_up, index = _warm_up(p, v, rank), p * v + p
-        counts = np.minimum(warm_up + 1, m * v), (v - 1) * p + 1, index, index - warm_up
-        return cls(*(_visits(c, count) for count in counts))
+        warm_up, second = _warm_up(p, v, rank), p * v + p
+        return cls(
+            _visits(c, np.minimum(warm_up + 1, m * v)),
+            _Visits(second, 2 * p, p),
+            _visits(c, second - warm_up),
+        )
 
 
 def _forwards(c: Chain, run: int, visits: _Visits) -> Array:
@@ -161,18 +161,23 @@ class _Way(NamedTuple):
     backward: list[Array]
     last_forward: Array
     """End of its forward on the last position."""
-    to_last: Array
-    """Start of its forward on the last rank, without the model's first position."""
+    last_backward: Array
+    """End of the first group's backwards on the last rank, where it first ran all of its forwards there."""
 
     @classmethod
     def of(cls, c: Chain) -> _Way:
-        p, v, first = c.stages, c.chunks, c.forward_first
+        p, v, first, last = c.stages, c.chunks, c.forward_first, len(c.forward) - 1
         forward = c.before(c.forward)
         round_ = forward[-1] + p * c.hop
         ring = np.maximum(round_, p * c.forward.max(axis=0))
         first_ring = np.maximum(ring + first, p * (c.forward[0] + first))
         last_forward = first_ring + (v - 2) * ring + round_ - c.hop + c.forward_last
-        return cls(c, forward, c.before(c.backward), last_forward, round_ - c.hop - c.forward[-1])
+        # The last rank starts late, and runs the first forward of its last chunk after a group of all others.
+        started = round_ - c.hop - c.forward[-1] + first
+        group = _Visits((v - 1) * p + 1, p, np.ones(()))
+        slow = np.maximum(last_forward, started + _forwards(c, last, group))
+        slow = slow + p * (c.backward[last] + c.backward_last) + (p - 1) * (c.forward[last] + c.forward_last)
+        return cls(c, forward, c.before(c.backward), last_forward, slow)
 
 
 def _waits(way: _Way, run: int, offset: Array, visits: _WaitVisits) -> tuple[Array, Array]:
@@ -191,8 +196,6 @@ def _waits(way: _Way, run: int, offset: Array, visits: _WaitVisits) -> tuple[Arr
 
     back = way.backward[-1] - way.backward[run] - (offset + 1) * c.backward[run] + (p - 1 - rank) * c.hop
     data = data + back + c.backward_last
-    group = np.maximum(way.last_forward, way.to_last + c.forward_first + _forwards(c, last, visits.group))
-    group = group + p * (c.backward[last] + c.backward_last) + (p - 1) * (c.forward[last] + c.forward_last)
-    group = group + to_rank + c.hop + c.forward[run]
+    group = way.last_backward + to_rank + c.hop + c.forward[run]
     group = group - _forwards(c, run, visits.second_forward) - _backwards(c, run, visits.second_backward)
     return own, np.where(c.micro_batches > p, np.maximum(data, group), data)
