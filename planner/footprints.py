@@ -13,7 +13,7 @@ from planner.offload import fits_tiers
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
-from simulator.training.activations import Kept, held_activations, in_flight
+from simulator.training.activations import Kept, held_activations
 from simulator.training.lever_memory import (
     STEP_GRAPHS,
     has_partner,
@@ -31,7 +31,6 @@ class Footprint:
     plans: Plans
     stages: Stages
     memory: StageMemory
-    flight: np.ndarray
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> Footprint:
@@ -41,7 +40,7 @@ class Footprint:
         plain = replace(plans, graphs=no_graphs, overlap_expert=np.zeros_like(plans.overlap_expert))
         stages = Stages.of(setting, plain)
         usage = memory(setting, plain, stages, parameters(setting, plain, stages))
-        return cls(space, plans, stages, usage, in_flight(setting, plain, stages))
+        return cls(space, plans, stages, usage)
 
     def fits(
         self,
@@ -67,8 +66,8 @@ class Footprint:
         setting, whole = self.space.setting.of(self.plans), again is not None
         left = np.moveaxis(kept - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
         layers = [Kept(*sizes) for sizes in zip(*left, self.memory.gradients, strict=True)]
-        loss = self.memory.loss
-        activations = held_activations(setting, self.plans, self.stages, layers, self.flight, loss)
+        flight, loss = self.memory.flight, self.memory.loss
+        activations = held_activations(setting, self.plans, self.stages, layers, flight, loss)
         if uses is not None:
             activations = activations + self._partners(uses, kept, whole)
         activations = activations * setting.framework.memory.fragmentation

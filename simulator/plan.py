@@ -317,9 +317,14 @@ class Plans:
             names: plan fields.
             values: further arrays of shape (plans,).
         """
+        first, inverse = self.distinct(*names, values=values)
+        return self if len(self) < 2 else self.take(first), inverse
+
+    def distinct(self, *names: str, values: Iterable[np.ndarray] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """The first of each distinct plan, and the index of every plan's distinct one, as in ``unique``."""
         count = len(self)
         if count < 2:
-            return self, np.zeros(count, dtype=np.int64)
+            return np.arange(count), np.zeros(count, dtype=np.int64)
         keys, most = np.zeros(count, dtype=np.int64), 1
         columns = [getattr(self, name) for name in names]
         for column in columns + [np.unique(value, return_inverse=True)[1] for value in values]:
@@ -336,7 +341,7 @@ class Plans:
         distinct, inverse = _numbered(keys, most)
         first = np.empty(distinct, dtype=np.int64)
         first[inverse[::-1]] = np.arange(count - 1, -1, -1)
-        return self.take(first), inverse
+        return first, inverse
 
     @cached_property
     def by_schedule(self) -> list[tuple[str, np.ndarray | slice]]:
@@ -354,7 +359,7 @@ TABLES = ("schedule_names", "policies", "shared")
 ARRAYS = tuple(each.name for each in fields(Plans) if each.name not in TABLES)
 
 
-TABLE = 1 << 20
+TABLE = 1 << 18
 """Largest range of keys numbered by a table; keys of larger ranges are sorted."""
 
 
@@ -369,6 +374,20 @@ def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
     number = np.empty(most, dtype=np.int64)
     number[distinct] = np.arange(len(distinct))
     return len(distinct), number[keys]
+
+
+def taken(values: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
+    """The values of chosen plans, shape (..., chosen), from those of all, shape (..., plans).
+
+    ``take`` is five times as fast as an index array beside a slice.
+    """
+    return values if isinstance(chosen, slice) else np.take(values, chosen, axis=-1)
+
+
+def put(values: np.ndarray, chosen: np.ndarray | slice, new: np.ndarray) -> None:
+    """Set the values of chosen plans, shape (rows, plans); row by row it takes a quarter of the time."""
+    for row, new_row in zip(values, new, strict=True):
+        row[chosen] = new_row
 
 
 def concatenate(parts: list[Plans]) -> Plans:

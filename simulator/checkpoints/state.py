@@ -86,8 +86,8 @@ class SavedState:
 
 def _own_share(sharding: Sharding, number: int) -> np.ndarray:
     """Share of a device's parameters that are its own shard: further copies near by are not saved."""
-    own = 1 / np.where(sharding.parameters, sharding.groups("parameters")[number].shard, 1)
-    further = sharding.copies / sharding.groups("parameters", copy=True)[number].shard
+    own = 1 / sharding.pieces("parameters", experts=bool(number))
+    further = sharding.copies / sharding.group("parameters", bool(number), copy=True).shard
     return own / (own + further)
 
 

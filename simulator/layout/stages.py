@@ -332,7 +332,9 @@ def _equal_layers(length: float) -> tuple[tuple[int, float], ...]:
 
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
     """``value`` of each plan's schedule, shape (plans,)."""
-    return np.array([value(get_schedule(name)) for name in plans.schedule_names])[plans.schedule]
+    values = np.array([value(get_schedule(name)) for name in plans.schedule_names])
+    alike = len(set(values.tolist())) == 1
+    return np.full(len(plans), values[0]) if alike else values[plans.schedule]
 
 
 def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:

@@ -192,6 +192,9 @@ def chain(times: PipelineTimes) -> Chain:
         ranks = ranks + blocking
         return ranks if present.all() else np.where(present, ranks, 0.0), first, last
 
+    starts = np.zeros(lengths.shape)
+    for run in range(1, len(lengths)):
+        starts[run] = starts[run - 1] + lengths[run - 1]
     forward, forward_first, forward_last = spread(times.forward, times.forward_ends)
     backward, backward_first, backward_last = spread(times.backward, times.backward_ends)
     return Chain(
@@ -199,7 +202,7 @@ def chain(times: PipelineTimes) -> Chain:
         micro_batches=array(times.micro_batches),
         chunks=chunks,
         lengths=lengths,
-        starts=np.cumsum(lengths, axis=0) - lengths,
+        starts=starts,
         forward=forward,
         forward_first=forward_first,
         forward_last=forward_last - blocking,
@@ -316,8 +319,9 @@ class Schedule(ABC):
         The unit is the activations of one micro batch for all the layers of one rank, so it is
         fractional where chunks are held apart.
         """
-        p, m, v, rank = whole(stages, micro_batches, chunks, stage_index)
-        return self.resident(p, m, v, rank) + 0.0 * (p + m + v + rank)
+        numbers = whole(stages, micro_batches, chunks, stage_index)
+        resident = np.asarray(self.resident(*numbers), dtype=np.float64)
+        return np.broadcast_to(resident, np.broadcast_shapes(*(number.shape for number in numbers)))
 
     @abstractmethod
     def orders(
@@ -355,8 +359,7 @@ class Schedule(ABC):
 
         They share the reduction of its gradients too. One for most schedules, which gather for every pass.
         """
-        p, m = whole(stages, micro_batches)
-        return 1 + 0 * (p + m)
+        return np.ones(np.broadcast_shapes(np.shape(stages), np.shape(micro_batches)), dtype=np.int64)
 
     def routes(self, stages: int, chunks: int) -> tuple[Route, ...]:
         """Routes of micro batches through the ranks: one, or one per direction."""

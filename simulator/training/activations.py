@@ -16,7 +16,7 @@ from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.stages import FIRST, Stages
 from simulator.models import LayerKind, Model
 from simulator.ops.op import Collective
-from simulator.plan import FULL, SELECTIVE, Plans
+from simulator.plan import FULL, SELECTIVE, Plans, put, taken
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training.counts import micro_batches
@@ -49,12 +49,13 @@ class Kept(NamedTuple):
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
     kept_by_kind = []
+    boundary = boundary_bytes(setting, plans)
     for number, kind in enumerate(groups):
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
-        whole, core, passing, sent = (ops.gathered(sizes)[ops.index] for sizes in every)
-        kept = _kept(setting, plans, kind, whole, core, sent)
+        whole, core, passing, sent = (ops.gathered(sizes) for sizes in every)
+        between, again = _kept(setting, ops.plans, kind, whole, core, sent)
         # The gradient of the layer's output is there until its backward pass ends.
-        kept_by_kind.append(Kept(*kept, passing + boundary_bytes(setting, plans)))
+        kept_by_kind.append(Kept(between[ops.index], again[ops.index], passing[ops.index] + boundary))
     return kept_by_kind
 
 
@@ -136,6 +137,17 @@ def held_activations(
         Bytes, shape (..., classes, plans).
     """
     flight = in_flight(setting, plans, stages) if flight is None else flight
+    between, reopened = between_and_reopened(setting, plans, stages, kept, flight)
+    return _into(np.add, between, reopened if loss is None else with_loss(reopened, loss))
+
+
+def between_and_reopened(
+    setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept], flight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of the micro batches in flight, and of the layer whose backward pass runs.
+
+    Arguments as in ``held_activations``; bytes of shape (..., classes, plans).
+    """
     activations, reopened = (np.zeros(stages.index.shape) for _ in range(2))
     alone = len(stages.groups) == 1
     # Shapes (..., classes, plans) are large: they are added in place once they are there.
@@ -145,12 +157,15 @@ def held_activations(
         activations = _into(np.add, activations, flight * layers * between)
         again = sum(rest) if alone else np.where(layers > 0, sum(rest), 0.0)
         reopened = _into(np.maximum, reopened, again)
-    if loss is not None:
-        reopened = _into(np.maximum, _into(np.add, reopened, loss.after), loss.peak)
-    activations = _into(np.add, activations, reopened)
     if setting.dropout:
         activations[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
-    return activations
+    return activations, reopened
+
+
+def with_loss(reopened: np.ndarray, loss: LossMemory) -> np.ndarray:
+    """Bytes of the layer whose backward pass runs, or before it of the loss, shape (..., classes, plans)."""
+    later = reopened + loss.after
+    return _into(np.maximum, later, loss.peak)
 
 
 def _into(function: np.ufunc, first: np.ndarray, second: ArrayLike) -> np.ndarray:
@@ -182,7 +197,6 @@ def in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
     flight = np.zeros(stage.shape)
     for name, chosen in plans.by_schedule:
-        flight[:, chosen] = get_schedule(name).in_flight(
-            plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen], stage[:, chosen]
-        )
+        shape = plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen]
+        put(flight, chosen, get_schedule(name).in_flight(*shape, taken(stage, chosen)))
     return flight

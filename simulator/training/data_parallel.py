@@ -76,7 +76,7 @@ def _slice_loops(sharding: Sharding) -> np.ndarray:
     """Host seconds of loops over the slices of gathered parameters after an update, shape (plans,)."""
     setting = sharding.setting
     layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
-    ranks = np.where(sharding.optimizer, sharding.groups("optimizer")[0].shard, 1)
+    ranks = sharding.pieces("optimizer")
     return np.where(ranks > 1, setting.framework.host.seconds_per_shard * layers * ranks, 0.0)
 
 
@@ -144,7 +144,7 @@ def host_waits(
         micro_batches: micro batches of a replica, shape (plans,).
     """
     together = gathered_together(sharding.plans, micro_batches)
-    gathered, reduced = (sharding.groups(kind)[0].shard for kind in ("parameters", "gradients"))
+    gathered, reduced = (sharding.group(kind).shard for kind in ("parameters", "gradients"))
     a_rank = layers * sharding.setting.framework.host.seconds_per_rank / together
     behind = (BACKWARD_GATHERS * gathered + REDUCTIONS * reduced) / (BACKWARD_GATHERS + REDUCTIONS)
     return a_rank * gathered * FORWARD_LOOPS, a_rank * behind * (1 - FORWARD_LOOPS)

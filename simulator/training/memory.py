@@ -20,7 +20,14 @@ from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
-from simulator.training.activations import LossMemory, held_activations, in_flight, kept_by_layers
+from simulator.training.activations import (
+    LossMemory,
+    between_and_reopened,
+    held_activations,
+    in_flight,
+    kept_by_layers,
+    with_loss,
+)
 from simulator.training.counts import micro_batches
 from simulator.training.lever_memory import graph_bytes, has_partner, partner_layer
 from simulator.training.outer import outer_bytes, synchronised_apart
@@ -85,6 +92,8 @@ class StageMemory:
     """What the loss holds as allocated; part "workspace" has what exceeds a recomputed layer."""
     beyond: np.ndarray | float = 0.0
     """That excess, shape (classes, plans)."""
+    flight: np.ndarray | None = None
+    """Micro batches in flight (``in_flight``), shape (classes, plans)."""
     gradients: tuple[np.ndarray, ...] = ()
     """Of a layer of each kind, beside what it keeps (``Kept``), shape (plans,)."""
     outside: np.ndarray | float = 0.0
@@ -105,6 +114,8 @@ class StageMemory:
         The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
         reserved and allocates more, until the device is full; then it returns the cached blocks.
         """
+        if not np.any(self.copied):
+            return np.zeros(activations.shape)
         return self._updating(activations, capacity - (self.standing + graphs + activations))
 
     def _updating(self, activations: np.ndarray, room: np.ndarray) -> np.ndarray:
@@ -185,19 +196,21 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     update = state.pop("update")
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
-    loss, pool = _loss(setting, plans, shape[0]), _gather_pool(setting, plans, counts)
-    activations = held_activations(setting, plans, stages, kept, flight)
-    beyond = held_activations(setting, plans, stages, kept, flight, loss) - activations
+    loss, pool = _loss(sharding, shape[0]), _gather_pool(sharding, counts)
+    between, reopened = between_and_reopened(setting, plans, stages, kept, flight)
+    activations = between + reopened
+    beyond = (with_loss(reopened, loss) - reopened) * framework.memory.fragmentation
     if plans.overlap_expert.any():
         whole = [layer.between_passes + layer.reopened for layer in kept]
         beside = partner_layer(stages.layers, stages.groups, whole)
         activations = activations + np.where(has_partner(setting, plans), beside, 0.0)
+    buffers = _buffers(setting, plans)
     parts = {
         **state,
         "activations": activations * framework.memory.fragmentation,
-        "workspace": (beyond + _gathered(setting, plans, counts)) * framework.memory.fragmentation + pool,
-        "buffers": np.broadcast_to(_buffers(setting, plans) + _buckets(setting, plans), shape),
-        "context": np.full(shape, framework.memory.context_bytes),
+        "workspace": beyond + (_gathered(sharding, counts) * framework.memory.fragmentation + pool),
+        "buffers": np.broadcast_to(buffers + _buckets(setting, plans), shape),
+        "context": np.broadcast_to(framework.memory.context_bytes, shape),
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
@@ -218,14 +231,15 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         tiers,
         copied=update,
         loss=loss,
-        beyond=beyond * framework.memory.fragmentation,
+        beyond=beyond,
+        flight=flight,
         gradients=tuple(layer.gradients for layer in kept),
-        outside=framework.memory.context_bytes + _buffers(setting, plans),
+        outside=framework.memory.context_bytes + buffers,
         fragmentation=framework.memory.fragmentation,
         pool=pool,
         learned=learned,
     )
-    passes = parts["activations"] + usage.beyond
+    passes = parts["activations"] + beyond
     parts["update"] = usage.updating(passes, setting.cluster.device.memory_bytes)
     return usage
 
@@ -267,7 +281,8 @@ def least_memory(
     whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
     layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
-    loss = _loss(setting, replace(plans, zero=np.zeros_like(plans.zero)), len(stages.index))
+    unsharded = replace(plans, zero=np.zeros_like(plans.zero))
+    loss = _loss(Sharding(setting, unsharded), len(stages.index))
     passes = held_activations(setting, plans, stages, layers, loss=loss)
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
     occupied = sum(kept) + passes * framework.memory.fragmentation
@@ -282,67 +297,73 @@ def state_bytes(setting: Setting, sharding: Sharding, counts: Parameters) -> dic
 
     "update" is the further memory that the optimizer's step allocates.
     """
-    framework = setting.framework
-    width, optimizer, gradient = setting.parameter_bytes, setting.optimizer_bytes, setting.gradient_bytes
-    whole = sharding.unsharded(micro_batches(setting, sharding.plans))
-    parts = {
-        name: np.zeros(counts.dense.shape) for name in ("parameters", "gradients", "optimizer", "update")
-    }
-    trained, adapter = setting.trained, setting.training.adapter
-    if adapter is not None:
-        width = width * trained + BASE_BYTES[adapter.base] * (1 - trained)
-    kept_apart = outer_bytes(sharding) if synchronised_apart(sharding) else 0
-    over = {kind: sharding.groups(kind) for kind in ("parameters", "gradients", "optimizer")}
-    second = sharding.groups("parameters", copy=True)
-    for number, count in enumerate((counts.dense, counts.experts)):
-        shard = {kind: groups[number].shard for kind, groups in over.items()}
-        parts["parameters"] += width * count / np.where(sharding.parameters, shard["parameters"], 1)
-        if sharding.copies.any():
-            parts["parameters"] += sharding.copies * width * count / second[number].shard
-        summed = gradient * trained * count / np.where(sharding.gradients, shard["gradients"], 1)
-        # The last micro batch frees the unsharded gradients of a layer as it allocates the sharded ones
-        # (torch, _fsdp_param_group.py: post_backward).
-        parts["gradients"] += np.maximum(summed, whole * setting.choices.reduce_bytes * trained * count)
-        owned = trained * count / np.where(sharding.optimizer, shard["optimizer"], 1)
-        parts["optimizer"] += (optimizer + kept_apart) * owned
-        parts["update"] += framework.memory.optimizer_gradient_bytes * owned
+    dense = _bytes_per_parameter(setting, sharding, experts=False)
+    parts = {name: counts.dense * each for name, each in dense.items()}
+    if counts.experts.any():
+        for name, each in _bytes_per_parameter(setting, sharding, experts=True).items():
+            parts[name] += counts.experts * each
     if setting.choices.update_in_backward:
-        at_once = np.minimum(parts["gradients"], gradient * _largest_tensor(setting, sharding.plans, counts))
+        largest = _largest_tensor(setting, sharding.plans, counts)
+        at_once = np.minimum(parts["gradients"], setting.gradient_bytes * largest)
         parts["gradients"] = np.where(micro_batches(setting, sharding.plans) > 1, parts["gradients"], at_once)
     return parts
 
 
-def _loss(setting: Setting, plans: Plans, classes: int) -> LossMemory:
+def _bytes_per_parameter(setting: Setting, sharding: Sharding, experts: bool) -> dict[str, np.ndarray]:
+    """Bytes of state of one parameter of a device before data-parallel sharding, shape (plans,)."""
+    trained, adapter, width = setting.trained, setting.training.adapter, setting.parameter_bytes
+    if adapter is not None:
+        width = width * trained + BASE_BYTES[adapter.base] * (1 - trained)
+    parameters = width / sharding.pieces("parameters", experts)
+    if sharding.copies.any():
+        second = sharding.group("parameters", experts, copy=True).shard
+        parameters = parameters + sharding.copies * width / second
+    gradients = setting.gradient_bytes * trained / sharding.pieces("gradients", experts)
+    if setting.choices.unsharded_gradients:
+        whole = sharding.unsharded(micro_batches(setting, sharding.plans))
+        # The last micro batch frees the unsharded gradients of a layer as it allocates the sharded ones
+        # (torch, _fsdp_param_group.py: post_backward).
+        gradients = np.maximum(gradients, whole * setting.choices.reduce_bytes * trained)
+    owned = trained / sharding.pieces("optimizer", experts)
+    kept_apart = outer_bytes(sharding) if synchronised_apart(sharding) else 0
+    return {
+        "parameters": parameters,
+        "gradients": gradients,
+        "optimizer": (setting.optimizer_bytes + kept_apart) * owned,
+        "update": setting.framework.memory.optimizer_gradient_bytes * owned,
+    }
+
+
+def _loss(sharding: Sharding, classes: int) -> LossMemory:
     """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
-    t = plans.tensor
-    tokens = setting.tokens(plans)
+    setting, plans = sharding.setting, sharding.plans
+    t, tokens = plans.tensor, setting.tokens(plans)
     if setting.choices.cross_entropy in CHUNKED:
         tokens = np.minimum(tokens, LOSS_CHUNK)
-    vocabulary = padded_vocabulary(setting.model, t) / np.where(
-        setting.framework.kernels.gathers_by_product, 1, t
-    )
-    logits = head_share(plans, classes) * tokens * vocabulary
+    vocabulary = padded_vocabulary(setting.model, t)
+    logits = tokens * (vocabulary if setting.framework.kernels.gathers_by_product else vocabulary / t)
     kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
     bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
-    peak = bytes_per_logit[kernel] * logits + _output_layer(setting, plans, classes)
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
     barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
-    after = KEPT_LOGIT_BYTES.get(kernel, 0) * logits
-    return LossMemory(peak * (1 + barriers), np.where(barriers > 0, peak * (1 + barriers), after))
+    peak = (bytes_per_logit[kernel] * logits + _output_layer(sharding)) * (1 + barriers)
+    after = np.where(barriers > 0, peak, KEPT_LOGIT_BYTES.get(kernel, 0) * logits)
+    share = head_share(plans, classes)
+    return LossMemory(share * peak, share * after)
 
 
-def _output_layer(setting: Setting, plans: Plans, classes: int) -> np.ndarray:
-    """Bytes of the whole output layer that the loss finds beside the layers, shape (classes, plans).
+def _output_layer(sharding: Sharding) -> np.ndarray:
+    """Bytes of the whole output layer that the loss finds beside the layers, shape (plans,).
 
     Full sharding gathers it for the loss; where it is the input table too, it belongs to the root of the
     model, which stays gathered (``_gathered``). A loss in pieces holds its gradient, in log-probabilities
     that of frozen weights too (prime-rl, lm_head.py: grad_weight).
     """
-    kernel, sharded = setting.choices.cross_entropy, Sharding(setting, plans).parameters
-    table = head_share(plans, classes) * _table(setting, plans)
+    setting, sharded = sharding.setting, sharding.parameters
+    kernel = setting.choices.cross_entropy
     gathered = 0 if setting.model.tied_embeddings else setting.framework.gathers.bytes
     gradient = setting.width * (sharded | (kernel == "log-probabilities")) if kernel in CHUNKED else 0
-    return (np.where(sharded, gathered, 0) + gradient) * table
+    return (np.where(sharded, gathered, 0) + gradient) * _table(setting, sharding.plans)
 
 
 def _table(setting: Setting, plans: Plans) -> np.ndarray:
@@ -355,39 +376,41 @@ def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.nd
     return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, _table(setting, plans))
 
 
-def _gathered(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
+def _gathered(sharding: Sharding, counts: Parameters) -> np.ndarray:
     """Bytes of the whole parameters and gradients that full sharding holds during a pass; else 0.
 
     A framework that wraps whole layers holds two layers (one in use, one prefetched) and the gradients of
     one. A framework that gathers each submodule holds the largest submodule, the prefetched parameters and a
     bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
-    whole chunks.
+    whole chunks: shape (classes, plans), else (plans,).
     """
-    framework, largest = setting.framework, counts.largest_layer
-    if framework.gathers.a_layer > 1:
+    setting, plans = sharding.setting, sharding.plans
+    gathers, largest = setting.framework.gathers, counts.largest_layer
+    unit = 2 * gathers.bytes + setting.choices.reduce_bytes
+    if gathers.a_layer > 1:
         gathered = (
-            largest * LARGEST_SUBMODULE + np.minimum(largest, framework.gathers.prefetch_parameters)
-        ) * framework.gathers.bytes
+            largest * LARGEST_SUBMODULE + np.minimum(largest, gathers.prefetch_parameters)
+        ) * gathers.bytes
     else:
-        gathered = largest * (2 * framework.gathers.bytes + setting.choices.reduce_bytes)
+        gathered = largest * unit
         if setting.model.tied_embeddings:
-            gathered = gathered + _table(setting, plans) * framework.gathers.bytes
+            gathered = gathered + _table(setting, plans) * gathers.bytes
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
-    chunk = counts.total / plans.virtual_pipeline
-    gathered = np.where(
-        shared, chunk * (2 * framework.gathers.bytes + setting.choices.reduce_bytes), gathered
-    )
-    return np.where(Sharding(setting, plans).parameters, gathered, 0.0)
+    if shared.any():
+        gathered = np.where(shared, counts.total / plans.virtual_pipeline * unit, gathered)
+    return np.where(sharding.parameters, gathered, 0.0)
 
 
-def _gather_pool(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
+def _gather_pool(sharding: Sharding, counts: Parameters) -> np.ndarray:
     """Bytes of the buffer that the largest unit is gathered into before it is copied out, shape (plans,).
 
     The allocator keeps it for the stream of the gathers (torch, _fsdp_collectives.py: foreach_all_gather).
     """
-    gathers = setting.framework.gathers
-    unit = np.maximum(counts.largest_layer, _table(setting, plans)) * gathers.bytes
-    return np.where(Sharding(setting, plans).parameters & gathers.copied_out, unit, 0.0)
+    gathers = sharding.setting.framework.gathers
+    if not gathers.copied_out:
+        return np.zeros(len(sharding.plans))
+    unit = np.maximum(counts.largest_layer, _table(sharding.setting, sharding.plans)) * gathers.bytes
+    return np.where(sharding.parameters, unit, 0.0)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:

@@ -5,7 +5,7 @@ The one reader of ``Plan.zero``: closed form, memory model and step graph ask a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
 
@@ -81,6 +81,21 @@ class StateGroups:
         return cls(shard, stride * across, ranks // shard, stride * across * shard)
 
 
+@record()
+class States:
+    """Distinct plans by ``STATE_FIELDS``: the place of the first of each, and every plan's distinct one."""
+
+    plans: Plans
+    first: np.ndarray
+    index: np.ndarray
+
+    @classmethod
+    def of(cls, plans: Plans, values: Iterable[np.ndarray] = ()) -> States:
+        """Distinct plans by ``STATE_FIELDS`` and ``values`` of shape (plans,)."""
+        first, index = plans.distinct(*STATE_FIELDS, values=values)
+        return cls(plans.take(first), first, index)
+
+
 def _wire_bytes(wire: Wire | None, name: str, otherwise: float) -> float:
     form = getattr(wire, name) if wire else None
     return WIRE_FORMATS[form].bytes if form else otherwise
@@ -153,9 +168,9 @@ class Sharding:
         return self.plans.zero >= self.setting.framework.gradients.scatter_from_zero
 
     @cached_property
-    def states(self) -> tuple[Plans, np.ndarray]:
-        """Distinct plans by ``STATE_FIELDS``, and the index of every plan's distinct one, shape (plans,)."""
-        return self.plans.unique(*STATE_FIELDS)
+    def states(self) -> States:
+        """Distinct plans by ``STATE_FIELDS``."""
+        return States.of(self.plans)
 
     @cached_property
     def dense(self) -> StateGroups:
@@ -177,18 +192,28 @@ class Sharding:
         """Whether all plans keep their state on the device, in one lattice and the framework's formats."""
         return self.plans.policies == (PLAIN,)
 
-    def groups(self, kind: StateKind, copy: bool = False) -> tuple[StateGroups, StateGroups]:
-        """The ranks that share one class of state, dense and experts.
+    def group(self, kind: StateKind, experts: bool = False, copy: bool = False) -> StateGroups:
+        """The ranks that share one class of state, of dense parameters or of experts.
 
         Args:
             kind: class of state.
+            experts: of experts.
             copy: of the further copy of the parameters, where a plan has one, instead of the first.
         """
         limits = [self._limit(policy.shard, kind, copy) for policy in self.plans.policies]
         if not any(limits):
-            return self.dense, self.experts
+            return self.experts if experts else self.dense
         limit = np.array(limits)[self.plans.policy]
-        return StateGroups.dense(self.plans, limit), StateGroups.experts(self.plans, limit)
+        return StateGroups.experts(self.plans, limit) if experts else StateGroups.dense(self.plans, limit)
+
+    def groups(self, kind: StateKind, copy: bool = False) -> tuple[StateGroups, StateGroups]:
+        """The ranks that share one class of state, dense and experts; arguments as in ``group``."""
+        return self.group(kind, copy=copy), self.group(kind, experts=True, copy=copy)
+
+    def pieces(self, kind: StateKind, experts: bool = False) -> np.ndarray:
+        """Pieces of one class of state that lie on different ranks, shape (plans,); 1 where it is whole."""
+        sharded = {"parameters": self.parameters, "gradients": self.gradients, "optimizer": self.optimizer}
+        return np.where(sharded[kind], self.group(kind, experts).shard, 1)
 
     @cached_property
     def copies(self) -> np.ndarray:
@@ -211,23 +236,23 @@ class Sharding:
     @cached_property
     def contention(self) -> np.ndarray:
         """Share of their speed that kernels lose beside gathers and reduce-scatters, shape (plans,)."""
-        return contention(self.setting, self.dense.shard, self.dense.shard_stride)
+        dense = StateGroups.dense(self.states.plans)
+        return contention(self.setting, dense.shard, dense.shard_stride)[self.states.index]
 
     @cached_property
     def reduce_contention(self) -> np.ndarray:
         """Share of their speed that kernels lose beside reductions of gradients, shape (plans,)."""
         if self.scatters.all():
             return self.contention
-        ranks = self.dense.shard * self.dense.replicas
-        everywhere = contention(self.setting, ranks, self.dense.shard_stride)
-        return np.where(self.scatters, self.contention, everywhere)
+        dense = StateGroups.dense(self.states.plans)
+        everywhere = contention(self.setting, dense.shard * dense.replicas, dense.shard_stride)
+        return np.where(self.scatters, self.contention, everywhere[self.states.index])
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""
-        over = self.groups("optimizer")
-        count = dense / np.where(self.optimizer, over[0].shard, 1)
+        count = dense / self.pieces("optimizer")
         if np.any(experts > 0):
-            count = count + experts / np.where(self.optimizer, over[1].shard, 1)
+            count = count + experts / self.pieces("optimizer", experts=True)
         return count * self.setting.trained
 
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from hwmodels.collectives.cost import Cost
+from simulator.plan import taken
 from simulator.state.levels import level_devices
 from simulator.state.wire import WIRE_FORMATS, Wire, codec_bytes
-from simulator.training.sharding import STATE_FIELDS, Sharding, StateGroups
+from simulator.training.sharding import Sharding, StateGroups, States
 
 Build = Callable[..., tuple[Cost, ...]]
 """Costs from a sharding and the arrays of its states."""
@@ -73,26 +74,17 @@ def _of_states(sharding: Sharding, build: Build, *arguments: np.ndarray | float)
     Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
     equal ``STATE_FIELDS`` and equal arguments are computed once.
     """
-    plans = sharding.plans
+    plans, states = sharding.plans, sharding.states
     arrays = np.broadcast_arrays(*arguments)
-    states, index = sharding.states
-    shared = [_one_each(values, index, len(states)) for values in arrays]
+    by_state = [taken(values, states.first) for values in arrays]
     if not all(
-        np.array_equal(np.take(state_values, index, axis=-1), values)
-        for state_values, values in zip(shared, arrays, strict=True)
+        np.array_equal(taken(state_values, states.index), values)
+        for state_values, values in zip(by_state, arrays, strict=True)
     ):
         # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
-        rows = (row for values in arrays for row in values.reshape(-1, len(plans)))
-        states, index = plans.unique(*STATE_FIELDS, values=rows)
-        shared = [_one_each(values, index, len(states)) for values in arrays]
-    return tuple(cost[index] for cost in build(Sharding(sharding.setting, states), *shared))
-
-
-def _one_each(values: np.ndarray, index: np.ndarray, states: int) -> np.ndarray:
-    """One value per state, shape (..., states); the last value where plans of a state differ."""
-    by_state = np.empty((*values.shape[:-1], states))
-    by_state[..., index] = values
-    return by_state
+        states = States.of(plans, (row for values in arrays for row in values.reshape(-1, len(plans))))
+        by_state = [taken(values, states.first) for values in arrays]
+    return tuple(cost[states.index] for cost in build(Sharding(sharding.setting, states.plans), *by_state))
 
 
 def _stacked(

@@ -234,7 +234,7 @@ class Offload:
         back: bool = False,
     ) -> Copies:
         """Copies of a device's part of a class of state."""
-        count = unsharded / np.where(sharded, self.sharding.groups(kind)[0].shard, 1)
+        count = unsharded / np.where(sharded, self.sharding.group(kind).shard, 1)
         return self._copies(kind, self.share(kind) * width * count, layers, count, back)
 
     def _copies(
