@@ -76,10 +76,8 @@ class ModelOps:
     def of(cls, setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> ModelOps:
         """List the ops of a model with these groups of equal layers."""
         # Where the exchange overlaps, the share of passes without a partner counts too.
-        apart = [
-            np.where(plans.overlap_expert, values, 0)
-            for values in (plans.pipeline, plans.virtual_pipeline, plans.data)
-        ]
+        fields = (plans.pipeline, plans.virtual_pipeline, plans.data) if plans.overlap_expert.any() else ()
+        apart = [np.where(plans.overlap_expert, values, 0) for values in fields]
         distinct, index = plans.unique(*LAYER_FIELDS, values=apart)
         kinds, split = list(groups), setting.by_levers(distinct)
         whole = len(split) == 1

@@ -16,7 +16,7 @@ from hwmodels.records import record
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.ops.ends import padded_vocabulary
-from simulator.plan import Plans
+from simulator.plan import Plans, put, taken
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
@@ -27,8 +27,6 @@ from simulator.training.outer import outer_seconds, synchronised_apart
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.tiers import copied_exposed, update_exposed
-
-NOTHING = Cost.none()
 
 
 @record()
@@ -195,22 +193,29 @@ def first_largest(values: np.ndarray) -> np.ndarray:
 
 
 def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The values of one class of stage for each plan, shape (plans,), from those of all."""
-    return values[chosen, np.arange(len(chosen))]
+    """The values of one class of stage for each plan, shape (plans,), from those of all.
+
+    ``take`` is three times as fast as two index arrays.
+    """
+    return np.take(values, chosen * len(chosen) + np.arange(len(chosen)))
 
 
 def breakdown(
     pieces: list[Component], chosen: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
     """Micro batches on one class of stage: seconds by part, and communication."""
-    parts: dict[str, np.ndarray] = {}
-    sent: dict[str, Cost] = {}
+    nothing = Cost.none(times.shape)
+    parts = {name: nothing.seconds for piece in pieces for name in piece.parts}
+    sent = {name: nothing for piece in pieces for name in piece.sent}
     for piece in pieces:
         weight = times * of_class(chosen, piece.count)
+        # Most components lack most parts.
         for name, seconds in piece.parts.items():
-            parts[name] = parts.get(name, 0.0) + weight * seconds[piece.index]
+            if seconds.any():
+                parts[name] = parts[name] + weight * seconds[piece.index]
         for name, cost in piece.sent.items():
-            sent[name] = sent.get(name, NOTHING) + weight * cost[piece.index]
+            if cost.seconds.any():
+                sent[name] = sent[name] + weight * cost[piece.index]
     return parts, sent
 
 
@@ -262,19 +267,17 @@ def _share_passes(
     """
     forward, backward, exposed, waits = times
     sharding = Sharding(links, plans)
-    # ``take`` is five times as fast as an index array beside a slice.
     layers, dense, experts, ahead, behind = (
-        np.take(values, index, axis=-1)
-        for values in (stages.total, counts.dense, counts.experts, forward, backward)
+        taken(values, index) for values in (stages.total, counts.dense, counts.experts, forward, backward)
     )
     gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(links, plans)
     exchanges = InEachPass.of(sharding, gathered, dense, experts, m)
     shown = exchanges.exposed(ahead, behind, sharding.contention)
     host = host_waits(sharding, gathered, m)
-    forward[:, index] = ahead + (shown[0] + host[0])
-    backward[:, index] = behind + (shown[1] + host[1])
-    exposed[:, index] = shown[0] + shown[1]
-    waits[:, index] += host[0] + host[1]
+    put(forward, index, ahead + (shown[0] + host[0]))
+    put(backward, index, behind + (shown[1] + host[1]))
+    put(exposed, index, shown[0] + shown[1])
+    put(waits, index, taken(waits, index) + (host[0] + host[1]))
     return exchanges
 
 
@@ -310,8 +313,7 @@ def _makespans(
     for name, chosen in plans.by_schedule:
 
         def of(values: np.ndarray, chosen: np.ndarray | slice = chosen) -> np.ndarray:
-            taken = values if isinstance(chosen, slice) else np.take(values, chosen, axis=1)
-            return taken[:, np.newaxis]
+            return taken(values, chosen)[:, np.newaxis]
 
         pipeline = PipelineTimes(
             stages=plans.pipeline[chosen],
@@ -325,7 +327,7 @@ def _makespans(
             transfer=of(sent)[:, 0],
             overlap_transfer=plans.overlap_pipeline[chosen],
         )
-        makespans[:, chosen] = get_schedule(name).makespan(pipeline)
+        put(makespans, chosen, get_schedule(name).makespan(pipeline))
     return list(makespans)
 
 
