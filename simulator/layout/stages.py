@@ -333,8 +333,9 @@ def _equal_layers(length: float) -> tuple[tuple[int, float], ...]:
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
     """``value`` of each plan's schedule, shape (plans,)."""
     values = np.array([value(get_schedule(name)) for name in plans.schedule_names])
-    alike = len(set(values.tolist())) == 1
-    return np.full(len(plans), values[0]) if alike else values[plans.schedule]
+    if len(set(values.tolist())) == 1:
+        return np.full(len(plans), values[0])
+    return values[plans.schedule]
 
 
 def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:

@@ -82,7 +82,7 @@ class StateGroups:
 
 
 @record()
-class States:
+class DistinctStates:
     """Distinct plans by ``STATE_FIELDS``: the place of the first of each, and every plan's distinct one."""
 
     plans: Plans
@@ -90,7 +90,7 @@ class States:
     index: np.ndarray
 
     @classmethod
-    def of(cls, plans: Plans, values: Iterable[np.ndarray] = ()) -> States:
+    def of(cls, plans: Plans, values: Iterable[np.ndarray] = ()) -> DistinctStates:
         """Distinct plans by ``STATE_FIELDS`` and ``values`` of shape (plans,)."""
         first, index = plans.distinct(*STATE_FIELDS, values=values)
         return cls(plans.take(first), first, index)
@@ -168,9 +168,9 @@ class Sharding:
         return self.plans.zero >= self.setting.framework.gradients.scatter_from_zero
 
     @cached_property
-    def states(self) -> States:
+    def states(self) -> DistinctStates:
         """Distinct plans by ``STATE_FIELDS``."""
-        return States.of(self.plans)
+        return DistinctStates.of(self.plans)
 
     @cached_property
     def dense(self) -> StateGroups:

@@ -11,7 +11,7 @@ from hwmodels.collectives.cost import Cost
 from simulator.plan import taken
 from simulator.state.levels import level_devices
 from simulator.state.wire import WIRE_FORMATS, Wire, codec_bytes
-from simulator.training.sharding import Sharding, StateGroups, States
+from simulator.training.sharding import DistinctStates, Sharding, StateGroups
 
 Build = Callable[..., tuple[Cost, ...]]
 """Costs from a sharding and the arrays of its states."""
@@ -82,7 +82,9 @@ def _of_states(sharding: Sharding, build: Build, *arguments: np.ndarray | float)
         for state_values, values in zip(by_state, arrays, strict=True)
     ):
         # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
-        states = States.of(plans, (row for values in arrays for row in values.reshape(-1, len(plans))))
+        states = DistinctStates.of(
+            plans, (row for values in arrays for row in values.reshape(-1, len(plans)))
+        )
         by_state = [taken(values, states.first) for values in arrays]
     return tuple(cost[states.index] for cost in build(Sharding(sharding.setting, states.plans), *by_state))
 
