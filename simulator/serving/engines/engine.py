@@ -154,6 +154,10 @@ class Engine(Strict):
         value=0, kind="assumed", source="no engine but vLLM pads every expert"
     )
     """Largest tensor degree of experts in block-scaled fp8 that run in DeepGEMM's padded blocks; 0: none."""
+    packs_scales: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="engines bring scales into the kernels' layout once"
+    )
+    """Whether DeepGEMM packs the scales of block-scaled weights on Blackwell at every call."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

@@ -35,7 +35,7 @@ from simulator.serving.engines import Engine, LayerTimes, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
-from simulator.serving.steps.padded_experts import padded_seconds
+from simulator.serving.steps.deepgemm import packing_seconds, padded_seconds
 from simulator.serving.steps.weight_only import (
     WeightFormats,
     experts_kernel,
@@ -166,7 +166,8 @@ class StepPrice:
             if isinstance(op, ExpertLayer)
         ]
         if self.pads_experts:
-            seconds = sum((padded_seconds(op, self.prices) for op in ops), start=np.zeros(()))
+            padded = (padded_seconds(op, self.prices, self.packs_scales) for op in ops)
+            seconds = sum(padded, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
         return self.site.factor("experts") * layers * (seconds + self._exchange(count))
@@ -275,6 +276,11 @@ class StepPrice:
         return block and cut <= most and self.cluster.device.generation in DEEPGEMM_GENERATIONS
 
     @property
+    def packs_scales(self) -> bool:
+        """Whether block-scaled products pack the scales of their weights at every call."""
+        return self.engine.packs_scales.value and self.cluster.device.generation == "blackwell"
+
+    @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
         return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
@@ -323,6 +329,8 @@ class StepPrice:
                 total = total + self._reduce(op)
             else:
                 total = total + self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+                if self.packs_scales and isinstance(op, Product) and op.dtype == "fp8_block":
+                    total = total + packing_seconds(op, self.prices.kernels)
         return total
 
     def _reduce(self, op: Op) -> Array:

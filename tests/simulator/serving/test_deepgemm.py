@@ -1,0 +1,90 @@
+"""Experts in DeepGEMM's padded blocks."""
+
+import numpy as np
+import pytest
+
+from hwmodels.cluster import usual_cluster
+from simulator.models import models
+from simulator.serving.engines import engines
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.price import StepPrice
+
+
+def price_of(engine="vllm-0.11", model="qwen3-235b-a22b", device="h100-sxm", **pool) -> StepPrice:
+    pool = {"tensor": 8, "expert": 8, "weights": "fp8", **pool}
+    return StepPrice(models.get(model), usual_cluster(device), Pool(**pool), engines.get(engine))
+
+
+def layer_us(tokens: float, **options) -> float:
+    price = price_of(**options)
+    return 1e6 * float(price.experts(np.array([tokens]))[0]) / price.model.moe_layers
+
+
+def test_every_expert_of_a_rank_takes_a_block_whatever_the_batch():
+    """16 experts for each of 8 ranks, 32 for each of 4: eight tokens choose 64 experts at most."""
+    eight, four = (layer_us(8.0, tensor=ranks, expert=ranks) for ranks in (8, 4))
+    assert 1.6 < four / eight < 2.1
+    assert layer_us(64.0) < 1.5 * eight
+    assert layer_us(8.0, engine="vllm-0.15") < 0.7 * eight
+
+
+MEASURED_US = {
+    1: {128: 6355, 512: 7018, 2048: 9546},
+    2: {128: 3745, 512: 4270, 2048: 6217},
+    4: {128: 2529, 512: 3001, 2048: 4699},
+}
+"""DeepSeek-R1's layer on H100 by tensor degree and tokens (vllm-project/vllm, pull 13932 of 2025-02), with a
+permutation of all rows before and after the products that 0.11 no longer has."""
+
+
+@pytest.mark.parametrize("tokens", [128, 512, 2048])
+def test_the_first_permutation_takes_the_same_at_every_tensor_degree(tokens):
+    """It moves whole rows, which tensor parallelism does not cut."""
+    options = {"model": "deepseek-r1", "expert": 1}
+    left = [by[tokens] - layer_us(float(tokens), tensor=rank, **options) for rank, by in MEASURED_US.items()]
+    assert max(left) < 1.08 * min(left)
+    assert left == pytest.approx([960 + 0.92 * (tokens - 128)] * 3, rel=0.1)
+
+
+def test_blackwell_packs_scales_at_every_call_in_0_11_only():
+    """Scales of 32 bits for each row of every expert of the rank: 4 bytes written, read again, 1 written."""
+    packed, once = (
+        layer_us(8.0, device="b200", tensor=2, expert=2, engine=engine)
+        for engine in ("vllm-0.11", "vllm-0.12")
+    )
+    repeated = 64 * 3 * 4096 * 1536 / 128
+    fastest = 1e6 * 9 * repeated / 8e12
+    assert fastest < packed - once < 2.5 * fastest
+    hopper = [layer_us(8.0, engine=engine) for engine in ("vllm-0.11", "vllm-0.12")]
+    assert hopper[0] == hopper[1]
+
+
+def test_products_of_attention_pack_scales_too():
+    """Two products in each of 94 layers, five kernels each."""
+    prices = [
+        price_of(engine=engine, device="b200", tensor=2, expert=2) for engine in ("vllm-0.11", "vllm-0.12")
+    ]
+    packed, once = (float(price.linear(np.array([8.0]))[0]) for price in prices)
+    kernels = 94 * 2 * 5
+    assert kernels * 1e-6 < packed - once < kernels * 3e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "pads"),
+    [
+        ({}, True),
+        ({"device": "b200"}, True),
+        ({"engine": "vllm-0.12"}, True),
+        ({"expert": 1}, False),  # cut over eight ranks
+        ({"weights": "bf16"}, False),
+        ({"device": "a100-sxm-80gb"}, False),  # widened to 16 bits
+        ({"engine": "vllm-0.15"}, False),
+        ({"engine": "sglang-0.5.9"}, False),
+    ],
+)
+def test_versions_and_formats_that_pad(options, pads):
+    assert price_of(**options).pads_experts is pads
+
+
+def test_a_step_without_tokens_takes_no_time():
+    assert layer_us(0.0) == 0.0
