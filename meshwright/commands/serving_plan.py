@@ -251,7 +251,9 @@ def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, 
 
     missing = [f"--{name}" for name in needed if arguments[name] is None]
     if missing and not scenario:
-        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of --{' --'.join(needed)}")
+        lengths = " (--use chat, code, agents or batch has lengths)" if "isl" in needed else ""
+        flags = f"--{' --'.join(needed)}{lengths}"
+        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {flags}")
 
 
 def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
