@@ -20,11 +20,11 @@ from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.trial import carries
 from planner.store import file_digests
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
-from simulator.serving.workload.arrivals.poisson import Poisson
 from simulator.serving.workload.serving import MOST_REQUESTS
 
 RUNS = 9
@@ -128,26 +128,17 @@ def settled(setting: ServingSetting, sequences: float) -> ServingSetting:
 
 
 def bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
-    """Largest rate of one seed, requests a second; 0 where no rate meets the targets."""
-    return bracket(setting, expected, natural, FIRST_STEP, CLOSE)[0]
-
-
-def bracket(
-    setting: ServingSetting, expected: float, natural: float | None, factor: float, close: float
-) -> tuple[float, float]:
-    """Interval of the largest rate: growing steps from the steady state's rate, then halves of the interval.
+    """Largest rate of one seed: growing steps from the steady state's rate, then halves of the interval.
 
     Args:
         setting: the run.
         expected: first rate, requests a second.
         natural: rate of a trace's own times.
-        factor: to the second rate; squared at every further one.
-        close: width over the upper end at which the interval is narrow enough.
 
     Returns:
-        Requests a second, of which the first holds and the second does not; zeros where no rate holds.
+        Requests a second; 0 where no rate meets the targets.
     """
-    low, high = 0.0, inf
+    low, high, factor = 0.0, inf, FIRST_STEP
     rate = max(expected, 1e-3)
     for _ in range(RUNS):
         if carries(setting, rate, natural):
@@ -155,14 +146,14 @@ def bracket(
         else:
             high = rate
         if low and high < inf:
-            if high - low <= close * high:
+            if high - low <= CLOSE * high:
                 break
             rate = 0.5 * (low + high)
         else:
             rate, factor = rate * factor if low else rate / factor, factor**2
             if rate < LEAST_RATE:
                 break
-    return (low, high if high < inf else low) if low else (0.0, 0.0)
+    return low
 
 
 def closed_rate(setting: ServingSetting) -> float:
@@ -170,17 +161,3 @@ def closed_rate(setting: ServingSetting) -> float:
     metrics = serve(setting).metrics
     share = metrics.slo_share
     return metrics.request_rate if share is None or share >= setting.serving.slo.share else 0.0
-
-
-def carries(setting: ServingSetting, rate: float, natural: float | None) -> bool:
-    """Whether the targets hold at a rate; a trace's own times are rescaled from its ``natural`` rate."""
-    serving = setting.serving
-    trace = serving.trace
-    if trace is not None and serving.arrivals is None and natural:
-        scaled = trace.model_copy(update={"rate_scale": trace.rate_scale * rate / natural})
-        serving = serving.model_copy(update={"trace": scaled})
-    else:
-        serving = serving.model_copy(update={"arrivals": Poisson(rate=rate)})
-    metrics = serve(replace(setting, serving=serving)).metrics
-    share = metrics.slo_share
-    return share is not None and share >= serving.slo.share and metrics.sustainable_rate is None

@@ -279,13 +279,24 @@ def _met_share(slo: Slo, columns: Mapping[str, np.ndarray], kept: slice) -> floa
     """Share of the counted requests that met all targets; None without targets."""
     if not slo.has_targets:
         return None
-    arrival = columns["arrival_s"][kept]
-    ttft, e2e = columns["first_s"][kept] - arrival, columns["last_s"][kept] - arrival
+    met = met_targets(slo, columns)[kept]
+    return float(met.mean()) if len(met) else 0.0
+
+
+def met_targets(slo: Slo, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Whether requests met all targets, shape (requests,).
+
+    Args:
+        slo: latency targets.
+        columns: of the requests' records.
+    """
+    arrival = columns["arrival_s"]
+    ttft, e2e = columns["first_s"] - arrival, columns["last_s"] - arrival
     met = np.ones(len(ttft), dtype=bool)
     if slo.ttft is not None:
         met &= ttft <= slo.ttft
     if slo.tpot is not None:
-        met &= (e2e - ttft) <= slo.tpot * np.maximum(columns["output"][kept] - 1, 1) + 1e-12
+        met &= (e2e - ttft) <= slo.tpot * np.maximum(columns["output"] - 1, 1) + 1e-12
     if slo.e2e is not None:
         met &= e2e <= slo.e2e
-    return float(met.mean()) if len(met) else 0.0
+    return met

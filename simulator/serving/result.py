@@ -9,11 +9,12 @@ import numpy as np
 
 from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.fleet.elastic import resizes
-from simulator.serving.fleet.fleet import Fleet, Progress
+from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.moving import Moving
 from simulator.serving.fleet.outages import drains, outages
 from simulator.serving.fleet.row_power import RowSupervisor
 from simulator.serving.fleet.scaling import scale, seconds_up
+from simulator.serving.fleet.watch import Enough, Progress, Watch
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
 from simulator.serving.moved import moved
 from simulator.serving.replica.records import Records
@@ -125,7 +126,11 @@ class ServingResult:
 
 
 def serve(
-    setting: ServingSetting, progress: Progress | None = None, traced: bool = False, partial: bool = False
+    setting: ServingSetting,
+    progress: Progress | None = None,
+    traced: bool = False,
+    partial: bool = False,
+    enough: Enough | None = None,
 ) -> ServingResult:
     """Run a setting.
 
@@ -134,6 +139,7 @@ def serve(
         progress: called with the share of requests that were handled.
         traced: keep every step for a trace.
         partial: return the finished requests if Ctrl-C ends the run.
+        enough: asked now and then whether the finished requests suffice; the run then ends.
 
     Raises:
         InputError: the trace or a request in it is wrong, or there is none.
@@ -156,7 +162,8 @@ def serve(
     if setting.deployment.power_policy is not None:
         row = RowSupervisor(fleet)
         fleet.clock.process(row.run())
-    fleet.run(progress)
+    watched = progress is not None or enough is not None
+    fleet.run(Watch(setting.serving.requests, progress, enough) if watched else None)
     if fleet.interrupted and not partial:
         raise KeyboardInterrupt
     if not len(fleet.records) and not fleet.interrupted and not fleet.failed:

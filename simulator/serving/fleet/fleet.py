@@ -21,6 +21,7 @@ from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Transfers
+from simulator.serving.fleet.watch import EnoughError, Watch
 from simulator.serving.question.failures import Failures
 from simulator.serving.replica.base import ignore
 from simulator.serving.replica.meter import Meter, TraceRoom
@@ -30,10 +31,6 @@ from simulator.serving.setting import PoolSetting, ServingSetting
 from simulator.serving.state import Route
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
-
-Progress = Callable[[float], None]
-REPORT_EVERY = 500
-"""Number of ended requests between two progress reports."""
 
 
 class Fleet:
@@ -65,7 +62,7 @@ class Fleet:
         self._sent = setting.serving.requests
         """Number of requests of the workload; for a trace, known only at its end."""
         self.interrupted = False
-        self._progress: Progress | None = None
+        self._watch: Watch | None = None
         self._in_turn = False
         self._timed = False
         """Whether events lie on the clock, or once did."""
@@ -156,13 +153,13 @@ class Fleet:
         """Requests that wait for a replica to take them."""
         return len(self._unplaced)
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Run until all requests have ended; Ctrl-C ends it early and keeps the finished requests.
+    def run(self, watch: Watch | None = None) -> None:
+        """Run until all requests have ended; Ctrl-C and ``watch`` end it early and keep those that ended.
 
         Raises:
             InputError: the trace or a request in it is wrong.
         """
-        self._progress = progress
+        self._watch = watch
         try:
             if self._programs is not None:
                 self._run_fed((time, None) for time in self.source.starts())
@@ -172,6 +169,8 @@ class Fleet:
                 self._run_stream()
         except KeyboardInterrupt:
             self.interrupted = True
+        except EnoughError:
+            pass
         finally:
             self._release()
         self.failed += len(self._unplaced)
@@ -328,8 +327,8 @@ class Fleet:
 
     def _record(self, sequence: Sequence, now: float) -> None:
         self.records.add(sequence)
-        if self._progress is not None and len(self.records) % REPORT_EVERY == 0:
-            self._progress(min(len(self.records) / self.setting.serving.requests, 1.0))
+        if self._watch is not None:
+            self._watch.ended(self.records, self.refused)
         member = self.members[sequence.replica]
         member.last_s = now
         if member.adapters is not None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import meshwright as mw
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import checked_words, describe_check
-from planner.serving.checked import CHECKED, check, contradicts
+from planner.serving.checked import CHECKED, WIDTH, check, contradicts, interval
+from planner.serving.deployment import scenario_of
+from planner.serving.priced import PricedTables
 from planner.serving.refine import RefinedServing
 from planner.serving.search import search_serving
+from planner.serving.trial import trial
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+from simulator.serving.workload.arrivals.poisson import Poisson
 
 ASKED = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 100}
 TARGETS = {"ttft": 0.5, "tpot": 0.03, "engine": "vllm"}
@@ -26,6 +33,48 @@ def found():
 @pytest.fixture(scope="module")
 def looked(found):
     return check(found)
+
+
+@pytest.fixture(scope="module")
+def first(found):
+    """Run of the first deployment, with the tables of the search."""
+    plan = found.plans[0]
+    tables = PricedTables([group.shape for group in plan.groups], found.question.sample)
+    return make_serving(scenario_of(found.question, plan), "plan", Path(), tables)
+
+
+def test_runs_use_the_tables_of_the_search(found, first):
+    """None is priced again; one that a longer request would leave is not used."""
+    shape = found.plans[0].groups[0].shape
+    assert first.pools[0].costs.steps is shape.table
+    longer = replace(found.question.sample, outputs=found.question.sample.outputs * 100)
+    again = make_serving(
+        scenario_of(found.question, found.plans[0]), "plan", Path(), PricedTables([shape], longer)
+    )
+    assert again.pools[0].costs.steps is not shape.table
+
+
+def test_trials_that_end_early_judge_as_whole_runs(found, first):
+    """Requests that end later cannot make up for those that missed a target."""
+    ended = []
+    for factor in (0.9, 1.0, 1.1, 1.5):
+        rate = factor * found.plans[0].goodput
+        short = trial(first, rate, None)
+        serving = first.serving.model_copy(update={"arrivals": Poisson(rate=rate)})
+        whole = serve(replace(first, serving=serving)).metrics
+        assert short.holds == ((whole.slo_share or 0.0) >= 0.9 and whole.sustainable_rate is None)
+        ended.append(short.holds)
+    assert ended[0]
+    assert not ended[-1]
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.0, 1.5, 3.0])
+def test_interval_holds_the_largest_rate_wherever_it_begins(found, first, factor):
+    """Its lower end carries, its upper one does not, and it is as narrow as stated."""
+    low, high = interval(first, factor * found.plans[0].goodput, None)
+    assert 0 < high - low <= WIDTH * high
+    assert trial(first, low, None).holds
+    assert not trial(first, high, None).holds
 
 
 @pytest.mark.slow
