@@ -56,7 +56,7 @@ class ModuleSets:
             np.copyto(best, number, where=faster)
         runs = np.any(allowed, axis=1)
         forward, backward = np.zeros((2, len(sets), len(shapes), len(weights)))
-        for number in np.unique(best[runs]).tolist():
+        for number in np.flatnonzero(np.bincount(best[runs].ravel())).tolist():
             row, shape = np.nonzero((best == number) & runs[:, np.newaxis])
             forward[row, shape] = ahead[number].T[shape]
             backward[row, shape] = behind[number].T[shape] + table.modules(number)[row, :, priced[shape]]
