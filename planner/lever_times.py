@@ -19,7 +19,7 @@ from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
 from simulator.ops import Collective, Op
 from simulator.ops.op import Size
-from simulator.plan import FULL, Plans
+from simulator.plan import FULL, Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
@@ -31,6 +31,9 @@ from simulator.training.work import KernelTimes, Priced, price_passes
 
 SHAPE_FIELDS = tuple(name for name in LAYER_FIELDS if name not in (*BY_PLAN, "recompute", "overlap_expert"))
 """Plan fields that the ops of a layer depend on, levers apart."""
+
+SHARE_FIELDS = "pipeline", "virtual_pipeline", "schedule", "data", "micro_batch", "expert"
+"""Plan fields that the share of passes without a partner depends on."""
 
 Matches = Callable[[Op, Modules, bool], bool]
 ROUTED = "routed"
@@ -208,9 +211,10 @@ def _priced(
 
 def _by_share(setting: Setting, plans: Plans, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shapes apart by the share of passes without a partner: every plan's, the shape of each, its share."""
-    share = np.where(may_overlap(setting, plans), alone_share(setting, plans), 0.0)
+    distinct, row = plans.unique(*SHARE_FIELDS)
+    share = np.where(may_overlap(setting, distinct), alone_share(setting, distinct), 0.0)
     shares, number = np.unique(share, return_inverse=True)
-    both, place = np.unique(index * len(shares) + number, return_inverse=True)
+    both, place = numbered(index * len(shares) + number[row], (int(index.max()) + 1) * len(shares))
     return place, both // len(shares), shares[both % len(shares)]
 
 

@@ -9,6 +9,7 @@ the first row lacks follows. Near duplicates of a row are named beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class _Pick:
     value: float
     labels: tuple[str, ...]
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
         return self.plans.plan(0)
 

@@ -333,13 +333,14 @@ class Plans:
             if span == 1:
                 continue
             if most * span > TABLE:
-                most, keys = _numbered(keys, most)
+                distinct, keys = numbered(keys, most)
+                most = len(distinct)
             keys *= span
             keys += column
             keys -= low
             most *= span
-        distinct, inverse = _numbered(keys, most)
-        first = np.empty(distinct, dtype=np.int64)
+        distinct, inverse = numbered(keys, most)
+        first = np.empty(len(distinct), dtype=np.int64)
         first[inverse[::-1]] = np.arange(count - 1, -1, -1)
         return first, inverse
 
@@ -363,17 +364,16 @@ TABLE = 1 << 18
 """Largest range of keys numbered by a table; keys of larger ranges are sorted."""
 
 
-def _numbered(keys: np.ndarray, most: int) -> tuple[int, np.ndarray]:
-    """Number the distinct keys in their order; keys are at least 0 and below ``most``."""
+def numbered(keys: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys in their order, and every key's place; keys are at least 0 and below ``most``."""
     if most > TABLE:
-        distinct, inverse = np.unique(keys, return_inverse=True)
-        return len(distinct), inverse
+        return np.unique(keys, return_inverse=True)
     seen = np.zeros(most, dtype=bool)
     seen[keys] = True
     distinct = np.flatnonzero(seen)
     number = np.empty(most, dtype=np.int64)
     number[distinct] = np.arange(len(distinct))
-    return len(distinct), number[keys]
+    return distinct, number[keys]
 
 
 def taken(values: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:

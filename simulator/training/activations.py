@@ -146,17 +146,20 @@ def between_and_reopened(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of the micro batches in flight, and of the layer whose backward pass runs.
 
-    Arguments as in ``held_activations``; bytes of shape (..., classes, plans).
+    Arguments as in ``held_activations``; bytes of shape (..., classes, plans), or (..., 1, plans) where they
+    are the same on all classes.
     """
-    activations, reopened = (np.zeros(stages.index.shape) for _ in range(2))
+    activations, reopened = np.zeros(()), np.zeros(())
     alone = len(stages.groups) == 1
     # Shapes (..., classes, plans) are large: they are added in place once they are there.
     for number, layer in enumerate(kept):
         layers = stages.layers[:, number]
-        between, *rest = (np.expand_dims(np.asarray(part), -2) for part in layer)
-        activations = _into(np.add, activations, flight * layers * between)
-        again = sum(rest) if alone else np.where(layers > 0, sum(rest), 0.0)
-        reopened = _into(np.maximum, reopened, again)
+        between, again, gradients = (np.expand_dims(np.asarray(part), -2) for part in layer)
+        again = again + gradients
+        again = again if alone else np.where(layers > 0, again, 0.0)
+        between = flight * layers * between
+        activations = _into(np.add, activations, between) if number else between
+        reopened = _into(np.maximum, reopened, again) if number else again
     if setting.dropout:
         activations[..., FIRST, :] += flight[FIRST] * boundary_bytes(setting, plans) / 2
     return activations, reopened

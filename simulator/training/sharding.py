@@ -36,6 +36,9 @@ STATE_FIELDS = (
 )
 """The plan fields that decide the state of a device and its sharding group, for most models and schedules."""
 
+LAYOUT_STATE_FIELDS = (*STATE_FIELDS, "virtual_pipeline", "schedule")
+"""The plan fields that decide the state of a device where chunks do too, as with multi-token prediction."""
+
 
 @record()
 class StateGroups:
@@ -83,16 +86,18 @@ class StateGroups:
 
 @record()
 class DistinctStates:
-    """Distinct plans by ``STATE_FIELDS``: the place of the first of each, and every plan's distinct one."""
+    """Distinct plans by the state of a device: the place of the first of each, every plan's distinct one."""
 
     plans: Plans
     first: np.ndarray
     index: np.ndarray
 
     @classmethod
-    def of(cls, plans: Plans, values: Iterable[np.ndarray] = ()) -> DistinctStates:
-        """Distinct plans by ``STATE_FIELDS`` and ``values`` of shape (plans,)."""
-        first, index = plans.distinct(*STATE_FIELDS, values=values)
+    def of(
+        cls, plans: Plans, names: Sequence[str] = STATE_FIELDS, values: Iterable[np.ndarray] = ()
+    ) -> DistinctStates:
+        """Distinct plans by the named fields and ``values`` of shape (plans,)."""
+        first, index = plans.distinct(*names, values=values)
         return cls(plans.take(first), first, index)
 
 

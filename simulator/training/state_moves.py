@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from hwmodels.collectives.cost import Cost
 from simulator.plan import taken
 from simulator.state.levels import level_devices
 from simulator.state.wire import WIRE_FORMATS, Wire, codec_bytes
-from simulator.training.sharding import DistinctStates, Sharding, StateGroups
+from simulator.training.sharding import LAYOUT_STATE_FIELDS, DistinctStates, Sharding, StateGroups
 
 Build = Callable[..., tuple[Cost, ...]]
 """Costs from a sharding and the arrays of its states."""
@@ -74,19 +74,28 @@ def _of_states(sharding: Sharding, build: Build, *arguments: np.ndarray | float)
     Collectives are costly to evaluate, and most plans of a search hold the same state as others: plans with
     equal ``STATE_FIELDS`` and equal arguments are computed once.
     """
-    plans, states = sharding.plans, sharding.states
     arrays = np.broadcast_arrays(*arguments)
+    states = _states(sharding, arrays)
     by_state = [taken(values, states.first) for values in arrays]
-    if not all(
-        np.array_equal(taken(state_values, states.index), values)
-        for state_values, values in zip(by_state, arrays, strict=True)
-    ):
-        # Chunks or the schedule decide too, as with multi-token prediction; to sort by values is slow.
-        states = DistinctStates.of(
-            plans, (row for values in arrays for row in values.reshape(-1, len(plans)))
-        )
-        by_state = [taken(values, states.first) for values in arrays]
     return tuple(cost[states.index] for cost in build(Sharding(sharding.setting, states.plans), *by_state))
+
+
+def _states(sharding: Sharding, arrays: Sequence[np.ndarray]) -> DistinctStates:
+    """Distinct states whose plans have equal values of shape (..., plans)."""
+
+    def decided(states: DistinctStates) -> bool:
+        return all(
+            np.array_equal(taken(taken(values, states.first), states.index), values) for values in arrays
+        )
+
+    if decided(sharding.states):
+        return sharding.states
+    states = DistinctStates.of(sharding.plans, LAYOUT_STATE_FIELDS)
+    if decided(states):
+        return states
+    # To sort by values is slow.
+    rows = (row for values in arrays for row in values.reshape(-1, len(sharding.plans)))
+    return DistinctStates.of(sharding.plans, values=rows)
 
 
 def _stacked(
