@@ -10,7 +10,7 @@ import numpy as np
 from hwmodels.records import record
 from planner.lever_space import LeverSpace
 from planner.offload import fits_tiers
-from simulator.layout.parameters import parameters
+from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
 from simulator.training.activations import Kept, held_activations
@@ -30,6 +30,7 @@ class Footprint:
     space: LeverSpace
     plans: Plans
     stages: Stages
+    counts: Parameters
     memory: StageMemory
 
     @classmethod
@@ -39,8 +40,21 @@ class Footprint:
         no_graphs = np.full(len(plans), Choice["graphs"].index("none"), dtype=np.int64)
         plain = replace(plans, graphs=no_graphs, overlap_expert=np.zeros_like(plans.overlap_expert))
         stages = Stages.of(setting, plain)
-        usage = memory(setting, plain, stages, parameters(setting, plain, stages))
-        return cls(space, plans, stages, usage)
+        counts = parameters(setting, plain, stages)
+        return cls(space, plans, stages, counts, memory(setting, plain, stages, counts))
+
+    def take(self, rows: np.ndarray) -> Footprint:
+        """The memory of some of the structures."""
+        plans = self.plans.take(rows)
+        if self.memory.tiers:
+            return Footprint.of(self.space, plans)
+        part = self.memory.take(rows)
+        return Footprint(self.space, plans, part.layout, self.counts.take(rows), part)
+
+    def with_levers(self, plans: Plans) -> Footprint:
+        """The same structures with other levers."""
+        # Kept activations lie off the device too where state may.
+        return Footprint.of(self.space, plans) if self.memory.tiers else replace(self, plans=plans)
 
     def fits(
         self,

@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.footprints import Footprint
 from planner.lever_sets import ModuleSets
 from planner.lever_space import SEARCHED, LeverSpace, Modules, may_overlap
-from planner.lever_times import Table
+from planner.structures import Structures, recomputing
 from simulator.plan import Choice, Plans
-from simulator.training import step_time
 from simulator.training.activations import boundary_bytes
 from simulator.training.components import LayerSeconds
 from simulator.training.counts import micro_batches
@@ -79,40 +77,32 @@ class Chooser:
             plans: structures.
             bar: the slowest time of interest.
         """
-        table = Table.of(self.space, plans)
-        footprint = Footprint.of(self.space, self._recomputing(plans, NONE))
-        fits = self._fitting(table, footprint)
+        bare = Structures.of(self.space, recomputing(plans, NONE))
+        fits = self._fitting(bare)
         self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
-        _, layers, _ = self._fastest(table, plans, whole=False)
-        rows = self._worth(footprint, layers, fits, bar)
+        _, layers, _ = self._fastest(bare, whole=False)
+        rows = self._worth(bare, layers, fits, bar)
         if not len(rows):
             return
-        plans, table = plans.take(rows), table.take(rows)
+        bare = bare.take(rows).with_ends()
         fits = {kind: mask[rows] for kind, mask in fits.items()}
-        layers = LayerSeconds(layers.forward[:, rows], layers.backward[:, rows])
-        bare = self._recomputing(plans, NONE)
-        bound = step_time(self.space.setting, bare, layers)
+        bound = bare.step_time(layers.take(rows))
         if "none" in fits and fits["none"].any():
             chosen = np.flatnonzero(fits["none"])
-            yield from self._combined(table.take(chosen), bare.take(chosen), bound[chosen])
+            yield from self._combined(bare.take(chosen), bound[chosen])
         if "full" in fits:
-            whole = self._recomputing(plans, FULL)
-            promising = self._near(whole, bound, bar)
+            promising = self._near(recomputing(bare.plans, FULL), bound, bar)
             promising = promising[fits["full"][promising]]
             if len(promising):
-                yield from self._combined(table.take(promising), whole.take(promising))
+                yield from self._combined(bare.take(promising).recomputing(FULL))
         if "selective" in fits:
-            named, waiting = self._recomputing(plans, SELECTIVE), np.argsort(bound, kind="stable")
+            named, waiting = recomputing(bare.plans, SELECTIVE), np.argsort(bound, kind="stable")
             waiting = waiting[fits["selective"][waiting]]
             for start in range(0, len(waiting), BATCH):
                 batch = np.sort(waiting[start : start + BATCH])
                 batch = batch[self._near(named.take(batch), bound[batch], bar)]
                 if len(batch):
-                    yield from self._with_modules(table.take(batch), named.take(batch), bar)
-
-    @staticmethod
-    def _recomputing(plans: Plans, kind: int) -> Plans:
-        return replace(plans, recompute=np.full(len(plans), kind, dtype=np.int64))
+                    yield from self._with_modules(bare.take(batch).recomputing(SELECTIVE))
 
     @staticmethod
     def _near(plans: Plans, bound: np.ndarray, bar: Bar) -> np.ndarray:
@@ -120,9 +110,10 @@ class Chooser:
         return np.flatnonzero(bound.astype(np.float32) <= bar(plans).astype(np.float32))
 
     def _fastest(
-        self, table: Table, plans: Plans, whole: bool, among: np.ndarray | bool = True
+        self, structures: Structures, whole: bool, among: np.ndarray | bool = True
     ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
-        """The fastest combination of each plan, the times of its layers, and which plans have one."""
+        """The fastest combination of each structure, the times of its layers, and which have one."""
+        table, plans = structures.table, structures.plans
         overlaps = may_overlap(self.space.setting, plans)
         chosen, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
@@ -140,106 +131,87 @@ class Chooser:
         """Which combinations go with modules and plans that may overlap or not, shape (combinations,)."""
         return self.space.allowed(modules) & self.space.in_context(overlaps)
 
-    def _combined(self, table: Table, plans: Plans, bound: np.ndarray | None = None) -> Iterator[Timed]:
+    def _combined(self, structures: Structures, bound: np.ndarray | None = None) -> Iterator[Timed]:
         """Yield plans that recompute nothing or whole layers, each with the fastest combination that fits.
 
         Args:
-            table: of the plans.
-            plans: those that fit with some combination.
+            structures: those that fit with some combination.
             bound: step times with the fastest combinations, s, where known.
         """
-        setting, whole = self.space.setting, bool(plans.recompute[0] == FULL)
-        combination, layers, _ = self._fastest(table, plans, whole)
-        seconds = step_time(setting, plans, layers) if bound is None else bound
-        fits = self._holds(table, plans, self.space.use_of[combination])
+        whole = bool(structures.plans.recompute[0] == FULL)
+        combination, layers, _ = self._fastest(structures, whole)
+        seconds = structures.step_time(layers) if bound is None else bound
+        fits = self._holds(structures, self.space.use_of[combination])
         if fits.any():
             rows = np.flatnonzero(fits)
-            yield self._with(plans.take(rows), combination[rows], -1), seconds[rows]
+            yield self._with(structures.plans.take(rows), combination[rows], -1), seconds[rows]
         rest = np.flatnonzero(~fits)
         if not len(rest):
             return
-        table, plans = table.take(rest), plans.take(rest)
+        structures = structures.take(rest)
         fitting: list[tuple[np.ndarray, np.ndarray, LayerSeconds]] = []
         for number in range(len(self.space.memory_uses)):
-            combination, layers, runs = self._fastest(table, plans, whole, self.space.use_of == number)
-            chosen = np.flatnonzero(runs & self._holds(table, plans, np.full(len(rest), number)))
-            taken = LayerSeconds(layers.forward[:, chosen], layers.backward[:, chosen])
-            fitting.append((chosen, combination[chosen], taken))
+            combination, layers, runs = self._fastest(structures, whole, self.space.use_of == number)
+            chosen = np.flatnonzero(runs & self._holds(structures, np.full(len(rest), number)))
+            fitting.append((chosen, combination[chosen], layers.take(chosen)))
         owner, combination = (np.concatenate(parts) for parts in list(zip(*fitting, strict=True))[:2])
         if len(owner):
             layers = [layers for _, _, layers in fitting]
-            best, seconds = self._quickest(plans, owner, np.arange(len(owner)), layers)
-            yield self._with(plans.take(owner[best]), combination[best], -1), seconds[best]
+            best, seconds = _quickest(structures, owner, np.arange(len(owner)), layers)
+            yield self._with(structures.plans.take(owner[best]), combination[best], -1), seconds[best]
 
-    def _quickest(
-        self, plans: Plans, owner: np.ndarray, rank: np.ndarray, layers: Sequence[LayerSeconds]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The fastest choice of each plan that has any, and the step times of all choices, s.
-
-        Args:
-            plans: the plans.
-            owner: the plan of each choice, shape (choices,).
-            rank: order of the choices of a plan whose times are equal, shape (choices,).
-            layers: times of their layers, to be joined.
-        """
-        joined = LayerSeconds(*(np.concatenate(parts, axis=1) for parts in zip(*layers, strict=True)))
-        seconds = step_time(self.space.setting, plans.take(owner), joined)
-        order = np.lexsort((rank, seconds.astype(np.float32), owner))
-        return order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)], seconds
-
-    def _holds(self, table: Table, plans: Plans, uses: np.ndarray) -> np.ndarray:
+    def _holds(self, structures: Structures, uses: np.ndarray) -> np.ndarray:
         """Whether plans that fit with some combination fit with what a given one holds, shape (plans,)."""
         fits = np.array([each.is_free for each in self.space.memory_uses])[uses]
         rows = np.flatnonzero(~fits)
         if len(rows):
-            footprint = Footprint.of(self.space, plans.take(rows))
-            kept, whole = table.kept[:, table.index[rows]], plans.recompute[0] == FULL
-            gone = (
-                kept - boundary_bytes(self.space.setting, footprint.plans) if whole else np.zeros_like(kept)
-            )
-            again, captured = kept if whole else None, table.captured_by(table.index[rows])
-            fits[rows] = footprint.fits(self.usable_bytes, kept, gone, again, uses[rows], captured)
+            some = structures.take(rows)
+            table, plans = some.table, some.plans
+            kept, whole = table.kept[:, table.index], plans.recompute[0] == FULL
+            gone = kept - boundary_bytes(self.space.setting, plans) if whole else np.zeros_like(kept)
+            again, captured = kept if whole else None, table.captured_by(table.index)
+            fits[rows] = some.footprint.fits(self.usable_bytes, kept, gone, again, uses[rows], captured)
         return fits
 
     def _worth(
-        self, footprint: Footprint, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
+        self, structures: Structures, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
     ) -> np.ndarray:
         """Indices of structures that fit, whose busiest stage takes no longer than the bar."""
         both = (layers.forward + layers.backward)[np.newaxis]
-        stage = (footprint.stages.layers * both).sum(axis=1).max(axis=0)
-        busy = stage * micro_batches(self.space.setting, footprint.plans)
+        stage = (structures.footprint.stages.layers * both).sum(axis=1).max(axis=0)
+        busy = stage * micro_batches(self.space.setting, structures.plans)
         worth = np.zeros(len(busy), dtype=bool)
         for kind, mask in fits.items():
             rows = np.flatnonzero(mask & ~worth)
-            plans = self._recomputing(footprint.plans.take(rows), Choice["recompute"].index(kind))
+            plans = recomputing(structures.plans.take(rows), Choice["recompute"].index(kind))
             worth[rows[self._near(plans, busy[rows], bar)]] = True
         return np.flatnonzero(worth)
 
-    def _fitting(self, table: Table, footprint: Footprint) -> dict[str, np.ndarray]:
+    def _fitting(self, structures: Structures) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
+        table = structures.table
         kept, kinds = table.kept[:, table.index], self.space.recompute
         masks: dict[str, np.ndarray] = {}
         if "none" in kinds:
-            masks["none"] = self._fits_any(table, footprint, [()], kept, np.zeros_like(kept))
+            masks["none"] = self._fits_any(structures, [()], kept, np.zeros_like(kept))
         if "selective" in kinds:
             gone = table.discarded.max(axis=0)[:, table.origin[table.index]]
-            masks["selective"] = self._fits_any(table, footprint, self.space.modules, kept, gone)
+            masks["selective"] = self._fits_any(structures, self.space.modules, kept, gone)
         if "full" in kinds:
-            boundary = boundary_bytes(self.space.setting, footprint.plans)
-            masks["full"] = self._fits_any(table, footprint, [None], kept, kept - boundary, kept)
+            boundary = boundary_bytes(self.space.setting, structures.plans)
+            masks["full"] = self._fits_any(structures, [None], kept, kept - boundary, kept)
         return masks
 
     def _fits_any(
         self,
-        table: Table,
-        footprint: Footprint,
+        structures: Structures,
         sets: Sequence[Modules | None],
         kept: np.ndarray,
         gone: np.ndarray,
         again: np.ndarray | None = None,
     ) -> np.ndarray:
         """Whether plans fit with what some combination holds that goes with some set of modules."""
-        space = self.space
+        space, table, footprint = self.space, structures.table, structures.footprint
         free = np.array([use.is_free for use in space.memory_uses])[space.use_of]
         if any((self._open(modules, False) & free).any() for modules in sets):
             return footprint.fits(self.usable_bytes, kept, gone, again)
@@ -265,58 +237,52 @@ class Chooser:
         codes = np.zeros(len(plans), dtype=np.int64) + modules
         return replace(plans, **columns, recompute_modules=codes)
 
-    def _with_modules(self, table: Table, plans: Plans, bar: Bar) -> Iterator[Timed]:
+    def _with_modules(self, structures: Structures) -> Iterator[Timed]:
         """Yield structures with the fastest set of modules that fits."""
-        overlaps = may_overlap(self.space.setting, plans)
+        overlaps = may_overlap(self.space.setting, structures.plans)
         for context in (False, True):
             mine = np.flatnonzero(overlaps == context)
             if len(mine):
-                yield from self._best_sets(table.take(mine), plans.take(mine), context)
+                yield from self._best_sets(structures.take(mine), context)
 
-    def _best_sets(self, table: Table, plans: Plans, context: bool) -> Iterator[Timed]:
+    def _best_sets(self, structures: Structures, context: bool) -> Iterator[Timed]:
         """Yield structures that all may overlap, or not, with the fastest set and combination that fits."""
-        footprint = Footprint.of(self.space, plans)
-        fitting = self._sets(table, plans, footprint, context)
-        settled = np.zeros(len(plans), dtype=bool) if fitting is None else fitting.settled
+        fitting = self._sets(structures, context)
+        settled = np.zeros(len(structures), dtype=bool) if fitting is None else fitting.settled
         if fitting is not None:
-            yield from self._best(plans, [fitting], settled)
+            yield from self._best(structures, [fitting], settled)
         rest = np.flatnonzero(~settled)
         if not len(rest) or len(self.space.memory_uses) == 1:
             return
-        table, plans = table.take(rest), plans.take(rest)
-        footprint = Footprint.of(self.space, plans)
+        structures = structures.take(rest)
         numbers = range(len(self.space.memory_uses))
-        listed = [self._sets(table, plans, footprint, context, number) for number in numbers]
-        yield from self._best(plans, [sets for sets in listed if sets is not None])
+        listed = [self._sets(structures, context, number) for number in numbers]
+        yield from self._best(structures, [sets for sets in listed if sets is not None])
 
     def _best(
-        self, plans: Plans, fitting: Sequence[FittingSets], among: np.ndarray | bool = True
+        self, structures: Structures, fitting: Sequence[FittingSets], among: np.ndarray | bool = True
     ) -> Iterator[Timed]:
-        """Yield those ``among`` the plans that have a fitting set, with the fastest one."""
-        rows = [np.flatnonzero((np.zeros(len(plans), bool) | among)[sets.owner]) for sets in fitting]
+        """Yield those ``among`` the structures that have a fitting set, with the fastest one."""
+        rows = [np.flatnonzero((np.zeros(len(structures), bool) | among)[sets.owner]) for sets in fitting]
         if not sum(map(len, rows)):
             return
         owner, size, combination, codes = (
             np.concatenate([parts[chosen] for parts, chosen in zip(listed, rows, strict=True)])
             for listed in list(zip(*fitting, strict=True))[:4]
         )
-        layers = [
-            LayerSeconds(sets.layers.forward[:, chosen], sets.layers.backward[:, chosen])
-            for sets, chosen in zip(fitting, rows, strict=True)
-        ]
+        layers = [sets.layers.take(chosen) for sets, chosen in zip(fitting, rows, strict=True)]
         # Of equal times the first use of memory, then the set with the fewest modules.
         number = np.repeat(np.arange(len(fitting)), [len(chosen) for chosen in rows])
-        best, seconds = self._quickest(plans, owner, number * (len(self.space.modules) + 1) + size, layers)
-        yield self._with(plans.take(owner[best]), combination[best], codes[best]), seconds[best]
+        rank = number * (len(self.space.modules) + 1) + size
+        best, seconds = _quickest(structures, owner, rank, layers)
+        yield self._with(structures.plans.take(owner[best]), combination[best], codes[best]), seconds[best]
 
-    def _sets(
-        self, table: Table, plans: Plans, footprint: Footprint, context: bool, number: int | None = None
-    ) -> FittingSets | None:
+    def _sets(self, structures: Structures, context: bool, number: int | None = None) -> FittingSets | None:
         """Sets of modules that fit with their fastest combination, or with the fastest of ``number``.
 
         None where no combination runs.
         """
-        use_of = self.space.use_of
+        use_of, table, footprint = self.space.use_of, structures.table, structures.footprint
         among = True if number is None else use_of == number
         shapes, places = np.unique(table.index, return_inverse=True)
         sets = ModuleSets.of(table, shapes, context, among)
@@ -328,7 +294,7 @@ class Chooser:
         if not all(self.space.memory_uses[each].is_free for each in set(uses.ravel().tolist())):
             captured = table.captured_by(table.index)
             fits = footprint.fits(self.usable_bytes, kept, gone, None, uses[:, places], captured) & runs
-        settled = np.ones(len(plans), dtype=bool)
+        settled = np.ones(len(structures), dtype=bool)
         if bare is not fits:
             settled = ~np.any(sets.undominated(bare, places) & ~fits, axis=0)
         chosen, owner = np.nonzero(sets.undominated(fits, places))
@@ -337,3 +303,20 @@ class Chooser:
         return FittingSets(
             owner, chosen, sets.combination[chosen, shape], sets.codes[chosen], layers, settled
         )
+
+
+def _quickest(
+    structures: Structures, owner: np.ndarray, rank: np.ndarray, layers: Sequence[LayerSeconds]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The fastest choice of each structure that has any, and the step times of all choices, s.
+
+    Args:
+        structures: the structures.
+        owner: the structure of each choice, shape (choices,).
+        rank: order of the choices of a structure whose times are equal, shape (choices,).
+        layers: times of their layers, to be joined.
+    """
+    joined = LayerSeconds(*(np.concatenate(parts, axis=1) for parts in zip(*layers, strict=True)))
+    seconds = structures.step_time(joined, owner)
+    order = np.lexsort((rank, seconds.astype(np.float32), owner))
+    return order[np.flatnonzero(np.diff(owner[order], prepend=-1) > 0)], seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from hwmodels.records import record
 from simulator.layout.model_ops import ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
 from simulator.ops import Op
-from simulator.plan import Plans
+from simulator.plan import Plans, taken
 from simulator.setting import Setting
 
 
@@ -27,6 +28,11 @@ class Parameters:
     experts: np.ndarray
     largest_layer: np.ndarray
     ops: ModelOps
+
+    def take(self, rows: np.ndarray) -> Parameters:
+        """The parameters of some of the plans."""
+        ops = replace(self.ops, index=self.ops.index[rows])
+        return Parameters(taken(self.dense, rows), taken(self.experts, rows), self.largest_layer[rows], ops)
 
     @property
     def total(self) -> np.ndarray:

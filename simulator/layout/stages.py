@@ -16,7 +16,7 @@ import numpy as np
 
 from hwmodels.records import record
 from simulator.models import LayerKind
-from simulator.plan import Plans
+from simulator.plan import Plans, taken
 from simulator.schedules import Schedule, get_schedule
 from simulator.setting import Setting
 
@@ -81,13 +81,13 @@ class Stages:
             runs[places, number], lengths[places, number] = zip(*spread.runs, strict=True)
         return cls(
             groups,
-            layers[..., inverse],
-            mirrored[..., inverse],
-            index[:, inverse],
-            count[:, inverse],
-            surplus[..., inverse],
-            runs[:, inverse],
-            lengths[:, inverse],
+            taken(layers, inverse),
+            taken(mirrored, inverse),
+            taken(index, inverse),
+            taken(count, inverse),
+            taken(surplus, inverse),
+            taken(runs, inverse),
+            taken(lengths, inverse),
         )
 
     @classmethod
@@ -124,6 +124,19 @@ class Stages:
     def total(self) -> np.ndarray:
         """Layers of one stage of each class, shape (classes, plans)."""
         return self.layers.sum(axis=1)
+
+    def take(self, rows: np.ndarray) -> Stages:
+        """The layers of some of the plans."""
+        return Stages(
+            self.groups,
+            taken(self.layers, rows),
+            taken(self.mirrored, rows),
+            taken(self.index, rows),
+            taken(self.count, rows),
+            taken(self.surplus, rows),
+            None if self.runs is None else taken(self.runs, rows),
+            taken(self.lengths, rows),
+        )
 
     def name(self, row: int) -> str:
         """Name of a class: first, middle or last; different middle classes are numbered."""

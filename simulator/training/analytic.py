@@ -20,7 +20,7 @@ from simulator.plan import Plans, put, taken
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
-from simulator.training.components import Component, LayerSeconds, components
+from simulator.training.components import Component, KnownStep, components, known_components
 from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
 from simulator.training.outer import outer_seconds, synchronised_apart
@@ -144,22 +144,26 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     return Step(total, seconds, communication, stages, counts, sent, backward)
 
 
-def step_time(setting: Setting, plans: Plans, layers: LayerSeconds | None = None) -> np.ndarray:
+def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) -> np.ndarray:
     """Predict the step time of each plan without its breakdown; searches do so for every candidate.
 
     Args:
         setting: inputs that all plans share.
         plans: the plans.
-        layers: times of one layer of each kind, where known; by default those of the plans' levers.
+        known: what is known of their steps; by default nothing.
 
     Returns:
         Seconds, shape (plans,): those of ``predict``, to within rounding.
     """
     setting = setting.of(plans)
-    stages = Stages.of(setting, plans)
-    counts = parameters(setting, plans, stages)
+    if known is None:
+        stages = Stages.of(setting, plans)
+        counts = parameters(setting, plans, stages)
+        pieces = components(plans, stages, counts.ops)
+    else:
+        stages, counts = known.stages, known.counts
+        pieces = known_components(plans, known)
     m = micro_batches(setting, plans)
-    pieces = components(plans, stages, counts.ops, layers)
     passes = stage_times(setting, plans, stages, counts, pieces)
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)

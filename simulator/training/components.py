@@ -10,8 +10,9 @@ import numpy as np
 from hwmodels.collectives.cost import Cost
 from hwmodels.records import record
 from simulator.layout.model_ops import LeverOps, ModelOps
+from simulator.layout.parameters import Parameters
 from simulator.layout.stages import FIRST, LAST, Stages
-from simulator.plan import Plans
+from simulator.plan import Plans, taken
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.layer import Layer, PassCosts, layer_passes
 from simulator.training.overlap import NO_TRANSFER
@@ -36,44 +37,68 @@ class Component:
 
 
 class LayerSeconds(NamedTuple):
-    """Seconds of one layer of each kind, shape (kinds, plans); backward with recomputation."""
+    """Seconds of one layer of each kind, or of each end, shape (kinds, plans).
+
+    ``backward`` counts recomputation.
+    """
 
     forward: np.ndarray
     backward: np.ndarray
 
+    def take(self, rows: np.ndarray) -> LayerSeconds:
+        """The seconds of some of the plans."""
+        return LayerSeconds(taken(self.forward, rows), taken(self.backward, rows))
 
-def components(
-    plans: Plans, stages: Stages, ops: ModelOps, layers: LayerSeconds | None = None
-) -> list[Component]:
-    """Components of stages: layers of each kind, then the first and the last end of the model.
 
-    Layers whose times are known (``layers``) are not priced; they have no breakdown.
+@record()
+class KnownStep:
+    """What is known of the steps of plans that differ in their levers alone.
+
+    ``layers`` are seconds of a layer of each kind, shape (kinds, plans), ``ends`` those of the model's two
+    ends, shape (2, plans).
     """
-    if layers is None:
-        return _put(plans, stages, ops, [_pieces(part, stages) for part in ops.by_levers])
-    ends = _put(plans, stages, ops, [_end_pieces(part) for part in ops.by_levers])
-    of_layers = [
-        Component(
-            stages.layers[:, number], layers.forward[number], layers.backward[number], {}, {}, ops.index
-        )
-        for number in range(len(stages.groups))
+
+    stages: Stages
+    counts: Parameters
+    layers: LayerSeconds
+    ends: LayerSeconds
+
+
+def components(plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
+    """Components of stages: layers of each kind, then the first and the last end of the model."""
+    by_levers = [_pieces(part, stages) for part in ops.by_levers]
+    return [
+        _component(count, pieces, ops)
+        for count, pieces in zip(_counts(plans, stages), zip(*by_levers, strict=True), strict=True)
     ]
-    return [*of_layers, *ends]
 
 
-def _put(
-    plans: Plans, stages: Stages, ops: ModelOps, by_levers: Sequence[Sequence[_Piece]]
-) -> list[Component]:
-    """Components from the pieces of each choice of levers; the last two are the ends of the model."""
+def known_components(plans: Plans, known: KnownStep) -> list[Component]:
+    """Components of known seconds, without a breakdown."""
+    forward, backward = (np.concatenate(pair) for pair in zip(known.layers, known.ends, strict=True))
+    every = np.arange(len(plans))
+    return [
+        Component(count, ahead, behind, {}, {}, every)
+        for count, ahead, behind in zip(_counts(plans, known.stages), forward, backward, strict=True)
+    ]
+
+
+def end_seconds(ops: ModelOps) -> LayerSeconds:
+    """Seconds of the first and the last end of the model, shape (2, plans)."""
+    ends = list(zip(*(_end_pieces(part) for part in ops.by_levers), strict=True))
+    forward, backward = (
+        np.array([ops.gathered([getattr(piece, name) for piece in pieces])[ops.index] for pieces in ends])
+        for name in ("forward", "backward")
+    )
+    return LayerSeconds(forward, backward)
+
+
+def _counts(plans: Plans, stages: Stages) -> list[np.ndarray]:
+    """Components in each class of stage: layers of each kind, then both ends; shape (classes, plans)."""
     embedded, predicted = (np.zeros(stages.index.shape) for _ in range(2))
     embedded[FIRST] = 1.0
     predicted[FIRST], predicted[LAST] = plans.pipeline == 1, plans.pipeline > 1
-    layers = len(by_levers[0]) - 2
-    counts = [*(stages.layers[:, number] for number in range(layers)), embedded, predicted]
-    return [
-        _component(count, pieces, ops)
-        for count, pieces in zip(counts, zip(*by_levers, strict=True), strict=True)
-    ]
+    return [*(stages.layers[:, number] for number in range(len(stages.groups))), embedded, predicted]
 
 
 def _component(count: np.ndarray, pieces: Sequence[_Piece], ops: ModelOps) -> Component:

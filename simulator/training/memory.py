@@ -16,7 +16,7 @@ from hwmodels.records import record
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
-from simulator.plan import Plans
+from simulator.plan import Plans, taken
 from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
@@ -104,6 +104,27 @@ class StageMemory:
     """Bytes that torch's allocator reserves for gathers alone (``_gather_pool``), shape (plans,)."""
     learned: float = 1.0
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
+
+    def take(self, rows: np.ndarray) -> StageMemory:
+        """The memory of some of the plans; none may have state off the device."""
+
+        def of(values: np.ndarray | float) -> np.ndarray | float:
+            return taken(values, rows) if isinstance(values, np.ndarray) else values
+
+        part = replace(
+            self,
+            parts={name: taken(part, rows) for name, part in self.parts.items()},
+            layout=self.layout.take(rows),
+            copied=of(self.copied),
+            loss=self.loss and LossMemory(*(taken(each, rows) for each in self.loss)),
+            beyond=of(self.beyond),
+            flight=None if self.flight is None else taken(self.flight, rows),
+            gradients=tuple(each[rows] for each in self.gradients),
+            outside=of(self.outside),
+            pool=of(self.pool),
+        )
+        vars(part).update(standing=taken(self.standing, rows))
+        return part
 
     def updating(
         self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
