@@ -12,8 +12,9 @@ from planner.lever_space import LeverSpace
 from planner.offload import fits_tiers
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import Stages
-from simulator.plan import Choice, Plans
-from simulator.training.activations import Kept, held_activations
+from simulator.plan import Choice, Plans, taken
+from simulator.training.activations import Kept, LossMemory, held_activations
+from simulator.training.fixed_memory import FixedMemory
 from simulator.training.lever_memory import (
     STEP_GRAPHS,
     has_partner,
@@ -25,13 +26,21 @@ from simulator.training.memory import StageMemory, memory
 
 @record()
 class Footprint:
-    """Memory of structures, without activations and what a combination of levers holds."""
+    """Memory of structures, without activations and what a combination of levers holds.
+
+    ``fixed`` do not depend on the levers of layers. ``loss``, ``flight`` and ``gradients`` are those of
+    ``StageMemory``; ``off_device`` is all memory, where state may lie off the device.
+    """
 
     space: LeverSpace
     plans: Plans
     stages: Stages
     counts: Parameters
-    memory: StageMemory
+    fixed: FixedMemory
+    loss: LossMemory
+    flight: np.ndarray
+    gradients: tuple[np.ndarray, ...]
+    off_device: StageMemory | None
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> Footprint:
@@ -41,20 +50,32 @@ class Footprint:
         plain = replace(plans, graphs=no_graphs, overlap_expert=np.zeros_like(plans.overlap_expert))
         stages = Stages.of(setting, plain)
         counts = parameters(setting, plain, stages)
-        return cls(space, plans, stages, counts, memory(setting, plain, stages, counts))
+        usage = memory(setting, plain, stages, counts)
+        off_device = usage if usage.tiers else None
+        passes = usage.loss, usage.flight, usage.gradients
+        return cls(space, plans, stages, counts, usage.fixed, *passes, off_device)
 
     def take(self, rows: np.ndarray) -> Footprint:
         """The memory of some of the structures."""
         plans = self.plans.take(rows)
-        if self.memory.tiers:
+        if self.off_device:
             return Footprint.of(self.space, plans)
-        part = self.memory.take(rows)
-        return Footprint(self.space, plans, part.layout, self.counts.take(rows), part)
+        return Footprint(
+            self.space,
+            plans,
+            self.stages.take(rows),
+            self.counts.take(rows),
+            self.fixed.take(rows),
+            LossMemory(*(taken(part, rows) for part in self.loss)),
+            taken(self.flight, rows),
+            tuple(part[rows] for part in self.gradients),
+            None,
+        )
 
     def with_levers(self, plans: Plans) -> Footprint:
         """The same structures with other levers."""
         # Kept activations lie off the device too where state may.
-        return Footprint.of(self.space, plans) if self.memory.tiers else replace(self, plans=plans)
+        return Footprint.of(self.space, plans) if self.off_device else replace(self, plans=plans)
 
     def fits(
         self,
@@ -79,15 +100,15 @@ class Footprint:
         """
         setting, whole = self.space.setting.of(self.plans), again is not None
         left = np.moveaxis(kept - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
-        layers = [Kept(*sizes) for sizes in zip(*left, self.memory.gradients, strict=True)]
-        flight, loss = self.memory.flight, self.memory.loss
-        activations = held_activations(setting, self.plans, self.stages, layers, flight, loss)
+        layers = [Kept(*sizes) for sizes in zip(*left, self.gradients, strict=True)]
+        activations = held_activations(setting, self.plans, self.stages, layers, self.flight, self.loss)
         if uses is not None:
             activations = activations + self._partners(uses, kept, whole)
         activations = activations * setting.framework.memory.fragmentation
         graphs = 0.0 if uses is None else self._graphs(uses, activations, captured or {})
-        peak = self.memory.peak_with(activations, setting.cluster.device.memory_bytes, graphs)
-        return (peak <= usable_bytes) & fits_tiers(setting.cluster, self.memory)
+        peak = self.fixed.peak_with(activations, setting.cluster.device.memory_bytes, graphs)
+        fits = peak <= usable_bytes
+        return fits & fits_tiers(setting.cluster, self.off_device) if self.off_device else fits
 
     def _partners(self, uses: np.ndarray, kept: np.ndarray, whole: bool) -> np.ndarray:
         """Bytes of a second micro batch's layer, shape (..., classes, plans)."""
@@ -109,7 +130,7 @@ class Footprint:
             if each.graphs == "none" or not mine.any():
                 continue
             if each.graphs == "step":
-                beside = STEP_GRAPHS * (self.memory.standing + activations)
+                beside = STEP_GRAPHS * (self.fixed.standing + activations)
             else:
                 beside = largest(self.stages.layers, list(captured[each.graphs]))
             taken = np.where(mine, beside, taken)

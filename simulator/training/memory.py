@@ -16,7 +16,7 @@ from hwmodels.records import record
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
-from simulator.plan import Plans, taken
+from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
@@ -29,6 +29,7 @@ from simulator.training.activations import (
     with_loss,
 )
 from simulator.training.counts import micro_batches
+from simulator.training.fixed_memory import FixedMemory
 from simulator.training.lever_memory import graph_bytes, has_partner, partner_layer
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
@@ -84,16 +85,16 @@ class StageMemory:
 
     parts: dict[str, np.ndarray]
     layout: Stages
+    loss: LossMemory
+    """What the loss holds as allocated; part "workspace" has what exceeds a recomputed layer."""
+    flight: np.ndarray
+    """Micro batches in flight (``in_flight``), shape (classes, plans)."""
     tiers: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Bytes of a node's other tiers by tier and part, shape (classes, plans)."""
     copied: np.ndarray | float = 0.0
     """Bytes that the optimizer's step copies, shape (classes, plans); part "update" is what they take."""
-    loss: LossMemory | None = None
-    """What the loss holds as allocated; part "workspace" has what exceeds a recomputed layer."""
     beyond: np.ndarray | float = 0.0
-    """That excess, shape (classes, plans)."""
-    flight: np.ndarray | None = None
-    """Micro batches in flight (``in_flight``), shape (classes, plans)."""
+    """Bytes of the loss beyond a recomputed layer, shape (classes, plans)."""
     gradients: tuple[np.ndarray, ...] = ()
     """Of a layer of each kind, beside what it keeps (``Kept``), shape (plans,)."""
     outside: np.ndarray | float = 0.0
@@ -105,69 +106,15 @@ class StageMemory:
     learned: float = 1.0
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
 
-    def take(self, rows: np.ndarray) -> StageMemory:
-        """The memory of some of the plans; none may have state off the device."""
-
-        def of(values: np.ndarray | float) -> np.ndarray | float:
-            return taken(values, rows) if isinstance(values, np.ndarray) else values
-
-        part = replace(
-            self,
-            parts={name: taken(part, rows) for name, part in self.parts.items()},
-            layout=self.layout.take(rows),
-            copied=of(self.copied),
-            loss=self.loss and LossMemory(*(taken(each, rows) for each in self.loss)),
-            beyond=of(self.beyond),
-            flight=None if self.flight is None else taken(self.flight, rows),
-            gradients=tuple(each[rows] for each in self.gradients),
-            outside=of(self.outside),
-            pool=of(self.pool),
-        )
-        vars(part).update(standing=taken(self.standing, rows))
-        return part
-
-    def updating(
-        self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
-    ) -> np.ndarray:
-        """Bytes that the optimizer's step takes beside activations and all else, shape (..., classes, plans).
-
-        ``activations`` count the loss.
-        The optimizer copies gradients after activations are freed. The caching allocator keeps their memory
-        reserved and allocates more, until the device is full; then it returns the cached blocks.
-        """
-        if not np.any(self.copied):
-            return np.zeros(activations.shape)
-        return self._updating(activations, capacity - (self.standing + graphs + activations))
-
-    def _updating(self, activations: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """The same where ``room`` is left, which the result overwrites."""
-        freed = activations + self.parts["workspace"]
-        freed -= self.beyond
-        least = np.subtract(self.copied, freed, out=freed)
-        np.maximum(least, 0.0, out=least)
-        return np.clip(room, least, self.copied, out=room)
-
-    def peak_with(
-        self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
-    ) -> np.ndarray:
-        """Bytes of the fullest device with other activations, shape (..., plans).
-
-        Args:
-            activations: bytes as allocated, with the loss, shape (..., classes, plans).
-            capacity: memory of a device, B.
-            graphs: bytes of CUDA graphs beside those of ``parts``, shape (..., classes, plans).
-        """
-        occupied = self.standing + graphs + activations
-        if np.any(self.copied):
-            room = np.subtract(capacity, occupied)
-            occupied += self._updating(activations, room)
-        return self.learned * np.max(occupied, axis=-2, where=self.present, initial=0.0)
-
     @cached_property
-    def standing(self) -> np.ndarray:
-        """Bytes that do not depend on activations, shape (classes, plans)."""
+    def fixed(self) -> FixedMemory:
+        """Bytes that do not depend on activations."""
         apart = (part for name, part in self.parts.items() if name not in ("activations", "update"))
-        return sum(apart, -self.beyond * np.ones(self.present.shape))
+        standing = sum(apart, -self.beyond * np.ones(self.present.shape))
+        copied = np.asarray(self.copied) if np.any(self.copied) else None
+        return FixedMemory(
+            standing, self.parts["workspace"] - self.beyond, copied, self.present, self.learned
+        )
 
     @property
     def present(self) -> np.ndarray:
@@ -249,11 +196,11 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     usage = StageMemory(
         parts,
         stages,
+        loss,
+        flight,
         tiers,
         copied=update,
-        loss=loss,
         beyond=beyond,
-        flight=flight,
         gradients=tuple(layer.gradients for layer in kept),
         outside=framework.memory.context_bytes + buffers,
         fragmentation=framework.memory.fragmentation,
@@ -261,7 +208,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         learned=learned,
     )
     passes = parts["activations"] + beyond
-    parts["update"] = usage.updating(passes, setting.cluster.device.memory_bytes)
+    parts["update"] = usage.fixed.updating(passes, setting.cluster.device.memory_bytes)
     return usage
 
 
