@@ -86,6 +86,11 @@ class Products(Kernels):
         self._layout(layout)
         return getattr(self.calibration.expert_products, layout)
 
+    @property
+    def measures_experts(self) -> bool:
+        """Whether `expert_share` is measured on this device."""
+        return "forward" in self.calibration.expert_products.model_fields_set
+
     def cold_read_seconds(self, n: ArrayLike, k: ArrayLike, dtype: str) -> Array:
         """Return the time to read n x k weights from memory, at the share of the bandwidth of large products.
 

@@ -81,6 +81,7 @@ def linear(
         dtype=dtype,
         role=role,
         launches=launches,
+        in_turn=rank.how.in_turn if role == "expert" else 0.0,
         parameters=elements + (groups * outputs if bias else 0.0),
         kept=saved * (formats.kept_width if dtype == formats.linear else formats.width),
         depends_on=depends_on,

@@ -67,12 +67,28 @@ def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Ar
     seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, [op.layout for op in ops])
     flops = 2 * groups * m * n * k
     if first.weights:
+        if not kernels.measures_experts:
+            seconds = _in_turn(ops, prices, seconds, (groups, m, n, k))
         seconds = np.maximum(prices.cold * seconds, kernels.settled_seconds(flops, first.dtype))
         shares = np.array([kernels.expert_share(op.layout) if op.role == "expert" else 1.0 for op in ops])
         seconds = seconds * shares.reshape(-1, *(1,) * (seconds.ndim - 1))
     else:
         seconds = _unaligned(first, prices, seconds, flops)
     return seconds / prices.product_share
+
+
+def _in_turn(ops: list[Product], prices: Prices, together: Array, sizes: tuple[Array, ...]) -> Array:
+    """Seconds of products, from those side by side: see ``Product.in_turn``."""
+    rows = [row for row, op in enumerate(ops) if op.in_turn]
+    if not rows:
+        return together
+    groups, m, n, k = (np.broadcast_to(size, together.shape)[rows] for size in sizes)
+    kernels, dtype = prices.kernels, ops[0].dtype
+    alone = groups * kernels.batched_gemm(1.0, m, n, k, dtype, [ops[row].layout for row in rows])
+    shares = np.array([ops[row].in_turn for row in rows]).reshape(-1, *(1,) * (together.ndim - 1))
+    seconds = together.copy()
+    seconds[rows] += shares * np.maximum(alone - together[rows], 0.0)
+    return seconds
 
 
 def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Array:
