@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.serving.phases import Phase
 from planner.serving.question import ServingQuestion
 from planner.serving.score import CLOSE, MIXED, ROLES, ReplicaCases, ttft_quantile
-from planner.serving.scores import Phase
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]

@@ -11,10 +11,11 @@ import numpy as np
 
 from hwmodels.errors import InfeasibleError
 from planner.serving.closed import closed_phases
+from planner.serving.phases import Phase, phases
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
-from planner.serving.scores import Phase, Scores, phases, scores
+from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.shown import Proof, chosen_rows
 from planner.serving.switches import drafting_shapes, with_settings, with_switches

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.scores import Phase, Scores
+from planner.serving.phases import Phase
+from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape
 
 Ints = NDArray[np.int64]

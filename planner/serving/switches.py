@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from hwmodels.errors import InfeasibleError, InputError
 from planner.serving.drafts import published_heads
+from planner.serving.phases import Phase
 from planner.serving.question import ServingQuestion
-from planner.serving.scores import Phase, Scores
+from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape, make_shape
 from planner.serving.shown import STEADY_ERROR
 from simulator.serving.engines import Engine

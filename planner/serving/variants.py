@@ -15,10 +15,10 @@ import numpy as np
 
 from hwmodels.errors import InfeasibleError
 from planner.serving.closed import ClosedFigures
+from planner.serving.phases import LEAST_RATE
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases, largest_rate, ttft_quantile
-from planner.serving.scores import LEAST_RATE
 from planner.serving.shapes import ReplicaShape, choices, make_shape
 from planner.serving.switches import SWITCHES
 from simulator.serving.steps.table import IterationTable

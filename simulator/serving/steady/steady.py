@@ -102,8 +102,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     step = tpot = cases.decode(seen)
     steps = cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
-    through, stable = cases.arrivals, np.ones(seen.shape, dtype=bool)
-    others, loops = through, cases.loops
+    through = others = arriving = longest = cases.arrivals
+    loops = cases.loops
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
     delay = prefill = steps.one_chunk
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
@@ -144,8 +144,6 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         interference = 1.0 - step / mean
         before, moved = moved, (1 - DAMPING) * (mean - tpot)
         longest = gaps * full / (1.0 - interference)
-        busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
-        stable = closed | (through * longest <= slots) & (busy < 1.0)
         tpot = tpot + moved
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
@@ -156,6 +154,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         if begun is not None:
             queue = np.where(cases.together & (clients <= slots), begun.wait_s, queue)
         wait = DAMPING * wait + (1 - DAMPING) * queue
+    busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
+    stable = closed | (through * longest <= slots) & (busy < 1.0)
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
     last = _last_tpot(cases, step, tpot, begun)
     met = np.where(cases.decodes, step, running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -201,9 +202,10 @@ class Cases:
         steps = self.prefills(np.zeros_like(self.new))
         return steps.chunks * steps.one_chunk, steps.chunks * steps.seconds(self.ranks)
 
-    def decode(self, batch: Array) -> Array:
-        """Seconds of a pure decode step."""
-        return self.table.decode_seconds(batch, self.keys)
+    @cached_property
+    def decode(self) -> Callable[[Array], Array]:
+        """Seconds of a pure decode step, of a batch."""
+        return self.table.decodes_at(self.keys, float(self.slots.max(initial=1.0)))
 
 
 def _steps_of(spans: Array, varied: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -47,6 +49,10 @@ class SpeculativeCases:
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of a replica's devices during steps; see `StepCases.watts`."""
         return self._target.watts(tokens, decodes, kv_tokens, seconds)
+
+    def decodes_at(self, keys: Array, most: float) -> Callable[[Array], Array]:
+        """See `StepCases.decodes_at`."""
+        return lambda sequences: self.decode_seconds(sequences, keys)
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
         """Seconds of decode steps: proposals, then verification; see `StepCases.decode_seconds`."""

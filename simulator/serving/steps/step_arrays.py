@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from simulator.serving.steps.step_times import SlidingKv
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 
 
 def knots_below(knots: Array) -> Ints:
@@ -70,17 +71,29 @@ class PricedTable(Protocol):
     window: SlidingKv
 
 
+LINES_PAY = 25
+"""Points of new lines for each case up to which a steady state, which asks for 26 and more, gains by them."""
+
+
 def _firsts(parts: Sequence[np.ndarray]) -> Ints:
     """Index of the first value of each part in the joined array."""
     return np.cumsum([0, *(part.size for part in parts[:-1])]).astype(np.int64)
+
+
+def _distinct(parts: Sequence[T]) -> tuple[list[T], Ints]:
+    """The objects among the parts, each once, and the number of each part's: replicas share many."""
+    objects = {id(part): part for part in parts}
+    numbers = {key: number for number, key in enumerate(objects)}
+    return list(objects.values()), np.array([numbers[id(part)] for part in parts])
 
 
 class JoinedVectors:
     """Functions of an integer, given at 0, 1, 2, ...; one function per table."""
 
     def __init__(self, parts: Sequence[Array]) -> None:
-        self.values = np.concatenate(parts)
-        self.first, self.last = _firsts(parts), np.array([len(part) - 2 for part in parts])
+        distinct, number = _distinct(parts)
+        self.values = np.concatenate(distinct)
+        self.first, self.last = _firsts(distinct)[number], np.array([len(part) - 2 for part in parts])
 
     def at(self, which: Ints | int) -> Callable[[Array], Array]:
         """The function of the table of each case: linear between whole numbers; the last value holds on."""
@@ -111,16 +124,19 @@ def _joined_below(axes: Sequence[Array]) -> tuple[Ints, Ints, Ints]:
 class JoinedGrids:
     """Functions of two variables; one function per table."""
 
-    def __init__(self, grids: Sequence[Grid]) -> None:
+    def __init__(self, tables: Sequence[Grid]) -> None:
+        grids, number = _distinct(tables)
         self.x, self.y = (np.concatenate([getattr(grid, axis) for grid in grids]) for axis in "xy")
         self.z = np.concatenate([grid.z.ravel() for grid in grids])
-        self.first_x, self.first_y = (_firsts([getattr(grid, axis) for grid in grids]) for axis in "xy")
-        self.first_z, self.columns = (
-            _firsts([grid.z for grid in grids]),
-            np.array([len(grid.y) for grid in grids]),
+        self.first_x, self.first_y = (
+            _firsts([getattr(grid, axis) for grid in grids])[number] for axis in "xy"
         )
-        self.below_x, self.first_below_x, self.last_x = _joined_below([grid.x for grid in grids])
-        self.below_y, self.first_below_y, self.last_y = _joined_below([grid.y for grid in grids])
+        self.first_z, self.columns = (
+            _firsts([grid.z for grid in grids])[number],
+            np.array([len(grid.y) for grid in grids])[number],
+        )
+        self.below_x, self.first_below_x, self.last_x = _joined_below([grid.x for grid in tables])
+        self.below_y, self.first_below_y, self.last_y = _joined_below([grid.y for grid in tables])
 
     def at(self, which: Ints | int) -> Callable[[ArrayLike, ArrayLike], Array]:
         """The function of the table of each case; see `Grid`."""
@@ -194,6 +210,36 @@ class StepArrays:
             "idle_watts": figures(lambda table: table.power.idle_w * table.power.devices),
         }
         self.power = [table.power for table in tables]
+        self._lines: dict[tuple[int, float], Array] = {}
+        """Seconds of decode steps by the sequences of a rank, of a table and a mean KV; and joined."""
+        self._joined_lines: JoinedVectors
+
+    def decode_lines(self, which: Ints, keys: Array, most: float) -> Callable[[Array], Array] | None:
+        """Seconds of decode steps at one mean KV of each case, by the sequences of a rank.
+
+        Between whole numbers of sequences the tables are linear, so the cases of one replica and KV share a
+        line. None where cases share so little that lines cost more than they save.
+
+        Args:
+            which: index of each case's table, shape (cases,).
+            keys: mean KV of a sequence, tokens.
+            most: most sequences of a rank.
+        """
+        values, place = np.unique(keys, return_inverse=True)
+        pairs, line = np.unique(which * len(values) + place, return_inverse=True)
+        names = [(int(pair // len(values)), float(values[pair % len(values)])) for pair in pairs.tolist()]
+        count = int(most) + 2
+        missing = [name for name in names if len(self._lines.get(name, ())) < count]
+        if len(missing) * count > LINES_PAY * which.size:
+            return None
+        if missing:
+            tables, kept = (np.repeat(column, count) for column in zip(*missing, strict=True))
+            batches = np.tile(np.arange(count, dtype=np.float64), len(missing))
+            seconds = self.cases(tables).decode_seconds(batches, kept.astype(np.float64))
+            self._lines.update(zip(missing, seconds.reshape(-1, count), strict=True))
+            self._joined_lines = JoinedVectors(list(self._lines.values()))
+        numbers = {name: number for number, name in enumerate(self._lines)}
+        return self._joined_lines.at(np.array([numbers[name] for name in names])[line])
 
     def cases(self, which: ArrayLike = 0) -> StepCases:
         """Step times of cases.
@@ -250,6 +296,13 @@ class StepCases:
             if own.any():
                 watts[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
         return watts
+
+    def decodes_at(self, keys: Array, most: float) -> Callable[[Array], Array]:
+        """`decode_seconds` by the sequences of a rank, at most ``most``, with one mean KV of each case."""
+        lines = None
+        if type(self) is StepCases and self.which.shape == keys.shape and keys.ndim == 1:
+            lines = self.arrays.decode_lines(self.which, keys, most)
+        return lines or (lambda sequences: self.decode_seconds(sequences, keys))
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps.

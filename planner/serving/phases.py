@@ -1,0 +1,194 @@
+"""Shapes in roles on the steady state: the best limits of each, and its figures by the number of replicas.
+
+A replica's figures depend on its rate and on how many replicas share the arrivals, so each shape and role is
+scored once by its limits and once by its number of replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.plan import ReplicaGroup
+from planner.serving.question import ServingQuestion
+from planner.serving.score import (
+    CLOSE,
+    PREFILL,
+    ROLES,
+    ReplicaCases,
+    best_of_group,
+    largest_rate,
+    ttft_quantile,
+)
+from planner.serving.shapes import ReplicaShape
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEVER = 1e9
+"""Seconds that represent an infinite wait."""
+LEAST_RATE = 1e-6
+ABOVE = 1.02
+"""Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
+
+
+def _series(most: int) -> Ints:
+    """Small counts and a geometric series up to the most."""
+    return np.unique(np.geomspace(1, most, most.bit_length() + 1).round().astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """One shape in one role: its best limits, and its figures by the number of replicas.
+
+    Arrays have shape (replicas,), from one replica up.
+    """
+
+    shape: ReplicaShape
+    role: str
+    budget: int
+    sequences: int
+    """The best limits of a step."""
+    rate: Array
+    """Largest rate of a replica within the targets, requests a second."""
+    ttft: Array
+    tpot: Array
+    decode: Array
+    """From the first to the last token; of a prefill replica, until the KV arrived."""
+    watts: Array
+    tried: int
+    """Pairs of limits that were compared."""
+    batch: float = field(kw_only=True)
+    """Largest mean number of decoding sequences of a rank at a rate within the targets."""
+    bandwidth: float
+    """Of the link to the other pool, B/s."""
+    sending_s: float
+    """Seconds of that link to send one prompt's KV."""
+
+    def group(self, replicas: int) -> ReplicaGroup:
+        """That many replicas."""
+        return ReplicaGroup(self.shape, self.role, replicas, self.budget, self.sequences)
+
+
+def phases(
+    question: ServingQuestion,
+    kept: Sequence[ReplicaShape],
+    roles: Sequence[int],
+    progress: Callable[[float], None] | None = None,
+) -> list[Phase]:
+    """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
+    cases = _with_links(ReplicaCases.of(question, kept, roles), kept)
+    most = np.array([shape.most for shape in kept], np.int64)
+    keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
+    _, group = np.unique(keys, axis=1, return_inverse=True)
+    group = group.ravel()
+    cases = cases.shared_by(most[cases.shape])
+    rates = largest_rate(cases, group=group)
+    if progress:
+        progress(0.75)
+    best = own_limits(cases, rates, group, best_of_group(rates, group))
+    chosen, tried = cases[best], np.bincount(group)
+
+    # The largest rate at some counts, and linear between them.
+    series = [_series(int(most[shape])) for shape in chosen.shape]
+    owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
+    some = chosen[owner].shared_by(np.concatenate(series))
+    at_series = largest_rate(some, most=ABOVE * rates[best][owner])
+    counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
+    limits = [
+        np.interp(every, at, at_series[owner == number])
+        for number, (every, at) in enumerate(zip(counts, series, strict=True))
+    ]
+
+    owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
+    every, limit = np.concatenate(counts), np.concatenate(limits)
+    load = limit if question.rate is None else question.rate / every
+    if question.objective == "goodput":
+        load = np.minimum(load, limit)
+    state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
+    sent = sent_s(chosen[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
+    figures = (
+        np.minimum(ttft_quantile(question, state), NEVER),
+        np.where(state.stable, state.tpot_s, NEVER),
+        np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
+        state.watts * every,
+    )
+    batch = np.where(load <= limit, state.batch, 0.0)
+    ends = np.cumsum([len(part) for part in counts])[:-1]
+    batches = [float(part.max()) for part in np.split(batch, ends)]
+    ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
+    return [
+        Phase(
+            shape=kept[int(chosen.shape[at])],
+            role=ROLES[int(chosen.role[at])],
+            budget=int(chosen.budget[at]),
+            sequences=int(chosen.sequences[at]),
+            rate=limits[at],
+            ttft=ttft[at],
+            tpot=tpot[at],
+            decode=decode[at],
+            watts=watts[at],
+            tried=int(tried[at]),
+            batch=batches[at],
+            bandwidth=float(chosen.bandwidth[at]),
+            sending_s=float(chosen.sending_s[at]),
+        )
+        for at in range(len(best))
+    ]
+
+
+def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> Ints:
+    """The engine's own limits in place of the best ones of a group where they carry as much: both, or one.
+
+    The limits of a case are at most the engine's own, so those are the largest of its group. A case that left
+    the search early has a rate below its largest: it is tried at the best one's.
+
+    Args:
+        cases: cases of all groups.
+        rates: rates found, shape (cases,); raised where a group's own limits take over.
+        group: group of each case.
+        best: number of the best case of each group.
+    """
+    wanted = rates[best] * (1.0 - 2.0 * CLOSE)
+    budget, sequences = cases.budget[best][group], cases.sequences[best][group]
+    every = np.ones(len(cases), bool)
+    carries = rates[best] > 0
+    owns, tried = [], []
+    for among in (every, cases.budget == budget, cases.sequences == sequences):
+        order = np.flatnonzero(among)
+        order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
+        owns.append(order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)])
+        tried.append(carries & (owns[-1] != best))
+    # One call for the three of all groups: it costs little more than one for a few.
+    index = np.concatenate([own[some] for own, some in zip(owns, tried, strict=True)])
+    carried = np.zeros((len(owns), len(best)), bool)
+    carried[np.stack(tried)] = cases[index].meets(np.concatenate([wanted[some] for some in tried]))
+    limits, left = best.copy(), carries
+    for own, good in zip(owns, carried, strict=True):
+        taken = left & good
+        rates[own[taken]] = np.maximum(rates[own[taken]], wanted[taken])
+        limits, left = np.where(taken, own, limits), left & ~taken
+    return limits
+
+
+def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
+    """Seconds from the end of a prompt to the arrival of its KV at a decode replica; 0 for other roles."""
+    return np.where(cases.role == PREFILL, cases.transfer_s(rate, prefill_s), 0.0)
+
+
+def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape]) -> ReplicaCases:
+    """The cases, with prefill replicas repeated for each narrower link to replicas of another type."""
+    cases_by_link = [np.arange(len(cases))]
+    widths = [cases.bandwidth]
+    for index, shape in enumerate(kept):
+        own = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
+        others = {other.nic_bandwidth for other in kept if other.offer.name != shape.offer.name}
+        for width in sorted(other for other in others if other < shape.nic_bandwidth) if len(own) else ():
+            cases_by_link.append(own)
+            widths.append(np.full(len(own), width))
+    if len(cases_by_link) == 1:
+        return cases
+    return replace(cases[np.concatenate(cases_by_link)], bandwidth=np.concatenate(widths))

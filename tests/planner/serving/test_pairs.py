@@ -1,0 +1,50 @@
+"""Rows of two pools, against loops over phases and counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+import meshwright as mw
+from planner.serving.scores import BUSY_LINK, linked, scores
+from planner.serving.shapes import shapes
+
+
+def test_rows_of_two_pools_are_every_pair_of_counts():
+    """Each once, in the order of pools and counts, where both fit the devices of a type and of all."""
+    question = mw.deploy(
+        model="llama3.1-8b",
+        cluster="dgx-h100=2,dgx-a100-80gb=4",
+        limit={"tensor": 2, "pipeline": 1},
+        isl=2000,
+        osl=200,
+        ttft=0.5,
+        tpot=0.015,
+        refine=0,
+    ).search.question
+    table = scores(
+        question, [shape for one in question.types for shape in shapes(question.at(one), Counter())]
+    )
+    rows = [
+        (first, second, before, after)
+        for first, prefill in enumerate(table.prefill)
+        for second, decode in enumerate(table.decode)
+        if linked(prefill, decode)
+        for before in range(1, len(prefill.ttft) + 1)
+        for after in range(1, len(decode.ttft) + 1)
+        if before * prefill.shape.devices + after * decode.shape.devices
+        <= min(
+            question.devices,
+            prefill.shape.offer.devices if prefill.shape.offer.name == decode.shape.offer.name else 1e9,
+        )
+    ]
+    apart = table.second >= 0
+    found = zip(table.first[apart], table.second[apart], *table.replicas[:, apart], strict=True)
+    assert [tuple(map(int, row)) for row in found] == rows
+    index = int(np.flatnonzero(apart)[len(rows) // 3])
+    first, second, before, after = rows[len(rows) // 3]
+    prefill, decode = table.prefill[first], table.decode[second]
+    most = min(before * prefill.rate[before - 1], after * decode.rate[after - 1])
+    assert table.goodput[index] == min(most, BUSY_LINK * after / prefill.sending_s)
+    assert table.watts[index] == prefill.watts[before - 1] + decode.watts[after - 1]
