@@ -59,6 +59,11 @@ class Level(Strict):
         rates = self.constants.dispatchers.get(library)
         return tuple(zip(rates.ranks, rates.share, strict=True)) if rates else ((2.0, 1.0),)
 
+    def combined_per_s(self, library: str) -> float | None:
+        """Copies that a rank's combination reads a second at most; None where not measured."""
+        rates = self.constants.dispatchers.get(library)
+        return rates.combined_per_s if rates else None
+
     @property
     def latency(self) -> float:
         """Seconds of one hop from device to device."""

@@ -192,6 +192,7 @@ class Setting:
             flex_permutes=library == "hybridep",
             exchange_share=cluster.network.constants.exchange_share,
             flex_domain=cluster.levels[-1].dispatcher(library),
+            flex_combined_per_s=cluster.levels[-1].combined_per_s(library),
             flex_network=rates.share / cluster.network.constants.all_to_all_efficiency,
             flex_start_s=rates.start_s,
             flex_copies_per_s=rates.copies_per_s,

@@ -72,6 +72,8 @@ class DomainRates(Strict):
     """Ranks that exchange tokens, ascending."""
     share: list[Positive]
     """Speed with as many ranks; between them by their logarithm, beyond them the nearest."""
+    combined_per_s: Positive | None = None
+    """Copies that a rank's combination reads a second at most, however narrow; none where not measured."""
 
     @model_validator(mode="after")
     def _pairs(self) -> "DomainRates":

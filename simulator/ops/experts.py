@@ -356,7 +356,15 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     between = flex & (domains > 1)
     messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
 
-    def send(name: str, operation: str, moved: Size, ranks: Size, stride: Size, repeats: Size = 1.0) -> Op:
+    def send(
+        name: str,
+        operation: str,
+        moved: Size,
+        ranks: Size,
+        stride: Size,
+        repeats: Size = 1.0,
+        inside_s: Size = 0.0,
+    ) -> Op:
         forward = Collective(
             name=f"expert.{name}",
             kind="expert",
@@ -366,14 +374,20 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             size=ranks,
             stride=stride,
             speedup=faster if operation == "all_to_all" else 1.0,
-            least_s=np.where(between, messages, 0.0) if operation == "all_to_all" else 0.0,
+            least_s=np.where(between, messages, inside_s) if operation == "all_to_all" else 0.0,
             start_s=np.where(between, how.flex_start_s, 0.0) if operation == "all_to_all" else 0.0,
             repeats=repeats,
         )
         return forward.changed(only_backward=(forward.changed(gradient="input"),))
 
-    exchange = send("dispatch_and_combine", "all_to_all", size, e, et, 2.0)
-    yield exchange.changed(results=_exchanged(rank, moe, own, e > 1))
+    results = _exchanged(rank, moe, own, e > 1)
+    if how.flex_combined_per_s is None:
+        yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0).changed(results=results)
+    else:
+        # A combination's pipeline holds the same number of copies of its own tokens, wide or narrow.
+        combined = np.where(flex & (e > 1), copies * own / how.flex_combined_per_s, 0.0)
+        yield send("dispatch", "all_to_all", size, e, et).changed(results=results)
+        yield send("combine", "all_to_all", size, e, et, inside_s=combined)
     apart = 1.0 - flex
     if apart.any() and not how.weighs_apart:
         scores = SCORE_BYTES * rank.load * moe.top_k * own

@@ -122,6 +122,7 @@ class Implementation:
         exchange_share: speed of an all-to-all over the benchmarks', among three nodes and more.
         flex_permutes: whether the call of that library returns tokens in the experts' order (HybridEP).
         flex_domain: ranks, and speed of DeepEP or HybridEP among them in a domain over an NCCL all-to-all.
+        flex_combined_per_s: copies that a rank combines a second inside a domain; None: unlimited.
         flex_network: the same ratio between domains, for the bytes of all copies.
         flex_start_s: seconds of a dispatch between domains beside its bytes.
         flex_copies_per_s: copies to other domains that a rank sends a second; None: unlimited.
@@ -170,6 +171,7 @@ class Implementation:
     exchange_share: float = 1.0
     flex_permutes: bool = False
     flex_domain: tuple[tuple[float, float], ...] = ((2.0, 1.0),)
+    flex_combined_per_s: float | None = None
     flex_network: float = 1.0
     flex_start_s: float = 0.0
     flex_copies_per_s: float | None = None
