@@ -153,7 +153,7 @@ def _followed(plan: ServingPlan, run: RefinedServing, question: ServingQuestion)
         goodput=run.goodput,
         load=load,
         output_tokens_s=max(load * question.output, 1e-9),
-        meets=run.goodput > 0 and (rate is None or rate <= run.goodput + run.half_width),
+        meets=run.goodput > 0 and (rate is None or rate <= run.goodput),
     )
 
 

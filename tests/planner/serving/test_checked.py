@@ -10,7 +10,7 @@ import pytest
 import meshwright as mw
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import checked_words, describe_check
-from planner.serving.checked import CHECKED, WIDTH, check, contradicts, interval
+from planner.serving.checked import CHECKED, WIDTH, _followed, check, contradicts, interval
 from planner.serving.deployment import scenario_of
 from planner.serving.priced import PricedTables
 from planner.serving.refine import RefinedServing
@@ -146,3 +146,15 @@ def test_assumed_acceptance_stays_behind_after_a_replacement():
     assumed = [one is not None and one.assumed for one in drafts]
     assert any(assumed)
     assert assumed == sorted(assumed)
+
+
+def test_a_rate_within_the_interval_is_not_carried(found):
+    """What the engine finds below the rate asked meets no requirement, though its interval reaches it."""
+    plan, rate = found.plans[0], found.question.rate
+    promised = replace(plan, goodput=1.5 * rate)
+    below, above = (
+        _followed(promised, RefinedServing(share * rate, 0.02 * rate), found.question)
+        for share in (0.99, 1.01)
+    )
+    assert not below.meets
+    assert above.meets
