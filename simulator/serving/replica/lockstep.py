@@ -200,20 +200,22 @@ class LockstepReplica(StepLoop):
 
     def _record(self, now: float, count: int) -> None:
         """Keep the row of the running step of all ranks, or of ``count`` steps from it on."""
-        decodes = kv_tokens = prompt = firsts = 0
+        decodes = kv_tokens = prompt = firsts = slots = waiting = free = 0
         for step in self._running:
             if step is not None:
                 prompt += step.prompt
                 firsts += len(step.firsts)
                 decodes += step.decodes
                 kv_tokens += step.kv_tokens
+        for rank in self.ranks:
+            slots += rank.running
+            waiting += len(rank.waiting)
+            free += rank.kv.free
         since = self._token_s if decodes and self._token_s > 0.0 else self._start_s
         if decodes:
             self._token_s = now
-        free = sum(rank.kv.free for rank in self.ranks)
         self.meter.cells += (
-            self._start_s, now, since, count, decodes, kv_tokens, prompt, firsts, self.running,
-            self.queue, free,
+            self._start_s, now, since, count, decodes, kv_tokens, prompt, firsts, slots, waiting, free,
         )  # fmt: skip
         if len(self.meter.cells) >= FULL:
             self.meter.add_up()

@@ -174,14 +174,17 @@ class SpeculativeSteps:
         fullest = max(batch.decodes for batch in ranks)
         tokens = self.queries if self._budgeted is None else self._between(fullest)[1]
         seconds = self.target.lockstep(ranks, tokens)
-        if any(batch.decodes for batch in ranks):
+        if fullest:
             seconds += self.host_s
         if self.draft is None:
             return seconds
-        decodes = [batch._replace(prefills=()) for batch in ranks]
-        prompts = [RankBatch(batch.prefills, 0, 0) for batch in ranks]
+        decodes, prompts = ranks, [batch for batch in ranks if batch.prefills]
+        if prompts:
+            decodes = [RankBatch((), batch.decodes, batch.kv_tokens) for batch in ranks]
         seconds += self.passes * self.draft.lockstep(decodes, self._drafted(fullest))
-        return seconds + (self.draft.lockstep(prompts) if any(batch.prefills for batch in ranks) else 0.0)
+        if not prompts:
+            return seconds
+        return seconds + self.draft.lockstep([RankBatch(batch.prefills, 0, 0) for batch in ranks])
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the target's step."""

@@ -344,12 +344,21 @@ class IterationTable:
         experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
         if not self._listed:
             self._make_lists()
-        tokens = [batch.decodes * queries + sum(chunk[0] for chunk in batch.prefills) for batch in ranks]
+        tokens, verified, own, prompts = [], [], 0.0, False
+        for batch in ranks:
+            seconds = self._own(batch, queries)
+            if seconds > own:
+                own = seconds
+            rows = batch.decodes * queries
+            verified.append(rows)
+            for chunk in batch.prefills:
+                rows += chunk[0]
+                prompts = True
+            tokens.append(rows)
         if not any(tokens):
             return 0.0
-        alone = self._shared([batch.decodes * queries for batch in ranks], True)
-        own = max(self._own(batch, queries) for batch in ranks)
-        if not any(batch.prefills for batch in ranks):
+        alone = self._shared(verified, True)
+        if not prompts:
             return own + alone
         mixed = self._shared(tokens, self.graphs_mixed)
         return max(own + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
@@ -360,25 +369,38 @@ class IterationTable:
         if not most:
             return 0.0
         graphed = graphed and most <= self.largest_graph
-        padded = int(self.padded[most]) if graphed and most < len(self.padded) else most
-        rank_s = self.rank_s[padded] if padded < len(self.rank_s) else self.price.linear(padded)
+        padded = self.padded.item(most) if graphed and most < len(self.padded) else most
+        rank_s = self.rank_s.item(padded) if padded < len(self.rank_s) else float(self.price.linear(padded))
         even = graphed or self.price.engine.pads_ranks.value
         whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
-        return float(rank_s + self.experts_s[whole])
+        return rank_s + self.experts_s.item(whole)
 
     def _own(self, batch: RankBatch, queries: int = 1) -> float:
         """Seconds of one rank in lockstep beside products and experts."""
-        sequences = batch.decodes + len(batch.prefills)
+        prefills, decodes, kv_tokens = batch
+        hosts, head, sequences, rows = self._around, self._head_s, decodes + len(prefills), decodes * queries
+        around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
         if not sequences:
-            return self._around_at(0)
-        alone, beside = self._decode_s(batch.decodes, batch.kv_tokens)
-        alone += self._head_at(batch.decodes * queries)
-        if not batch.prefills:
-            return self._around_at(sequences) + alone
-        chunks, power = sum(self._chunk_s(*chunk) for chunk in batch.prefills), self.overlap_exponent
+            return around
+        alone = beside = 0.0
+        if decodes:
+            values, slopes, mixed_values, mixed_slopes, _, _ = self._rows[1].get(decodes) or self._row(
+                decodes, 1
+            )
+            mean, below = kv_tokens / decodes, self._below_keys
+            index = int(mean)
+            at = below[index] if index < len(below) else len(slopes) - 1
+            past = mean - self._keys[at]
+            alone, beside = values[at] + slopes[at] * past, mixed_values[at] + mixed_slopes[at] * past
+        alone += head[rows] if rows < len(head) else self._head_at(rows)
+        if not prefills:
+            return around + alone
+        chunks, power = 0.0, self.overlap_exponent
+        for new, before in prefills:
+            chunks += self._chunk_s(new, before)
         mixed = (chunks**power + beside**power) ** (1.0 / power) if power != 1.0 else chunks + beside
-        mixed += self._head_at(batch.decodes * queries + len(batch.prefills))
-        return self._around_at(sequences) + alone + self.prefill_factor * (mixed - alone)
+        mixed += self._head_at(rows + len(prefills))
+        return around + alone + self.prefill_factor * (mixed - alone)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of all devices of the replica and its share of their hosts during steps; see `StepTimes`."""

@@ -31,10 +31,11 @@ class Scheduler(Strict):
 
         ``fill`` is asked where sequences wait or prompts are partly computed; else all decodes run.
         """
-        step = PlannedStep()
         if batcher.waiting or batcher.prefilling:
+            step = PlannedStep()
             self.fill(batcher, step, now)
         elif batcher.decodes:
+            step = PlannedStep()
             batcher.decode(step)
         else:
             return None
