@@ -68,9 +68,7 @@ def mechanisms(plans: Plans) -> np.ndarray:
 
 def layouts(plans: Plans) -> np.ndarray:
     """An integer for each plan, shape (plans,), that near duplicates share."""
-    columns = [getattr(plans, name) for name in LAYOUT]
-    table = np.stack([*columns, plans.zero == 3], axis=1)
-    return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
+    return plans.distinct(*LAYOUT, values=(plans.zero == 3,))[1]
 
 
 def differences(shown: Plan, other: Plan) -> str:
