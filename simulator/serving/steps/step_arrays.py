@@ -225,6 +225,8 @@ class StepArrays:
             keys: mean KV of a sequence, tokens.
             most: most sequences of a rank.
         """
+        if not which.size:
+            return None
         values, place = np.unique(keys, return_inverse=True)
         pairs, line = np.unique(which * len(values) + place, return_inverse=True)
         names = [(int(pair // len(values)), float(values[pair % len(values)])) for pair in pairs.tolist()]

@@ -36,3 +36,9 @@ def test_cases_that_share_no_lines_make_none():
     arrays = StepArrays([made(1)])
     assert arrays.decode_lines(np.zeros(50, np.int64), np.arange(50.0) + 100.0, MOST) is None
     assert arrays.decode_lines(np.zeros(50, np.int64), np.full(50, 100.0), MOST) is not None
+
+
+def test_no_cases_have_no_lines():
+    """A search may find that no candidate meets its targets."""
+    cases = StepArrays([made(1)]).cases(np.zeros(0, np.int64))
+    assert len(cases.decodes_at(np.zeros(0), MOST)(np.zeros(0))) == 0
