@@ -8,28 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from hwmodels.errors import MeshwrightError
+from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
-from planner.serving.refine import LEAST_RATE, RefinedServing, closed_rate, lifetime, settled
+from planner.serving.refine import RefinedServing, closed_rate, lifetime, settled
 from planner.serving.search import ServingSearch
 from planner.serving.shown import STEADY_ERROR
-from planner.serving.trial import trial
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 
 CHECKED = 3
 """Deployments that are run."""
-STEP, WIDTH = 1.05, 0.05
-"""Factor between the first trial rates, and the width of the interval at which they end."""
-RUNS, SHORT_STEPS = 12, 4
-"""Maximum runs of a deployment, and first steps downwards that do not grow: a run that fails ends early."""
+LOOK = Steps(factor=1.05, close=0.05, runs=12, short=4, follow=True)
+"""Trial rates: a run that fails ends early, so that short steps downwards cost little."""
 MOST_REQUESTS = 10_000
 """Requests of one run of each deployment, in all: below a second with two or three rates each."""
 
@@ -100,46 +97,11 @@ def _run(
         arrivals = setting.serving.arrivals
         if arrivals is not None and arrivals.closed:
             rate = closed_rate(setting)
-            return RefinedServing(rate, 0.5 * WIDTH * rate)
-        low, high = interval(setting, plan.goodput, natural)
+            return RefinedServing(rate, 0.5 * LOOK.close * rate)
+        low, high = bracket(setting, plan.goodput, natural, LOOK)
     except MeshwrightError as error:
         return RefinedServing(0.0, 0.0, str(error))
     return RefinedServing(0.5 * (low + high), 0.5 * (high - low))
-
-
-def interval(setting: ServingSetting, expected: float, natural: float | None) -> tuple[float, float]:
-    """Interval of the largest rate: steps from the steady state's rate, then halves.
-
-    A step downwards goes to what the failed run served, if that is further.
-
-    Args:
-        setting: the run.
-        expected: first rate, requests a second.
-        natural: rate of a trace's own times.
-
-    Returns:
-        Requests a second, of which the first holds and the second does not; zeros where no rate holds.
-    """
-    low, high, factor = 0.0, inf, STEP
-    rate = max(expected, 1e-3)
-    for number in range(RUNS):
-        run = trial(setting, rate, natural)
-        if run.holds:
-            low = rate
-        else:
-            high = rate
-        if low and high < inf:
-            if high - low <= WIDTH * high:
-                break
-            rate = 0.5 * (low + high)
-        elif low:
-            rate, factor = rate * factor, factor**2
-        else:
-            rate = min(rate / factor, run.served)
-            factor = factor if number < SHORT_STEPS else factor**2
-            if rate < LEAST_RATE:
-                break
-    return (low, high if high < inf else low) if low else (0.0, 0.0)
 
 
 def _followed(plan: ServingPlan, run: RefinedServing, question: ServingQuestion) -> ServingPlan:

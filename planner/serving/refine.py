@@ -17,25 +17,19 @@ import numpy as np
 
 from hwmodels.errors import MeshwrightError
 from planner.execution import Execution
+from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.trial import carries
 from planner.store import file_digests
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 from simulator.serving.workload.serving import MOST_REQUESTS
 
-RUNS = 9
-"""Maximum runs per seed."""
-CLOSE = 0.02
-"""Width of the interval, over its end, at which bisection ends."""
+BISECTION = Steps(factor=1.15, close=0.02, runs=9)
+"""Trial rates of one seed."""
 SEEDS = 3
-LEAST_RATE = 1e-5
-"""Requests a second below which the targets are not tried: not even a lone request meets them."""
-FIRST_STEP = 1.15
-"""Factor from the steady state's rate to the first trial rate; squared at every further trial."""
 LIFETIMES, SETTLING = 10, 2
 """Length of a run, and of its skipped warm-up, over the time of a request in the system."""
 STUDENT = 4.303
@@ -138,22 +132,7 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
     Returns:
         Requests a second; 0 where no rate meets the targets.
     """
-    low, high, factor = 0.0, inf, FIRST_STEP
-    rate = max(expected, 1e-3)
-    for _ in range(RUNS):
-        if carries(setting, rate, natural):
-            low = rate
-        else:
-            high = rate
-        if low and high < inf:
-            if high - low <= CLOSE * high:
-                break
-            rate = 0.5 * (low + high)
-        else:
-            rate, factor = rate * factor if low else rate / factor, factor**2
-            if rate < LEAST_RATE:
-                break
-    return low
+    return bracket(setting, expected, natural, BISECTION)[0]
 
 
 def closed_rate(setting: ServingSetting) -> float:

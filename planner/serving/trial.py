@@ -28,11 +28,6 @@ class Trial:
     served: float
 
 
-def carries(setting: ServingSetting, rate: float, natural: float | None) -> bool:
-    """Whether the targets hold at a rate; see `trial`."""
-    return trial(setting, rate, natural).holds
-
-
 def trial(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
     """Run a deployment at a rate; the run ends where more requests have missed a target than may.
 

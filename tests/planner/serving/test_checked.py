@@ -10,7 +10,8 @@ import pytest
 import meshwright as mw
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import checked_words, describe_check
-from planner.serving.checked import CHECKED, WIDTH, _followed, check, contradicts, interval
+from planner.serving.bracket import bracket
+from planner.serving.checked import CHECKED, LOOK, _followed, check, contradicts
 from planner.serving.deployment import scenario_of
 from planner.serving.priced import PricedTables
 from planner.serving.refine import RefinedServing
@@ -71,8 +72,8 @@ def test_trials_that_end_early_judge_as_whole_runs(found, first):
 @pytest.mark.parametrize("factor", [0.7, 1.0, 1.5, 3.0])
 def test_interval_holds_the_largest_rate_wherever_it_begins(found, first, factor):
     """Its lower end carries, its upper one does not, and it is as narrow as stated."""
-    low, high = interval(first, factor * found.plans[0].goodput, None)
-    assert 0 < high - low <= WIDTH * high
+    low, high = bracket(first, factor * found.plans[0].goodput, None, LOOK)
+    assert 0 < high - low <= LOOK.close * high
     assert trial(first, low, None).holds
     assert not trial(first, high, None).holds
 

@@ -10,9 +10,10 @@ import pytest
 import meshwright as mw
 from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
-from planner.serving.refine import bisect, carries, settled
+from planner.serving.refine import bisect, settled
 from planner.serving.scores import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
+from planner.serving.trial import trial
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -163,7 +164,7 @@ def test_a_grid_search_over_the_event_engine_has_the_same_winner(found, table):
     first = found.plans[0]
     rate = bisect(run_of(first), first.goodput, None) / 0.97
     plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
-    assert [plan.describe() for plan in plans if carries(run_of(plan), rate, None)] == []
+    assert [plan.describe() for plan in plans if trial(run_of(plan), rate, None).holds] == []
 
 
 def test_fronts_and_days_are_of_one_type():

@@ -8,6 +8,7 @@ from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.table import IterationTable
 
 
 def price_of(engine="vllm-0.11", model="qwen3-235b-a22b", device="h100-sxm", **pool) -> StepPrice:
@@ -57,6 +58,16 @@ def test_blackwell_packs_scales_at_every_call_in_0_11_only():
     assert fastest < packed - once < 2.5 * fastest
     hopper = [layer_us(8.0, engine=engine) for engine in ("vllm-0.11", "vllm-0.12")]
     assert hopper[0] == hopper[1]
+
+
+def test_steps_of_minimax_m2_take_twice_as_long_as_without():
+    """Ten clients: 32.2 and 16.4 ms a token (vllm-project/recipes, pull 112; four H100 are assumed)."""
+    options = {"model": "minimax-m2", "tensor": 4, "expert": 1}
+    padded, plain = (
+        IterationTable(price_of(**options, **kernels), 64, 16, 4096).cases.decode_seconds(10.0, 2500.0)
+        for kernels in ({}, {"expert_kernels": "triton"})
+    )
+    assert float(padded / plain) == pytest.approx(32.2 / 16.4, rel=0.15)
 
 
 def test_products_of_attention_pack_scales_too():
