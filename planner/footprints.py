@@ -124,7 +124,7 @@ class Footprint:
         self, uses: np.ndarray, activations: np.ndarray, captured: Mapping[str, np.ndarray]
     ) -> np.ndarray:
         """Bytes of CUDA graphs, shape (..., classes, plans)."""
-        taken = np.zeros(activations.shape)
+        bytes_ = np.zeros(activations.shape)
         for number, each in enumerate(self.space.memory_uses):
             mine = (uses == number)[..., np.newaxis, :]
             if each.graphs == "none" or not mine.any():
@@ -133,5 +133,5 @@ class Footprint:
                 beside = STEP_GRAPHS * (self.fixed.standing + activations)
             else:
                 beside = largest(self.stages.layers, list(captured[each.graphs]))
-            taken = np.where(mine, beside, taken)
-        return taken
+            bytes_ = np.where(mine, beside, bytes_)
+        return bytes_
