@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.sizing import Sizing
 
-__version__ = "0.12.0"
+__version__ = "0.13.0"
 
 __all__ = [
     "Comparison",
