@@ -25,6 +25,11 @@ FOLLOWING = {
 class Keeps(Protocol):
     """What a search may use besides fixed values and limits (``planner.evidence.RunEvidence``)."""
 
+    @property
+    def shortest_s(self) -> float:
+        """The shortest step that a plan may promise, s."""
+        ...
+
     def proves(self, name: str, value: Value) -> bool:
         """Whether a field may have a value."""
         ...

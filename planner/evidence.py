@@ -20,6 +20,7 @@ from statistics import median
 from hwmodels.errors import InputError
 from hwmodels.loading import read_text
 from hwmodels.records import record
+from planner import metrics
 from planner.constraints import Constraints
 from planner.mechanisms import MECHANISMS, format_mechanism, mechanisms
 from planner.space import VALUES
@@ -272,6 +273,11 @@ class RunEvidence:
         return [run for run in self.runs if used in run.mechanisms and is_near(run, own)]
 
     @cached_property
+    def closest(self) -> list[MeasuredRun]:
+        """The runs near the setting; all where none is near."""
+        return self.near_runs or self.runs
+
+    @cached_property
     def near_error(self) -> NearError | None:
         """How runs near the setting were predicted."""
         errors = [error for run in self.near_runs for error in run.errors]
@@ -281,12 +287,23 @@ class RunEvidence:
             len(errors), median(errors), tuple(dict.fromkeys(run.model for run in self.near_runs))
         )
 
+    @cached_property
+    def fastest(self) -> MeasuredRun | None:
+        """The run near the setting with the highest causal MFU."""
+        fastest = max(self.near_runs, key=lambda run: run.utilisation, default=None)
+        return fastest if fastest is not None and fastest.utilisation else None
+
     def _promise(self, utilisation: float) -> Promise | None:
         """A predicted causal MFU beside that of the fastest run near the setting."""
-        fastest = max(self.near_runs, key=lambda run: run.utilisation, default=None)
-        if fastest is None or not fastest.utilisation:
-            return None
-        return Promise(utilisation / fastest.utilisation - 1, fastest)
+        fastest = self.fastest
+        return None if fastest is None else Promise(utilisation / fastest.utilisation - 1, fastest)
+
+    @cached_property
+    def shortest_s(self) -> float:
+        """The step below which a plan promises far more than the fastest run near it, s; 0 without one."""
+        if self.fastest is None:
+            return 0.0
+        return metrics.utilisation(self.setting, 1.0, causal=True) / (self.fastest.utilisation * (1 + far()))
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -296,13 +313,13 @@ class RunEvidence:
         )
 
     def together(self, words: Collection[str]) -> bool:
-        """Whether each of some mechanisms, and any two of them, have a measured run."""
-        return all(pair in self.pairs for pair in combinations_with_replacement(sorted(words), 2))
+        """Whether one of the closest runs used all of some mechanisms."""
+        return any(run.mechanisms.issuperset(words) for run in self.closest)
 
     def _apart(self, own: Sequence[str]) -> Iterator[str]:
         """Pairs of measured mechanisms that no run had both of."""
         for first, second in combinations([name for name in own if self.used.get(name)], 2):
-            if not self.together((first, second)):
+            if tuple(sorted((first, second))) not in self.pairs:
                 yield f"{first} with {second}"
 
     def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
@@ -337,9 +354,15 @@ class RunEvidence:
         kind = "models with experts" if self.setting.model.moe else "dense models"
         return f"{self.code} on {self.generation}{' racks' if self._rack else ''} with {kind}"
 
+    @property
+    def kept(self) -> str:
+        """The runs that ``--proven`` keeps to, in words."""
+        which = f" of about these widths in {format_mechanism(self.setting)}" if self.near_runs else ""
+        return f"{self.place}{which}"
+
 
 def proven(setting: Setting, constraints: Constraints) -> Constraints:
-    """The constraints of a search, kept to mechanisms of which a run has used any two.
+    """The constraints of a search, kept to what one of the closest runs used together and came near.
 
     Raises:
         InputError: the number format or a fixed value has no measured run.
@@ -349,7 +372,7 @@ def proven(setting: Setting, constraints: Constraints) -> Constraints:
     for name, value in constraints.fixed.items():
         lacking += known.lacking(name, value)
     if lacking:
-        raise InputError(f"no measured run of {known.place} used {', '.join(lacking)}", "--proven")
+        raise InputError(f"no measured run of {known.kept} used {', '.join(lacking)}", "--proven")
     return replace(constraints, keeps=known)
 
 
@@ -358,7 +381,7 @@ def nothing_proven(setting: Setting) -> InputError:
     known = RunEvidence(setting)
     lacking = [words for name, of in VALUES.items() for v in of(setting) for words in known.lacking(name, v)]
     return InputError(
-        f"no plan fits that keeps to what runs of {known.place} used together; without a measured run: "
+        f"no plan fits that keeps to what one run of {known.kept} used and came near; without a run: "
         f"{', '.join(dict.fromkeys(lacking)) or 'nothing'}",
         "--proven",
     )

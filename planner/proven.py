@@ -23,6 +23,9 @@ from simulator.setting import Setting
 UNPROVEN = "unproven"
 """Rule of plans whose mechanisms no measured run had together."""
 
+BEYOND = "beyond"
+"""Rule of plans that promise far more than the fastest measured run near them."""
+
 OF_LEVERS = (*SEARCHED, "recompute", "recompute_modules")
 """Fields that a search chooses for each structure."""
 
@@ -74,7 +77,7 @@ def proven_rule(keeps: Keeps, levers: bool) -> CandidateRule:
         return mask
 
     reads = (*SHAPE, *STATE, "policy", "recompute") if levers else (*SHAPE, *STATE, "policy")
-    return CandidateRule(UNPROVEN, "any two mechanisms of a plan must have a measured run", reads, keep)
+    return CandidateRule(UNPROVEN, "one measured run must have used all mechanisms of a plan", reads, keep)
 
 
 @dataclass

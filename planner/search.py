@@ -14,7 +14,7 @@ from planner.constraints import Constraints
 from planner.families import FAMILIES
 from planner.levers import Bar, Chooser
 from planner.metrics import OBJECTIVES, Metrics
-from planner.proven import UNPROVEN, ProvenChooser, proven_rule
+from planner.proven import BEYOND, UNPROVEN, ProvenChooser, proven_rule
 from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
@@ -113,17 +113,22 @@ def search(
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)
     enumeration = Enumeration(space, _rules(space, offload))
-    ranking, scored = _Ranking(objective, top, alternatives, keep), 0
+    ranking, fitting, beyond = _Ranking(objective, top, alternatives, keep), 0, 0
     for structures in _chunks(enumeration):
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
-            ranking.offer(plans, values)
-        scored = chooser.fitting if chooser else scored + len(structures)
+            credible, figures = _credible(space, plans, values, objective)
+            beyond += len(plans) - len(credible)
+            ranking.offer(credible, figures)
+        fitting = chooser.fitting if chooser else fitting + len(structures)
         if progress:
-            progress((scored + sum(enumeration.removed.values())) / space.candidates)
+            progress((fitting + sum(enumeration.removed.values())) / space.candidates)
     removed = dict(enumeration.removed)
     if chooser:
         removed |= _removed_levers(space, chooser, removed)
-    if not scored and not removed[MEMORY] and not removed.get(UNPROVEN):
+    if space.constraints.keeps:
+        removed[BEYOND] = beyond
+    scored = fitting - beyond
+    if not fitting and not removed[MEMORY] and not removed.get(UNPROVEN):
         raise InputError(no_shape(space, removed))
     ranked, rows = ranking.shown(space, top)
     step = predict(space.setting, ranked)
@@ -197,6 +202,16 @@ def _measure(setting: Setting, plans: Plans, objective: str) -> np.ndarray:
     if objective == "time":
         return step_time(setting, plans)
     return getattr(Metrics.of(setting, plans, predict(setting, plans)), OBJECTIVES[objective])
+
+
+def _credible(space: Space, plans: Plans, values: np.ndarray, objective: str) -> tuple[Plans, np.ndarray]:
+    """The plans that promise no more than the measured runs let expect, with their figures."""
+    keeps = space.constraints.keeps
+    if keeps is None or not keeps.shortest_s:
+        return plans, values
+    seconds = values if objective == "time" else step_time(space.setting, plans)
+    rows = np.flatnonzero(seconds >= keeps.shortest_s)
+    return plans.take(rows), values[rows]
 
 
 def _chunks(enumeration: Enumeration) -> Iterator[Plans]:

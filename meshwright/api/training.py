@@ -110,7 +110,7 @@ def plan(
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         offload: try optimizer and gradients on the host, and on SSDs where nodes have them.
-        proven: keep to mechanisms that a measured run of the framework's code base used on the device family.
+        proven: keep to what one measured run near the plan used together, and came near (``docs/search.md``).
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.

@@ -145,7 +145,7 @@ Offload = Annotated[
     bool, typer.Option("--offload", help="Try optimizer and gradients on the host and on SSDs too.")
 ]
 Proven = Annotated[
-    bool, typer.Option("--proven", help="Keep to mechanisms that a measured run of the framework used.")
+    bool, typer.Option("--proven", help="Keep to what one measured run near the plan used, and came near.")
 ]
 Trials = Annotated[
     int | None,

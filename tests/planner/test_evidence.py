@@ -166,11 +166,43 @@ def test_a_proven_search_ranks_all_plans_whose_mechanisms_were_measured_together
     some = Constraints.of({}, {"tensor": 2, "pipeline": 2, "micro_batch": 2})
     everything = search(asked, 8, some, top=100_000, headroom=0.2)
     known = RunEvidence(asked)
-    measured = [plan for plan in everything.plans if not known.of(plan).unproven]
+    times = zip(everything.plans, everything.step.time, strict=True)
+    together = [(plan, time) for plan, time in times if known.together(mechanisms(asked, plan))]
+    measured = [plan for plan, time in together if time >= known.shortest_s]
     found = search(asked, 8, proven(asked, some), top=100_000, headroom=0.2)
     assert 0 < len(measured) < len(everything.plans)
     assert [plan.describe() for plan in found.plans] == [plan.describe() for plan in measured]
     assert found.scored + sum(found.removed.values()) == found.candidates
+
+
+def test_only_one_run_with_all_mechanisms_proves_a_plan():
+    apart = [run("16 bits; pipeline; ZeRO-1"), run("16 bits; pipeline; ZeRO-3"), run("16 bits; ZeRO-1; fp8")]
+    known = RunEvidence(setting(), apart)
+    assert known.together(("16 bits", "pipeline", "ZeRO-1"))
+    assert not known.together(("pipeline", "ZeRO-1", "ZeRO-3"))
+
+
+def test_runs_near_a_plan_are_its_only_proof():
+    known = RunEvidence(setting(), [near(0.0), run("16 bits; pipeline", hidden=16384)])
+    assert known.together(("16 bits", "ZeRO-1")) and not known.together(("16 bits", "pipeline"))
+    assert "about these widths in 16 bits" in known.kept
+    far = RunEvidence(setting(), [run("16 bits; pipeline", hidden=16384)])
+    assert far.together(("16 bits", "pipeline")) and "widths" not in far.kept
+
+
+def test_a_proven_search_leaves_out_plans_that_promise_far_more_than_the_fastest_run():
+    asked, some = setting(gpus=8), Constraints.of({}, {"tensor": 2, "pipeline": 2, "micro_batch": 2})
+    used = "16 bits; ZeRO-1; pipeline; virtual stages; tensor parallelism; sequence parallelism"
+    slow = RunEvidence(asked, [replace(near(0.0, utilisation=0.45), mechanisms=frozenset(used.split("; ")))])
+    quick = RunEvidence(asked, [replace(each, utilisation=0.9) for each in slow.runs])
+    without, found = (search(asked, 8, replace(some, keeps=keeps), top=100_000) for keeps in (quick, slow))
+    left = [time for time in without.step.time if time >= slow.shortest_s]
+    assert 0 < len(left) < without.scored and without.removed["beyond"] == 0
+    assert found.step.time.tolist() == pytest.approx(left)
+    assert found.removed["beyond"] == without.scored - found.scored > 0
+    assert found.scored + sum(found.removed.values()) == found.candidates
+    dear = search(asked, 8, replace(some, keeps=slow), objective="energy", top=100_000)
+    assert dear.scored == found.scored
 
 
 def test_plans_with_the_mechanisms_of_others_group_whatever_their_degrees():
