@@ -158,6 +158,10 @@ class Engine(Strict):
         value=False, kind="assumed", source="engines bring scales into the kernels' layout once"
     )
     """Whether DeepGEMM packs the scales of block-scaled weights on Blackwell at every call."""
+    scans_decodes: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="decodes beside prompts run in the kernel of decodes"
+    )
+    """Whether layers of the delta rule compute decodes beside prompts as prompts of one token."""
     host_block_bytes: Figure[float] = Figure[float](
         value=2.0e6, kind="assumed", source="as vllm-0.12: blocks of all layers are copied together"
     )

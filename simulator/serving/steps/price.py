@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
 from hwmodels.kernels.chip import peak_dtype
+from hwmodels.kernels.linear_attention import STATE_BYTES
 from simulator.models import Model
 from simulator.ops import (
     SERVING,
@@ -54,6 +55,12 @@ DEEPGEMM_GENERATIONS = "hopper", "blackwell"
 
 FLASH_ATTENTION_3_AND_LATER = "hopper", "blackwell"
 """Generations whose attention kernels have sinks."""
+
+LINEAR = "linear"
+"""Kind of layers with linear attention."""
+STATE_COPIES = 4.0
+"""Passes over states where decodes are scanned: a gather before the scan and a scatter after it read and
+write them (vLLM, gdn_linear_attn.py: ``ssm_state[non_spec_state_indices_tensor]``)."""
 
 SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
 """Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
@@ -201,6 +208,12 @@ class StepPrice:
         )
 
     @property
+    def scans_decodes(self) -> bool:
+        """Whether linear layers compute decodes beside a prefill chunk as prompts of one token."""
+        linear = self.model.linear
+        return linear is not None and linear.delta and self.engine.scans_decodes.value
+
+    @property
     def overlap_exponent(self) -> float:
         """Overlap of chunks and decodes in one attention kernel; 1 adds their times."""
         mixed = self.prices.kernels.calibration.mixed_attention
@@ -208,6 +221,8 @@ class StepPrice:
 
     def decodes_in_prefill(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
         """Attention of decodes that run in the prefill kernel of a mixed step, all layers."""
+        if self.scans_decodes:
+            return self._decodes_in_scan(sequences, keys)
         if not self.mixes:
             return self.decode_attention(sequences, keys)
         sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
@@ -295,12 +310,38 @@ class StepPrice:
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
 
-    def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices) -> Array:
+    def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices, kinds: str = "") -> Array:
+        """Attention of all layers, or of those of one kind."""
         seconds = np.zeros(shape)
         for kind, layers in self.attention_kinds.items():
+            if kinds and kind != kinds:
+                continue
             ops = [op for op in layer_ops(rank, kind, False) if op.depends_on == "context"]
             seconds = seconds + layers * self._seconds(ops, prices)
         return seconds
+
+    def _decodes_in_scan(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Attention of decodes in a mixed step whose linear layers scan them, all layers.
+
+        States are gathered before the scan and scattered after it: two copies of each.
+        """
+        sequences, keys = np.asarray(sequences, dtype=np.float64), np.asarray(keys, dtype=np.float64)
+        shape = np.broadcast_shapes(sequences.shape, keys.shape)
+        scanned, stepped = Batch.prefill(sequences, 1.0, keys), Batch.decode(sequences, keys)
+        as_prompts = self._attention(self._rank(scanned), shape, self.prefill_prices, LINEAR)
+        as_decodes = self._attention(self._rank(stepped), shape, self.prices, LINEAR)
+        copies = STATE_COPIES * self._state_bytes * sequences
+        copied = self.attention_kinds[LINEAR] * self.prices.kernels.memory_bound(copies, "copy")
+        more = self.site.factor("attention") * (as_prompts - as_decodes + copied)
+        return self.decode_attention(sequences, keys) + more
+
+    @property
+    def _state_bytes(self) -> float:
+        """Bytes of a sequence's state in one linear layer on a rank."""
+        linear = self.model.linear
+        if linear is None:
+            return 0.0
+        return STATE_BYTES * linear.heads / self.pool.tensor * linear.key_dim * linear.value_dim
 
     def _prefill_kernels(self) -> KernelModel:
         """Kernels of attention over prompts: another library's where the engine's own has no sinks."""

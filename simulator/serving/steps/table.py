@@ -192,7 +192,7 @@ class IterationTable:
         decodes = self.price.decode_attention(counts[:, None], keys[None, :])
         self.decodes = Grid(counts, keys, decodes)
         self.mixed = self.decodes
-        if self.price.mixes:
+        if self.price.mixes or self.price.scans_decodes:
             beside = self.price.decodes_in_prefill(counts[:, None], keys[None, :])
             self.mixed = Grid(counts, keys, beside)
         self.overlap_exponent = self.price.overlap_exponent
