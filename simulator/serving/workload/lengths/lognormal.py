@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import erf, exp, log, sqrt
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,10 @@ from pydantic import Field
 
 from hwmodels.quantities import Tokens
 from simulator.serving.workload.lengths.base import Lengths, whole
+
+HALVINGS = 50
+ROOM = 8.0
+"""Deviations of the median above the longest length at which the search for it begins."""
 
 
 class Lognormal(Lengths):
@@ -26,5 +30,30 @@ class Lognormal(Lengths):
         return np.minimum(whole(drawn), self.most)
 
     def mean(self) -> float:
-        """Mean before the cut."""
-        return min(self.median * exp(0.5 * self.sigma**2), float(self.most))
+        """Mean of the lengths, longer ones cut."""
+        if not self.sigma:
+            return min(self.median, float(self.most))
+        above = log(self.most / self.median) / self.sigma
+        whole_mean = self.median * exp(0.5 * self.sigma**2)
+        return whole_mean * _below(above - self.sigma) + self.most * (1.0 - _below(above))
+
+
+def median_of_mean(mean: float, sigma: float, most: int) -> float:
+    """Median of lengths whose mean, longer ones cut to ``most``, is ``mean``.
+
+    Args:
+        mean: tokens, below ``most``.
+        sigma: standard deviation of the logarithm.
+        most: longest length.
+    """
+    low, high = log(mean) - 0.5 * sigma**2, log(most) + ROOM * sigma
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        below = Lognormal(median=exp(middle), sigma=sigma, most=most).mean() < mean
+        low, high = (middle, high) if below else (low, middle)
+    return exp(0.5 * (low + high))
+
+
+def _below(deviations: float) -> float:
+    """Share of a standard normal distribution below a number of deviations."""
+    return 0.5 * (1.0 + erf(deviations / sqrt(2.0)))
