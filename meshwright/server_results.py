@@ -202,14 +202,25 @@ def _first(value: Any) -> float:
 
 
 def _of_guidellm(value: Mapping[str, Any]) -> dict[str, float]:
-    """One benchmark of guidellm's report; its latency between tokens leaves out the first token."""
+    """One benchmark of guidellm's report; its latency between tokens leaves out the first token.
+
+    Latencies are left out where some request streamed no content: reports count it as 0 ms
+    (benchmark/schemas/generative/metrics.py: ``time_to_first_token_ms or 0.0``; up to 0.6, answers that end
+    while a model still thinks).
+    """
     metrics = value.get("metrics")
     metrics = metrics if isinstance(metrics, Mapping) else {}
 
+    def block(name: str) -> Mapping[str, Any]:
+        metric = metrics.get(name)
+        summary = metric.get("successful") if isinstance(metric, Mapping) else None
+        return summary if isinstance(summary, Mapping) else {}
+
     def figure(name: str, kind: str = "mean") -> float:
-        block = metrics.get(name)
-        block = block.get("successful") if isinstance(block, Mapping) else None
-        return _number(block.get(kind)) if isinstance(block, Mapping) else 0.0
+        return _number(block(name).get(kind))
+
+    def latency(name: str, kind: str) -> float:
+        return 0.0 if block(name).get("min") == 0 else 1e-3 * figure(name, kind)
 
     config = value.get("config") or value.get("args")
     strategy = config.get("strategy") if isinstance(config, Mapping) else None
@@ -223,7 +234,7 @@ def _of_guidellm(value: Mapping[str, Any]) -> dict[str, float]:
         "prompt": figure("prompt_token_count"),
         "output": figure("output_token_count"),
         **{
-            f"{name}_{ours}": 1e-3 * figure(theirs, kind)
+            f"{name}_{ours}": latency(theirs, kind)
             for name, theirs in (("ttft", "time_to_first_token_ms"), ("tpot", "inter_token_latency_ms"))
             for ours, kind in (("mean", "mean"), ("p50", "median"))
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 import time
@@ -92,6 +93,15 @@ def test_clients_formats_state_the_same_load(results, value):
     assert load.measured["ttft_p50"] == pytest.approx(0.0705, rel=0.02)
     assert load.measured["tpot_mean"] == pytest.approx(9.35e-3, rel=0.02)
     assert not skipped
+
+
+def test_latencies_of_answers_without_content_are_left_out(results):
+    """guidellm counts a request that streams no content as 0 ms."""
+    silent = copy.deepcopy(GUIDELLM)
+    metrics = silent["benchmarks"][0]["metrics"]
+    metrics["time_to_first_token_ms"]["successful"]["min"] = 0.0
+    (load,), _ = read_servers(results(silent))
+    assert set(load.measured) == {"tpot_mean", "tpot_p50"}
 
 
 @pytest.mark.slow
