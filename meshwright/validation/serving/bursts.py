@@ -24,7 +24,8 @@ class BurstRun(ReplicaQuestion):
         """See `Question`."""
         low, stated = client_defaults()["unstated_from"], self.stated
         prompt, output = (lengths(mean, low, stated.varied) for mean in (self.prompt, self.output))
-        keys: dict[str, Any] = {"options": dict(stated.options)}
+        kind = self.serving
+        keys: dict[str, Any] = {"options": stated.options_of(kind.engine, kind.cluster.device)}
         if stated.speculation:
             keys["speculation"] = dict(stated.speculation)
         workload = {"requests": stated.requests, "arrivals": {"kind": "burst"}, "input": prompt}

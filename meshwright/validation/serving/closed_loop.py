@@ -71,7 +71,7 @@ class ClosedLoop(ReplicaQuestion):
     def key(self) -> tuple[Any, ...]:  # type: ignore[override]
         """See `Question`."""
         other = self.prefill.key if self.prefill else ()
-        stated = self.stated.max_sequences, self.stated.speculation
+        stated = self.stated.max_sequences, self.stated.limits_factor, self.stated.speculation
         return self.serving.key, other, self.speculates, self.drafts, self.sized, *stated
 
     @property
@@ -79,6 +79,7 @@ class ClosedLoop(ReplicaQuestion):
         """Token budget of a step."""
         engine = self.serving.engine
         default = engine.token_budget(self.serving.cluster.device, self.serving.pool.data)
+        default *= self.stated.limits_factor
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
@@ -111,7 +112,8 @@ class ClosedLoop(ReplicaQuestion):
         """Options of a replica's server that differ from the engine's defaults."""
         engine = self.serving.engine
         batch = max(clients / self.serving.pool.data, SMALLEST_BATCH)
-        most = self.stated.max_sequences or engine.sequence_limit(self.serving.cluster.device)
+        limit = self.stated.limits_factor * engine.sequence_limit(self.serving.cluster.device)
+        most = self.stated.max_sequences or limit
         sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most)
         budget = self.budget if engine.chunked_prefill.value else max(self.budget, int(self.longest))
         options: dict[str, Any] = {
@@ -170,7 +172,8 @@ class ClosedLoop(ReplicaQuestion):
             "input": lengths(self.prompt, low, self.stated.varied),
             "output": lengths(self.output, low, self.stated.varied),
         }
-        scenario, tokens = scenario_of(self.serving, workload, **keys), (self.prompt, self.output)
+        scenario = scenario_of(self.serving, workload, **keys)
+        tokens = None if self.stated.varied else (self.prompt, self.output)
         return ServedRun(scenario, replicas=self.replicas, tokens=tokens)
 
 
@@ -324,7 +327,8 @@ def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool 
     first = questions[0]
     budget = np.array([min(row.budget, MOST_BUDGET) for row in questions], dtype=float)
     most = max(row.concurrency / row.replicas for row in questions) / kind.pool.data
-    limit = first.stated.max_sequences or kind.engine.sequence_limit(kind.cluster.device)
+    stated = first.stated
+    limit = stated.max_sequences or stated.limits_factor * kind.engine.sequence_limit(kind.cluster.device)
     sequences = min(max(most, float(SMALLEST_BATCH)), limit)
     context = max(row.prompt + row.output for row in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)

@@ -101,7 +101,8 @@ def figures_of(run: ServedRun) -> dict[str, float]:
     span, gpus, watts = float(last.max()), run.replicas * pool.pool.devices, device_watts(result)
     rate = len(last) / span * run.replicas
     if run.tokens is None:
-        in_rate, out_rate = float(columns["prompt"].sum() / span), float(columns["output"].sum() / span)
+        each = run.replicas / span
+        in_rate, out_rate = each * float(columns["prompt"].sum()), each * float(columns["output"].sum())
         total = in_rate / gpus + out_rate / gpus
     else:
         prompt, output = run.tokens

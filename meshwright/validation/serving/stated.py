@@ -7,17 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from hwmodels.device import Device
 from meshwright.validation.serving.case import MeasuredRow
+from simulator.serving.engines import Engine
+from simulator.serving.workload.lengths.lognormal import median_of_mean
 
 SIGMA = 1.0
-"""Spread of log-normal lengths of conversations (ShareGPT); their mean is the row's (assumed)."""
+"""Spread of log-normal lengths of conversations (ShareGPT), assumed. Rows state the mean after the cut."""
 LONGEST = 1024
 """Tokens of the longest prompt or answer of a conversation: vLLM's benchmark leaves out prompts above it, and
 conversations above twice as many (vllm/benchmarks/datasets.py, is_valid_sequence)."""
 DRAFTS = re.compile(r"num_speculative_tokens\W+(\d+)|--speculative-num-steps[ =](\d+)")
+THROUGHPUT = re.compile(r"--performance-mode[ =]throughput")
+"""vLLM's mode that doubles the default token budget and number of sequences (arg_utils.py,
+``_set_default_max_num_seqs_and_batched_tokens_args``)."""
 VERIFIED = re.compile(r"--speculative-num-draft-tokens[ =](\d+)")
+HEADS = re.compile(r"heads: ([^;]*)")
+"""Headings of the page above a row; they name the dataset where its column is blank."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Stated:
     memory_share: float = 0.0
     requests: int = 0
     """Of the whole run."""
+    limits_factor: int = 1
+    """Limits of a step over the engine's defaults, where the row states none."""
     varied: bool = False
     """Whether lengths are those of conversations."""
     speculation: tuple[tuple[str, Any], ...] = ()
@@ -39,6 +47,16 @@ class Stated:
         """Options of a deployment."""
         names = "max_sequences", "token_budget", "memory_share"
         return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+    def options_of(self, engine: Engine, device: Device) -> dict[str, Any]:
+        """Options of a deployment, with limits that a mode of the server changes."""
+        if self.limits_factor == 1:
+            return self.options
+        limits = {
+            "max_sequences": self.limits_factor * engine.sequence_limit(device),
+            "token_budget": self.limits_factor * engine.token_budget(device),
+        }
+        return {**limits, **self.options}
 
 
 NOTHING = Stated()
@@ -51,9 +69,16 @@ def read_stated(row: MeasuredRow) -> Stated:
         token_budget=int(row.number("max_num_batched_tokens") or 0),
         memory_share=row.number("memory_share") or 0.0,
         requests=int(row.number("num_prompts") or 0),
-        varied="sharegpt" in row.text("dataset").lower(),
+        varied="sharegpt" in _dataset(row).lower(),
+        limits_factor=2 if THROUGHPUT.search(row.text("server_args")) else 1,
         speculation=tuple(_speculation(row.text("server_args")).items()),
     )
+
+
+def _dataset(row: MeasuredRow) -> str:
+    """Name of a row's dataset, or the headings that a row without one stands under."""
+    heads = HEADS.search(row.text("notes"))
+    return row.text("dataset") or (heads[1] if heads else "")
 
 
 def _speculation(arguments: str) -> dict[str, Any]:
@@ -77,8 +102,8 @@ def lengths(mean: float, low: float, varied: bool) -> int | Mapping[str, Any]:
         low: least over nominal length, which is the longest.
         varied: whether they are those of conversations.
     """
-    if varied:
-        median = mean / float(np.exp(0.5 * SIGMA**2))
+    if varied and mean < LONGEST:
+        median = median_of_mean(mean, SIGMA, LONGEST)
         return {"kind": "lognormal", "median": median, "sigma": SIGMA, "most": LONGEST}
     nominal = max(round(mean / (0.5 + 0.5 * low)), 1)
     least = max(round(low * nominal), 1)

@@ -2,8 +2,12 @@
 
 import pytest
 
+from hwmodels.device import devices
+from hwmodels.loading import build
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.stated import LONGEST, NOTHING, lengths, read_stated
+from simulator.serving.engines import engines
+from simulator.serving.workload.lengths.lognormal import Lognormal
 
 
 def row(**values) -> MeasuredRow:
@@ -43,6 +47,21 @@ def test_conversations_are_short_as_the_client_draws_them():
     found = lengths(232.0, 0.96, varied=True)
     assert found["kind"] == "lognormal"
     assert found["most"] == LONGEST
+    assert build(Lognormal, found, "lengths").mean() == pytest.approx(232.0)
+
+
+def test_headings_name_the_dataset_of_a_row_that_leaves_it_out():
+    heads = "; heads: Other Benchmark Cases / ShareGPT; mean in flight by Little 437"
+    assert read_stated(row(notes=heads)).varied
+    assert not read_stated(row(notes=heads, dataset="random")).varied
+
+
+def test_a_mode_doubles_the_limits_that_no_row_states():
+    stated = read_stated(row(server_args="--performance-mode=throughput", max_num_seqs=512))
+    engine, device = engines.get("vllm-0.17"), devices.get("h100-sxm")
+    options = stated.options_of(engine, device)
+    assert options == {"max_sequences": 512, "token_budget": 2 * engine.token_budget(device)}
+    assert NOTHING.options_of(engine, device) == {}
 
 
 def test_nominal_lengths_are_the_longest():
