@@ -222,7 +222,7 @@ def print_memory(entries: Sequence[PredictedCase]) -> None:
     ratio = [-float(np.log1p(entry.memory_error or 0.0)) for entry in peaks]
     sources = [source_of(entry.case.case_id) for entry in peaks]
     low, middle, high = (weighted_quantile(ratio, sources, share) for share in (0.05, 0.5, 0.95))
-    promised = [1 / (1 - default_headroom(entry.case.setting.framework)) for entry in peaks]
+    promised = [1 / (1 - default_headroom(entry.case.setting)) for entry in peaks]
     beyond = np.mean(np.exp(ratio) > np.array(promised))
     print(
         f"{len(peaks)} peaks of {len(set(sources))} sources: measured over predicted, 5/50/95 % "

@@ -190,7 +190,7 @@ def compare(entry: PredictedCase, practice: Practice) -> Comparison:
     """
     setting, published = entry.case.setting, entry.case.plan
     free = 1 - entry.predicted_peak_bytes / setting.cluster.device.memory_bytes
-    headroom = min(max(free, 0.0), default_headroom(setting.framework))
+    headroom = min(max(free, 0.0), default_headroom(setting))
     found: list[tuple[float, Plan]] = []
     problem = "no plan is predicted to fit"
     for constraints in _searches(entry, practice):

@@ -27,7 +27,8 @@ from simulator.uncertainty import PeakErrors, chance_to_fit, peak_errors
 
 OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
 CHANCES = (0.5, 0.8, 0.9, 0.95, 0.99)
-KINDS = {False: "one trainer", True: "several trainers"}
+KINDS = ("dense", "experts", "several trainers")
+"""Kinds of models and releases with errors of their own (``simulator.uncertainty.peak_errors``)."""
 ErrorsOf = Callable[[PredictedCase], PeakErrors]
 
 
@@ -44,24 +45,34 @@ def chances_met(entries: Iterable[PredictedCase], errors: ErrorsOf) -> dict[str,
 
 def shipped(entry: PredictedCase) -> PeakErrors:
     """The errors that answers use."""
-    return peak_errors(entry.case.setting.framework)
+    return peak_errors(entry.case.setting)
 
 
 def left_out(entries: Sequence[PredictedCase]) -> ErrorsOf:
-    """Errors of each kind of release, fitted without the source of the run that they judge."""
+    """Errors of each kind, fitted without the judged run's source; as shipped where no other is left."""
 
     @cache
-    def fitted(shared: bool, source: str) -> PeakErrors:
-        others = [each for each in kind(entries, shared) if source_of(each.case.case_id) != source]
+    def fitted(kind: str, source: str) -> PeakErrors | None:
+        others = [each for each in of_kind(entries, kind) if source_of(each.case.case_id) != source]
+        if not others:
+            return None
         bias, wide = spread(others)
         return PeakErrors(bias=bias, spread=wide)
 
-    return lambda entry: fitted(entry.case.setting.framework.memory.shared, source_of(entry.case.case_id))
+    return lambda entry: fitted(kind_of(entry), source_of(entry.case.case_id)) or shipped(entry)
 
 
-def kind(entries: Iterable[PredictedCase], shared: bool) -> list[PredictedCase]:
-    """Runs of releases of one trainer, or of those that stand for several."""
-    return [entry for entry in entries if entry.case.setting.framework.memory.shared is shared]
+def kind_of(entry: PredictedCase) -> str:
+    """The kind of a run."""
+    setting = entry.case.setting
+    if setting.framework.memory.shared:
+        return "several trainers"
+    return "dense" if setting.model.moe is None else "experts"
+
+
+def of_kind(entries: Iterable[PredictedCase], kind: str) -> list[PredictedCase]:
+    """Runs of one kind."""
+    return [entry for entry in entries if kind_of(entry) == kind]
 
 
 def line(name: str, by_source: dict[str, np.ndarray]) -> str:
@@ -93,25 +104,25 @@ def main() -> None:
     ledger = evaluate([*files, *asked.kept_apart])
     entries = divided(ledger, files, asked.kept_apart).open_ledger().entries
     measured = [entry for entry in entries if entry.memory_error is not None]
+    kinds = [kind for kind in KINDS if of_kind(measured, kind)]
     print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  " + " ".join(f"{p:>6.0%}" for p in CHANCES))
     for title, errors in (("", shipped), ("source left out: ", left_out(measured))):
         print(line(f"{title}all", chances_met(measured, errors)))
-        for shared, name in KINDS.items():
-            print(line(f"{title}{name}", chances_met(kind(measured, shared), errors)))
+        for kind in kinds:
+            print(line(f"{title}{kind}", chances_met(of_kind(measured, kind), errors)))
     by_release = defaultdict(list)
     for entry in measured:
         by_release[entry.case.setting.framework.name].append(entry)
     for name, found in sorted(by_release.items()):
         print(line(name, chances_met(found, shipped)))
     print()
-    for shared, name in KINDS.items():
-        bias, wide = spread(kind(measured, shared))
-        print(f"{name}, fitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
+    for kind in kinds:
+        bias, wide = spread(of_kind(measured, kind))
+        print(f"{kind}, fitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
     print("\nran out of memory:")
     for entry in evaluate([OUT_OF_MEMORY]).entries:
         memory = entry.case.setting.cluster.device.memory_bytes
-        release = entry.case.setting.framework
-        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory, release))
+        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory, entry.case.setting))
         print(
             f"  {entry.case.case_id}: {chance:.0%}, {entry.predicted_peak_bytes / memory:.0%} of the device"
         )

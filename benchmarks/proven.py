@@ -112,7 +112,7 @@ def main() -> None:
             continue
         judged += 1
         capacity = entry.case.setting.cluster.device.memory_bytes
-        fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom(entry.case.setting.framework))
+        fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom(entry.case.setting))
         own = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
         (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
         kept += fits

@@ -23,7 +23,7 @@ def headroom_share(typed: float | str | None, setting: Setting) -> float:
         InputError: not readable, or not below the device's memory.
     """
     if typed is None:
-        return default_headroom(setting.framework)
+        return default_headroom(setting)
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%|[A-Za-z]*)\s*", str(typed))
     unit = match.group(2).lower() if match else "?"
     if match is None or unit not in UNITS:

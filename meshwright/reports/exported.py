@@ -41,7 +41,7 @@ def _row(name: str, prediction: Prediction, base: Prediction) -> list[str]:
     step, before = float(prediction.metrics.step_time_s[0]), float(base.metrics.step_time_s[0])
     peak = prediction.memory.peak[:1]
     setting = prediction.setting
-    fits = float(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting.framework)[0])
+    fits = float(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting)[0])
     change = "" if prediction is base else f"{100 * (step / before - 1):+.1f} %"
     mfu = float(prediction.metrics.model_flops_utilisation[0])
     return [name, seconds(step), change, percent(mfu), gibibytes(float(peak[0])), percent(fits, 0)]

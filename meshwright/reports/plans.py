@@ -150,8 +150,7 @@ def _order(prediction: Prediction, index: int) -> dict[str, float]:
 
 def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
     peak, capacity = float(prediction.memory.peak[index]), prediction.setting.cluster.device.memory_bytes
-    release = prediction.setting.framework
-    low, high = memory_band(release)
+    low, high = memory_band(prediction.setting)
     tiers = tiers_of(prediction, index)
     return {
         "peak_bytes": peak,
@@ -159,7 +158,7 @@ def _memory(prediction: Prediction, index: int) -> dict[str, Any]:
         "capacity_bytes": capacity,
         "fits": peak <= capacity and all(tier["fits"] for tier in tiers.values()),
         **({"tiers": tiers} if tiers else {}),
-        "chance_to_fit": float(chance_to_fit(np.array(peak), capacity, release)),
+        "chance_to_fit": float(chance_to_fit(np.array(peak), capacity, prediction.setting)),
         "stages": [_stage(prediction, index, row) for row in _present(prediction, index)],
     }
 
@@ -192,7 +191,8 @@ def ranked(prediction: Prediction, wide: bool) -> Table:
 def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
     """Cells of a ranking by heading, one per plan; headings without a word in any cell are left out."""
     metrics, plans = prediction.metrics, list(prediction.plans)
-    capacity, release = prediction.setting.cluster.device.memory_bytes, prediction.setting.framework
+    capacity = prediction.setting.cluster.device.memory_bytes
+    fits = chance_to_fit(prediction.memory.peak, capacity, prediction.setting)
     many = range(len(plans))
     cells = {
         "rank": [str(index + 1) for index in many],
@@ -210,7 +210,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "MFU": [percent(value) for value in metrics.model_flops_utilisation],
         **_causal(metrics),
         f"of {gibibytes(capacity)}": [gibibytes(value) for value in prediction.memory.peak],
-        "fits with": [chance(value) for value in chance_to_fit(prediction.memory.peak, capacity, release)],
+        "fits with": [chance(value) for value in fits],
         "bubble": [percent(value) for value in metrics.bubble_share],
         "comm": [percent(value) for value in metrics.exposed_communication_share],
         "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],

@@ -66,7 +66,7 @@ def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:
         **figures(prediction.metrics),
         "peak_memory_bytes": peak,
         "chance_to_fit": chance_to_fit(
-            peak, prediction.setting.cluster.device.memory_bytes, prediction.setting.framework
+            peak, prediction.setting.cluster.device.memory_bytes, prediction.setting
         ),
     }
     return columns | {name: _cells(values) for name, values in numbers.items()}

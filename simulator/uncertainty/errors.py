@@ -40,10 +40,11 @@ class PeakErrors(Strict):
 
 
 class MemoryErrors(Strict):
-    """Errors of peaks by kind of release, and what they have to allow."""
+    """Errors of peaks by kind of model and release, and what they have to allow."""
 
     source: str = ""
-    own: PeakErrors = Field(description="of releases of one trainer")
+    dense: PeakErrors = Field(description="of dense models under releases of one trainer")
+    experts: PeakErrors = Field(description="of models with experts, whose tokens differ by rank")
     shared: PeakErrors = Field(description="of releases that stand for several trainers (``memory.shared``)")
     required_chance: float = Field(gt=0, lt=1, description="least chance to fit of a recommended plan")
 

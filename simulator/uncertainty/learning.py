@@ -245,7 +245,7 @@ def _memory(steps: Sequence[MeasuredStep]) -> SiteMemory:
             logs.append(float(np.log(run.peak_bytes / usage.peak[0])))
     if not logs:
         return SiteMemory()
-    errors = peak_errors(steps[0].setting.framework)
+    errors = peak_errors(steps[0].setting)
     precision = 1 / errors.spread**2 + len(logs) / SAME_SITE_MEMORY**2
     mean = (errors.bias / errors.spread**2 + sum(logs) / SAME_SITE_MEMORY**2) / precision
     spread = float(np.sqrt(1 / precision + SAME_SITE_MEMORY**2))

@@ -116,8 +116,8 @@ def test_headroom_is_a_share_or_a_size(asked, share):
 
 
 def test_headroom_follows_from_the_memory_models_error():
-    assert headroom_share(None, SETTING) == default_headroom(SETTING.framework)
-    assert 0 < default_headroom(SETTING.framework) < 0.5
+    assert headroom_share(None, SETTING) == default_headroom(SETTING)
+    assert 0 < default_headroom(SETTING) < 0.5
 
 
 @pytest.mark.parametrize("asked", ["much", "100%", "90GB", "-1", "1e3", 1.5])

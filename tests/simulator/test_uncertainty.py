@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
+from simulator.models import models
 from simulator.plan import Plan, Plans
+from simulator.setting import Setting
 from simulator.training import predict
 from simulator.uncertainty import (
     EVIDENCE,
@@ -25,10 +28,23 @@ from simulator.uncertainty import (
     model_errors,
     ratio_band,
 )
+from simulator.workload import Training
 
 PLANS = Plans.of([Plan(tensor=8, pipeline=2, data=4, micro_batch=2)])
 CAPACITY = 80e9
-RELEASES = frameworks.get("megatron-core"), frameworks.get("torch-fsdp-eager")
+SETTINGS = [
+    Setting(
+        models.get(model),
+        clusters.get("dgx-h100"),
+        Training(seq_len=4096, global_batch=64),
+        frameworks.get(release),
+    )
+    for model, release in (
+        ("llama3.1-8b", "megatron-core"),
+        ("mixtral-8x7b", "megatron-core"),
+        ("llama3.1-8b", "torch-fsdp-eager"),
+    )
+]
 
 
 def step_of(setting, *plans):
@@ -90,26 +106,27 @@ def test_equal_plans_are_on_even_footing_and_slow_ones_are_not():
 @given(st.floats(1e9, 2e11), st.floats(1e9, 2e11))
 def test_more_memory_never_fits_better(one, other):
     low, high = sorted((one, other))
-    fits = [chance_to_fit(np.array(peak), CAPACITY, RELEASES[0]) for peak in (low, high)]
+    fits = [chance_to_fit(np.array(peak), CAPACITY, SETTINGS[0]) for peak in (low, high)]
     assert fits[0] >= fits[1]
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
-def test_a_plan_at_the_default_headroom_fits_with_the_required_chance(release):
-    peak = np.array(CAPACITY * (1 - default_headroom(release)))
-    assert chance_to_fit(peak, CAPACITY, release) == pytest.approx(model_errors().memory.required_chance)
+@pytest.mark.parametrize("setting", SETTINGS, ids=("dense", "experts", "several trainers"))
+def test_a_plan_at_the_default_headroom_fits_with_the_required_chance(setting):
+    peak = np.array(CAPACITY * (1 - default_headroom(setting)))
+    assert chance_to_fit(peak, CAPACITY, setting) == pytest.approx(model_errors().memory.required_chance)
 
 
-@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
-def test_the_memory_band_holds_nine_of_ten(release):
-    low, high = memory_band(release)
-    assert chance_to_fit(np.array(1.0), high, release) == pytest.approx(0.95, abs=1e-3)
-    assert chance_to_fit(np.array(1.0), low, release) == pytest.approx(0.05, abs=1e-3)
+@pytest.mark.parametrize("setting", SETTINGS, ids=("dense", "experts", "several trainers"))
+def test_the_memory_band_holds_nine_of_ten(setting):
+    low, high = memory_band(setting)
+    assert chance_to_fit(np.array(1.0), high, setting) == pytest.approx(0.95, abs=1e-3)
+    assert chance_to_fit(np.array(1.0), low, setting) == pytest.approx(0.05, abs=1e-3)
 
 
-def test_a_release_that_stands_for_several_trainers_is_less_sure():
-    one, several = RELEASES
-    assert several.memory.shared and not one.memory.shared
+def test_experts_and_releases_that_stand_for_several_trainers_are_less_sure():
+    one, experts, several = SETTINGS
+    assert several.framework.memory.shared and not one.framework.memory.shared
+    assert default_headroom(experts) > default_headroom(one)
     assert default_headroom(several) > 1.5 * default_headroom(one)
     assert chance_to_fit(np.array(0.8), 1.0, several) < chance_to_fit(np.array(0.8), 1.0, one)
 

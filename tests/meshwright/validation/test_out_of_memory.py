@@ -23,7 +23,7 @@ def test_every_report_is_read():
 def test_no_run_that_ran_out_of_memory_is_said_to_fit_with_over_90_percent(case):
     peak = simulate_plan(case.setting, case.plan).prediction.memory.peak
     setting = case.setting
-    assert np.all(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting.framework) < 0.9)
+    assert np.all(chance_to_fit(peak, setting.cluster.device.memory_bytes, setting) < 0.9)
 
 
 def test_a_peak_of_the_first_stage_is_compared_with_the_first_stage():
