@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from hwmodels.loading import Strict
 
-Attention = Literal["flash", "flash-2", "flash-1", "flash-1-triton", "unfused"]
+Attention = Literal["flash", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
 Elementwise = Literal["fused", "eager"]
 Rotary = Literal["", "halves"]
 ExpertKernels = Literal["one", "per-expert", "fused-mlp"]
@@ -35,8 +35,8 @@ class Levers(Strict):
 
     attention: Attention | None = Field(
         default=None,
-        description="attention kernel; flash is the fastest that the device has (FlashAttention-3 or cuDNN "
-        "on Hopper)",
+        description="attention kernel; flash is the one that Transformer Engine and torch take (cuDNN on "
+        "Hopper, the fastest elsewhere), flash-3 FlashAttention-3, which runs on Hopper alone",
     )
     elementwise: Elementwise | None = Field(
         default=None, description="whether bias, dropout, residual, activation and rotary kernels are fused"

@@ -220,6 +220,10 @@ class Setting:
         """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
         return plans.micro_batch * self.training.seq_len / plans.context
 
+    def read_seconds(self, plans: Plans) -> np.ndarray:
+        """Host time to read the tokens of one micro batch one by one, shape (plans,); each rank reads all."""
+        return self.framework.host.seconds_per_token * plans.micro_batch * self.training.seq_len
+
     def mask_seconds(self, plans: Plans) -> np.ndarray:
         """Host time of the first and the last stage to build one micro batch's mask, shape (plans,)."""
         return self.framework.host.mask_seconds * self.training.seq_len**2 * (plans.pipeline > 1)

@@ -36,6 +36,13 @@ class HostFacts(Strict):
         description="host time to fetch and broadcast a micro batch before its forward pass, while the "
         "device waits",
     )
+    seconds_per_token: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="host time for each token of a micro batch between its forward and its backward pass, "
+        "while the device waits: loops over tokens that read them from the device",
+    )
     mask_seconds: float = Field(
         default=0.0,
         ge=0,

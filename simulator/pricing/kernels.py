@@ -48,6 +48,14 @@ FLASH_2 = "flash-attention-2"
 """Name of FlashAttention-2's kernels in calibrations. On Hopper they stay below the power limit that slows
 the newer kernels down, so separate measurements are used where a calibration has them."""
 
+LIBRARIES = {
+    "flash-1": FLASH_2,
+    "flash-1-triton": FLASH_2,
+    "flash-2": FLASH_2,
+    "flash-3": "flash-attention-3",
+}
+"""Libraries of attention kernels that calibrations may measure apart, by version."""
+
 UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
 on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
@@ -126,10 +134,11 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
     first, kernels = ops[0], prices.kernels
     sequences, queries, keys, heads, kv_heads, head_dim, v_head_dim = sizes
     older, generation = first.version, kernels.device.generation
-    if older in ("flash-1", "flash-1-triton", "flash-2") and FLASH_2 in kernels.calibration.libraries:
-        kernels = kernels.using(FLASH_2)
-        # Both versions run the A100's instructions: their ratio is the A100's.
-        generation = "ampere"
+    library = LIBRARIES.get(older)
+    if library in kernels.calibration.libraries:
+        kernels = kernels.using(library)
+        # FlashAttention-1 and 2 run the A100's instructions: their ratio is the A100's.
+        generation = "ampere" if library == FLASH_2 else generation
     seconds = kernels.attention(
         sequences,
         queries,

@@ -238,7 +238,10 @@ def stage_times(
         backward += piece.count * piece.backward
     forward_ends, backward_ends = _ends(stages, pieces)
     waits[[FIRST, LAST]] = setting.mask_seconds(plans)
-    forward_ends += waits[FIRST]
+    reads, single = setting.read_seconds(plans), plans.pipeline == 1
+    waits[LAST] += np.where(single, 0.0, reads)
+    forward_ends += waits[[FIRST, LAST]]
+    waits[FIRST] += np.where(single, reads, 0.0)
     forward += setting.framework.host.fetch_seconds + waits
     whole, exchanges = Sharding(setting, plans), None
     index = np.flatnonzero(whole.parameters)

@@ -137,6 +137,19 @@ def test_triton_s_first_flash_attention_is_slower_with_heads_of_64(make_setting,
     assert attention("flash-1-triton") == pytest.approx(slower * attention("flash-1"))
 
 
+@pytest.mark.parametrize(("cluster", "faster"), [("dgx-h100", True), ("dgx-a100-80gb", False)])
+def test_flash_attention_3_has_rates_of_its_own_on_hopper(make_setting, cluster, faster):
+    plan = Plans.of(Plan(data=8, micro_batch=1))
+
+    def attention(kernel):
+        facts = {"attention": kernel, "devices": 8, "global_batch": 8, "seq_len": 16384}
+        setting = make_setting(model="llama2-7b", cluster=cluster, **facts)
+        return predict(setting, plan).seconds["attention"][0]
+
+    assert bool(attention("flash-3") < 0.95 * attention("flash")) is faster
+    assert faster or attention("flash-3") == attention("flash")
+
+
 def test_halves_rotate_in_more_kernels_and_passes(make_setting):
     plan = Plans.of(Plan(data=8, micro_batch=1))
 
@@ -362,6 +375,21 @@ def test_fetching_a_micro_batch_lengthens_its_pass_once_a_rank(make_setting, chu
     # 32 micro batches, and one more fetch (or half of one) that fills the pipeline.
     assert analytic == pytest.approx(33 * 0.02 if chunks == 1 else 32.5 * 0.02, rel=0.02)
     assert engine - before == pytest.approx(analytic, rel=0.03)
+
+
+@pytest.mark.parametrize("stages", [1, 4])
+def test_tokens_that_are_read_one_by_one_lengthen_the_last_stage(make_setting, stages):
+    plan = Plan(tensor=4, pipeline=stages, data=4 // stages, micro_batch=2)
+    without, reading = (
+        make_setting(devices=16, global_batch=64, host={"seconds_per_token": seconds / 4096})
+        for seconds in (0.0, 0.02)
+    )
+    before, after = (predict(setting, Plans.of(plan)) for setting in (without, reading))
+    count = 64 // (2 * plan.data)
+    assert after.time[0] - before.time[0] == pytest.approx(count * 0.02, rel=0.02)
+    assert after.seconds["launch"][0] - before.seconds["launch"][0] == pytest.approx(count * 0.02)
+    engine = [run(step_program(setting, plan)).period for setting in (without, reading)]
+    assert engine[1] - engine[0] == pytest.approx(count * 0.02, rel=0.03)
 
 
 def test_masks_lengthen_the_passes_of_a_pipelines_ends(make_setting):

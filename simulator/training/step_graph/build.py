@@ -222,6 +222,8 @@ class _Build:
             forward.add("output layer", back.forward)
             backward.add("output layer", back.backward_input)
             reducing.add("output layer", back.backward_weight)
+        if last:
+            forward.wait("read", float(self.setting.read_seconds(self.plans)[0]))
         for number, (group, share) in reversed(list(enumerate(layers))):
             for passes in (backward, weight) if split else (backward,):
                 passes.begin_layer()

@@ -173,6 +173,19 @@ def test_adapters_leave_prime_rl_to_eager_torch():
     assert found == ["prime-rl", *["prime-rl-eager"] * 3, "prime-rl-loop"]
 
 
+def test_dense_models_of_transformers_leave_prime_rl_to_eager_torch():
+    full = {"framework": "prime-rl (torch FSDP2, torch.compile)", "activation_recompute": "full"}
+    loss, experts = {"notes": "RL loss: by chunks"}, {"n_experts": "128"}
+    listed = (
+        full | loss | {"model_name": "qwen3-4b"},
+        full | {"model_name": "qwen3-4b", "notes": "SFT loss"},
+        full | loss | {"model_name": "llama3.1-8b"},
+        full | loss | experts | {"model_name": "qwen3-30b-a3b"},
+    )
+    found = [rule_of(PublishedRow(each, "row"))["release"] for each in listed]
+    assert found == ["prime-rl-eager", "torch-fsdp-eager", "prime-rl", "prime-rl"]
+
+
 @pytest.mark.parametrize(
     ("framework", "zero_stage", "name"),
     [

@@ -18,7 +18,7 @@ EXAMPLES = [
     ({"framework": "Megatron-Core dev (partial CUDA graphs)"}, {"graphs": "attention"}),
     ({"framework": f"{BRIDGE}; CUDA graphs of attn, mamba"}, {"graphs": "attention"}),
     ({"framework": f"{BRIDGE}; CUDA graphs"}, {"graphs": "layer"}),
-    ({"framework": "prime-rl (torch FSDP2, FlashAttention-3)"}, {"attention_kernel": "flash"}),
+    ({"framework": "prime-rl (torch FSDP2, FlashAttention-3)"}, {"attention_kernel": "flash-3"}),
     (
         {"framework": "KempnerForge (torch FSDP2 + torch.compile)"},
         {
