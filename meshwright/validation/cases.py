@@ -120,10 +120,11 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     plan = build(Plan, {**_plan(row, gpus, model, framework).model_dump(), **place}, where)
     if row.text("recompute_kind") == "least":
         plan = least_recomputed(setting, plan)
-    if not row.text("micro_batch"):
-        if training.global_batch > plan.data:
-            row.assume("micro batch")
-        plan = tuned(setting, plan, _open_chunks(row, model, plan.pipeline))
+    chunks, stated = _open_chunks(row, model, plan), row.text("micro_batch")
+    if not stated and training.global_batch > plan.data:
+        row.assume("micro batch")
+    if chunks or not stated:
+        plan = tuned(setting, plan, chunks, plan.micro_batch if stated else None)
     peak = row.number("peak_memory_gib")
     return TrainingCase(
         case_id=row.text("case_id"),
@@ -263,13 +264,21 @@ def _chunks(row: PublishedRow, model: Model, pipeline: int) -> int:
     return -(-model.layers // pipeline)
 
 
-def _open_chunks(row: PublishedRow, model: Model, pipeline: int) -> list[int]:
-    """Virtual stages per rank to choose from where the row says that it does not state the schedule."""
-    if pipeline == 1 or row.text("vpp") or "not stated" not in row.text("pp_schedule"):
+def _open_chunks(row: PublishedRow, model: Model, plan: Plan) -> list[int]:
+    """Virtual stages per rank to choose from, more than one where the row's schedule is interleaved.
+
+    None where the row states them, or neither an interleaved schedule nor that it leaves the schedule open.
+    """
+    schedule = row.text("pp_schedule").lower()
+    interleaved = schedule.startswith("interleaved")
+    if plan.pipeline == 1 or row.text("vpp") or not (interleaved or "not stated" in schedule):
         return []
     row.assume("virtual stages")
-    layers = model.layers // pipeline
-    return [count for count in range(1, layers + 1) if layers % count == 0]
+    # Where embedding and loss stand for a layer each, they fill a slot of the first and of the last chunk.
+    ends = 2 if plan.first_stage_layers > 0 and plan.last_stage_layers > 0 else 0
+    slots = (model.layers + ends) // plan.pipeline
+    least = 2 if interleaved and "not stated" not in schedule else 1
+    return [count for count in range(least, slots + 1) if slots % count == 0]
 
 
 def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:

@@ -17,6 +17,9 @@ from simulator.training.memory import memory
 LARGEST = 64
 """Sequences of the largest micro batch tried."""
 
+NEAR = 1e-6
+"""Relative difference below which peaks count as equal."""
+
 
 def least_recomputed(setting: Setting, plan: Plan) -> Plan:
     """The plan with the least recomputation whose peak fits; with full recomputation if none does."""
@@ -31,13 +34,14 @@ def least_recomputed(setting: Setting, plan: Plan) -> Plan:
     return plans[int(np.argmax(fits))] if fits.any() else plans[-1]
 
 
-def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
+def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = (), micro_batch: int | None = None) -> Plan:
     """The plan with the fastest micro batch that fits, as tuning would find.
 
     Args:
         setting: of the row.
-        plan: its plan, with a micro batch of 1.
+        plan: its plan, with a micro batch of 1 where the row states none.
         chunks: chunks of a stage to choose from too, where the row leaves them open.
+        micro_batch: sequences of a micro batch that the row states; by default it states none.
 
     Raises:
         Skipped: no micro batch fits, or the schedule has no closed form to choose by.
@@ -46,7 +50,11 @@ def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
     if rest:
         raise SkippedRow("global batch does not divide by data")
     sizes = [size for size in range(1, min(sequences, LARGEST) + 1) if sequences % size == 0]
-    changes: list[dict[str, Any]] = [{"micro_batch": size} for size in sizes]
+    if micro_batch is not None:
+        sizes = [micro_batch]
+    changes: list[dict[str, Any]] = []
+    if not chunks or 1 in chunks:
+        changes += [{"micro_batch": size} for size in sizes]
     # Megatron interleaves micro batches in rounds of one a stage.
     changes += [
         {"micro_batch": size, "virtual_pipeline": count, "schedule": "interleaved"}
@@ -54,8 +62,8 @@ def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
         for count in chunks
         if count > 1 and sequences // size % plan.pipeline == 0
     ]
-    if len(changes) == 1:
-        return plan
+    if len(changes) <= 1:
+        return plan.model_copy(update=changes[0]) if changes else plan
     plans = Plans.of(plan.model_copy(update=change) for change in changes)
     try:
         step = predict(setting, plans)
@@ -63,6 +71,8 @@ def tuned(setting: Setting, plan: Plan, chunks: Sequence[int] = ()) -> Plan:
         raise SkippedRow("micro_batch not stated") from None
     footprint = memory(setting, plans, step.stages, step.parameters)
     fits = footprint.peak <= setting.cluster.device.memory_bytes
+    if chunks and not fits.any():  # it ran: the plan that is nearest to fit
+        fits = footprint.peak <= footprint.peak.min() * (1 + NEAR)
     if not fits.any():
         raise SkippedRow("micro_batch not stated")
     return plans.plan(int(np.argmin(np.where(fits, step.time, np.inf))))

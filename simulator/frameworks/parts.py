@@ -239,6 +239,11 @@ class GradientFacts(Strict):
         description="whether the first gradient of a step is added to zeroes; autograd keeps it as it comes "
         "where the old one was set to none",
     )
+    once_in_pipelines: bool = Field(
+        default=False,
+        description="pipeline stages add gradients up unsharded over the micro batches and reduce them after "
+        "the last one, where they are sharded too",
+    )
     copy_passes: float = Field(
         default=0.0,
         ge=0,

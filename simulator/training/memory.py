@@ -287,7 +287,7 @@ def _bytes_per_parameter(setting: Setting, sharding: Sharding, experts: bool) ->
         second = sharding.group("parameters", experts, copy=True).shard
         parameters = parameters + sharding.copies * width / second
     gradients = setting.gradient_bytes * trained / sharding.pieces("gradients", experts)
-    if setting.choices.unsharded_gradients:
+    if setting.choices.unsharded_gradients or setting.framework.gradients.once_in_pipelines:
         whole = sharding.unsharded(micro_batches(setting, sharding.plans))
         # The last micro batch frees the unsharded gradients of a layer as it allocates the sharded ones
         # (torch, _fsdp_param_group.py: post_backward).

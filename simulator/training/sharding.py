@@ -160,7 +160,8 @@ class Sharding:
         One rank reduces nothing: no program shards a model over it (KempnerForge, parallel.py: apply_fsdp2).
         """
         several = (micro_batches > 1) & (self.plans.data * self.plans.context > 1)
-        return self.gradients & self.setting.choices.unsharded_gradients & several
+        pipelined = self.setting.framework.gradients.once_in_pipelines & (self.plans.pipeline > 1)
+        return self.gradients & several & (pipelined | self.setting.choices.unsharded_gradients)
 
     @cached_property
     def parameters(self) -> np.ndarray:

@@ -278,7 +278,7 @@ def test_a_sharding_that_says_nothing_is_skipped():
     [
         ("1F1B", "", "1f1b"),
         ("Interleaved 1F1B", "2", "interleaved"),
-        ("Interleaved 1F1B", "", "1f1b"),
+        ("Interleaved 1F1B", "", "interleaved"),
         ("AFAB", "", "gpipe"),
         ("", "", "1f1b"),
     ],
@@ -306,6 +306,27 @@ def test_an_unstated_schedule_takes_the_fastest_chunks_too():
     assert "virtual stages" not in stated.assumed
     fast, slow = (predict(case.setting, Plans.of([case.plan])).time[0] for case in (chosen, stated))
     assert fast < slow
+
+
+def test_an_interleaved_schedule_leaves_its_chunks_open_whoever_runs_it():
+    """Embedding and loss stand for a layer each: 126 layers fill 16 stages of 8 (Llama 3, section 3.3.2)."""
+    row = {
+        **PIPELINED,
+        "framework": "FSDP and pipelines of one's own",
+        "n_gpus": "2048",
+        "global_batch": "256",
+        "n_layers": "126",
+        "tp": "8",
+        "pp": "16",
+        "pp_schedule": "interleaved (modified)",
+    }
+    tuned, stated = read_case({**row, "micro_batch": ""}, "test"), read_case({**row, "vpp": "4"}, "test")
+    kept = read_case(row, "test")
+    assert kept.plan.micro_batch == int(row["micro_batch"])
+    for case in (tuned, kept):
+        assert case.plan.virtual_pipeline in (2, 4, 8) and "virtual stages" in case.assumed
+        assert case.plan.first_stage_layers == case.plan.last_stage_layers == 7
+    assert stated.plan.virtual_pipeline == 4 and "virtual stages" not in stated.assumed
 
 
 @pytest.mark.parametrize(("release", "kernel"), [("NeMo 24.03.01", "flash-2"), ("NeMo 24.07", "flash")])

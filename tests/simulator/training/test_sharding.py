@@ -69,12 +69,20 @@ def test_shards_add_up_to_the_whole_state(setting):
 
 
 def test_ranks_that_keep_a_shard_of_the_gradients_reduce_in_every_pass(setting):
+    framework = setting.framework.changed({"gradients": {"once_in_pipelines": False}})
+    setting = replace(setting, framework=framework)
     plans = [{"data": 8, "zero": zero, "pipeline": 8} for zero in range(4)]
     breadth = {"data": 8, "zero": 2, "pipeline": 8, "virtual_pipeline": 2, "schedule": "breadth-first"}
     rounds = sharding(setting, *plans, breadth).reductions(np.full(5, 64.0))
     assert rounds[:4].tolist() == [1, 1, 64, 64]
     # Micro batches that share a gather share a reduction.
     assert rounds[4] < 64
+
+
+def test_stages_of_torch_reduce_sharded_gradients_after_the_last_micro_batch(make_setting):
+    setting = make_setting("llama3-8b", framework="torch-fsdp", devices=64)
+    plans = [{"data": 8, "zero": 2, "pipeline": 8}, {"data": 64, "zero": 2}]
+    assert sharding(setting, *plans).reductions(np.full(2, 64.0)).tolist() == [1, 64]
 
 
 def test_a_round_moves_the_bytes_of_a_ring(setting):
