@@ -163,6 +163,26 @@ def test_frameworks_are_known_in_any_spelling(framework, release):
     assert (rule_of(row)["release"], row.assumed) == (release, [])
 
 
+@pytest.mark.parametrize(
+    ("framework", "gpu", "zero", "release"),
+    [
+        ("Megatron-LM", "h100-sxm", "1", "megatron-core"),
+        ("Megatron-LM (ROCm)", "mi300x", "1", "megatron-core"),
+        ("verl (Megatron)", "h20", "1", "megatron-core"),
+        ("Megatron-SWIFT", "a100-sxm-80gb", "1", "megatron-core"),
+        ("Galvatron (Megatron)", "a100-sxm-80gb", "1", "megatron-lm-2022"),
+        ("T5X", "a100-sxm-80gb", "3 (fully sharded)", "paxml"),
+        ("Levanter", "h100-sxm", "3 (FSDP)", "paxml"),
+        ("OpenRLHF (DeepSpeed)", "h100-sxm", "3", "deepspeed-zero3-transformers"),
+        ("prime-rl (torch FSDP2, Megatron's kernels)", "b300", "3", "torch-fsdp"),
+    ],
+)
+def test_frameworks_without_a_definition_are_read_as_what_they_are_built_on(framework, gpu, zero, release):
+    row = PublishedRow({"framework": framework, "gpu": gpu, "zero_stage": zero}, "row")
+    assert rule_of(row)["release"] == release
+    assert row.assumed == ([] if release == "torch-fsdp" else ["framework"])
+
+
 def test_adapters_leave_prime_rl_to_eager_torch():
     notes = "LoRA rank 16; RL loss: by chunks"
     words = {"framework": "prime-rl (torch FSDP2, torch.compile)", "notes": notes, "gpu": "h200-sxm"}
