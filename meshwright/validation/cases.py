@@ -246,7 +246,7 @@ def _plan(row: PublishedRow, gpus: int, model: Model, framework: Framework) -> P
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
         "recompute": _recompute(row, defaults),
-        **_sharding(row, gpus, defaults),
+        **_sharding(row, tensor, gpus // (tensor * pipeline), defaults),
         **_uneven(row, model, pipeline, chunks),
     }
     plan = build(Plan, data, row.where)
@@ -269,7 +269,7 @@ def _open_chunks(row: PublishedRow, model: Model, plan: Plan) -> list[int]:
 
     None where the row states them, or neither an interleaved schedule nor that it leaves the schedule open.
     """
-    schedule = row.text("pp_schedule").lower()
+    schedule = _stated_schedule(row)
     interleaved = schedule.startswith("interleaved")
     if plan.pipeline == 1 or row.text("vpp") or not (interleaved or "not stated" in schedule):
         return []
@@ -282,13 +282,12 @@ def _open_chunks(row: PublishedRow, model: Model, plan: Plan) -> list[int]:
 
 
 def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:
-    stated = row.text("pp_schedule").lower()
     if pipeline == 1:
         return "1f1b"
-    for rule in conventions()["schedules"]:
-        if re.search(rule["match"], stated):
-            return rule["schedule"]
-    text = row.text("schedule") or stated.split(" (")[0]
+    named = _named_schedule(row)
+    if named not in (None, "interleaved"):
+        return named
+    text = row.text("schedule") or named or row.text("pp_schedule").lower().split(" (")[0]
     if chunks > 1:
         return "interleaved"
     if text in ("", "none") or text.startswith("interleaved"):
@@ -298,6 +297,17 @@ def _schedule(row: PublishedRow, pipeline: int, chunks: int) -> str:
     return text
 
 
+def _stated_schedule(row: PublishedRow) -> str:
+    """The name that the conventions give a row's words for its schedule, or the words."""
+    return _named_schedule(row) or row.values.get("pp_schedule", "").lower()
+
+
+def _named_schedule(row: PublishedRow) -> str | None:
+    stated = row.text("pp_schedule").lower()
+    rules = conventions()["schedules"]
+    return next((rule["schedule"] for rule in rules if re.search(rule["match"], stated)), None)
+
+
 def _recompute(row: PublishedRow, defaults: dict[str, Any]) -> str:
     if not row.text("activation_recompute") and "recompute" not in defaults:
         row.assume("recomputation")
@@ -305,7 +315,18 @@ def _recompute(row: PublishedRow, defaults: dict[str, Any]) -> str:
     text = row.text("activation_recompute", usual).lower()
     if _modules(row):
         return "selective"
-    return next((word for word in ("full", "selective") if text.startswith(word)), "none")
+    if part := re.match(r"(?:block|part|partial)\b\D*(\d+) (?:of|/) (\d+)|every (?:2nd|second|other)", text):
+        # A plan repeats whole layers in all or in none.
+        row.assume("recomputation")
+        return "full" if part[1] and 2 * int(part[1]) > int(part[2]) else "none"
+    if rule := _recompute_rule(text):
+        return rule["recompute"]
+    raise SkippedRow(f"activation_recompute {text!r} is not known")
+
+
+def _recompute_rule(text: str) -> dict[str, Any] | None:
+    rules = conventions()["recomputation"]
+    return next((rule for rule in rules if re.search(rule["match"], text)), None)
 
 
 def _modules(row: PublishedRow) -> list[str]:
@@ -315,18 +336,27 @@ def _modules(row: PublishedRow) -> list[str]:
     text = row.text("activation_recompute").lower()
     named = re.match(r"(?:modules: |selective \()(.*)", text)
     words = conventions()["modules"]
-    return [words[word] for word in re.split(r"[,/)]\s*", named[1]) if word in words] if named else []
+    if named:
+        return [words[word] for word in re.split(r"[,/)]\s*", named[1]) if word in words]
+    return (_recompute_rule(text) or {}).get("modules", [])
 
 
-def _sharding(row: PublishedRow, gpus: int, defaults: dict[str, Any]) -> dict[str, int]:
-    """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP."""
+def _sharding(row: PublishedRow, tensor: int, ranks: int, defaults: dict[str, Any]) -> dict[str, int]:
+    """ZeRO stage, and the ranks of one copy where a row says "sharded over N ranks" or HSDP: those of a node.
+
+    Args:
+        row: the row.
+        tensor: degree of tensor parallelism.
+        ranks: that share a stage's shards of tensors.
+        defaults: of the framework.
+    """
     if not row.text("zero_stage"):
         row.assume("sharding")
     text = row.text("zero_stage", str(defaults.get("zero", 0))).lower()
     if re.search("hsdp|hybrid", text):
-        per_node = row.whole("gpus_per_node", 8)
-        return {"zero": 3, "shard_group": min(per_node, gpus)}
-    stage = re.match(r"(?:zero[- ]?(?:stage)?[- ]?)?([0-3])\b", text)
+        per_node = max(row.whole("gpus_per_node", 8) // tensor, 1)
+        return {"zero": 3, "shard_group": min(per_node, ranks)}
+    stage = re.match(r"(?:zero[- ]?)?(?:stage[- ]?)?([0-3])\b", text)
     words = {"fsdp": 3, "dist": 1, "none": 0, "ddp": 0}
     named = next((value for word, value in words.items() if word in text), None)
     if not stage and named is None:

@@ -18,6 +18,9 @@ from hwmodels.loading import read_text
 PUBLISHED = Path(__file__).parent.parent / "published"
 """The cases that Meshwright ships."""
 
+BLANK = ("", "?", "unknown", "not stated", "not given")
+"""Cells that state nothing."""
+
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
 
@@ -78,8 +81,9 @@ class PublishedRow:
             self.assumed.append(what)
 
     def text(self, name: str, default: str = "") -> str:
-        """The text of a column, or the default where it is blank or absent."""
-        return self.values.get(name, "") or default
+        """The text of a column, or the default where it is blank or absent or states nothing."""
+        text = self.values.get(name, "")
+        return default if text.lower() in BLANK else text
 
     def number(self, name: str, default: float | None = None) -> float | None:
         """The number in a column.

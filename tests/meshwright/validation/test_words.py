@@ -164,6 +164,50 @@ def test_frameworks_are_known_in_any_spelling(framework, release):
 
 
 @pytest.mark.parametrize(
+    ("words", "recompute", "modules", "assumed"),
+    [
+        ("yes", "full", None, False),
+        ("Gradient checkpointing", "full", None, False),
+        ("uniform 1", "full", None, False),
+        ("nothing_saveable", "full", None, False),
+        ("SAC", "selective", None, False),
+        ("attention only", "selective", None, False),
+        ("save_dot_except_mlp", "selective", ("core_attn", "layernorm", "mlp_act"), False),
+        ("off", "none", None, False),
+        ("everything_saveable", "none", None, False),
+        ("partial (20 of 32 layers)", "full", None, True),
+        ("block (30 of 80 layers)", "none", None, True),
+        ("every 2nd layer", "none", None, True),
+        ("?", "none", None, True),
+    ],
+)
+def test_words_of_recomputation(words, recompute, modules, assumed):
+    case = read(activation_recompute=words)
+    assert (case.plan.recompute, case.plan.recompute_modules) == (recompute, modules)
+    assert ("recomputation" in case.assumed) is assumed
+
+
+def test_unknown_words_of_recomputation_skip_the_row():
+    with pytest.raises(SkippedRow, match="activation_recompute 'sometimes' is not known"):
+        read(activation_recompute="sometimes")
+
+
+@pytest.mark.parametrize(
+    ("words", "schedule"),
+    [("ZBV", "zb-v"), ("Zero Bubble", "zb-1p"), ("circular", "interleaved"), ("unknown", "1f1b")],
+)
+def test_words_of_schedules(words, schedule):
+    assert read_case({**PIPELINED, "pp_schedule": words}, "row").plan.schedule == schedule
+
+
+def test_hybrid_shards_stay_inside_a_node():
+    whole = {"n_gpus": "16", "zero_stage": "HSDP"}
+    assert read(**whole).plan.shard_group == 8
+    assert read(**whole, tp="2").plan.shard_group == 4
+    assert read(zero_stage="HSDP", n_gpus="4").plan.shard_group == 4
+
+
+@pytest.mark.parametrize(
     ("framework", "gpu", "zero", "release"),
     [
         ("Megatron-LM", "h100-sxm", "1", "megatron-core"),
