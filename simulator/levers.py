@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from hwmodels.loading import Strict
 
-Attention = Literal["flash", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
+Attention = Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
 Elementwise = Literal["fused", "eager"]
 Rotary = Literal["", "halves"]
 ExpertKernels = Literal["one", "per-expert", "fused-mlp"]
@@ -36,7 +36,8 @@ class Levers(Strict):
     attention: Attention | None = Field(
         default=None,
         description="attention kernel; flash is the one that Transformer Engine and torch take (cuDNN on "
-        "Hopper, the fastest elsewhere), flash-3 FlashAttention-3, which runs on Hopper alone",
+        "Hopper, the fastest elsewhere), flash-mx8 cuDNN's over queries, keys and values in MXFP8 "
+        "(fp8_dot_product_attention), flash-3 FlashAttention-3, which runs on Hopper alone",
     )
     elementwise: Elementwise | None = Field(
         default=None, description="whether bias, dropout, residual, activation and rotary kernels are fused"
@@ -114,6 +115,11 @@ class Levers(Strict):
         description="scales of tensors in fp8: from the largest values of earlier steps (delayed), or from "
         "each tensor's own (current), which reads it once more and loses less",
     )
+    narrow_output: bool | None = Field(
+        default=None,
+        description="the output layer runs in the format of the linear layers, not in 16 bits (Megatron "
+        "Core: fp8_output_proj)",
+    )
     swizzled_scales: Swizzles | None = Field(
         default=None,
         description="kernels that bring scales of blocks into the order that products read: none, one for "
@@ -178,6 +184,7 @@ class Choices:
     graphs: Graphs = "none"
     fused_accumulation: bool = True
     scaling: Scaling = ""
+    narrow_output: bool = False
     swizzled_scales: Swizzles = "none"
     trains_mtp: bool = False
     cross_entropy: LossKernel = "eager"

@@ -15,7 +15,7 @@ from simulator.levers import BY_PLAN, SHARED, Choices, modules_of
 from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.adapters import is_adapter, with_adapters
-from simulator.ops.build import LOW_PRECISION
+from simulator.ops.build import CAST_BYTES, SCALE_BYTES
 from simulator.ops.counts import model_parameters
 from simulator.ops.layer import layers
 from simulator.plan import Choice, Plan, Plans
@@ -130,14 +130,15 @@ class Setting:
     @cached_property
     def formats(self) -> Formats:
         """Number formats of a step's ops."""
-        narrow = 1 if self.training.precision in LOW_PRECISION else self.width
         return Formats(
             self.linear_dtype,
             self.core_dtype,
+            output=self.linear_dtype if self.choices.narrow_output else "",
             width=self.width,
             operand_width=self.operand_width,
+            gradient_width=self.gradient_width,
             partial_width=self.width,
-            kept_width=narrow,
+            kept_width=CAST_BYTES.get(self.training.precision, self.width),
         )
 
     @cached_property
@@ -276,7 +277,10 @@ class Setting:
 
     @property
     def core_dtype(self) -> str:
-        """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4."""
+        """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4.
+
+        Levers narrow them: ``attention: flash-mx8``, ``narrow_output``.
+        """
         low_precision = self.training.precision in ("fp8", "mxfp8", "nvfp4")
         return "bf16" if low_precision else self.training.precision
 
@@ -320,14 +324,26 @@ class Setting:
         return self.training.activation_bytes
 
     @property
-    def operand_width(self) -> int:
-        """Bytes of one element of a linear layer's input or of its output's gradient, as products read them.
+    def operand_width(self) -> float:
+        """Bytes of one element of a linear layer's input, as tensor-parallel ranks gather it.
 
-        Under fp8 they are cast before they are gathered (Transformer Engine's quantised all-gather,
-        torchao's float8 tensor parallelism with one scale a tensor).
+        In narrow formats it is cast before it is gathered, and scales of blocks travel with it (Transformer
+        Engine's quantised all-gathers, distributed.py; torchao's float8 tensor parallelism with one scale a
+        tensor).
         """
-        cast = self.training.precision in ("fp8", "mxfp8") and self.framework.casts.before_gather
-        return 1 if cast else self.width
+        if not self.framework.casts.before_gather:
+            return self.width
+        return CAST_BYTES.get(self.training.precision, self.width)
+
+    @property
+    def gradient_width(self) -> float:
+        """Bytes of one element of a linear layer's output gradient, as tensor-parallel ranks gather it.
+
+        Blocks are scaled along rows for one product and along columns for the other, so that both versions
+        are gathered (Transformer Engine, distributed.py: row-wise and column-wise data of MXFP8 and NVFP4).
+        """
+        both = self.framework.casts.before_gather and self.training.precision in SCALE_BYTES
+        return 2 * self.operand_width if both else self.operand_width
 
     @cached_property
     def trained(self) -> float:

@@ -131,7 +131,10 @@ def step_rank(setting: Setting, plans: Plans) -> Rank:
 def slices_products(setting: Setting, plans: Plans) -> np.ndarray:
     """Whether a plan cuts products into slices beside their communication, shape (plans,).
 
-    Transformer Engine's user buffers do; they reach one NVLink domain.
+    Transformer Engine's user buffers do; they reach one NVLink domain, and have no form for NVFP4 (Megatron
+    Bridge's recipes turn tp_comm_overlap off in that format: perf_recipes/llama).
     """
+    if setting.linear_dtype == "nvfp4":
+        return np.zeros(len(plans), dtype=bool)
     within = plans.tensor <= setting.cluster.domain
     return (plans.overlap_tensor == FULL_OVERLAP) & plans.sequence_parallel.astype(bool) & within

@@ -22,6 +22,9 @@ from simulator.ops.op import Attention, Collective, Decode, MemoryBound, Op, Pro
 from simulator.ops.rank import Array, Rank
 from simulator.plan import ALL_GATHER, RING, ULYSSES
 
+NARROW = "flash-mx8"
+"""Attention over queries, keys and values in MXFP8."""
+
 STATISTICS_BYTES = 4.0
 """Bytes that fused attention saves per query and head: the log of the sum of exponentials."""
 
@@ -144,7 +147,8 @@ def seen_keys(rank: Rank, segment: Segment, kind: str) -> tuple[Array, Array]:
     keys = np.asarray(segment.context, dtype=np.float64)
     queries = np.asarray(segment.queries, dtype=np.float64)
     window = rank.model.sliding_window
-    if kind != "sliding" or window is None or not rank.how.skips_blocks:
+    # cuDNN's 8-bit backward pass computes masked blocks too: its time grows with the square of the sequence.
+    if kind != "sliding" or window is None or not rank.how.skips_blocks or rank.how.attention == NARROW:
         return keys, np.ones(())
     keys = np.minimum(keys, window + queries - 1)
 
@@ -212,9 +216,31 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         kept=_kept_heads(rank, segment) + statistics,
         intermediate=statistics,
     )
+    if how.attention == NARROW:
+        yield _cast_heads(rank, segment)
     yield whole
     if np.any((c > 1) & ~ulysses):
         yield _other_blocks(whole, np.where(ulysses, 0.0, c - 1))
+
+
+def _cast_heads(rank: Rank, segment: Segment) -> Op:
+    """Quantise queries, keys and values forward, the gradient of the output backward; by rows and columns."""
+    model, tokens = rank.model, segment.tokens / rank.context
+    value = rank.heads * model.v_head_dim
+    heads = rank.heads * model.head_dim + rank.kv_heads * (model.head_dim + model.v_head_dim)
+    passes_of_2_bytes = rank.how.cast_passes or 2.0
+    size = rank.width * passes_of_2_bytes * tokens
+    return MemoryBound(
+        name="attention.cast",
+        kind="elementwise",
+        variant="quantize_fp8",
+        part="core",
+        module="attention",
+        bytes=size * heads,
+        launches=3.0,
+        backward_bytes=size * value,
+        backward_launches=1.0,
+    )
 
 
 def _other_blocks(own: Attention, others: Array) -> Attention:

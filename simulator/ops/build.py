@@ -17,6 +17,8 @@ EXPERT_DOWN = "expert_down"
 """Name of the product whose input is the activation of routed experts."""
 SCALE_BYTES = {"mxfp8": 1 / 32, "nvfp4": 1 / 16}
 """Bytes of scales per element of block-scaled formats (OCP MX: blocks of 32 elements; NVFP4: 16)."""
+CAST_BYTES = {"fp8": 1.0, "mxfp8": 1.0 + SCALE_BYTES["mxfp8"], "nvfp4": 0.5 + SCALE_BYTES["nvfp4"]}
+"""Bytes of an element of an operand in a narrow format, with its share of the scales."""
 
 
 def linear(
@@ -246,7 +248,7 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
         return []
     sharded, whole = _groups(rank)
     size, formats = rank.tokens * rank.model.hidden, rank.formats
-    gathered = size * (formats.operand_width if width is None else width)
+    gathered = size * (formats.gradient_width if width is None else width)
     reduced = size * (formats.partial_width if width is None else width)
     gather = _collective(name, part, "output", "all_gather", gathered, sharded, "input")
     scatter = _collective(name, part, "output", "reduce_scatter", reduced, sharded)

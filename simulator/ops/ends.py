@@ -109,7 +109,7 @@ def head(rank: Rank) -> list[Op]:
         model.hidden,
         part="end",
         tokens=tokens,
-        dtype=rank.formats.core,
+        dtype=rank.formats.output or rank.formats.core,
         bias=False,
     )
     if rank.how.loss == "log-probabilities":

@@ -53,9 +53,11 @@ class Formats:
     Args:
         linear: operands of linear layers.
         core: attention, router and output layer.
+        output: output layer, where it differs from ``core``; empty: it does not.
         kv: the KV cache, where it differs from ``core``.
         width: bytes of an activation element.
         operand_width: bytes of an element of the linear layers' input, as the all-gather moves it.
+        gradient_width: the same of their output's gradient.
         partial_width: bytes of an element of partial results that tensor-parallel ranks reduce; an array
             where cases differ.
         kept_width: bytes of an element of the linear layers' inputs saved for the backward pass.
@@ -63,9 +65,11 @@ class Formats:
 
     linear: str = "bf16"
     core: str = "bf16"
+    output: str = ""
     kv: str | None = None
     width: float = 2.0
     operand_width: float = 2.0
+    gradient_width: float = 2.0
     partial_width: float | Array = 2.0
     kept_width: float = 2.0
 
@@ -132,7 +136,9 @@ class Implementation:
         metric_passes: passes over the logits, of 2 bytes each, that metrics of a training step take.
     """
 
-    attention: Literal["flash", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"] = "flash"
+    attention: Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"] = (
+        "flash"
+    )
     elementwise: Literal["fused", "eager"] = "fused"
     norm: Literal["fused", "casts", "composite"] = "fused"
     softmax: Literal["", "reductions"] = ""

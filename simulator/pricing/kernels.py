@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.errors import InputError
+from simulator.ops.attention import NARROW
 from simulator.ops.op import (
     Attention,
     Collective,
@@ -43,6 +45,17 @@ at the share of composable kernel's speed that it reaches on MI300X (estimate_ke
 FlashAttention-1 in Triton reaches 0.54 with heads of 64: three steps of MPT-350m over 32,768 and 65,536
 tokens, of which attention takes four fifths. MPT-125m and shorter sequences, which were not used, give 0.51
 to 0.57. Heads of 128 and H100 are taken as those of the CUDA kernel."""
+
+NARROW_ATTENTION = {
+    "gb200": {"forward": (1.03, 1.24), "backward": (1.13, 1.22)},
+    "gb300": {"forward": (1.2, 1.49), "backward": (1.16, 1.38)},
+}
+"""Speed of cuDNN's attention in MXFP8 over that in 16 bits, by device and direction, for heads of up to 64
+and of more (cudnn-frontend, benchmark/sdpa_benchmark_training/results, causal). Heads of 192 and 128: means
+at 4,096 and 8,192 positions, cuDNN 9.24 (dsv3, 2026-06-13). Heads of 64: 2,048 positions in 8 bits with one
+scale a tensor, cuDNN 9.19 (gpt_oss, 2026-02-26), whose backward pass computes the quarter of the scores
+outside the window that the 16-bit kernel skips. B200 and B300 take the figures of the same chips."""
+NARROW_ATTENTION |= {"b200": NARROW_ATTENTION["gb200"], "b300": NARROW_ATTENTION["gb300"]}
 
 FLASH_2 = "flash-attention-2"
 """Name of FlashAttention-2's kernels in calibrations. On Hopper they stay below the power limit that slows
@@ -155,7 +168,21 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
         latent=first.latent,
     )
     narrow, wide = OLDER_KERNELS.get((older, generation), (1.0, 1.0))
+    if older == NARROW:
+        narrow, wide = _narrow_attention(kernels.device.name)[first.direction]
     return seconds / np.where(head_dim <= 64, narrow, wide)
+
+
+def _narrow_attention(device: str) -> Mapping[str, tuple[float, float]]:
+    """Speeds of 8-bit attention on a device, by direction.
+
+    Raises:
+        InputError: nobody measured it on the device.
+    """
+    if device not in NARROW_ATTENTION:
+        known = ", ".join(NARROW_ATTENTION)
+        raise InputError(f"attention {NARROW!r} is not measured on {device!r}; measured on: {known}")
+    return NARROW_ATTENTION[device]
 
 
 def _decode(ops: list[Decode], prices: Prices, *sizes: Array) -> Array:
