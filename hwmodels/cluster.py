@@ -184,7 +184,7 @@ class Cluster(Strict):
         Raises:
             InputError: fewer than two devices, or no number that the levels can join.
         """
-        joined = {level.devices: level for level in self.levels if level.devices < devices_per_node}
+        joined = {level.devices: level for level in self.levels[:-1] if level.devices < devices_per_node}
         last = self.levels[-1].model_copy(update={"devices": devices_per_node})
         nodes = max(self.nodes * self.devices_per_node // devices_per_node, 1)
         return self._with(

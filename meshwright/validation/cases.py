@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hwmodels.cluster import Cluster, clusters, usual_cluster
+from hwmodels.device import devices
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
@@ -39,6 +40,9 @@ from simulator.setting import Setting
 from simulator.training.memory import PEAK_COUNTS, PeakCount
 from simulator.workload import Training
 
+VENDORS_AND_MEMORY = r"\b(?:nvidia|amd|instinct|tesla|geforce|hbm\w*|nvl\d+)\b"
+MEMORY_SIZE = r"\b\d+ ?gi?b\b"
+"""Words beside the name of a device."""
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
 COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
 """Columns of plan fields that have another name."""
@@ -154,7 +158,7 @@ def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
     levers: dict[str, Any] = {}
     # Code with unfused attention came with at most FlashAttention-2. A recipe knows better than this column.
     usual = frameworks.get(framework.name).defaults.get("attention")
-    if row.text("flash_attention") == "1" and usual == "unfused":
+    if row.text("flash_attention", "0") != "0" and usual == "unfused":
         levers["attention"] = "flash-2"
     for name in (*LEVERS, "overlap_expert", "overlap_tensor"):
         text = row.text(COLUMN_OF.get(name, name), row.text(name))
@@ -194,13 +198,21 @@ def _expert_load(row: PublishedRow) -> float:
     return 1.0
 
 
+def _device(text: str) -> str:
+    """The device of a cell that also names its vendor, memory or rack; the cell where none is known."""
+    bare = re.sub(VENDORS_AND_MEMORY, " ", text, flags=re.IGNORECASE)
+    tried = (text, bare, re.sub(MEMORY_SIZE, " ", bare, flags=re.IGNORECASE))
+    names = (" ".join(each.split()) for each in tried)
+    return next((name for name in names if devices.resolve(name)), text)
+
+
 def _cluster(row: PublishedRow, gpus: int) -> Cluster:
-    gpu = row.text("gpu")
+    gpu = _device(row.text("gpu"))
     cloud = conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
     try:
         cluster = clusters.get(cloud) if cloud else usual_cluster(gpu)
     except UnknownNameError:
-        raise SkippedRow(f"no cluster with {gpu!r} is known") from None
+        raise SkippedRow(f"no cluster with {row.text('gpu')!r} is known") from None
     for variant in conventions()["variants"]:
         words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
         if gpu == variant["gpu"] and re.search(variant["match"], words):

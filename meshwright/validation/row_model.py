@@ -137,9 +137,9 @@ def _of_columns(row: PublishedRow) -> Model:
     name = re.sub(r"[^a-z0-9.]+", "-", row.text("model_name", "model").lower()).strip("-")
     layers, hidden = row.need("n_layers"), row.need("d_model")
     heads = row.need("n_heads")
-    kind = row.text("ffn_type", "gelu")
-    gated = "glu" in kind
-    activation = "swiglu" if gated else "relu2" if "squared" in kind else "gelu"
+    kind = row.text("ffn_type", "gelu").lower()
+    gated = re.search("glu|gated|silu|swish|moe", kind) is not None
+    activation = "swiglu" if gated else "relu2" if re.search(r"squared|relu\^?2", kind) else "gelu"
     experts = row.number("n_experts")
     defaults = conventions()["defaults"]
     rule = rule_of(row)

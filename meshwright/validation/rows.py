@@ -20,6 +20,20 @@ PUBLISHED = Path(__file__).parent.parent / "published"
 
 BLANK = ("", "?", "unknown", "not stated", "not given")
 """Cells that state nothing."""
+NO_NUMBER = ("none", "-", "n/a")
+"""Cells of counts that count nothing."""
+SWITCHES = ("sequence_parallel", "flash_attention")
+SWITCHED = {
+    "yes": "1",
+    "true": "1",
+    "on": "1",
+    "no": "0",
+    "false": "0",
+    "off": "0",
+    "none": "0",
+    "unfused": "0",
+}
+"""Words of columns that are 0 or 1."""
 
 REQUIRED = ("case_id", "gpu", "n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 
@@ -72,7 +86,9 @@ class PublishedRow:
     """
 
     def __init__(self, values: dict[str, str], where: str) -> None:
-        self.values, self.where = values, where
+        switches = {name: values[name] for name in SWITCHES if name in values}
+        switched = {name: SWITCHED.get(text.lower(), text) for name, text in switches.items()}
+        self.values, self.where = {**values, **switched}, where
         self.assumed: list[str] = []
 
     def assume(self, what: str) -> None:
@@ -92,7 +108,7 @@ class PublishedRow:
             InputError: it is not a positive number.
         """
         text = self.text(name)
-        if not text:
+        if not text or text.lower() in NO_NUMBER:
             return default
         try:
             value = float(text)

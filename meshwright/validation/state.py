@@ -12,7 +12,7 @@ LORA = r"\bLoRA\b"
 WIDE_BASE = r"prime-rl"
 """Frameworks that keep frozen parameters in 32 bits and gather them in 16 (prime-rl, ModelConfig:
 optimization_dtype float32)."""
-NONE = ("none", "0")
+NONE = ("none", "no", "off", "false", "0")
 
 
 def offloaded(row: PublishedRow) -> dict[str, Any]:

@@ -190,3 +190,8 @@ def test_another_number_of_devices_in_a_node():
     assert (half.devices_per_node, half.domain) == (4, 4)
     assert half.network.bandwidth == clusters.get("dgx-h100").network.bandwidth
     assert half.resized(8).level_of(8) == 1
+
+
+def test_more_devices_in_a_node_than_its_levels_join():
+    wide = clusters.get("gh200-node").with_node(4)
+    assert (wide.devices_per_node, wide.domain, len(wide.levels)) == (4, 4, 1)

@@ -200,6 +200,45 @@ def test_words_of_schedules(words, schedule):
     assert read_case({**PIPELINED, "pp_schedule": words}, "row").plan.schedule == schedule
 
 
+@pytest.mark.parametrize(
+    ("words", "device"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("GB200 NVL72", "gb200"),
+        ("Tesla V100-SXM2-32GB", "v100-32gb"),
+        ("A100-SXM4-40GB", "a100-sxm-40gb"),
+    ],
+)
+def test_devices_beside_their_vendor_and_memory(words, device):
+    assert read(gpu=words, precision="fp16").setting.cluster.device.name == device
+
+
+@pytest.mark.parametrize(("words", "parallel"), [("yes", True), ("True", True), ("off", False), ("0", False)])
+def test_words_of_switches(words, parallel):
+    case = read(tp="2", sequence_parallel=words, vpp="none", ep="-")
+    assert (case.plan.sequence_parallel, case.plan.virtual_pipeline, case.plan.expert) == (parallel, 1, 1)
+
+
+def test_no_flash_attention_is_unfused_in_any_spelling():
+    kernels = [read(flash_attention=words).plan.attention for words in ("no", "0", "yes", "1")]
+    assert kernels == ["unfused", "unfused", None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "activation"),
+    [
+        ("SwiGLU", "swiglu"),
+        ("gated SiLU", "swiglu"),
+        ("ReLU^2", "relu2"),
+        ("squared ReLU", "relu2"),
+        ("GELU", "gelu"),
+    ],
+)
+def test_words_of_activations(words, activation):
+    assert read(ffn_type=words, model_name="of my own").setting.model.activation == activation
+
+
 def test_hybrid_shards_stay_inside_a_node():
     whole = {"n_gpus": "16", "zero_stage": "HSDP"}
     assert read(**whole).plan.shard_group == 8
