@@ -55,6 +55,8 @@ FITTED: dict[str, FittedOperation[Any]] = {
     "latent_prefill": LATENT_PREFILL,
 }
 FORMATS = ("bf16", "bf16_kvfp8", "fp8", "fp8_block", "nvfp4", "mxfp4_w4a8", "mxfp4_w4a16", "int4_w4a16")
+UNTUNED = {("l40s", "sglang", "bf16"), ("rtx-pro-6000-server", "sglang", "bf16")}
+"""Tables of Triton's experts with its default tiles: their times jump where tokens outnumber experts."""
 NO_GRID, ALWAYS = (math.inf, math.inf), (0.0, 0.0)
 APPEND = {"append_efficiency": 0.6, "append_extra": 200.0}
 
@@ -148,6 +150,8 @@ def fitted(table: SystemTable, device: Device, always: bool) -> tuple[FittedEntr
         return _fitted_gemm(table, figures, prior, always)
     form = prior.form
     if operation is ENGINE_EXPERTS:
+        untuned = (table.gpu, table.library, table.dtype) in UNTUNED
+        operation = replace(operation, variants=({**operation.variants[0], "untuned": untuned},))
         entry = fit_half(operation, figures, seen, apart, form, good=NO_GRID)
         return entry, {"form": entry.form.model_dump(exclude_none=True)}
     if operation is FORWARD and form.append_efficiency is None:

@@ -45,6 +45,15 @@ DTYPES = {
 """Names of formats whose weights and activations differ."""
 HOPPER, BLACKWELL = ("h100-sxm", "h200-sxm"), ("b200", "b300", "gb200", "gb300")
 MICROSECONDS = 1000.0
+NOT_GATED = (
+    (2688, 1856, 128, 6),
+    (1024, 2688, 512, 22),
+    (4096, 2688, 512, 22),
+    (2048, 5120, 512, 22),
+    (8192, 5120, 512, 22),
+)
+"""Hidden size, width, experts and choices of Nemotron-3's layers, which have no gate: two products, not
+three. TensorRT-LLM's collectors say so in the kernel's name, those of vLLM and SGLang do not."""
 LATENT_DIM, ROPE_DIM = 512, 64
 """DeepSeek-V3's latent vector, which all latent tables measure."""
 
@@ -252,8 +261,12 @@ def _experts(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
     )
     count = len(shape["tokens"])
     kernels, dtypes = columns["kernel_source"].astype(str), _names(columns["moe_dtype"])
-    # Times of vLLM and SGLang do not fall with the degree; layers without a gate have one product less.
-    usable = (np.char.find(kernels, "nongated") < 0) & (("trtllm" in source) | (shape["ep"] == 1))
+    # Times of vLLM and SGLang do not fall with the degree, nor those of TensorRT-LLM's Triton kernel.
+    falls = ("trtllm" in source) & (np.char.find(kernels, "triton_fp8_block") < 0)
+    usable = (np.char.find(kernels, "nongated") < 0) & (falls | (shape["ep"] == 1))
+    for layer in NOT_GATED:
+        sizes = zip(("hidden", "inter", "n_experts", "topk"), layer, strict=True)
+        usable &= ~np.logical_and.reduce([shape[name] == size for name, size in sizes])
     for dtype in np.unique(dtypes[usable]):
         of_format = usable & (dtypes == dtype)
         usable &= (dtypes != dtype) | _usual_kernel(columns, of_format, True)

@@ -70,18 +70,22 @@ class TileWave(Strict):
 
 
 class GemmCalls(NamedTuple):
-    """Equal-length arrays of GEMMs; `output_bytes` is bytes moved per output element."""
+    """Equal-length arrays of GEMMs.
+
+    `output_bytes` is bytes moved per output element, `speed` that of memory over the form's.
+    """
 
     batch: Array
     m: Array
     n: Array
     k: Array
     output_bytes: float | Array
+    speed: float | Array = 1.0
 
 
 def roofline_seconds(form: Roofline, chip: Chip, shape: GemmCalls) -> Array:
     """Return kernel times of the simple form, in seconds, same shape as the arrays."""
-    batch, m, n, k, output_bytes = shape
+    batch, m, n, k, output_bytes, _ = shape
     outputs = batch * m * n
     compute = outputs * k * (2.0 / (chip.peak * form.compute_efficiency))
     moved = batch * (m + n) * k * chip.element_bytes + outputs * output_bytes
@@ -105,10 +109,11 @@ def tile_wave_seconds(
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
         part = slice(start, start + BLOCK)
-        moved = shape.output_bytes
-        if isinstance(moved, np.ndarray) and moved.ndim:
-            moved = moved[part]
-        block = GemmCalls(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved)
+        moved, speed = (
+            figure[part] if isinstance(figure, np.ndarray) and figure.ndim else figure
+            for figure in (shape.output_bytes, shape.speed)
+        )
+        block = GemmCalls(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved, speed)
         total[part] = _tile_wave_block(form, chip, block, tiles, splits)
     return total
 
@@ -156,11 +161,11 @@ def _tile_wave_block(
 
 def _memory_us(form: TileWave, chip: Chip, shape: GemmCalls) -> tuple[Array, Array]:
     """Return microseconds of memory traffic, and of one pass over split results (single precision)."""
-    batch, m, n, k, output_bytes = shape
+    batch, m, n, k, output_bytes, speed = shape
     weights = batch * n * k * chip.element_bytes
     others = batch * (m * k * chip.element_bytes + m * n * output_bytes)
     reread = 1.0 / (1.0 + (form.l2_reuse * chip.l2_bytes / (weights + others)) ** 2)
-    memory = (weights + reread * others) * (1e6 / (chip.bandwidth * form.memory_efficiency))
+    memory = (weights + reread * others) * (1e6 / (chip.bandwidth * form.memory_efficiency)) / speed
     reduction = batch * m * n * (4e6 / (chip.bandwidth * form.reduction_efficiency))
     return memory.astype(np.float32), reduction.astype(np.float32)
 

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import GemmCalls, TileWave, tile_wave_seconds
+from hwmodels.kernels.l2 import faster_in_l2
 from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
@@ -24,6 +25,8 @@ Array = NDArray[np.floating]
 TILES = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256), (256, 128))
 
 
+UNTUNED_FEW, UNTUNED_MANY = ((16, 32),), ((64, 64),)
+"""Tiles of SGLang's and vLLM's Triton experts without a tuned file (fused_moe, ``get_default_config``)."""
 SERVED_READ_SHARE = 0.89
 """Share of the bandwidth at which serving engines read weights: 0.89 fits decode steps of vLLM, SGLang and
 TensorRT-LLM on H100, H200 and B200 in bf16, fp8 and fp4 (factors of 0.70 to 1.47 by group, median 0.97)."""
@@ -64,6 +67,12 @@ class GroupedTileWave(Strict):
     """Skewed routing: 1 - exp(-(copies per expert)^this) of the experts get tokens."""
     skewed_busiest_exponent: float = Field(default=0.4, ge=0, le=1)
     """Skewed routing: the busiest of `ranks` devices gets ranks^this times the mean."""
+    l2_gain: float = Field(default=0.0, ge=0)
+    """Further speed of memory while what a layer touches lies in L2, as in a benchmark's loop."""
+    l2_fraction: float = Field(default=0.5, gt=0)
+    untuned: bool = False
+    """Whether tiles are Triton's defaults where no file of tuned ones exists: few rows with at most as many
+    tokens as experts, more above."""
     served_memory_efficiency: float = Field(default=SERVED_READ_SHARE, gt=0)
     """Share of the bandwidth at which serving engines read weights."""
     engine_kernels: bool = False
@@ -77,7 +86,8 @@ class GroupedTileWave(Strict):
         kernels: matrix units and feed stay as measured. Tables of the engine's own kernels stay whole.
         """
         if self.engine_kernels:
-            return self.model_copy(update={"overhead_s": 0.0, "routing_overhead_s": 0.0, "expert_s": 0.0})
+            starts = {"overhead_s": 0.0, "routing_overhead_s": 0.0, "expert_s": 0.0}
+            return self.model_copy(update={**starts, "l2_gain": 0.0})
         return self.model_copy(
             update={
                 "overhead_s": 0.0,
@@ -88,6 +98,7 @@ class GroupedTileWave(Strict):
                 "routing_overhead_s": 0.0,
                 "routing_efficiency": max(self.routing_efficiency, SERVED_ROUTING),
                 "expert_s": 0.0,
+                "l2_gain": 0.0,
             }
         )
 
@@ -120,6 +131,10 @@ class Groups(NamedTuple):
     k: Array
     active: Array
     output_bytes: float
+    speed: float | Array = 1.0
+    """Of memory, over that outside of L2."""
+    few: NDArray[np.bool_] | None = None
+    """Whether the tokens are at most as many as the experts."""
 
 
 class Experts(NamedTuple):
@@ -164,8 +179,16 @@ def grouped_gemm_seconds(form: GroupedTileWave, chip: Chip, groups: Groups) -> A
     """Return kernel times of one grouped GEMM in seconds."""
     active = np.maximum(groups.active, 1.0)
     flat = (active, groups.copies / active, groups.n, groups.k)
-    shape = GemmCalls(*(np.ravel(a) for a in flat), output_bytes=groups.output_bytes)
-    return tile_wave_seconds(form.product, chip, shape, TILES, (1,)).reshape(np.shape(groups.copies))
+    speed = np.ravel(groups.speed) if np.ndim(groups.speed) else groups.speed
+    shape = GemmCalls(*(np.ravel(a) for a in flat), output_bytes=groups.output_bytes, speed=speed)
+    if form.untuned and groups.few is not None:
+        few, many = (
+            tile_wave_seconds(form.product, chip, shape, tiles, (1,)) for tiles in (UNTUNED_FEW, UNTUNED_MANY)
+        )
+        seconds = np.where(np.ravel(groups.few), few, many)
+    else:
+        seconds = tile_wave_seconds(form.product, chip, shape, TILES, (1,))
+    return seconds.reshape(np.shape(groups.copies))
 
 
 def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> Array:
@@ -179,10 +202,14 @@ def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> A
     uniform, preferred = (np.clip(hits, 1.0, copies) for hits in (uniform, np.minimum(preferred, uniform)))
     active = uniform * (preferred / uniform) ** layer.skewed
     width, hidden = layer.feed_forward, layer.hidden
-    products = grouped_gemm_seconds(
-        form, chip, Groups(copies, 2.0 * width, hidden, active, chip.output_bytes)
-    )
-    products += grouped_gemm_seconds(form, chip, Groups(copies, hidden, width, active, chip.output_bytes))
+    speed: float | Array = 1.0
+    if form.l2_gain:
+        touched = 3.0 * active * width * hidden * chip.element_bytes + 2.0 * copies * (hidden + width)
+        speed = faster_in_l2(touched, form.l2_gain, form.l2_fraction * chip.l2_bytes)
+    output, few = chip.output_bytes, layer.tokens <= layer.experts
+    up = Groups(copies, 2.0 * width, hidden, active, output, speed, few)
+    down = Groups(copies, hidden, width, active, output, speed, few)
+    products = grouped_gemm_seconds(form, chip, up) + grouped_gemm_seconds(form, chip, down)
     # Gather and scatter of copies, the activation between the products, the layer's input and output.
     moved = copies * (4.0 * hidden + 6.0 * width) + 4.0 * layer.tokens * hidden
     routing = form.routing_overhead_s + moved / (chip.bandwidth * form.routing_efficiency)

@@ -14,6 +14,7 @@ from pydantic import Field
 from hwmodels.kernels.attention import Array
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, rounds
+from hwmodels.kernels.l2 import faster_in_l2
 from hwmodels.kernels.scan_traffic import ScanSizes, backward_ratio
 from hwmodels.loading import Strict
 
@@ -21,8 +22,6 @@ BACKWARD_PRODUCTS = 2.5
 """Products and kernels of the backward pass over the forward's: gradients, and recomputed scores. Mamba-2 has
 5 products with states for 2, and 3 within chunks for 1."""
 STATE_BYTES = 4.0
-L2_SHARPNESS = 4.0
-"""Steepness at which bytes no longer fit into L2."""
 RULES = ("mamba2", "gdn", "kda")
 """Mamba-2, the gated delta rule, and Kimi's delta rule with a gate per channel: kernels of their own."""
 
@@ -84,7 +83,7 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
         moved = moved * backward_ratio(_sizes(call), chip.element_bytes, delta)
     compute = flops / (chip.peak * form.compute_efficiency)
     memory = moved / (chip.bandwidth * form.memory_efficiency)
-    memory = memory / _faster_in_l2(moved, form.l2_gain, form.l2_fraction * chip.l2_bytes)
+    memory = memory / faster_in_l2(moved, form.l2_gain, form.l2_fraction * chip.l2_bytes)
     shared = power_norm(compute, memory, form.overlap_exponent)
     if form.chunk_s or form.block_s:
         waves = rounds(batch * heads / (form.blocks * chip.multiprocessors), form.wave_quantisation)
@@ -131,11 +130,5 @@ def state_step_seconds(
     moved = 2.0 * kept + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
     seconds = moved / (chip.bandwidth * form.decode_memory_efficiency)
     if in_l2:
-        seconds = seconds / _faster_in_l2(kept, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
+        seconds = seconds / faster_in_l2(kept, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
     return form.decode_overhead_s + seconds
-
-
-def _faster_in_l2(moved: Array, gain: float, fitting: float) -> Array:
-    """Return the speed of memory over that outside of L2, of which `fitting` bytes serve the kernel."""
-    outside = L2_SHARPNESS * np.log(moved / fitting)
-    return 1.0 + gain / (1.0 + np.exp(np.clip(outside, -60.0, 60.0)))

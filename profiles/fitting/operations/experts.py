@@ -99,15 +99,17 @@ EXPERTS = FittedOperation(
 ENGINE_NUMBERS = (
     Number("memory_efficiency", 0.1, 1.0, 0),
     *(number for number in NUMBERS if number.path not in ("memory_efficiency", "expert_s")),
+    Number("l2_gain", 0.01, 5.0, 1),
+    Number("l2_fraction", 0.1, 2.0),
 )
 ENGINE_EXPERTS = replace(
     EXPERTS,
     numbers=ENGINE_NUMBERS,
     variants=({"expert_s": 0.0, "engine_kernels": True},),
     starts=(
-        {},
+        {"l2_gain": 1.0},
         {"compute_efficiency": 0.5, "feed_bytes_per_flop": 0.01},
-        {"wave_quantisation": 0.1, "overlap_exponent": 3.0},
+        {"wave_quantisation": 0.1, "overlap_exponent": 3.0, "l2_gain": 1.0},
     ),
     coordinates=None,
 )

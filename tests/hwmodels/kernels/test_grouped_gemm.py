@@ -118,3 +118,35 @@ def test_start_up_of_an_engines_layer_is_left_to_the_engine():
     served = form.served()
     assert served.routing_overhead_s == served.overhead_s == 0.0 < form.routing_overhead_s
     assert served.memory_efficiency == form.memory_efficiency
+
+
+def layers(tokens, experts, width=1536):
+    sizes = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (tokens, 4096, width, experts)))
+    tokens, hidden, width, experts = sizes
+    copies = 8 * tokens
+    return grouped_gemm.Experts(copies, tokens, hidden, width, experts, np.zeros_like(copies), copies * 0 + 1)
+
+
+def test_weights_that_fit_into_l2_are_faster_in_a_benchmarks_loop_alone():
+    device = devices.get("l40s")
+    form = device.kernels.using("trtllm").calibration.libraries["trtllm"].grouped_gemm["bf16"].form
+    outside = form.model_copy(update={"l2_gain": 0.0})
+    few, many = layers(4.0, 2.0, 512), layers(64.0, 128.0)
+    figures = chip(device, "bf16")
+    for layer, fits in ((few, True), (many, False)):
+        seconds = [grouped_gemm.expert_layer_seconds(one, figures, layer) for one in (form, outside)]
+        assert (seconds[0] < 0.8 * seconds[1]) == fits
+    assert form.served().l2_gain == 0.0
+
+
+def test_default_tiles_change_where_tokens_outnumber_experts():
+    """SGLang's 16-bit experts on L40S: 128 of them take half as long again with 256 tokens as with 128."""
+    device = devices.get("l40s")
+    form = device.kernels.using("sglang").calibration.libraries["sglang"].grouped_gemm["bf16"].form
+    at = layers(np.array([127.0, 128.0, 129.0]), 128.0)
+    seconds = grouped_gemm.expert_layer_seconds(form, chip(device, "bf16"), at)
+    assert seconds[1] / seconds[0] < 1.02
+    assert seconds[2] / seconds[1] > 1.05
+    tuned = form.model_copy(update={"untuned": False})
+    seconds = grouped_gemm.expert_layer_seconds(tuned, chip(device, "bf16"), at)
+    assert seconds[2] / seconds[1] < 1.02
