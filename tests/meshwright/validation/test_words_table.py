@@ -98,6 +98,15 @@ EXAMPLES = [
         },
         {"recompute_modules": "moe, layernorm, core_attn, moe_act"},
     ),
+    (
+        {
+            "framework": "Megatron-Core, DeepEP, expert overlap",
+            "source": "Megatron-Bridge performance skills: moe-hardware-configs",
+            "model_name": "deepseek-v3",
+            "gpu": "b200",
+        },
+        {"recompute_kind": "selective", "recompute_modules": "mla_up_proj, mlp"},
+    ),
     ({"framework": "torchtitan (FSDP2; DeepEP)"}, {"recompute_kind": "least"}),
     ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
     (
