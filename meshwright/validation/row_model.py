@@ -69,13 +69,28 @@ def _named(row: PublishedRow) -> Model | None:
 
 
 def _of_shape(row: PublishedRow) -> Model | None:
-    """The catalogue's model whose layers the row has, where columns cannot state it."""
+    """The catalogue's model whose layers the row has, where columns cannot state it.
+
+    Fewer or more of them are a proxy of it only where the row's name begins as the model's.
+    """
     shape = _shape_of_row(row)
     if shape is None:
         return None
-    fitting = [model for model in _with_parts() if _shape(model) == shape]
+    fitting = [model for model in _with_parts() if _shape(model) == shape and _has_heads(model, row)]
     exact = [model for model in fitting if model.layers == row.need("n_layers")]
-    return next(iter(exact or fitting), None)
+    begins = _beginning(row.text("model_name"))
+    akin = [model for model in fitting if _beginning(model.name) == begins]
+    return next(iter(exact or akin), None)
+
+
+def _beginning(name: str) -> str:
+    """The first word of a model's name: its makers' series."""
+    return re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
+
+
+def _has_heads(model: Model, row: PublishedRow) -> bool:
+    """Whether a model has the row's heads of keys and values; latent ones are counted in several ways."""
+    return bool(model.mla) or row.whole("n_kv_heads", model.kv_heads) == model.kv_heads
 
 
 def _shape(model: Model) -> tuple[int, ...] | None:

@@ -522,6 +522,20 @@ def test_a_model_is_found_by_any_spelling_and_by_the_shape_of_a_layer(name):
     assert read(**DEEPSEEK, model_name=name).setting.model == models.get("deepseek-v3")
 
 
+def test_layers_like_those_of_another_series_are_no_proxy_of_it():
+    ling = {
+        "model_name": "ling-mini-2.0",
+        "n_layers": "20",
+        "d_model": "2048",
+        "n_heads": "16",
+        "n_kv_heads": "4",
+    }
+    experts = {"n_experts": "256", "top_k": "8", "moe_d_ff": "512", "d_ff": "5120"}
+    case = read(**ling, **experts)
+    assert case.setting.model.linear is None and case.setting.model.layers == 20
+    assert not any("proxy" in words for words in case.assumed)
+
+
 def test_fewer_layers_are_a_proxy_of_the_model_and_said_to_be():
     case = read(**{**DEEPSEEK, "n_layers": "20"}, model_name="deepseek-v3-20l")
     model, whole = case.setting.model, models.get("deepseek-v3")
