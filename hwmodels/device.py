@@ -5,6 +5,7 @@ catalogue names its source in ``sources``.
 """
 
 import math
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,6 +35,11 @@ Generation = Literal[
     "gaudi2",
     "cpu",
 ]
+
+
+BESIDE = r"\b(?:nvidia|amd|intel|instinct|tesla|geforce|hbm\w*|nvl\d+|oam)\b"
+MEMORY_SIZE = r"\b\d+ ?gi?b\b"
+"""Words beside the name of a device."""
 
 
 class Device(Versioned):
@@ -134,4 +140,17 @@ class Device(Versioned):
         return KernelModel(self)
 
 
-devices = Catalogue("device", Path(__file__).parent / "devices", Device)
+class Devices(Catalogue[Device]):
+    """The devices, by name, by alias, or as their drivers print them ("NVIDIA H100 80GB HBM3")."""
+
+    def resolve(self, name: str) -> str | None:
+        """Return the catalogue name that a name means, also beside its vendor, rack or memory, or none."""
+        if (known := super().resolve(name)) is not None:
+            return known
+        bare = re.sub(BESIDE, " ", name, flags=re.IGNORECASE)
+        shorter = (bare, re.sub(MEMORY_SIZE, " ", bare, flags=re.IGNORECASE))
+        plain = (" ".join(each.split()).strip("- ") for each in shorter)
+        return next(filter(None, map(super().resolve, plain)), None)
+
+
+devices = Devices("device", Path(__file__).parent / "devices", Device)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from hwmodels.cluster import Cluster, clusters, usual_cluster
-from hwmodels.device import devices
 from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
 from hwmodels.loading import build
@@ -40,9 +39,6 @@ from simulator.setting import Setting
 from simulator.training.memory import PEAK_COUNTS, PeakCount
 from simulator.workload import Training
 
-VENDORS_AND_MEMORY = r"\b(?:nvidia|amd|instinct|tesla|geforce|hbm\w*|nvl\d+)\b"
-MEMORY_SIZE = r"\b\d+ ?gi?b\b"
-"""Words beside the name of a device."""
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
 COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
 """Columns of plan fields that have another name."""
@@ -198,21 +194,13 @@ def _expert_load(row: PublishedRow) -> float:
     return 1.0
 
 
-def _device(text: str) -> str:
-    """The device of a cell that also names its vendor, memory or rack; the cell where none is known."""
-    bare = re.sub(VENDORS_AND_MEMORY, " ", text, flags=re.IGNORECASE)
-    tried = (text, bare, re.sub(MEMORY_SIZE, " ", bare, flags=re.IGNORECASE))
-    names = (" ".join(each.split()) for each in tried)
-    return next((name for name in names if devices.resolve(name)), text)
-
-
 def _cluster(row: PublishedRow, gpus: int) -> Cluster:
-    gpu = _device(row.text("gpu"))
+    gpu = row.text("gpu")
     cloud = conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
     try:
         cluster = clusters.get(cloud) if cloud else usual_cluster(gpu)
     except UnknownNameError:
-        raise SkippedRow(f"no cluster with {row.text('gpu')!r} is known") from None
+        raise SkippedRow(f"no cluster with {gpu!r} is known") from None
     for variant in conventions()["variants"]:
         words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
         if gpu == variant["gpu"] and re.search(variant["match"], words):
