@@ -183,6 +183,7 @@ class Setting:
             ),
             experts=chosen.grouped_launches,
             clamps_apart=framework.kernels.clamps_apart,
+            indexes_copies=framework.kernels.indexes_copies,
             weighs_apart=framework.kernels.weighs_apart,
             loop_launches=framework.kernels.loop_launches,
             loop_backward_launches=framework.kernels.loop_backward_launches,

@@ -87,7 +87,9 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     stated = PublishedRow(values, where)
     for rule in conventions()["corrections"]:
         if matches(stated, rule["where"]):
-            values = values | rule["sets"]
+            values = values | rule.get("sets", {})
+            for name, factor in rule.get("scales", {}).items():
+                values = values | {name: str((stated.number(name) or 0.0) * factor)}
     row = filled(PublishedRow(values, where))
     values = row.values
     gpus, framework_text = row.need("n_gpus"), row.text("framework")

@@ -151,6 +151,11 @@ class KernelFacts(Strict):
         description="the outputs of experts, or their inputs, are weighed by the scores in 32 bits, by "
         "kernels of their own, instead of inside the activation",
     )
+    indexes_copies: bool = Field(
+        default=False,
+        description="around an all-to-all, torch's indexing kernels bring copies of tokens into the experts' "
+        "order and back, and pad them",
+    )
     loop_launches: float = Field(
         default=0.0,
         ge=0,

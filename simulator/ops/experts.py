@@ -51,6 +51,14 @@ ROUTER_PASSES = 12.0
 softmax or sigmoid, top-k, map, probabilities and the loss that balances experts (Megatron Core,
 router.py)."""
 
+INDEXED_PASSES = 11.0, 17.0
+"""Reads and writes of each copy of a token by torch's indexing kernels, forward and backward. Forward: gather
+(2), a row of zeroes joined behind all copies (2), indexing into padded groups (2) and back (2), scatter with
+addition (1 + 2). Backward: gather (2), indexing (2), that of padded groups, which adds up what may occur
+twice (10), scatter with addition (1 + 2). Sources: torchtitan, models/moe (MoE.forward,
+indices_padding_wrapper). The ten are of time: 1.85 ms on B200 and 1.80 ms on MI350 where join and indexing,
+four passes, take 0.59 and 0.86 ms (196,608 copies of 2,048 elements; torchao, pull request 4623)."""
+
 ROUTING = "routing"
 """Name of the op that chooses experts and prepares their dispatch."""
 
@@ -153,6 +161,8 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             groups=local,
             launches=launches,
         )
+    if how.separate_products and how.experts == "one":
+        yield from gradient_sums(rank, "expert_inputs_sum", gates, routed * wide, "routed")
     if model.activation_limit and how.clamps_apart:
         yield kernel(rank, "expert_clamp", "activation", passes.CLAMP, routed * width, part="routed")
     active = activation(rank, "expert_activation", routed * width, "routed")
@@ -239,16 +249,21 @@ def _scores(rank: Rank, elements: Array) -> Iterator[Op]:
 def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     """Kernels of the router and of permuting copies of tokens into the experts' order and back."""
     flex = _flex(rank)
-    moved = _permutation(rank, moe, arrivals(rank, moe)) * own * _width(rank, moe) * rank.width
+    copied = own * _width(rank, moe) * rank.width
+    moved = back = _permutation(rank, moe, arrivals(rank, moe)) * copied
+    if rank.how.indexes_copies:
+        moved, back = (
+            np.where(flex, moved, rank.load * moe.top_k * passed * copied) for passed in INDEXED_PASSES
+        )
     scores = ROUTER_PASSES * 4.0 * own * moe.experts
     choices = ROUTER_LAUNCHES[rank.how.fused_router] - np.where(flex, FLEX_PREPARES, 0.0)
     copies = np.where(flex, DISPATCH_LAUNCHES[1], DISPATCH_LAUNCHES[0])
     if rank.how.fixed_capacity:
         dropping, padded = CAPACITY_LAUNCHES
         choices, copies = choices + dropping, np.where(flex, copies, padded)
-    for name, kind, size, launches in (
-        (ROUTING, "elementwise", scores, choices),
-        ("permutation", "copy", moved, copies),
+    for name, kind, size, again, launches in (
+        (ROUTING, "elementwise", scores, HAS_GRADIENT * scores, choices),
+        ("permutation", "copy", moved, back, copies),
     ):
         yield MemoryBound(
             name=name,
@@ -258,7 +273,7 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             bytes=size,
             launches=launches,
             starts=launches,
-            backward_bytes=HAS_GRADIENT * size if name == ROUTING else size,
+            backward_bytes=again,
             backward_launches=HAS_GRADIENT * launches,
             backward_starts=HAS_GRADIENT * launches,
         )

@@ -116,6 +116,7 @@ class Implementation:
         experts: products of experts as one kernel, one kernel per expert, one kernel with activation and
             casts inside (fused-mlp), or a fused layer with the routing kernels.
         clamps_apart: whether separate kernels clamp an activation's inputs.
+        indexes_copies: whether torch's indexing kernels permute and pad copies of tokens.
         weighs_apart: whether separate 32-bit kernels weigh the experts' outputs by the scores.
         loop_launches: kernels launched for each expert beside its products, forward.
         loop_backward_launches: the same, backward.
@@ -167,6 +168,7 @@ class Implementation:
     accumulated_table_bytes: float = 0.0
     experts: Literal["one", "per-expert", "fused-mlp", "fused-layer"] = "one"
     clamps_apart: bool = False
+    indexes_copies: bool = False
     weighs_apart: bool = False
     loop_launches: float = 0.0
     loop_backward_launches: float = 0.0

@@ -629,6 +629,32 @@ def test_scores_that_weigh_by_kernels_of_their_own_keep_and_pass_32_bit_copies(m
     assert held[0] - held[1] == pytest.approx(added * apart.framework.memory.fragmentation)
 
 
+def test_indexing_kernels_pass_copies_more_often_than_fused_ones(make_setting):
+    copies = 2 * 4096 * 8 * 2048
+    plain, indexed = (
+        {op.name: op for op in layer_ops(setting, EIGHT, EXPERTS)}
+        for setting in (
+            experts(
+                make_setting, "qwen3-30b-a3b", framework="torchtitan", kernels={"indexes_copies": indexes}
+            )
+            for indexes in (False, True)
+        )
+    )
+    assert plain.keys() == indexed.keys()
+    pair = [ops["permutation"] for ops in (plain, indexed)]
+    assert pair[0].bytes[0] == pair[0].backward_bytes[0] < 11 * 4 * copies
+    assert (pair[1].bytes[0], pair[1].backward_bytes[0]) == (11 * 4 * copies, 17 * 4 * copies)
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_gradients_of_the_inputs_of_separate_products_are_added_up(make_setting, separate):
+    setting = experts(
+        make_setting, "qwen3-30b-a3b", framework="torchtitan", kernels={"separate_products": separate}
+    )
+    names = {op.name for op in layer_ops(setting, EIGHT, EXPERTS)}
+    assert ("expert_inputs_sum" in names) == separate
+
+
 def test_a_loop_over_experts_fills_and_adds_the_gradient_of_all_tokens_for_each(make_setting):
     plans = Plans.of(Plan(data=8, zero=3, micro_batch=1))
     loop, whole = (

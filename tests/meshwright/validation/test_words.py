@@ -602,3 +602,12 @@ def test_what_reads_a_row_sets_no_key_of_a_framework():
     for name in ("cases", "rows", "row_model", "micro_batches"):
         text = Path(importlib.import_module(f"meshwright.validation.{name}").__file__).read_text()
         assert "model_copy" not in text.replace("plan.model_copy", "").replace("moe.model_copy", "")
+
+
+def test_a_sources_slip_may_scale_a_figure_that_is_stated():
+    stated = {"seq_len": "4096", "derived_step_time_s": "2.0"}
+    slip, other = (
+        read_case({**ROW, **stated, "source": source}, "test").measured_step_s
+        for source in ("torchtitan PR 1993", "torchtitan PR 1994")
+    )
+    assert (slip, other) == (pytest.approx(2.0 * 0.5782), 2.0)
