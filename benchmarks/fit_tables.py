@@ -54,7 +54,8 @@ FITTED: dict[str, FittedOperation[Any]] = {
     "latent_decode": LATENT,
     "latent_prefill": LATENT_PREFILL,
 }
-FORMATS = ("bf16", "bf16_kvfp8", "fp8", "fp8_block", "nvfp4", "mxfp4_w4a8", "mxfp4_w4a16", "int4_w4a16")
+WIDE, NARROW = ("bf16", "bf16_kvfp8"), ("fp8", "fp8_block", "int8", "nvfp4")
+FORMATS = (*WIDE, *NARROW, "mxfp4_w4a8", "mxfp4_w4a16", "int4_w4a16")
 UNTUNED = {("l40s", "sglang", "bf16"), ("rtx-pro-6000-server", "sglang", "bf16")}
 """Tables of Triton's experts with its default tiles: their times jump where tokens outnumber experts."""
 NO_GRID, ALWAYS = (math.inf, math.inf), (0.0, 0.0)
