@@ -71,8 +71,9 @@ LATENT = FittedOperation(
             (32.0, None),
             (64.0, None),
             (128.0, None),
-            # TensorRT-LLM's kernel of Ampere and Ada; Triton's in SGLang.
+            # TensorRT-LLM's kernel of Ampere, Ada and RTX Blackwell; Triton's in SGLang.
             (128.0, 1.0),
+            (64.0, 1.0),
             (16.0, 8.0),
             (16.0, 16.0),
             (1.0, 8.0),
