@@ -37,7 +37,7 @@ from simulator.serving.routers import Router, make_router
 from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
-from simulator.serving.steps.costs import engine_of, options_of
+from simulator.serving.steps.costs import engine_of, options_of, within_states
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.workload import Serving
@@ -328,6 +328,7 @@ def _pool_setting(
         engine = engine_of(pool.engine, folder, f"{place}.engine").name
         check_server(pool.site, own.device.name, engine, f"{place}.site")
     options = options_of(pool, own.device, folder, place)
+    options = within_states(options, model, used, pool, engine_of(pool.engine, folder, f"{place}.engine"))
     if pool.speculation is not None:
         options = options.model_copy(update={"preemption": "none"})
     if pool.role == "decode" and "scheduler" not in pool.options:

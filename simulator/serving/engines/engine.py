@@ -21,7 +21,7 @@ from hwmodels.errors import shown
 from hwmodels.loading import Strict, read_mapping
 from hwmodels.quantities import NotNegative
 from simulator.serving.engines.figure import Figure, Kind
-from simulator.serving.engines.limits import Degrees, DeviceLimits, MemoryReserve
+from simulator.serving.engines.limits import Degrees, DeviceLimits, MemoryReserve, StatePool
 
 FOLDER = Path(__file__).parent
 
@@ -110,6 +110,8 @@ class Engine(Strict):
     """total: weights, activations and KV share a part of the device; free: KV takes a part of the rest."""
     memory_reserved: MemoryReserve | None = None
     """What gives the share by device and degrees instead of ``memory_share``; activations are part of it."""
+    state_pool: StatePool | None = None
+    """Memory of the states of linear layers, and the sequences that it bounds; none: they are not counted."""
     max_batched_tokens: Figure[int]
     """Token budget of a step."""
     budget_over_ranks: Figure[bool] = Figure[bool](

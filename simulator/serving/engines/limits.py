@@ -76,6 +76,17 @@ class MemoryReserve(Strict):
         return total + (self.draft_bytes if pool.speculation is not None else 0.0)
 
 
+class StatePool(Strict):
+    """Memory that an engine keeps apart for the states of linear layers, and how many a sequence needs."""
+
+    per_kv: Annotated[float, Field(gt=0, le=16)]
+    """Bytes of states for each byte of KV."""
+    slots: Annotated[int, Field(ge=1, le=16)]
+    """States for each running sequence where prefixes are cached: its own, and copies at shared prefixes."""
+    kind: Kind
+    source: str
+
+
 class Verification(Protocol):
     """What of speculation captured sizes depend on."""
 

@@ -18,7 +18,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.asynchronous import AsynchronousSteps
 from simulator.serving.steps.capped import iteration_table
-from simulator.serving.steps.memory import check_fits, memory, window_of
+from simulator.serving.steps.memory import admitted, check_fits, memory, window_of
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
@@ -68,6 +68,27 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
         return options
     share = engine.share_of_memory(device, pool, options.token_budget)
     return options.model_copy(update={"memory_share": share})
+
+
+def within_states(
+    options: EngineOptions, model: Model, cluster: Cluster, pool: Pool, engine: Engine
+) -> EngineOptions:
+    """The options with no more sequences than the engine's pool of states admits.
+
+    Args:
+        options: of the pool.
+        model, cluster, pool, engine: of the replica.
+    """
+    if model.linear is None or engine.state_pool is None:
+        return options
+    price = StepPrice(model, cluster, pool, engine)
+    footprint = memory(
+        price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
+    )
+    most = admitted(price, footprint, options.prefix_caching)
+    if most is None or most >= options.max_sequences:
+        return options
+    return options.model_copy(update={"max_sequences": most})
 
 
 MOST_CONTEXT = 1 << 17

@@ -39,11 +39,13 @@ class ReplicaMemory:
     kv_token: float
     """KV of one token of one attention rank, on this device."""
     block_tokens: int
+    states: float = 0.0
+    """Memory kept apart for the states of linear layers."""
 
     @property
     def kv_bytes(self) -> float:
         """Memory left for KV; negative where the weights do not fit."""
-        return self.usable - self.weights - self.activations
+        return self.usable - self.weights - self.activations - self.states
 
     @property
     def kv_blocks(self) -> int:
@@ -134,6 +136,10 @@ def memory(
         usable += activations
     elif engine.graphs_counted.value:
         usable -= graphs
+    states = 0.0
+    if model.linear and engine.state_pool:
+        rest = max(usable - weights - activations, 0.0)
+        states = rest * engine.state_pool.per_kv / (1 + engine.state_pool.per_kv)
     return ReplicaMemory(
         weights=weights,
         activations=activations,
@@ -141,7 +147,26 @@ def memory(
         usable=usable,
         kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv, sliding_share(price)),
         block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
+        states=states,
     )
+
+
+def state_bytes(price: StepPrice) -> float:
+    """Return the bytes of the states of one sequence on one device."""
+    model = price.model
+    if model.linear is None:
+        return 0.0
+    layers = model.layers_of_kind("linear") / price.pool.pipeline
+    return layers * model.linear.state_bytes / price.pool.tensor
+
+
+def admitted(price: StepPrice, footprint: ReplicaMemory, caches_prefixes: bool) -> int | None:
+    """Return the sequences of an attention rank that the engine's pool of states admits; None: any number."""
+    pool = price.engine.state_pool
+    if pool is None or not footprint.states:
+        return None
+    slots = pool.slots if caches_prefixes else 1
+    return max(int(footprint.states // state_bytes(price)) // slots, 1)
 
 
 def check_fits(price: StepPrice, footprint: ReplicaMemory) -> None:

@@ -1,0 +1,68 @@
+"""States of linear layers in memory: what SGLang keeps apart for them, and the sequences that it admits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodels.cluster import clusters
+from hwmodels.loading import build
+from simulator.models import models
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.costs import engine_of, options_of, within_states
+from simulator.serving.steps.memory import admitted, memory, state_bytes
+from simulator.serving.steps.price import StepPrice
+
+CLUSTER = clusters.get("dgx-h100")
+STATES = 24 * (4 * 32 * 128 * 128 + 2 * (2 * 16 * 128 + 32 * 128) * 3)
+"""Qwen3.5-9B: 24 layers of 32 states of 128 x 128 in 32 bits, and three inputs of the convolution in 16."""
+
+
+def replica(model="qwen3.5-9b", engine="sglang-0.5.9", **stated):
+    pool = build(Pool, {"engine": engine, **stated}, "pool")
+    preset = engine_of(engine, Path(), "engine")
+    return models.get(model), CLUSTER, pool, preset
+
+
+def limits(*asked):
+    model, cluster, pool, preset = asked
+    return within_states(options_of(pool, cluster.device), model, cluster, pool, preset)
+
+
+def footprint(*asked):
+    price = StepPrice(*asked)
+    options = options_of(asked[2], CLUSTER.device)
+    return price, memory(price, options.token_budget, options.max_sequences, options.memory_share)
+
+
+def test_a_state_of_qwen_has_its_heads_and_the_convolution_s_inputs():
+    assert state_bytes(StepPrice(*replica())) == STATES
+    assert state_bytes(StepPrice(*replica(tensor=2))) == STATES / 2
+    assert state_bytes(StepPrice(*replica("llama3.1-8b"))) == 0
+
+
+def test_states_take_nine_bytes_for_ten_of_kv_and_three_a_sequence():
+    price, held = footprint(*replica())
+    assert held.states == pytest.approx(0.9 * held.kv_bytes)
+    assert limits(*replica()).max_sequences == admitted(price, held, True) == int(held.states // STATES) // 3
+    # By Little's law 132 run at once in the mean, with start and end (gpustack, docs/performance-lab/qwen3.5-9b).
+    assert 132 < limits(*replica()).max_sequences < 1.3 * 132
+
+
+def test_without_the_prefix_cache_each_sequence_has_one_state():
+    cached, alone = (
+        limits(*replica(options={"prefix_caching": caches})).max_sequences for caches in (True, False)
+    )
+    assert alone == pytest.approx(3 * cached, abs=2)
+
+
+def test_a_stated_limit_below_that_of_states_stays():
+    assert limits(*replica(options={"max_sequences": 16})).max_sequences == 16
+
+
+@pytest.mark.parametrize(("model", "engine"), [("llama3.1-8b", "sglang-0.5.9"), ("qwen3.5-9b", "vllm-0.19")])
+def test_other_models_and_engines_keep_their_limits(model, engine):
+    asked = replica(model, engine)
+    assert limits(*asked) == options_of(asked[2], CLUSTER.device)
+    assert footprint(*asked)[1].states == 0
