@@ -41,8 +41,9 @@ STRUCTURE = (
     "schedule",
     "zero",
 )
-LOSES_NOTHING = {"trains_mtp"}
-"""Levers of a row that are part of its question: whether a layer is trained is no choice of speed."""
+OF_QUESTION = {"trains_mtp": (True, False), "attention": ("flash-mx8",), "narrow_output": (True,)}
+"""Levers of a row that are part of its question, and their values: whether a layer is trained, and which
+products run in 8 bits, is no choice of speed."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,22 @@ def _seconds_a_token(entry: PredictedCase) -> float:
     return (entry.case.measured_step_s or np.inf) / entry.case.setting.training.tokens
 
 
+def _stated(entry: PredictedCase) -> dict[str, object]:
+    """Plan fields of a measured run, and of its release where the plan leaves them out."""
+    return {**entry.case.setting.framework.defaults, **entry.case.plan.model_dump()}
+
+
+def asked_levers(entry: PredictedCase) -> dict[str, object]:
+    """The levers of a measured run that are part of its question."""
+    own = _stated(entry)
+    return {name: own[name] for name, values in OF_QUESTION.items() if own.get(name) in values}
+
+
 def first_choice(entry: PredictedCase) -> FirstChoice:
     """Search the question of a measured run and compare."""
     case = entry.case
     setting = replace(case.setting, framework=frameworks.get(case.setting.framework.name))
-    own = {**case.setting.framework.defaults, **case.plan.model_dump()}
-    fixed = {name: own[name] for name in LOSES_NOTHING if own.get(name) is not None}
+    fixed = asked_levers(entry)
     headroom = headroom_share(None, setting)
     tokens = setting.training.tokens / setting.cluster.devices
     start, rate, plan, problem = time.process_time(), 0.0, None, ""
@@ -142,7 +153,9 @@ def first_choice(entry: PredictedCase) -> FirstChoice:
         published=tokens / entry.predicted_step_s,
         first=rate,
         plan=plan,
-        absent=_absent(Space.of(setting, setting.cluster.devices, headroom=headroom), case.plan, own),
+        absent=_absent(
+            Space.of(setting, setting.cluster.devices, headroom=headroom), case.plan, _stated(entry)
+        ),
         peak=entry.predicted_peak_bytes / setting.cluster.device.memory_bytes,
         room=1 - headroom,
         cpu_s=time.process_time() - start,

@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 
 import meshwright as mw
+from benchmarks.first_choices import asked_levers
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
 from planner.evidence import PlanEvidence
@@ -69,6 +70,7 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
             global_batch=setting.training.global_batch,
             precision=entry.case.precision,
             proven=proven,
+            fix=asked_levers(entry),
         )
     except mw.MeshwrightError as error:
         return float("nan"), str(error)[:60], ""

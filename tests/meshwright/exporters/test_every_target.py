@@ -222,7 +222,12 @@ DEEPSEEK_V2 = {
     "--moe-router-topk-scaling-factor": "16.0",
     "--mscale": "0.707",
 }
-GPT_OSS = {"--position-embedding-type": "yarn", "--rotary-scaling-factor": "32.0", "--yarn-beta-fast": "32.0"}
+GPT_OSS = {
+    "--softmax-type": "learnable",
+    "--position-embedding-type": "yarn",
+    "--rotary-scaling-factor": "32.0",
+    "--yarn-beta-fast": "32.0",
+}
 QWEN_3 = {"--rotary-base": "1000000", "--qk-layernorm": True, "--norm-epsilon": "1e-06"}
 
 
@@ -255,7 +260,20 @@ def test_gaps_hold_no_keys_that_a_model_has_not():
         made = export(from_scenario(question, "test", Path(), "test"), "megatron-lm")
         absent = "aliases", "left_out", "index_", "draft_heads"
         assert not [gap for gap in made.gaps if any(name in gap for name in absent)]
+        assert not [gap for gap in made.gaps if gap.partition(":")[0].endswith(" = false")]
         assert not [note for note in made.notes if "rotary" in note]
+
+
+def test_attention_and_output_layer_in_8_bits_are_options():
+    question = {"model": "deepseek-v3", "cluster": "gb200-nvl72", "gpus": 64, "framework": "megatron-bridge"}
+    question["workload"] = {"seq_len": 4096, "global_batch": 512, "precision": "mxfp8"}
+    question["plan"] = {"zero": 1, "expert": 64, "attention": "flash-mx8", "narrow_output": True}
+    asked = from_scenario(question, "test", Path(), "test")
+    core, bridge = (export(asked, target) for target in ("megatron-lm", "megatron-bridge"))
+    assert read_script(core.files["train.sh"], "train.sh").options["--fp8-dot-product-attention"] is True
+    assert read_script(bridge.files["train.sh"], "train.sh").options["model.fp8_output_proj"] == "true"
+    assert ["narrow_output" in gap for gap in core.gaps if gap.startswith("plan.")] == [True]
+    assert ["fp8_dot_product_attention" in gap for gap in bridge.gaps if gap.startswith("plan.")] == [True]
 
 
 def test_files_state_the_levers_that_a_plan_leaves_to_its_release():

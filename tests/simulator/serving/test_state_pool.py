@@ -46,7 +46,7 @@ def test_states_take_nine_bytes_for_ten_of_kv_and_three_a_sequence():
     price, held = footprint(*replica())
     assert held.states == pytest.approx(0.9 * held.kv_bytes)
     assert limits(*replica()).max_sequences == admitted(price, held, True) == int(held.states // STATES) // 3
-    # By Little's law 132 run at once in the mean, with start and end (gpustack, docs/performance-lab/qwen3.5-9b).
+    # By Little's law 132 run at once in the mean, with start and end (gpustack, docs/performance-lab).
     assert 132 < limits(*replica()).max_sequences < 1.3 * 132
 
 
