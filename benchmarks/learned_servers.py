@@ -26,12 +26,23 @@ from benchmarks.served_rows import source_of, unknown
 from meshwright.server_results import load_of
 from meshwright.validation.serving import ledger
 from meshwright.validation.serving.case import ServingCase
-from simulator.uncertainty.servers import FRONT, LEARNED, MeasuredLoad, ServerLoads, server_errors
+from simulator.site import BY_TOKENS, SERVER_FACTORS
+from simulator.uncertainty.servers import (
+    FRONT,
+    LEARNED,
+    MeasuredLoad,
+    ServerErrors,
+    ServerLoads,
+    server_errors,
+)
 
 SHOWN = 2
 LEAST_LOADS = 3
 KINDS = ("tpot", "ttft")
-LEAST_LOG, MOST_LOG = -6.0, 1.0
+LEAST_LOG, MOST_LOG = -6.0, 1.5
+SPREADS = tuple(name for name in SERVER_FACTORS if name not in BY_TOKENS)
+FIGURES = (*SPREADS, "tokens", "reach", "front_s", *KINDS)
+"""What ``--fit`` finds."""
 
 
 @dataclass
@@ -77,23 +88,33 @@ def _server(key: tuple[Any, ...], cases: Sequence[ServingCase]) -> Server:
     return Server(name, key[-1], list(loads.values()), list(loads))
 
 
-def judged(server: Server, draws: int, random: np.random.Generator) -> list[tuple[str, float, float]]:
-    """Kind, and sizes of the errors before and after, of the loads that were not shown, over all draws."""
+def judged(server: Server, draws: int, random: np.random.Generator) -> list[tuple[str, str, float, float]]:
+    """Kind, place, and sizes of the errors before and after of the loads that were not shown, over all draws.
+
+    The place is inside the two concurrencies that were shown, or outside.
+    """
     runs = ServerLoads(server.loads, server.name)
     found = []
     for _ in range(draws):
-        shown = np.isin(runs.owner, random.choice(len(server.loads), SHOWN, replace=False))
+        chosen = random.choice(len(server.loads), SHOWN, replace=False)
+        ends = [server.clients[index] for index in sorted(chosen, key=lambda index: server.clients[index])]
+        shown = np.isin(runs.owner, chosen)
         after = runs.seconds(runs.fit(shown).site, ~shown) / runs.measured - 1
         before = runs.before / runs.measured - 1
         found += [
-            (runs.rows[row][1].partition("_")[0], abs(before[row]), abs(after[row]))
+            (
+                runs.rows[row][1].partition("_")[0],
+                "inside" if ends[0] < server.clients[runs.owner[row]] < ends[-1] else "outside",
+                abs(before[row]),
+                abs(after[row]),
+            )
             for row in np.flatnonzero(~shown)
         ]
     return found
 
 
 def show_servers(path: Path, draws: int, seed: int) -> None:
-    """Print medians of the errors of loads that were not shown, by who measured them."""
+    """Print medians of the errors of loads that were not shown, by who measured them and by place."""
     random = np.random.default_rng(seed)
     errors: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     count: dict[str, int] = defaultdict(int)
@@ -101,12 +122,12 @@ def show_servers(path: Path, draws: int, seed: int) -> None:
         if len(server.loads) < LEAST_LOADS:
             continue
         count[server.source] += 1
-        for kind, before, after in judged(server, draws, random):
-            errors[kind, server.source].append((before, after))
-            errors[kind, "all"].append((before, after))
+        for kind, place, before, after in judged(server, draws, random):
+            for group in (server.source, place, "all"):
+                errors[kind, group].append((before, after))
     print(f"{SHOWN} concurrencies shown, {draws} draws, the others predicted; servers: {dict(count)}")
     print(
-        f"{'latency':8s} {'source':16s} {'loads':>6s} {'before':>8s} {'after':>8s} {'p90':>8s} {'after':>8s}"
+        f"{'latency':8s} {'place':16s} {'loads':>6s} {'before':>8s} {'after':>8s} {'p90':>8s} {'after':>8s}"
     )
     for (kind, source), values in sorted(errors.items()):
         both = np.array(values)
@@ -115,18 +136,31 @@ def show_servers(path: Path, draws: int, seed: int) -> None:
         print(f"{kind.upper():8s} {source:16s} {len(both):6d} {figures}")
 
 
-def likelihood(spreads: np.ndarray, runs: Sequence[ServerLoads]) -> float:
+def errors_of(logs: np.ndarray) -> ServerErrors:
+    """The errors whose figures have these logarithms, in the order of ``FIGURES``."""
+    values = dict(zip(FIGURES, np.exp(logs).tolist(), strict=True))
+    return ServerErrors(
+        source="a fit",
+        spread={name: values[name] for name in SPREADS},
+        tokens=values["tokens"],
+        reach=values["reach"],
+        front_s=values["front_s"],
+        residual={kind: values[kind] for kind in KINDS},
+    )
+
+
+def likelihood(logs: np.ndarray, runs: Sequence[ServerLoads]) -> float:
     """Negative log likelihood of the errors of servers.
 
     Args:
-        spreads: logarithms of the standard deviations of ``LEARNED``, and of the residuals of ``KINDS``.
+        logs: logarithms of ``FIGURES``.
         runs: the servers.
     """
-    total = 0.0
+    total, errors = 0.0, errors_of(logs)
+    prior = errors.prior
     for one in runs:
-        own = np.array([KINDS.index(kind.partition("_")[0]) for _, kind in one.rows])
-        noise = np.exp(2 * spreads[len(LEARNED) + own])
-        together = one.changes * np.exp(2 * spreads[: len(LEARNED)]) @ one.changes.T + np.diag(noise)
+        noise = np.array([errors.residual[kind.partition("_")[0]] ** 2 for _, kind in one.rows])
+        together = one.changes @ prior @ one.changes.T + np.diag(noise)
         root = np.linalg.cholesky(together)
         left = np.linalg.solve(root, np.log(one.measured / one.before))
         n, nu = len(left), FREEDOM
@@ -140,12 +174,14 @@ def show_fit(path: Path) -> None:
     from scipy.optimize import minimize
 
     errors = server_errors()
-    start = np.log([*errors.prior, *(errors.residual[kind] for kind in KINDS)])
+    spreads = (errors.spread[name] for name in SPREADS)
+    residuals = (errors.residual[kind] for kind in KINDS)
+    start = np.log([*spreads, errors.tokens, errors.reach, errors.front_s, *residuals])
     runs = [ServerLoads(server.loads, server.name) for server in servers(path)]
     for one in runs:
         one.changes[[kind.startswith("tpot") for _, kind in one.rows], LEARNED.index(FRONT)] = 0.0
         one.tables = type(one.tables)(1)
     bounds = [(LEAST_LOG, MOST_LOG)] * len(start)
     found = minimize(likelihood, start, args=(runs,), method="L-BFGS-B", bounds=bounds)
-    for name, value in zip((*LEARNED, *KINDS), np.exp(found.x), strict=True):
+    for name, value in zip(FIGURES, np.exp(found.x), strict=True):
         print(f"{name:10s} {value:.4f}")

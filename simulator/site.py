@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from hwmodels.errors import InputError
@@ -32,9 +34,13 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 )
 """Parts of kernel classes; all others are memory-bound."""
 
-SERVER_FACTORS = ("products", "experts", "attention", "prefill", "host", "sequence")
+STEP_TOKENS = (1, 4, 16, 64, 256, 1024)
+"""Tokens of steps whose errors are learned; between them the logarithm is linear in that of the tokens."""
+BY_TOKENS = tuple(f"tokens_{tokens}" for tokens in STEP_TOKENS)
+SERVER_FACTORS = ("products", "experts", "attention", "prefill", "host", "launches", "sequence", *BY_TOKENS)
 """Parts of a server's steps whose times a site scales: products, norms and all-reduces; routed experts;
-attention of decodes; all that prompts add; launches and gaps of a step; host work of each sequence."""
+attention of decodes; all that prompts add; gaps of a step; launches of steps without a graph; host work of
+each sequence; kernels by the tokens of a step, with which they change their tiles and waves."""
 
 LEAST, MOST = 0.1, 10.0
 """Factors outside are no calibration of a working machine."""
@@ -79,6 +85,13 @@ class ServerSite(Strict):
     def factor(self, part: str) -> float:
         """Measured over priced time of a part of a step."""
         return self.factors.get(part, 1.0)
+
+    def by_tokens(self, tokens: NDArray[np.float64]) -> NDArray[np.float64] | float:
+        """Measured over priced time of steps by their tokens."""
+        factors = [self.factor(name) for name in BY_TOKENS]
+        if all(factor == 1.0 for factor in factors):
+            return 1.0
+        return np.exp(np.interp(np.log(np.maximum(tokens, 1.0)), np.log(STEP_TOKENS), np.log(factors)))
 
 
 class Site(Strict):

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
-from simulator.site import Site
+from simulator.site import BY_TOKENS, STEP_TOKENS, Site
 from simulator.uncertainty.learning import IDENTIFIED
 from simulator.uncertainty.servers import FRONT, LEARNED, LearnedServer, MeasuredLoad
 
@@ -19,8 +19,10 @@ WORDS = {
     "experts": "routed experts",
     "attention": "attention of decodes",
     "prefill": "what prompts add",
-    "host": "launches and gaps of a step",
+    "host": "gaps of a step",
+    "launches": "launches of a step without a graph",
     "sequence": "host work of a sequence",
+    **{name: f"steps of {tokens} tokens" for name, tokens in zip(BY_TOKENS, STEP_TOKENS, strict=True)},
     FRONT: "front end",
 }
 

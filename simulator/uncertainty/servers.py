@@ -28,7 +28,7 @@ from simulator.serving.steady.steady import Limits, Load, steady_state
 from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.table import IterationTable
-from simulator.site import LEAST, MOST, SERVER_FACTORS, ServerSite
+from simulator.site import BY_TOKENS, LEAST, MOST, SERVER_FACTORS, STEP_TOKENS, ServerSite
 from simulator.uncertainty.bayes import Posterior, posterior
 
 ERRORS_FILE = Path(__file__).parent / "server_errors.yaml"
@@ -50,13 +50,21 @@ class ServerErrors(Strict):
 
     source: str
     spread: dict[str, float] = Field(description="error of each factor")
+    tokens: float = Field(gt=0, description="error of steps by their tokens")
+    reach: float = Field(gt=0, description="logarithm of the ratio of tokens over which it fades")
     front_s: float = Field(gt=0, description="error of the part of TTFT outside of steps")
     residual: dict[str, float] = Field(description="error of a load's latency that no factor explains")
 
     @property
     def prior(self) -> np.ndarray:
-        """Standard deviation of each of ``LEARNED``."""
-        return np.array([*(self.spread[name] for name in SERVER_FACTORS), self.front_s])
+        """Covariance of ``LEARNED``: that of steps fades with the ratio of their tokens."""
+        own = [self.tokens if name in BY_TOKENS else self.spread[name] for name in SERVER_FACTORS]
+        covariance = np.diag(np.square([*own, self.front_s]))
+        sizes = np.log(STEP_TOKENS)
+        steps = np.array([LEARNED.index(name) for name in BY_TOKENS])
+        apart = np.abs(sizes[:, None] - sizes)
+        covariance[np.ix_(steps, steps)] = self.tokens**2 * np.exp(-apart / self.reach)
+        return covariance
 
 
 @cache
@@ -206,7 +214,7 @@ class ServerLoads:
     def posterior(self, changes: np.ndarray, errors: np.ndarray, kept: np.ndarray) -> Posterior:
         """Of ``LEARNED``, from the kept equations."""
         own = self.residual[kept]
-        return posterior(changes[kept], errors[kept], np.diag(self.prior**2), own, own**2)
+        return posterior(changes[kept], errors[kept], self.prior, own, own**2)
 
     def fit(self, kept: np.ndarray) -> ServerFit:
         """Learn from the kept equations."""
@@ -314,7 +322,7 @@ def learn_server(loads: Sequence[MeasuredLoad], source: str = "") -> LearnedServ
         surprise,
         [index for index, _ in runs.rows],
         [kind for _, kind in runs.rows],
-        runs.prior,
+        np.sqrt(np.diag(runs.prior)),
         np.sqrt(np.maximum(np.diag(fit.posterior.covariance), 0.0)),
     )
 

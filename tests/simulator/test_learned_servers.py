@@ -7,11 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hwmodels.cluster import usual_cluster
 from hwmodels.errors import InputError
+from simulator.models import models
+from simulator.serving.engines import engines
+from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
+from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.shared_tables import SharedTables
-from simulator.site import ServerSite
-from simulator.uncertainty.servers import LEARNED, MeasuredLoad, ServerLoads, learn_server, statistic
+from simulator.site import BY_TOKENS, ServerSite
+from simulator.uncertainty.servers import (
+    LEARNED,
+    MeasuredLoad,
+    ServerLoads,
+    learn_server,
+    server_errors,
+    statistic,
+)
 
 KINDS = ("tpot_mean", "ttft_p50")
 TRUTH = ServerSite(
@@ -59,7 +71,7 @@ def test_two_loads_predict_the_others(loads):
     assert before.max() > 0.15
     assert after.max() < 0.35 * before.max()
     assert after.max() < 0.08
-    assert (np.diag(fit.posterior.covariance) <= runs.prior**2 + 1e-12).all()
+    assert (np.diag(fit.posterior.covariance) <= np.diag(runs.prior) + 1e-12).all()
 
 
 def test_a_server_as_predicted_keeps_its_factors(loads):
@@ -83,3 +95,33 @@ def test_an_odd_load_is_a_surprise(loads):
     found = learn_server([loads[0], loads[1], odd, loads[3]], "test")
     worst = int(np.argmax(np.abs(found.surprise)))
     assert found.loads[worst] == 2
+
+
+def test_errors_of_steps_are_alike_where_their_tokens_are_near():
+    prior = server_errors().prior
+    steps = [LEARNED.index(name) for name in BY_TOKENS]
+    near, far = prior[steps[0], steps[1]], prior[steps[0], steps[-1]]
+    assert 0 < far < near < prior[steps[0], steps[0]]
+    assert prior[LEARNED.index("host"), steps[0]] == 0
+    assert np.linalg.eigvalsh(prior).min() > 0
+
+
+def test_a_site_scales_steps_by_their_tokens():
+    factors = {"tokens_16": 1.2, "tokens_64": 1.44}
+    site = TRUTH.model_copy(update={"factors": factors})
+    found = site.by_tokens(np.array([1.0, 4.0, 16.0, 32.0, 64.0, 1024.0, 8192.0]))
+    assert found == pytest.approx([1, 1, 1.2, np.sqrt(1.2 * 1.44), 1.44, 1, 1])
+    assert TRUTH.by_tokens(np.array([5.0])) == 1.0
+
+
+def price_of(**pool):
+    cluster, engine = usual_cluster("h200-sxm"), engines.get("sglang-0.5.9")
+    return StepPrice(models.get("deepseek-v3"), cluster, Pool(**pool), engine)
+
+
+def test_launches_slow_steps_without_a_graph_alone():
+    """SGLang 0.5.9 captures decode steps; steps with prompts are launched layer by layer."""
+    launches = TRUTH.model_copy(update={"engine": "sglang-0.5.9", "factors": {"launches": 1.5}})
+    plain, slower = (price_of(tensor=8, weights="fp8", site=site) for site in (None, launches))
+    assert slower.eager == pytest.approx(1.5 * plain.eager)
+    assert slower.gaps == plain.gaps

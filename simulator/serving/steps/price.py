@@ -79,7 +79,7 @@ def _at_site(times: LayerTimes, site: ServerSite, engine: Engine) -> LayerTimes:
         update={
             "layer_s": host * times.layer_s,
             "all_reduce_s": host * times.all_reduce_s,
-            "eager_layer_s": host * times.eager_layer_s,
+            "eager_layer_s": site.factor("launches") * times.eager_layer_s,
             "sequence_s": site.factor("sequence") * times.sequence_s,
             "prefill_factor": site.factor("prefill") * times.prefill_factor,
             "first_token_s": max(times.first_token_s + site.front_s, -engine.first_token_s.value),
@@ -158,7 +158,7 @@ class StepPrice:
         for kind, layers in self.layer_kinds.items():
             ops = [op for op in layer_ops(rank, *kind) if op.depends_on == "tokens"]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
-        return self.site.factor("products") * seconds
+        return self.site.factor("products") * self.site.by_tokens(count) * seconds
 
     def experts(self, tokens: ArrayLike) -> Array:
         """Routed experts, and the exchange of tokens between attention ranks, for tokens of all ranks."""
@@ -177,7 +177,8 @@ class StepPrice:
             seconds = sum(padded, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
-        return self.site.factor("experts") * layers * (seconds + self._exchange(count))
+        whole = layers * (seconds + self._exchange(count))
+        return self.site.factor("experts") * self.site.by_tokens(count / self.pool.data) * whole
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
@@ -193,7 +194,7 @@ class StepPrice:
         if self.times.reads_kv_per_head:
             rank = replace(rank, model=self.model.model_copy(update={"kv_heads": self.model.heads}))
         seconds = self._attention(rank, np.broadcast_shapes(sequences.shape, keys.shape), self.prices)
-        return self.site.factor("attention") * seconds
+        return self.site.factor("attention") * self.site.by_tokens(sequences) * seconds
 
     @property
     def mixes(self) -> bool:
@@ -246,7 +247,8 @@ class StepPrice:
         rank = self._rank(Batch.decode(rows, 1.0))
         logits = 2.0 * 4.0 * rows * self.model.vocabulary
         passes = self.prices.kernels.memory_bound(logits, "softmax")
-        return self.site.factor("products") * (self._seconds(head_ops(rank)) + passes)
+        seconds = self._seconds(head_ops(rank)) + passes
+        return self.site.factor("products") * self.site.by_tokens(rows) * seconds
 
     def around(self, sequences: ArrayLike) -> Array:
         """Engine time around the kernels of a step with ``sequences`` sequences, s."""
