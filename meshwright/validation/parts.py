@@ -42,6 +42,7 @@ class Sources(Strict):
 
     chosen_on: dict[str, str] = Field(description="constants chosen on whole steps, by source")
     same_as: dict[str, str] = Field(description="sources above, by another name of theirs")
+    opened: dict[str, str] = Field(description="sources that were kept apart until somebody read them, and when")
     no_figure: list[NoFigure]
 
 
@@ -59,7 +60,8 @@ def source_of(case_id: str) -> str:
 def kept_apart(case_ids: Iterable[str]) -> set[str]:
     """The cases of a file that nobody reads while models are worked on: a third, by a checksum of the name.
 
-    A source of fewer than ``FEWEST_ROWS`` rows is on one side, by a checksum of the source's name.
+    A source of fewer than ``FEWEST_ROWS`` rows is on one side, by a checksum of the source's name. Sources that
+    were read (``opened``) are kept apart no longer.
     """
     names = list(case_ids)
     rows = Counter(source_of(name) for name in names)
@@ -68,7 +70,8 @@ def kept_apart(case_ids: Iterable[str]) -> set[str]:
         source = source_of(name)
         return name if rows[source] >= FEWEST_ROWS else source
 
-    return {name for name in names if crc32(key(name).encode()) % 3 == 0}
+    apart = {name for name in names if crc32(key(name).encode()) % 3 == 0}
+    return {name for name in apart if source_of(name) not in sources().opened}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,12 @@ def test_small_sources_stay_whole_and_the_order_of_rows_does_not_count(names, ra
             assert len(apart.intersection(rows)) in (0, len(rows))
 
 
+def test_a_source_that_was_read_is_kept_apart_no_longer():
+    assert sources().opened and all(text for text in sources().opened.values())
+    for source in sources().opened:
+        assert not kept_apart(f"{source}-{number}" for number in range(100))
+
+
 def test_about_a_third_of_a_large_source_is_kept_apart():
     names = [f"ONE-{number}" for number in range(3000)]
     assert 900 < len(kept_apart(names)) < 1100
