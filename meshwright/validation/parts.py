@@ -42,7 +42,7 @@ class Sources(Strict):
 
     chosen_on: dict[str, str] = Field(description="constants chosen on whole steps, by source")
     same_as: dict[str, str] = Field(description="sources above, by another name of theirs")
-    opened: dict[str, str] = Field(description="sources that were kept apart until somebody read them, and when")
+    opened: dict[str, str] = Field(description="sources kept apart until somebody read them, and when")
     no_figure: list[NoFigure]
 
 
@@ -60,8 +60,8 @@ def source_of(case_id: str) -> str:
 def kept_apart(case_ids: Iterable[str]) -> set[str]:
     """The cases of a file that nobody reads while models are worked on: a third, by a checksum of the name.
 
-    A source of fewer than ``FEWEST_ROWS`` rows is on one side, by a checksum of the source's name. Sources that
-    were read (``opened``) are kept apart no longer.
+    A source of fewer than ``FEWEST_ROWS`` rows is on one side, by a checksum of the source's name. Sources
+    that were read (``opened``) are kept apart no longer.
     """
     names = list(case_ids)
     rows = Counter(source_of(name) for name in names)
