@@ -9,9 +9,10 @@ from rich.table import Table
 from meshwright.reports.basis import basis
 from meshwright.reports.plan_evidence import promise_words
 from meshwright.reports.tables import table
-from meshwright.reports.units import percent
+from meshwright.reports.units import percent, seconds
 from planner.evidence import code_base
 from planner.prediction import Prediction
+from planner.proven import BEYOND
 from planner.search import SearchResult
 from planner.standing import Standing
 from simulator.setting import Setting
@@ -72,7 +73,7 @@ def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
             f"Rank {', '.join(numbers)}: too close to the fastest to tell apart (90 % bands of their ratios: "
             f"up to ± {percent(half, 0)})."
         )
-    return [*words, *unproven_words(known, prediction.setting)]
+    return [*words, *unproven_words(known, prediction.setting), *left_out_words(result)]
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:
@@ -101,6 +102,18 @@ def unproven_words(known: Standing, setting: Setting) -> list[str]:
             f"{percent(off.error, 0)} longer than predicted in the median."
         )
     return words
+
+
+def left_out_words(result: SearchResult) -> list[str]:
+    """How many plans a search for proven ones left out because they promise too much."""
+    count, keeps = result.removed.get(BEYOND), result.space.constraints.keeps
+    if not count or keeps is None or not len(result.plans):
+        return []
+    plans = "1 plan promises" if count == 1 else f"{count:,} plans promise"
+    return [
+        f"{plans} a shorter step than {seconds(keeps.shortest_s)}, which is far beyond what a run near them "
+        f"reached; --proven leaves them out."
+    ]
 
 
 def beyond_words(known: Standing) -> list[str]:
