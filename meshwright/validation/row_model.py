@@ -153,7 +153,7 @@ def _of_columns(row: PublishedRow) -> Model:
     layers, hidden = row.need("n_layers"), row.need("d_model")
     heads = row.need("n_heads")
     kind = row.text("ffn_type", "gelu").lower()
-    gated = re.search("glu|gated|silu|swish|moe", kind) is not None
+    gated = re.search(r"glu|\bgated|silu|swish|moe", kind) is not None
     activation = "swiglu" if gated else "relu2" if re.search(r"squared|relu\^?2", kind) else "gelu"
     experts = row.number("n_experts")
     defaults = conventions()["defaults"]

@@ -232,7 +232,7 @@ def test_no_flash_attention_is_unfused_in_any_spelling():
         ("gated SiLU", "swiglu"),
         ("ReLU^2", "relu2"),
         ("squared ReLU", "relu2"),
-        ("GELU", "gelu"),
+        ("ungated GELU", "gelu"),
     ],
 )
 def test_words_of_activations(words, activation):
