@@ -38,8 +38,10 @@ Generation = Literal[
 
 
 BESIDE = r"\b(?:nvidia|amd|intel|instinct|tesla|geforce|hbm\w*|nvl\d+|oam)\b"
-MEMORY_SIZE = r"\b\d+ ?gi?b\b"
+MEMORY_SIZE = r"\b(\d+) ?gi?b\b"
 """Words beside the name of a device."""
+SAME_SIZE = 0.1
+"""Share by which a printed size of memory, in GB or GiB, may differ from a device's."""
 
 
 class Device(Versioned):
@@ -144,13 +146,23 @@ class Devices(Catalogue[Device]):
     """The devices, by name, by alias, or as their drivers print them ("NVIDIA H100 80GB HBM3")."""
 
     def resolve(self, name: str) -> str | None:
-        """Return the catalogue name that a name means, also beside its vendor, rack or memory, or none."""
-        if (known := super().resolve(name)) is not None:
-            return known
+        """Return the catalogue name that a name means, also beside its vendor, rack or memory, or none.
+
+        A size that is not part of the name must be the device's.
+        """
         bare = re.sub(BESIDE, " ", name, flags=re.IGNORECASE)
-        shorter = (bare, re.sub(MEMORY_SIZE, " ", bare, flags=re.IGNORECASE))
-        plain = (" ".join(each.split()).strip("- ") for each in shorter)
-        return next(filter(None, map(super().resolve, plain)), None)
+        known = super().resolve(name) or super().resolve(_joined(bare))
+        size = re.search(MEMORY_SIZE, bare, re.IGNORECASE)
+        if known is not None or size is None:
+            return known
+        known = super().resolve(_joined(bare.replace(size[0], " ")))
+        if known is None or abs(int(size[1]) * 2**30 / self.get(known).memory_bytes - 1) > SAME_SIZE:
+            return None
+        return known
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split()).strip("- ")
 
 
 devices = Devices("device", Path(__file__).parent / "devices", Device)

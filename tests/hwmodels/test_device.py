@@ -86,6 +86,11 @@ def test_devices_are_found_as_people_write_them(written, meant):
     assert devices.get(written) is devices.get(meant)
 
 
+@pytest.mark.parametrize("written", ["NVIDIA H100 141GB", "A100 40GB PCIe", "H200 80GB"])
+def test_a_size_of_memory_that_a_device_has_not_names_none(written):
+    assert devices.resolve(written) is None
+
+
 def test_peaks_are_dense():
     assert devices.get("a100-sxm-80gb").peak("bf16") == 312e12
     assert devices.get("h100-sxm").peak("fp8") == pytest.approx(1979e12, rel=1e-3)
