@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 
 from benchmarks.part_errors import PredictedRun, Variances, fitted, pairs, weighted_quantile
-from hwmodels.files import write_text
+from core.files import write_text
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.parts import divided
 from meshwright.validation.rows import published_files, read_rows

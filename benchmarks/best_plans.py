@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from meshwright.validation.ledger import PredictedCase
 from planner.constraints import Constraints
 from planner.search import search

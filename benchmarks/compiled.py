@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = "simulator", "planner", "hwmodels", "meshwright", "benchmarks", "tests/golden", "scenarios"
+PACKAGES = "simulator", "planner", "hwmodels", "core", "meshwright", "benchmarks", "tests/golden", "scenarios"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HOOK = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
 """Modules of a compiled installation: the replica loop without policies, which are pydantic models, and

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-PACKAGES = ("hwmodels", "simulator", "planner", "profiles", "meshwright")
+PACKAGES = ("core", "hwmodels", "simulator", "planner", "profiles", "meshwright")
 LINES = 6
 """Lines from which code counts as duplicated; comments, docstrings, imports and signatures do not count."""
 

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters import export, write_files
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.question import from_scenario

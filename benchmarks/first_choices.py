@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
 from planner.constraints import Constraints

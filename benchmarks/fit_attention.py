@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from core.loading import read_mapping
 from hwmodels.device import devices
 from hwmodels.kernels.attention import AttentionCalls, FlashAttention, flash_attention_seconds
 from hwmodels.kernels.calibration import calibrations
 from hwmodels.kernels.chip import chip
 from hwmodels.kernels.gemm import THROTTLE_END_S, THROTTLE_START_S
 from hwmodels.kernels.model import BACKWARD_FLOPS
-from hwmodels.loading import read_mapping
 from profiles.fitting.holdout import errors, held_out
 from profiles.fitting.operations import FORWARD
 from profiles.fitting.operations.attention import NUMBERS

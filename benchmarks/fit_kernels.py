@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from core.loading import build, read_mapping
 from hwmodels.device import Device, devices
 from hwmodels.kernels.calibration import Calibration
 from hwmodels.kernels.gemm import TileWave
 from hwmodels.kernels.residual import ResidualGrid, load_grids
-from hwmodels.loading import build, read_mapping
 from profiles.fitting import Fit, calibrate, write_calibration
 from profiles.fitting.operations import BACKWARD, DECODE, EXPERTS, FORWARD, RICH, SIMPLE, FittedOperation
 

@@ -23,11 +23,11 @@ from typing import Any
 
 from benchmarks.system_tables import OPERATIONS, SystemTable, system_tables
 from benchmarks.system_tables import SCANS as SCAN_FAMILIES
+from core.loading import read_mapping
 from hwmodels.device import Device, devices
 from hwmodels.kernels.calibration import FOLDER, Calibration, calibrations
 from hwmodels.kernels.chip import Chip, chip
 from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
-from hwmodels.loading import read_mapping
 from profiles.fitting.entry import GOOD_FORM, FittedEntry, fit_half
 from profiles.fitting.operations import FORWARD, RICH, SIMPLE, FittedOperation
 from profiles.fitting.operations.experts import ENGINE_EXPERTS

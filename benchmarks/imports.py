@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from meshwright.exporters.imports import Imported, read_launch
 from planner.prediction import simulate_plan
 from simulator.scenario import make_scenario

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.system_tables import FAMILIES, GPUS, LATENT_DIM, ROPE_DIM, SystemTable, system_tables
+from core.errors import MeshwrightError
 from hwmodels.device import devices
-from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from profiles.kernel_validation import predict
 from profiles.points import Points

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import MeshwrightError
 from hwmodels.device import devices
-from hwmodels.errors import MeshwrightError
 from profiles.kernel_validation import validate_kernels
 
 COLUMNS = f"{'operation':18} {'gpu':10} {'dtype':11} {'points':>7}"

@@ -25,7 +25,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters import TARGETS, export, exporter, write_files
 from meshwright.exporters.question import from_scenario, question_of
 from simulator.scenario import make_scenario

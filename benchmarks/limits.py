@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
-from hwmodels import bounds as files
-from hwmodels import quantities
+from core import bounds as files
+from core import quantities
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
 from hwmodels.mixed import MixedCluster

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from core.errors import MeshwrightError
+from core.files import write_text
 from hwmodels.cluster import usual_cluster
-from hwmodels.errors import MeshwrightError
-from hwmodels.files import write_text
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.ledger import predicted
 from meshwright.validation.parts import kept_apart

@@ -18,7 +18,7 @@ from benchmarks.placed_papers import PLACED_CLAIMS
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
 from benchmarks.serving_papers import SERVING_CLAIMS, ServingRuns, serving_rows
 from benchmarks.serving_rates import write_starts
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.offload import fits_tiers
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans

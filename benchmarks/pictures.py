@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 BROWSERS = ("chromium", "google-chrome", "chromium-browser")

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.serving import timed
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from meshwright.questions.keys import set_key
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

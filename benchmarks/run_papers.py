@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.api.runs import RunSimulation, run
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion

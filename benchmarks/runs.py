@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.run_papers import RUN_CLAIMS, run_rows
-from hwmodels.durations import written
+from core.durations import written
 from meshwright.api.runs import plan_run
 from meshwright.questions.scenarios import shipped_scenarios
 from planner.constraints import Constraints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.ops.counts import flops_per_token, model_parameters
 from simulator.serving.setting import ServingSetting
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import fit_engines, refitted
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving import closed_loop
 from meshwright.validation.serving.case import MeasuredRow

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import meshwright as mw
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 
 PRESETS = ("vllm", "sglang", "tensorrt-llm")
 MOST = 3.0

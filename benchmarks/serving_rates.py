@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.questions.keys import set_key
 from meshwright.variations.question import ScenarioRun
 from simulator.serving.result import serve

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 
 import meshwright as mw
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from planner.execution import Execution
 from planner.serving.refine import refine_serving
 from planner.serving.shapes import RULES, choices

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from core.errors import MeshwrightError, UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import MeshwrightError, UnknownNameError
 from profiles.points import Points, files, read
 
 LONG_US = (5e3, 20e3)

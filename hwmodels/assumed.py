@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from core.sources import USER
 from hwmodels.node import FileSystem, Node, SolidStates
-from hwmodels.sources import USER
 
 NODES_PER_LEAF = 16
 """Nodes below one leaf switch, as in half of the catalogue's clusters."""

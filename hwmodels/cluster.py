@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from core.errors import InputError, UnknownNameError
+from core.loading import Catalogue, Strict, build
+from core.quantities import Count, NotNegative
 from hwmodels.assumed import (
     HOST_SHARE,
     assumed_figures,
@@ -24,11 +27,8 @@ from hwmodels.assumed import (
 )
 from hwmodels.collectives.cost import Cost
 from hwmodels.device import Device, devices
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
-from hwmodels.loading import Catalogue, Strict, build
 from hwmodels.node import FileSystem, Node
-from hwmodels.quantities import Count, NotNegative
 from hwmodels.topology import Topology
 from hwmodels.usual_clusters import USUAL
 from hwmodels.wiring import Wiring

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from core.errors import InputError
+from core.loading import Catalogue, Versioned, looks_like_path
+from core.quantities import Bandwidth, Count, NotNegative, Positive
 from hwmodels.clocks import LEAST_SHARE
-from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Versioned, looks_like_path
-from hwmodels.quantities import Bandwidth, Count, NotNegative, Positive
 
 if TYPE_CHECKING:
     from hwmodels.kernels import KernelModel

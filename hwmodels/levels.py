@@ -4,6 +4,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
 
+from core.errors import InputError
+from core.loading import Catalogue, Strict
+from core.quantities import Bandwidth, Count, Gigabits, Latency
 from hwmodels.collectives.calibration import (
     DispatchRates,
     FabricCalibration,
@@ -11,9 +14,6 @@ from hwmodels.collectives.calibration import (
     fabric_calibrations,
     link_calibrations,
 )
-from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Strict
-from hwmodels.quantities import Bandwidth, Count, Gigabits, Latency
 
 Reference = TypeVar("Reference", str, str | dict[str, Any])
 Fabric = Literal["infiniband", "roce", "slingshot", "efa", "omni-path", "tcp"]

@@ -11,12 +11,12 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from core.errors import InputError, UnknownNameError
+from core.loading import Strict, build, read_mapping
+from core.parsing import exists
+from core.quantities import Count
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Network
-from hwmodels.loading import Strict, build, read_mapping
-from hwmodels.parsing import exists
-from hwmodels.quantities import Count
 
 
 class NodeGroup(Strict):

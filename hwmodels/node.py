@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Bandwidth, Positive
-from hwmodels.sources import Sourced
+from core.loading import Strict
+from core.quantities import Bandwidth, Positive
+from core.sources import Sourced
 
 
 class SolidStates(Strict):

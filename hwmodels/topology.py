@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import InputError, UnknownNameError
+from core.records import record
 from hwmodels.collectives.group import Group
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.levels import Level, Network
-from hwmodels.records import record
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from core.errors import UnknownNameError
 from hwmodels.collectives import seconds
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import CollectiveCalls, Floats, LinkCosts, Switch
 from hwmodels.collectives.cost import Cost, Links
 from hwmodels.collectives.group import Group, Ints, pairs, place
 from hwmodels.collectives.traffic import traffic
-from hwmodels.errors import UnknownNameError
 from hwmodels.topology import PAIRED, Topology
 
 LARGE = 2.0**50

@@ -16,7 +16,7 @@ from meshwright import process as process
 # isort: split
 import typer
 
-from hwmodels.errors import InputError, MeshwrightError, UnknownNameError, shown_path
+from core.errors import InputError, MeshwrightError, UnknownNameError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
 from meshwright.commands.parameters import CommandGroup, LazyCommand
@@ -152,7 +152,7 @@ def __getattr__(name: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line."""
-    from hwmodels.processes import clean_up_on_signals
+    from core.processes import clean_up_on_signals
     from meshwright.commands.output import prepare_streams
 
     if sys.stdout is None:

@@ -21,8 +21,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
-from hwmodels.errors import InputError
-from hwmodels.files import write_text
+from core.errors import InputError
+from core.files import write_text
 from meshwright.shown import Shown
 
 LADDER = (1, 4, 16)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
 from meshwright.shown import Shown

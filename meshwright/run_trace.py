@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hwmodels.files import atomic_write
+from core.files import atomic_write
 from planner.runs import PlannedRun
 from simulator.runs.events import replicate
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import read_mapping, read_text
+from core.errors import InputError, shown
+from core.loading import read_mapping, read_text
 from meshwright.training_logs import PLAN
 from simulator.serving.scenario import is_serving
 from simulator.uncertainty.servers import MeasuredLoad

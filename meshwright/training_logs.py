@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from statistics import median
 
-from hwmodels.errors import InputError
-from hwmodels.loading import read_text
+from core.errors import InputError
+from core.loading import read_text
 from simulator.scenario import Scenario, read_scenario
 from simulator.uncertainty.learning import MeasuredStep
 

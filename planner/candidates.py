@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.space import Space
 from simulator.plan import COLUMNS, Plans
 from simulator.rules import balances_predictions

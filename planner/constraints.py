@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hwmodels.errors import InputError, UnknownNameError, shown
-from hwmodels.loading import build
+from core.errors import InputError, UnknownNameError, shown
+from core.loading import build
 from simulator.levers import LEVERS, Levers
 from simulator.plan import FIXABLE, Choice, Plan, field_name
 from simulator.schedules import get_schedule

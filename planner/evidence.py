@@ -17,9 +17,9 @@ from math import log
 from pathlib import Path
 from statistics import median
 
-from hwmodels.errors import InputError
-from hwmodels.loading import read_text
-from hwmodels.records import record
+from core.errors import InputError
+from core.loading import read_text
+from core.records import record
 from planner import metrics
 from planner.constraints import Constraints
 from planner.mechanisms import MECHANISMS, format_mechanism, mechanisms

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.plan import Choice, Plan, Plans
 
 FASTEST, LEAST_MEMORY = "fastest", "least memory"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.lever_space import LeverSpace
 from planner.offload import fits_tiers
 from simulator.layout.parameters import Parameters, parameters

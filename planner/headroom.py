@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.setting import Setting
 from simulator.uncertainty import default_headroom
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.lever_times import Table
 from simulator.levers import modules_code
 

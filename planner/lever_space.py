@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from planner.constraints import Constraints
 from simulator.levers import MODULE_NAMES, SHARED, ModuleName
 from simulator.ops.elementwise import CROSS_ENTROPY

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.lever_space import LeverSpace, Modules, may_overlap
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.ops.counts import attention_flops_per_token, flops_per_token
 from simulator.plan import Choice, Plans
 from simulator.setting import Setting

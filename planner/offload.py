@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
 from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.training.memory import StageMemory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.metrics import Metrics
 from planner.search import SearchResult
 from planner.standing import Standing, standing

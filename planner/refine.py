@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.errors import InputError
+from core.loading import build
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
-from hwmodels.loading import build
 from planner.execution import Execution
 from planner.prediction import Prediction, simulate_plan
 from planner.store import digest_of

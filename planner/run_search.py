@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from pydantic import TypeAdapter
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from planner.constraints import Constraints
 from planner.prediction import Prediction
 from planner.runs import PlannedRun, run_plan, shrunk_speeds

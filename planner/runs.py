@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from planner.prediction import Prediction, simulate_plan
 from simulator.plan import Plan
 from simulator.runs.build import RunCase

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.records import record
+from core.errors import InputError, UnknownNameError
+from core.records import record
 from planner.blame import no_shape
 from planner.candidates import CandidateRule, Candidates, Enumeration
 from planner.constraints import Constraints

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import STRUCTURE, plan_memory

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.evidence import RunEvidence
 from planner.families import (
     FAMILIES,

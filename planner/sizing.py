@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log, log10
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.search import SearchResult, search
 from simulator.setting import Setting

@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from planner.constraints import Constraints, Value
 from planner.lever_space import LeverSpace, settled
 from planner.offload import placements

@@ -11,7 +11,7 @@ from random import Random
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.evidence import PlanEvidence, RunEvidence
 from planner.metrics import utilisation
 from simulator.plan import Plans

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
-from hwmodels.errors import InputError, MeshwrightError, shown_path
-from hwmodels.loading import SUFFIXES as DEFINITIONS
-from hwmodels.loading import exists, read_mapping
+from core.errors import InputError, MeshwrightError, shown_path
+from core.loading import SUFFIXES as DEFINITIONS
+from core.loading import exists, read_mapping
 
 FORMAT = 2
 """Format version of the file; increased when older files become unreadable."""
@@ -36,7 +36,7 @@ MOST_PROCESSES = 2**31
 """Process ids are below it."""
 GROUP = 500
 """Maximum keys per query."""
-PACKAGES = ("hwmodels", "simulator", "planner", "meshwright")
+PACKAGES = ("core", "hwmodels", "simulator", "planner", "meshwright")
 SUFFIXES = (".py", ".yaml", ".csv", ".json")
 
 

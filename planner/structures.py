@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from planner.footprints import Footprint
 from planner.lever_space import LeverSpace
 from planner.lever_times import Table

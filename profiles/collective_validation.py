@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster, clusters, usual_cluster
-from hwmodels.errors import InputError
 from hwmodels.usual_clusters import USUAL
 from profiles.fitting.holdout import errors, stated
 from profiles.fitting.links import NAMES

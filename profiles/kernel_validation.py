@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import MeshwrightError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import MeshwrightError
 from hwmodels.kernels import KernelModel
 from hwmodels.kernels.model import Layout
 from profiles.collective_validation import validate_collectives

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.errors import InputError
+from core.loading import build, read_mapping
+from core.quantities import Count, Positive
 from hwmodels.device import Device
-from hwmodels.errors import InputError
 from hwmodels.kernels.memory_bound import KINDS
-from hwmodels.loading import build, read_mapping
-from hwmodels.quantities import Count, Positive
 
 NOT_KNOWN = 0.0
 TORCH_ON_CPU: dict[str, Any] = {

@@ -30,8 +30,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from hwmodels.errors import InputError, suggestion
-from hwmodels.files import atomic_write, plain_cell, read_cell
+from core.errors import InputError, suggestion
+from core.files import atomic_write, plain_cell, read_cell
 
 Row = Mapping[str, Any]
 

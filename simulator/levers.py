@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 Attention = Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
 Elementwise = Literal["fused", "eager"]

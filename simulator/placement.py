@@ -8,10 +8,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict, build
+from core.errors import InputError
+from core.loading import Strict, build
+from core.quantities import Count
 from hwmodels.mixed import MixedCluster, NodeGroup
-from hwmodels.quantities import Count
 from simulator.frameworks import Framework
 from simulator.levers import Choices
 from simulator.models import Model

@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from simulator.levers import SHARED, Dispatcher, ExpertKernels, Graphs, Levers, modules_code, modules_of
 from simulator.state.levels import ShardLevels
 from simulator.state.place import Tiers, Update

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting

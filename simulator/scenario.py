@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
+from core.errors import InputError, UnknownNameError, shown
+from core.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
+from core.records import record
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
-from hwmodels.errors import InputError, UnknownNameError, shown
-from hwmodels.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from hwmodels.mixed import mixed_cluster
-from hwmodels.records import record
 from simulator.frameworks import Framework, default_framework, frameworks
 from simulator.levers import LEVERS, stated
 from simulator.models import Model, models

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from core.loading import Catalogue, looks_like_path
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device, devices
-from hwmodels.loading import Catalogue, looks_like_path
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict, build, read_mapping
-from hwmodels.quantities import Positive
+from core.errors import InputError
+from core.loading import Strict, build, read_mapping
+from core.quantities import Positive
 
 SITE_FORMAT = 1
 """Version of site files; increased when older files become unreadable."""

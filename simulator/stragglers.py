@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict
-from hwmodels.quantities import Count
+from core.errors import InputError
+from core.loading import Strict
+from core.quantities import Count
 from simulator.plan import Plan
 
 

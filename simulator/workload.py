@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.state.adapter import Adapter
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]

@@ -17,7 +17,15 @@ PROSE = re.compile(r'"""[\s\S]*?"""|^ *# .*$|  # .*$', re.MULTILINE)
 """Docstrings and comments, which bind nothing."""
 ROOT = Path(__file__).parents[1]
 DONE = (
-    *("hwmodels", "profiles", "planner/*.py", "planner/executors", "planner/serving", "simulator/*.py"),
+    *(
+        "core",
+        "hwmodels",
+        "profiles",
+        "planner/*.py",
+        "planner/executors",
+        "planner/serving",
+        "simulator/*.py",
+    ),
     *("meshwright/*.py", "meshwright/api", "meshwright/commands", "meshwright/exporters"),
     *("meshwright/pages", "meshwright/questions", "meshwright/reports", "meshwright/sweeps"),
     *("meshwright/validation", "meshwright/variations"),

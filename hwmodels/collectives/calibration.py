@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from core.loading import Catalogue, Strict
+from core.quantities import NotNegative, Positive
+from core.sources import Sourced
 from hwmodels.collectives.remote_reads import RemoteReads
-from hwmodels.loading import Catalogue, Strict
-from hwmodels.quantities import NotNegative, Positive
-from hwmodels.sources import Sourced
 
 Family = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive"]
 FAMILIES: dict[str, Family] = {

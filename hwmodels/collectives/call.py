@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.records import record
+from core.records import record
 
 Floats = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from core.records import record
 from hwmodels.collectives.call import Floats
-from hwmodels.records import record
 
 
 class Links(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.records import record
+from core.records import record
 
 Ints = NDArray[np.int64]
 

@@ -7,8 +7,8 @@ the others' shares. Both begin after a barrier over the ranks.
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import NotNegative, Positive
+from core.loading import Strict
+from core.quantities import NotNegative, Positive
 
 Floats = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
+from core.errors import UnknownNameError
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import Floats
-from hwmodels.errors import UnknownNameError
 
 
 def traffic(

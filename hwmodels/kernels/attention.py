@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from core.loading import Strict
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, throttled
-from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, rounds
-from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from hwmodels.kernels import (
     attention,
     attention_decode,

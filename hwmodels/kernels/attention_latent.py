@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.attention import Array
 from hwmodels.kernels.attention_decode import SPLITS
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, rounds
-from hwmodels.loading import Strict
 
 PART_BYTES = 4.0
 """Of an element of a part's output."""

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.attention import Array, FlashAttention
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm
-from hwmodels.loading import Strict
 
 
 class DecodesInPrefill(Strict):

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from hwmodels.kernels import gemm, memory_bound
 from hwmodels.kernels.calibration import Calibration, calibrations
 from hwmodels.kernels.chip import Chip, Specifications, chip, peak_dtype

@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from core.loading import Catalogue, Strict, Versioned
 from hwmodels.kernels.attention import FlashAttention
 from hwmodels.kernels.attention_decode import SplitKv
 from hwmodels.kernels.attention_latent import LatentDecode
@@ -14,7 +15,6 @@ from hwmodels.kernels.gemm import Roofline, TileWave
 from hwmodels.kernels.grouped_gemm import GroupedTileWave
 from hwmodels.kernels.linear_attention import ChunkedScan
 from hwmodels.kernels.memory_bound import MemoryBoundForm
-from hwmodels.loading import Catalogue, Strict, Versioned
 
 Status = Literal["measured", "fitted-elsewhere", "estimated"]
 FormT = TypeVar("FormT", bound=Strict)

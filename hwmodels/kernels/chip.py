@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 
 
 class Specifications(Protocol):

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.chip import Chip
-from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
 

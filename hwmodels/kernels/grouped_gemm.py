@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import GemmCalls, TileWave, tile_wave_seconds
 from hwmodels.kernels.l2 import faster_in_l2
-from hwmodels.loading import Strict
 
 Array = NDArray[np.floating]
 

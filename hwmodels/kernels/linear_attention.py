@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from core.loading import Strict
 from hwmodels.kernels.attention import Array
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.gemm import power_norm, rounds
 from hwmodels.kernels.l2 import faster_in_l2
 from hwmodels.kernels.scan_traffic import ScanSizes, backward_ratio
-from hwmodels.loading import Strict
 
 BACKWARD_PRODUCTS = 2.5
 """Products and kernels of the backward pass over the forward's: gradients, and recomputed scores. Mamba-2 has

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from hwmodels.kernels import gemm, grouped_gemm
 from hwmodels.kernels.base import Array, Kernels, broadcast
 from hwmodels.kernels.chip import peak_dtype

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.errors import InputError
-from hwmodels.files import atomic_write
+from core.errors import InputError
+from core.files import atomic_write
 
 Array = NDArray[np.floating]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters import export as exported
 from meshwright.exporters import exporter, write_files
 from meshwright.exporters.base import Export, ExportQuestion

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.files import write_text
+from core.errors import InputError
+from core.files import write_text
 from meshwright.server_results import is_servers, read_servers
 from meshwright.shown import Shown
 from meshwright.training_logs import SUFFIXES, read_log

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from meshwright.questions.references import Reference
 from meshwright.questions.training import ask
 from meshwright.reports.plans import describe_plan, describe_setting

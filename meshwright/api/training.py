@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from core.errors import InfeasibleError, InputError, MeshwrightError
+from core.loading import Catalogue
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
-from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
-from hwmodels.loading import Catalogue
 from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
 from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import number

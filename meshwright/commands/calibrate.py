@@ -39,8 +39,8 @@ def calibrate(
 
     [bold]Example:[/bold] meshwright calibrate points --device h100-sxm -o my-h100.yaml
     """
-    from hwmodels.errors import InputError
-    from hwmodels.files import written_together
+    from core.errors import InputError
+    from core.files import written_together
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports import calibration as report
     from profiles.fitting import calibrate as fit_points

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from hwmodels.records import record
+from core.records import record
 from meshwright.commands import options
 from meshwright.commands.output import Json
 

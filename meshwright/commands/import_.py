@@ -42,7 +42,7 @@ def import_(
 
     [bold]Example:[/bold] meshwright import "torchrun --nnodes 8 --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b" --cluster dgx-h100
     """  # noqa: E501 - one line to copy
-    from hwmodels.files import write_text
+    from core.files import write_text
     from meshwright.api import launch as launch_api
     from meshwright.commands.output import note
     from meshwright.exporters.scenario_text import scenario_text

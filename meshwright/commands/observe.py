@@ -34,7 +34,7 @@ def observe(
 
     [bold]Example:[/bold] meshwright observe http://localhost:8000 -o server/results.jsonl
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
     from meshwright import live_server
     from meshwright.commands.output import note, print_json, progress, show_tables
 

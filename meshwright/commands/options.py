@@ -317,7 +317,7 @@ def execution(executor: str, address: str, workers: int | None, store: Path | No
     Raises:
         InputError: an unknown executor, an address without Ray, or a file that is no store.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
     from meshwright.commands.output import note
     from planner.execution import Execution
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.commands import options
 from meshwright.commands.flags import COLD_START_S, TRIALS, PlanFlags, spread
 
@@ -310,7 +310,7 @@ def _write_trials(search: PlanSearch, count: int, folder: Path) -> None:
     """
     import yaml
 
-    from hwmodels.files import write_text
+    from core.files import write_text
     from meshwright.api.launch import export
     from meshwright.commands.output import note
     from meshwright.exporters.launchers import launcher_of

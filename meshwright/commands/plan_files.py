@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmodels.records import record
+from core.records import record
 
 if TYPE_CHECKING:
     from meshwright.api.serving import DeploymentSearch
@@ -37,7 +37,7 @@ class PlanFiles:
         Raises:
             InputError: a scenario without a YAML suffix, or two files of one name.
         """
-        from hwmodels.errors import InputError, shown_path
+        from core.errors import InputError, shown_path
 
         if self.save is not None and self.save.suffix not in (".yaml", ".yml"):
             raise InputError(f"a scenario is a .yaml file, found {shown_path(self.save)!r}", "--save")
@@ -51,7 +51,7 @@ class PlanFiles:
         Raises:
             InputError: such a file is requested.
         """
-        from hwmodels.errors import InputError
+        from core.errors import InputError
 
         for name in names:
             if getattr(self, name) is not None:
@@ -63,7 +63,7 @@ class PlanFiles:
         Raises:
             InputError: such a rank is to be saved.
         """
-        from hwmodels.errors import InputError
+        from core.errors import InputError
 
         if self.save is not None and self.rank > shown:
             raise InputError(
@@ -81,7 +81,7 @@ class PlanFiles:
         Raises:
             InputError: a file cannot be written, or there is no such rank.
         """
-        from hwmodels.files import written_together
+        from core.files import written_together
         from meshwright.commands.output import note, progress
 
         with written_together():
@@ -114,7 +114,7 @@ class PlanFiles:
     def _save(self, search: PlanSearch | DeploymentSearch) -> None:
         if self.save is None:
             return
-        from hwmodels.files import write_text
-        from hwmodels.yaml_text import yaml_text
+        from core.files import write_text
+        from core.yaml_text import yaml_text
 
         write_text(self.save, COMMENT + yaml_text(search.scenario(self.rank - 1)))

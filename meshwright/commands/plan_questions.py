@@ -151,7 +151,7 @@ def question_command(name: str) -> Callable[..., None]:
     parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
 
     def run(**values: Any) -> None:
-        from hwmodels.errors import InputError
+        from core.errors import InputError
         from meshwright.commands.plan import answer
         from meshwright.questions.numbers import number
 
@@ -175,7 +175,7 @@ def check_kind(name: str, scenario: str) -> None:
     Raises:
         InputError: it trains and the question is about serving, or the reverse.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
     from meshwright.commands.serving_plan import asks_serving
 
     if not scenario:

@@ -14,7 +14,7 @@ def plan_runs(
         InfeasibleError: no run works at any size.
         InputError: a wrong flag, or a scenario without ``run``.
     """
-    from hwmodels.errors import InfeasibleError
+    from core.errors import InfeasibleError
     from meshwright.api.runs import plan_run
     from meshwright.commands.output import print_json, progress, show_tables
     from meshwright.commands.sizing import count

@@ -89,7 +89,7 @@ def profile(
 
 
 def _import(source: Path, out: Path, form: str, name: str) -> ImportResult:
-    from hwmodels.files import written_together
+    from core.files import written_together
     from profiles.importers import ImportOptions, import_points
 
     with written_together():

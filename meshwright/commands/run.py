@@ -21,8 +21,8 @@ def simulate_run_of(
         InfeasibleError: the plan does not fit the devices' memory, or no replication finishes.
         InputError: the question cannot be asked, or a file cannot be written.
     """
-    from hwmodels.errors import InfeasibleError
-    from hwmodels.files import written_together
+    from core.errors import InfeasibleError
+    from core.files import written_together
     from meshwright.api.runs import run
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan

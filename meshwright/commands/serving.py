@@ -32,7 +32,7 @@ def simulate_serving(
         InputError: the scenario is wrong, or a file cannot be written.
         InfeasibleError: the model does not fit.
     """
-    from hwmodels.files import written_together
+    from core.files import written_together
     from meshwright.reports.serving import serving_tables
     from simulator.serving.result import serve
     from simulator.serving.scenario import make_serving
@@ -124,7 +124,7 @@ def _write_files(result: ServingResult, requests: Path | None, trace: Path | Non
         import csv
         import io
 
-        from hwmodels.files import write_text
+        from core.files import write_text
         from meshwright.reports.serving import request_rows
 
         text = io.StringIO()

@@ -45,7 +45,7 @@ def plan_serving(
     """
     import typer
 
-    from hwmodels.errors import InfeasibleError, InputError
+    from core.errors import InfeasibleError, InputError
     from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
@@ -187,7 +187,7 @@ def _rates(text: str) -> list[float]:
     Raises:
         InputError: unreadable, or no rate above zero.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     parts = [part.strip() for part in text.split(",")]
     if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
@@ -206,7 +206,7 @@ def refuse_given(flags: Mapping[str, Any], why: str) -> None:
     Raises:
         InputError: such a flag is given.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     for flag, value in flags.items():
         if value is not None:
@@ -247,7 +247,7 @@ def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, 
     Raises:
         InputError: a flag is missing.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     missing = [f"--{name}" for name in needed if arguments[name] is None]
     if missing and not scenario:
@@ -262,7 +262,7 @@ def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: not readable, or two shares.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     _note_seconds(arguments)
     ttft, share = _target(arguments["ttft"], "--ttft")
@@ -292,7 +292,7 @@ def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:
     Raises:
         InputError: not readable.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     if text is None:
         return None, None

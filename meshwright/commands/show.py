@@ -47,8 +47,8 @@ def _write_graph(kind: str, name: str, path: Path) -> None:
     Raises:
         InputError: another kind of entry, no name, or the file cannot be written.
     """
+    from core.errors import InputError
     from hwmodels.cluster import clusters
-    from hwmodels.errors import InputError
     from meshwright.commands.output import note
     from meshwright.pages.topology import write_topology
 

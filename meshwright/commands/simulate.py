@@ -84,8 +84,8 @@ def simulate_training(
         InfeasibleError: the plan does not fit the devices' memory.
         InputError: the question cannot be asked, or a file cannot be written.
     """
-    from hwmodels.errors import InfeasibleError
-    from hwmodels.files import written_together
+    from core.errors import InfeasibleError
+    from core.files import written_together
     from meshwright.api import training as api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.reports.plans import shortage, whole_plan
@@ -137,7 +137,7 @@ def _show_mixed(mixed: MixedSimulation, trace: Path | None, html: Path | None, j
         InfeasibleError: it does not fit the memory of a group.
         InputError: a page was asked for, or the trace cannot be written.
     """
-    from hwmodels.errors import InfeasibleError, InputError
+    from core.errors import InfeasibleError, InputError
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports.mixed import mixed_tables, shortage
 
@@ -161,7 +161,7 @@ def _is_folder(path: Path) -> bool:
     Raises:
         InputError: neither a folder nor a trace file.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     if path.is_dir() or (not path.exists() and not path.suffix and path.name):
         return True

@@ -21,7 +21,7 @@ def count(text: str) -> int:
     Raises:
         InputError: not a number.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     if not text.isdigit() or len(text) > MOST_DIGITS:
         raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
@@ -44,7 +44,7 @@ def compare_sizes(
     Raises:
         InfeasibleError: no plan fits at any size, or none meets the deadline.
     """
-    from hwmodels.errors import InfeasibleError
+    from core.errors import InfeasibleError
     from meshwright.api import training as api
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.sizing import describe_sizing, limit_words, sizing_tables

@@ -54,7 +54,7 @@ def usage_sentence(error: Any, commands: Any) -> str:
         error: the usage error.
         commands: context of the group of commands, for errors without a context.
     """
-    from hwmodels.errors import plain_problem, suggestion
+    from core.errors import plain_problem, suggestion
 
     context, parameter = error.ctx, getattr(error, "param", None)
     command = (

@@ -131,7 +131,7 @@ def _check(flags: ValidateFlags) -> None:
     Raises:
         InputError: such flags are given.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
 
     kernels = flags.kernels is not None
     if sum((bool(flags.cases or flags.kept_apart), kernels, bool(flags.serving), flags.live)) > 1:

@@ -116,7 +116,7 @@ def _ask(work: Remaining, yes: bool) -> None:
     Raises:
         InputError: it takes long and is not confirmed.
     """
-    from hwmodels.errors import InputError
+    from core.errors import InputError
     from meshwright.commands.output import note
     from meshwright.variations.answer import LONG_S
     from meshwright.variations.tables import estimate_words

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import Export, Exporter, ExportQuestion
@@ -91,7 +91,7 @@ def write_files(launch: Export, folder: Path) -> list[Path]:
     Raises:
         InputError: one cannot be written.
     """
-    from hwmodels.files import write_text, written_together
+    from core.files import write_text, written_together
 
     paths = [folder / name for name in launch.files]
     with written_together():

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.parsing import parse_json, read_text
+from core.errors import InputError
+from core.parsing import parse_json, read_text
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header
 from meshwright.exporters.deepspeed_state import EXPRESSED, state_options
 from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps

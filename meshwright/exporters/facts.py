@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from meshwright.exporters.table import Facts, LauncherTable
 from simulator.levers import LEVERS
 from simulator.models import Model

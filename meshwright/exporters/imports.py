@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.loading import build, exists, looks_like_path
-from hwmodels.parsing import read_text
+from core.errors import InputError
+from core.loading import build, exists, looks_like_path
+from core.parsing import read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Launch
 from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
@@ -39,7 +39,7 @@ class Imported:
 
     def __repr__(self) -> str:
         """The scenario as YAML, cut to a screen."""
-        from hwmodels.yaml_text import yaml_text
+        from core.yaml_text import yaml_text
 
         return f"Imported from {self.target}, {len(self.aside)} options aside:\n{yaml_text(self.scenario)}"[
             :2400

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
 from meshwright.exporters.routers import BOOTSTRAP_OFFSET, PROGRAMS, needs_router, router_options

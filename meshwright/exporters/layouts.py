@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting

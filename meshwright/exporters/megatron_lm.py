@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError, shown
+from core.parsing import parse_text
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError, shown
-from hwmodels.parsing import parse_text
 from meshwright.exporters.base import (
     Export,
     Exporter,

@@ -8,9 +8,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import exists
-from hwmodels.parsing import read_text
+from core.errors import InputError, shown
+from core.loading import exists
+from core.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
 from meshwright.exporters.facts import needs_plan
 from meshwright.questions.scenarios import scenario_path
@@ -41,7 +41,7 @@ def question_of(
         if rank is not None:
             raise InputError("only a saved `plan --json` has ranks, this is a scenario", "--rank")
         path = scenario_path(reference)
-        from hwmodels.loading import read_mapping
+        from core.loading import read_mapping
 
         return from_scenario(read_mapping(path), str(path), path.parent, command)
     return from_scenario(

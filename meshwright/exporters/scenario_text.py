@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.loading import looks_like_path
+from core.loading import looks_like_path
 from meshwright.exporters.base import commented, flags, one_line
 from meshwright.exporters.imports import Imported
 

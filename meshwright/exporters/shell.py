@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 from meshwright.exporters.base import Launch
 from meshwright.exporters.table import Options
 

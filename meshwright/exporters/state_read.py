@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters.deepspeed_state import ZERO
 from meshwright.exporters.host_state import TITAN
 from meshwright.exporters.table import Facts, Options, same

@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import Strict, build, read_mapping
+from core.errors import InputError, shown
+from core.loading import Strict, build, read_mapping
 
 Facts = dict[str, Any]
 """Values by field (``plan.tensor``, ``workload.seq_len``, ``model.moe.experts``)."""

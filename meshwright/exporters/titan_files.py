@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters.base import Launch
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.table import Options, table

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.yaml_text import yaml_text
+from core.yaml_text import yaml_text
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from planner.pareto import Front, Fronts
 

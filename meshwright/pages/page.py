@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hwmodels.files import write_text
+from core.files import write_text
 
 Figure = dict[str, Any]
 """Traces (``data``) and ``layout`` as plotly.js takes them."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.errors import InputError
+from core.files import atomic_write
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
-from hwmodels.files import atomic_write
 from meshwright.pages.page import Figure, Section, label, layout, write_page
 from meshwright.reports.units import scaled, seconds
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from meshwright.questions.references import ClusterReference, FrameworkReference, ModelReference, Reference
 
 

@@ -7,7 +7,7 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from hwmodels.mixed import MixedCluster, mixed_cluster
 from simulator.models import Model, models
 from simulator.scenario import find, make_mixed

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import Catalogue, build
+from core.errors import InputError, UnknownNameError
+from core.loading import Catalogue, build
 from simulator.frameworks import default_framework
 from simulator.frameworks.moved import GROUPED, say_moved
 from simulator.levers import LEVERS

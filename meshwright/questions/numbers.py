@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 
 POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 """Suffixes of a number of tokens or sequences; 8k is 8,192."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from planner.serving.policies import TRIED
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.routers import routers

@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import SUFFIXES, exists, read_mapping
-from hwmodels.parsing import no_such_file
+from core.errors import InputError, UnknownNameError
+from core.loading import SUFFIXES, exists, read_mapping
+from core.parsing import no_such_file
 
 
 def shipped_scenarios() -> dict[str, Path]:

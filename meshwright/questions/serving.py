@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError, UnknownNameError, shown
+from core.loading import build, read_mapping
+from core.parsing import exists
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError, UnknownNameError, shown
-from hwmodels.loading import build, read_mapping
-from hwmodels.parsing import exists
 from meshwright.questions.numbers import as_numbers
 from meshwright.questions.policies import kept_policies
 from meshwright.questions.scenarios import scenario_path

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError, shown
+from core.loading import looks_like_path, read_mapping
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import looks_like_path, read_mapping
 from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import adapter_of, as_numbers, number_format
 from meshwright.questions.scenarios import scenario_path

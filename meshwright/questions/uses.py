@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import Strict, build, read_mapping
+from core.errors import UnknownNameError
+from core.loading import Strict, build, read_mapping
 from simulator.serving.engines import Figure
 
 FILE = Path(__file__).with_name("uses.yaml")

@@ -8,8 +8,8 @@ from math import log
 
 from rich.table import Table
 
+from core.errors import MeshwrightError
 from hwmodels.device import Device, devices
-from hwmodels.errors import MeshwrightError
 from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
 from meshwright.reports.units import kernels_words, percent

@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from rich.table import Table
 
+from core.files import write_text
+from core.loading import FORMAT
 from hwmodels.device import Device
-from hwmodels.files import write_text
-from hwmodels.loading import FORMAT
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from profiles.fitting import Fit, write_calibration

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, percent, seconds
 from planner.prediction import Prediction, simulate_plan

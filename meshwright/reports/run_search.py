@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.durations import written
+from core.durations import written
 from meshwright.reports.runs import describe_planned_run
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent

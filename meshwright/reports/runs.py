@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.durations import written
+from core.durations import written
 from meshwright.reports.finite import finite
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, scaled

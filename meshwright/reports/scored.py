@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.files import atomic_write, plain_cell
+from core.files import atomic_write, plain_cell
 from meshwright.reports.plans import figures
 from planner.prediction import Prediction
 from planner.scored import ScoredPlans

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from planner.store import file_digests
 
 SERVING = ("deployment", "goodput_requests_s", "rate", "ttft_s", "tpot_s", "e2e_s", "gpus", "watts")

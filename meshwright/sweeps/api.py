@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hwmodels.loading import read_mapping
+from core.loading import read_mapping
 from meshwright.questions.references import Reference
 from meshwright.shown import Shown
 from meshwright.sweeps.definition import SweepGrid, sweep_path

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import Strict, build, exists, looks_like_path, read_mapping
+from core.errors import InputError, UnknownNameError
+from core.loading import Strict, build, exists, looks_like_path, read_mapping
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import scenario_path
 from simulator.scenario import CATALOGUES, changed

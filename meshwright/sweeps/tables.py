@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.files import atomic_write, plain_cell, write_text
+from core.errors import InputError
+from core.files import atomic_write, plain_cell, write_text
 
 FORMATS = (".csv", ".parquet")
 

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+from core.errors import MeshwrightError, UnknownNameError
+from core.loading import build
+from core.records import record
 from hwmodels.cluster import Cluster, clusters, usual_cluster
-from hwmodels.errors import MeshwrightError, UnknownNameError
 from hwmodels.levels import Fabric
-from hwmodels.loading import build
-from hwmodels.records import record
 from meshwright.validation.micro_batches import least_recomputed, tuned
 from meshwright.validation.row_model import read_model
 from meshwright.validation.rows import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase, predicted
 from meshwright.validation.parts import CLASSES, source_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from meshwright.validation.cases import FIRST_STAGE, TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of

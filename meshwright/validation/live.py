@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.validation.live_config import LiveConfig
 from meshwright.validation.live_training import MeasuredSteps, run
 from profiles.measure.machine import find, require_torch

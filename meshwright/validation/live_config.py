@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 
 Parallelism = Literal["single", "ddp", "fsdp", "pipeline"]
 

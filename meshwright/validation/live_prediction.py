@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.loading import build
 from hwmodels.cluster import Cluster
-from hwmodels.loading import build
 from meshwright.validation.live import PredictedStep
 from meshwright.validation.live_config import LiveConfig
 from simulator.frameworks import Framework, frameworks

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from core.errors import InputError
+from core.loading import build
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device, devices
-from hwmodels.errors import InputError
-from hwmodels.loading import build
 from profiles import points
 from profiles.fitting import calibrate, write_calibration
 from profiles.fitting.links import fit_links

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from core.errors import InputError, UnknownNameError
 from hwmodels.cluster import Cluster
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
 from meshwright.validation.live import PredictedStep, train
 from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_prediction import predict_step

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.validation.rows import SkippedRow
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting

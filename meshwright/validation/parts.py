@@ -12,8 +12,8 @@ from zlib import crc32
 import numpy as np
 from pydantic import Field
 
-from hwmodels.cache import read_shipped
-from hwmodels.loading import Strict, build
+from core.cache import read_shipped
+from core.loading import Strict, build
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 from meshwright.validation.rows import PublishedRow, matches, read_rows

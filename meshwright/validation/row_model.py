@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from hwmodels.loading import build
+from core.loading import build
 from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, rule_of
 from simulator.models import Model, models
 

@@ -10,10 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from hwmodels.bounds import LARGEST, SMALLEST
-from hwmodels.cache import read_shipped
-from hwmodels.errors import InputError
-from hwmodels.loading import read_text
+from core.bounds import LARGEST, SMALLEST
+from core.cache import read_shipped
+from core.errors import InputError
+from core.loading import read_text
 
 PUBLISHED = Path(__file__).parent.parent / "published"
 """The cases that Meshwright ships."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from hwmodels.cache import read_shipped
-from hwmodels.loading import Strict, build
+from core.cache import read_shipped
+from core.loading import Strict, build
 from meshwright.validation.rows import PublishedRow, matches
 
 WORDS_FILE = Path(__file__).with_name("words.yaml")

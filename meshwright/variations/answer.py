@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from core.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from planner.constraints import Constraints

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import parse_text
+from core.errors import InputError, shown
+from core.loading import parse_text
 from meshwright.questions.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
 from planner.constraints import field_value, is_typed, pairs

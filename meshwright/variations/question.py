@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build, read_mapping
+from core.errors import InputError, UnknownNameError
+from core.loading import build, read_mapping
 from meshwright.questions.keys import Data, full_key, set_key
 from planner.constraints import Constraints
 from simulator.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from hwmodels.errors import InfeasibleError, InputError, MeshwrightError
+from core.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import nearest_words
 from meshwright.variations.answer import Outcome, inputs

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 
 EXECUTORS = {"local": "local", "ray": "ray_cluster"}
 """Module of each executor."""

@@ -10,8 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
-from hwmodels.errors import MeshwrightError
-from hwmodels.processes import end_with_parent, interruptions_held
+from core.errors import MeshwrightError
+from core.processes import end_with_parent, interruptions_held
 
 Result = TypeVar("Result")
 

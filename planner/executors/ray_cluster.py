@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import Any, TypeVar
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from planner.executors.local import cores
 from planner.store import program
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import SECONDS_AN_HOUR, ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from core.errors import InputError, UnknownNameError
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.usual_clusters import USUAL
 
 FORM = re.compile(r"(?P<name>[^=@]+)(=(?P<count>\d{1,7}))?(@(?P<price>\d{1,5}(\.\d{1,4})?))?")

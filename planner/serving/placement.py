@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan

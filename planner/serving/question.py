@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import InputError, UnknownNameError
+from core.loading import build
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.sample import Sample, sample
 from simulator.models import Model

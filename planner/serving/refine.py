@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import MeshwrightError
+from core.errors import MeshwrightError
 from planner.execution import Execution
 from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of

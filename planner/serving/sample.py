@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload import Serving
 from simulator.serving.workload.lengths.fixed import FixedLength
 from simulator.serving.workload.request import Request

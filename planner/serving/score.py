@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.serving.drafts import DraftedSteps
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape

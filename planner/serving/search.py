@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from planner.serving.closed import closed_phases
 from planner.serving.phases import Phase, phases
 from planner.serving.plan import ServingPlan

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from planner.serving.drafts import sourced, usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion

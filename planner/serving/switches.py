@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from planner.serving.drafts import published_heads
 from planner.serving.phases import Phase
 from planner.serving.question import ServingQuestion

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from planner.serving.closed import ClosedFigures
 from planner.serving.phases import LEAST_RATE
 from planner.serving.plan import ServingPlan

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from core.errors import InputError
+from core.loading import Strict
 from hwmodels.device import Device
-from hwmodels.errors import InputError
 from hwmodels.kernels.calibration import Calibration, ErrorOnUnseen
 from hwmodels.kernels.chip import Chip, chip
 from hwmodels.kernels.memory_bound import VARIANTS
 from hwmodels.kernels.residual import ResidualGrid
-from hwmodels.loading import Strict
 from profiles.fitting.entry import FittedEntry, Unseen, better, fit_entry
 from profiles.fitting.operations import (
     BACKWARD,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.loading import Strict
 from hwmodels.kernels.calibration import ErrorOnUnseen
 from hwmodels.kernels.chip import Chip
 from hwmodels.kernels.residual import ResidualGrid
-from hwmodels.loading import Strict
 from profiles.fitting.holdout import errors, folds, held_out
 from profiles.fitting.operations import FittedOperation
 from profiles.fitting.residuals import MOST_NODES, Smoother, best_smoother, residual_grid

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import InputError
 from hwmodels.collectives.calibration import FAMILIES
-from hwmodels.errors import InputError
 from profiles.fitting.robust import scipy_function
 from profiles.points import Points
 

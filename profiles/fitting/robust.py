@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict
+from core.errors import InputError
+from core.loading import Strict
 
 FormT = TypeVar("FormT", bound=Strict)
 Array = NDArray[np.floating]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles import points as point_files
 from profiles.importers.physics import impossible
 from profiles.points import Points

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.files import write_text
+from core.files import write_text
 from hwmodels.kernels.residual import save_grids
 from profiles.fitting.calibrate import Fit
 

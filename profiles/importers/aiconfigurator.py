@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles.importers.common import BYTES, CsvRow, Importer, ImportOptions, TablePoint, csv_rows, dtype_name
 from profiles.measure.machine import catalogue_name
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError, suggestion
+from core.errors import InputError, suggestion
 
 TablePoint = tuple[str, dict[str, Any]]
 """A table's name and one row of it; ``time_us`` included."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 from profiles.importers.common import (
     BYTES,
     Importer,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.loading import read_text
+from core.errors import InputError
+from core.loading import read_text
 from profiles.importers.common import Importer, ImportOptions, TablePoint, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from profiles import points
 from profiles.importers.common import Importer, ImportOptions
 from profiles.importers.physics import impossible

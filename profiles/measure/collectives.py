@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
+from core.errors import InputError, MeshwrightError, UnknownNameError
 from profiles import points
 from profiles.measure import machine
 from profiles.measure.bench import BYTES_PER_ELEMENT, TORCH_NAMES, BenchPoint, Values

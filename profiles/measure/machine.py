@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from torch._C import _CudaDeviceProperties

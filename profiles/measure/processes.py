@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hwmodels.errors import InputError, MeshwrightError
-from hwmodels.processes import end_with_parent, interruptions_held
+from core.errors import InputError, MeshwrightError
+from core.processes import end_with_parent, interruptions_held
 from profiles.measure.machine import require_torch
 
 Answer = TypeVar("Answer")

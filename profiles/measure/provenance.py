@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hwmodels.errors import InputError
-from hwmodels.files import write_text
-from hwmodels.loading import read_mapping
+from core.errors import InputError
+from core.files import write_text
+from core.loading import read_mapping
 from profiles import points
 from profiles.measure.machine import Machine, clocks
 from profiles.measure.result import SkippedPoint

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from hwmodels.errors import InputError, MeshwrightError, UnknownNameError
+from core.errors import InputError, MeshwrightError, UnknownNameError
 from profiles import points
 from profiles.measure import machine
 from profiles.measure.bench import Bench, BenchPoint, MeasuredOperation, Scope

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from hwmodels.errors import InputError
-from hwmodels.loading import read_mapping
+from core.errors import InputError
+from core.loading import read_mapping
 from profiles.measure.bench import Scope
 
 Shape = dict[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles import points
 from profiles.measure.bench import BenchPoint
 from profiles.measure.machine import Machine

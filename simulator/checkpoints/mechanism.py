@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from hwmodels.durations import Span, seconds_of
-from hwmodels.loading import Strict
-from hwmodels.quantities import Bandwidth
-from hwmodels.records import record
+from core.durations import Span, seconds_of
+from core.loading import Strict
+from core.quantities import Bandwidth
+from core.records import record
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.records import record
 from hwmodels.cluster import Cluster
-from hwmodels.records import record
 
 
 @record()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from simpy import Environment
 from simpy.events import NORMAL, Event, Timeout
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.engine.flows import fair_rates
 from simulator.engine.graph import NONE, Flow, Stream, TaskGraph
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.files import atomic_write
+from core.files import atomic_write
 from simulator.engine.graph import Lane, Stream
 from simulator.engine.timeline import Timeline
 

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodels.durations import SomeTime
-from hwmodels.loading import Strict
+from core.durations import SomeTime
+from core.loading import Strict
 from simulator.faults.law import Law
 from simulator.faults.process import (
     NOTICES,

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.durations import SomeTime
+from core.durations import SomeTime
 from simulator.faults.process import Exposed, FaultKind, FaultList, SingleCause, poisson_times
 
 

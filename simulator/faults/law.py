@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hwmodels.durations import SomeTime, Span
-from hwmodels.loading import Strict
+from core.durations import SomeTime, Span
+from core.loading import Strict
 
 
 class LognormalLaw(Strict):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hwmodels.loading import Catalogue, Strict
+from core.loading import Catalogue, Strict
 from simulator.faults.registry import AnyProcess
 
 Evidence = Literal["exact_primary", "exact_quoted", "computed"]

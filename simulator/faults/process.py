@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hwmodels.durations import SomeTime
-from hwmodels.loading import Strict
+from core.durations import SomeTime
+from core.loading import Strict
 from simulator.faults.law import Law
 
 Component = Literal[

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from hwmodels.durations import SomeTime
-from hwmodels.errors import InputError
+from core.durations import SomeTime
+from core.errors import InputError
 from simulator.faults.process import NOTICES, Exposed, FaultKind, FaultList, FaultProcess, Notice
 from simulator.faults.trace import FaultTrace, read_trace
 

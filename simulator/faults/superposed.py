@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError, UnknownNameError, shown
-from hwmodels.loading import Strict, build, exists, looks_like_path
+from core.errors import InputError, UnknownNameError, shown
+from core.loading import Strict, build, exists, looks_like_path
 from simulator.faults.components import Components
 from simulator.faults.preset import FaultPreset, presets
 from simulator.faults.process import Exposed, FaultKind, FaultList, FaultProcess

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.parsing import read_text
+from core.errors import InputError, UnknownNameError
+from core.parsing import read_text
 
 FOLDER = Path(__file__).parent / "traces"
 DAY = 86400.0

@@ -3,9 +3,9 @@
 from functools import cache
 from pathlib import Path
 
-from hwmodels.cache import read_shipped
+from core.cache import read_shipped
+from core.loading import Strict, build
 from hwmodels.device import Device, Generation
-from hwmodels.loading import Strict, build
 
 RULES_FILE = Path(__file__).parent.parent / "default_frameworks.yaml"
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
 
-from hwmodels.errors import InputError, suggestion
-from hwmodels.loading import Catalogue, build
-from hwmodels.sources import Sourced
+from core.errors import InputError, suggestion
+from core.loading import Catalogue, build
+from core.sources import Sourced
 from simulator.frameworks.moved import moved_keys, say_moved
 from simulator.frameworks.parts import (
     CastFacts,

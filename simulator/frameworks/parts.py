@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 
 class HostFacts(Strict):

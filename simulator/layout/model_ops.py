@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from core.records import record
 from hwmodels.collectives.cost import Cost, Links
-from hwmodels.records import record
 from simulator import ops
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.model_ops import ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
 from simulator.ops import Op

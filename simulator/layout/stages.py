@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.models import LayerKind
 from simulator.plan import Plans, taken
 from simulator.schedules import Schedule, get_schedule

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
-from hwmodels.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
+from core.errors import InputError
+from core.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
 from simulator.models.checkpoints import format_of_name
 from simulator.models.huggingface import config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention

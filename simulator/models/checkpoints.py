@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwmodels.errors import InputError, UnknownNameError, shown
+from core.errors import InputError, UnknownNameError, shown
 from simulator.models.huggingface_rules import Config
 from simulator.models.model import CheckpointFormat
 

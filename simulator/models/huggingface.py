@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError, UnknownNameError, shown
-from hwmodels.loading import build, exists, read_mapping
+from core.errors import InputError, UnknownNameError, shown
+from core.loading import build, exists, read_mapping
 from simulator.models.checkpoints import blocks_of_config, format_of_config, format_of_name
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model

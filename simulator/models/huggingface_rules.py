@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 
 
 class Config(NamedTuple):

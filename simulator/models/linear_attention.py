@@ -1,6 +1,6 @@
 """Attention with a fixed-size state instead of a cache: Mamba-2, gated DeltaNet and similar layers."""
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.models.parts import NotNegative, Positive
 
 STATE_BYTES = 4

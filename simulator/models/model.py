@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.numerics import Numerics
 from simulator.models.parts import (

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import Strict
+from core.errors import InputError, shown
+from core.loading import Strict
 from simulator.models.huggingface_rules import Config
 
 Constant = Annotated[float, Field(gt=0, le=1e15)]

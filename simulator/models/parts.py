@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 Positive = Annotated[int, Field(gt=0, le=2**24)]
 """A width or a count; the bound keeps products of three of them inside 64 bits or in floats."""

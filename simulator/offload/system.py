@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from hwmodels.loading import Catalogue, Strict
+from core.loading import Catalogue, Strict
 from simulator.state.place import Tiers, Update
 
 

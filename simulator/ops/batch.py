@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.records import record
+from core.records import record
 
 Array = NDArray[np.floating]
 Phase = Literal["prefill", "decode"]

@@ -12,8 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from core.records import record
 from hwmodels.kernels.model import BACKWARD_FLOPS
-from hwmodels.records import record
 
 Size = float | NDArray[np.floating]
 Role = Literal["", "column", "row", "down", "expert"]

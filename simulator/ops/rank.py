@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.records import record
+from core.records import record
 from simulator.models import Model
 from simulator.ops.batch import Batch
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.ops.attention import NARROW
 from simulator.ops.op import (
     Attention,

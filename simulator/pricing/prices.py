@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from core.records import record
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
-from hwmodels.records import record
 from simulator.site import Site
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Catalogue, Strict, build
+from core.errors import InputError
+from core.loading import Catalogue, Strict, build
 from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.moved import GROUPED, moved_keys, say_moved
 from simulator.plan import Plan

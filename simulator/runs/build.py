@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hwmodels.durations import written
-from hwmodels.errors import InputError
+from core.durations import written
+from core.errors import InputError
 from simulator.checkpoints import Save, StepWindow
 from simulator.checkpoints.rates import Rates
 from simulator.checkpoints.state import SavedState

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hwmodels.records import record
+from core.records import record
 from simulator.runs.inputs import RunInputs
 from simulator.runs.question import TimedStraggler
 

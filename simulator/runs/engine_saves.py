@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from hwmodels.topology import NETWORK
 from simulator.checkpoints import Mechanism, Save, StepWindow
 from simulator.checkpoints.rates import Rates

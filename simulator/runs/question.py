@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hwmodels.durations import Span
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict
+from core.durations import Span
+from core.errors import InputError
+from core.loading import Strict
 from simulator.checkpoints import AnyMechanism
 from simulator.faults import Faults, Law
 from simulator.runs.recovery import Recovery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from simulator.schedules.base import PipelineTimes, Route, Schedule, Task, WorkTimes
 from simulator.schedules.bitpipe import BitPipe
 from simulator.schedules.breadth_first import BreadthFirst

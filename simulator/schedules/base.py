@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 
 FORWARD, BACKWARD, WEIGHT = "F", "B", "W"
 OFFLOAD, RELOAD = "O", "R"

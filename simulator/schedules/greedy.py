@@ -10,8 +10,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Route, Schedule, Task, WorkTimes
 from simulator.schedules.walk import walk
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hwmodels.errors import InputError
-from hwmodels.records import record
+from core.errors import InputError
+from core.records import record
 from simulator.schedules.base import (
     BACKWARD,
     FORWARD,

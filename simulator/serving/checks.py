@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from simulator.models import Model
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.resizes import Resize

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find

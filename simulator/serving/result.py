@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.moving import Moving

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
+from core.errors import InputError
+from core.loading import Strict, build
+from core.quantities import Count
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict, build
-from hwmodels.quantities import Count
 from simulator.models import models
 from simulator.scenario import Reference, Variation, find
 from simulator.serving.question.deployment import Deployment, pools_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError
 from simulator.models import Model, models
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hwmodels.files import atomic_write
+from core.files import atomic_write
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 AdapterTarget = Literal["attention", "query_key_value", "mlp", "experts"]
 BaseFormat = Literal["fp32", "bf16", "fp8", "int8", "nf4"]

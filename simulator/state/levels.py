@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from core.errors import InputError
+from core.loading import Strict
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict
 
 StateKind = Literal["parameters", "gradients", "optimizer"]
 LevelName = Literal["die", "device", "node", "domain", "world"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 StateClass = Literal["parameters", "gradients", "optimizer", "activations"]
 STATE_CLASSES: tuple[StateClass, ...] = ("parameters", "gradients", "optimizer", "activations")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
 from simulator.state.levels import level_devices
 from simulator.state.place import STATE_CLASSES
 from simulator.state.policy import PLAIN, StatePolicy

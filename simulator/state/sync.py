@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.state.wire import WireName
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 WireName = Literal["fp32", "bf16", "fp8", "int8", "int4"]
 

@@ -11,8 +11,8 @@ from dataclasses import field
 
 import numpy as np
 
+from core.records import record
 from hwmodels.collectives.cost import Cost
-from hwmodels.records import record
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.ops.ends import padded_vocabulary

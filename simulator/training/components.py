@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from core.records import record
 from hwmodels.collectives.cost import Cost
-from hwmodels.records import record
 from simulator.layout.model_ops import LeverOps, ModelOps
 from simulator.layout.parameters import Parameters
 from simulator.layout.stages import FIRST, LAST, Stages

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.records import record
 from hwmodels.collectives.cost import Cost
-from hwmodels.records import record
 from simulator.layout.stages import gathered_together
 from simulator.training.overlap import Exchange, hide
 from simulator.training.sharding import Sharding

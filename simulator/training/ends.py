@@ -3,7 +3,7 @@ last."""
 
 from __future__ import annotations
 
-from hwmodels.records import record
+from core.records import record
 from simulator import ops
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans

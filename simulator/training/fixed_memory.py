@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.plan import taken
 
 

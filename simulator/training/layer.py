@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.ops import Op, Product

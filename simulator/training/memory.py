@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.parameters import Parameters, head_share
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary

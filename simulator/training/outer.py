@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.state.sync import Sync
 from simulator.state.wire import WIRE_FORMATS, codec_bytes
 from simulator.training.sharding import Sharding

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from core.records import record
 from hwmodels.collectives.cost import Cost
-from hwmodels.records import record
 from simulator.setting import Setting
 
 COLLECTIVE_MULTIPROCESSORS = 16

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.model_ops import slices_products
 from simulator.ops import Collective, Product
 from simulator.plan import BACKWARD_OVERLAP, Plans

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.layout.parameters import Parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plans

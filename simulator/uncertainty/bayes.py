@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 
 FREEDOM = 3.0
 """Degrees of freedom of the errors of runs, as of setups in `benchmarks.part_errors`."""

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from hwmodels.cache import read_shipped
+from core.cache import read_shipped
+from core.loading import Strict, build
 from hwmodels.device import devices
-from hwmodels.loading import Strict, build
 from simulator.setting import Setting
 
 ERRORS_FILE = Path(__file__).parent / "errors.yaml"

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.records import record
+from core.records import record
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.site import FACTORS, LEAST, MOST, SITE_FORMAT, Site, SiteMemory

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from hwmodels.cache import read_shipped
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict, build
-from hwmodels.records import record
+from core.cache import read_shipped
+from core.errors import InputError
+from core.loading import Strict, build
+from core.records import record
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting

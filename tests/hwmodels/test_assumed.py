@@ -2,9 +2,9 @@
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
 from hwmodels.collectives.calibration import link_calibrations
-from hwmodels.errors import InputError
 
 OWN = {
     "name": "mine",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.clocks import dynamic_power
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 
 PREFILL_W = {510: 31.2, 869: 39.7, 1228: 48.6, 1582: 58.6, 1942: 81.8, 2302: 101.0, 2595: 136.6}
 """Power of a compute-bound prefill by clock, MHz (Markliu225/powerchar@399094c, results_freq_prefill.csv)."""

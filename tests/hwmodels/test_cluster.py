@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import yaml
 
+from core.errors import InputError, UnknownNameError
 from hwmodels.cluster import clusters
 from hwmodels.collectives.calibration import FAMILIES
-from hwmodels.errors import InputError, UnknownNameError
 
 NAMES = [
     "dgx-1p",

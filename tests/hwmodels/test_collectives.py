@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import UnknownNameError
 from hwmodels.cluster import clusters
 from hwmodels.collectives import ALGORITHMS, smooth_minimum
 from hwmodels.collectives.calibration import FAMILIES, fabric_calibrations, link_calibrations
-from hwmodels.errors import UnknownNameError
 
 GB = 1e9
 

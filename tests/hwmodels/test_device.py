@@ -2,8 +2,8 @@
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 
 NAMES = [
     "p100-16gb",

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
+from core.errors import InputError
+from core.loading import build
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError
-from hwmodels.loading import build
 
 OWN = {
     "name": "own",

@@ -7,10 +7,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.group import place
-from hwmodels.errors import InputError
 
 OPERATIONS = sorted(FAMILIES)
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.errors import UnknownNameError
 from hwmodels.cluster import clusters
 from hwmodels.collectives.traffic import traffic
-from hwmodels.errors import UnknownNameError
 
 BUS = {
     "all_reduce": lambda n: 2 * (n - 1) / n,

@@ -1,8 +1,8 @@
 import pytest
 
+from core.errors import UnknownNameError
 from hwmodels.cluster import clusters, usual_cluster
 from hwmodels.device import devices
-from hwmodels.errors import UnknownNameError
 from hwmodels.usual_clusters import USUAL
 
 

@@ -195,7 +195,7 @@ def test_files_that_the_pages_name_exist():
     pages = [ROOT / "docs" / f"life-of-a-{what}.md" for what in ("step", "request")]
     for page in [*pages, *(ROOT / "docs" / "decisions").glob("*.md")]:
         text = page.read_text(encoding="utf-8")
-        for name in re.findall(r"`((?:meshwright|planner|simulator|hwmodels)/[\w/.]+)`", text):
+        for name in re.findall(r"`((?:meshwright|planner|simulator|hwmodels|core)/[\w/.]+)`", text):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 

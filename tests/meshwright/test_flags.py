@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hwmodels.yaml_text import yaml_text
+from core.yaml_text import yaml_text
 
 QUESTION = ["--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16", "--seq-len", "2k"]
 PLANNED = [

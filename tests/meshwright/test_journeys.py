@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hwmodels.loading import read_mapping
+from core.loading import read_mapping
 from meshwright.exporters import exporter
 from planner.sizing import Size, Sizing
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hwmodels.yaml_text import yaml_text
+from core.yaml_text import yaml_text
 from simulator.models import models
 
 QUESTION = ["--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16", "--seq-len", "2k"]

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.__main__ import app
 from meshwright.commands import PLAN_QUESTIONS
 from meshwright.commands.plan import plan

@@ -45,7 +45,7 @@ def test_workers_end_with_their_parent(tmp_path, number):
     script = tmp_path / "busy.py"
     script.write_text(
         "import time\n"
-        "from hwmodels.processes import clean_up_on_signals\n"
+        "from core.processes import clean_up_on_signals\n"
         "from planner.executors.local import in_parallel\n"
         "def work(number):\n"
         f"    open({str(tmp_path)!r} + f'/began-{{number}}', 'w').close()\n"
@@ -75,7 +75,7 @@ def test_workers_end_with_their_parent(tmp_path, number):
 
 SWALLOWED = """
 import os, signal, time
-from hwmodels.processes import clean_up_on_signals
+from core.processes import clean_up_on_signals
 class Signalled:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -89,7 +89,7 @@ except KeyboardInterrupt:
 """
 CUT_SHORT = """
 import multiprocessing.util, os, signal, time
-from hwmodels.processes import clean_up_on_signals
+from core.processes import clean_up_on_signals
 from planner.executors.local import in_parallel
 start, started = multiprocessing.util.spawnv_passfds, []
 def then_signal(*arguments):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import meshwright as mw
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from planner.sizing import Size, Sizing, counts
 
 QUESTION = {"model": "llama3.1-8b", "seq_len": 4096, "global_batch": 64, "tokens": 1e12}

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 import yaml
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from meshwright.sweeps.definition import SweepGrid
 from meshwright.sweeps.run import run_sweep
 from meshwright.sweeps.tables import write_rows

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from core.errors import UnknownNameError
 from hwmodels.cluster import clusters
-from hwmodels.errors import UnknownNameError
 from meshwright.questions.keys import key_paths, set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion

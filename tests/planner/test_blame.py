@@ -2,7 +2,7 @@
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.questions.training import ask
 from planner.constraints import Constraints
 from planner.search import search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from planner.constraints import Constraints, field_value, is_typed
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.evidence import MeasuredRun, RunEvidence, measured_runs, nothing_proven, proven
 from planner.mechanisms import mechanisms

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from planner.execution import Execution
 
 CALLS = [(number,) for number in range(20)]

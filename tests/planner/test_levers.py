@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.evidence import proven

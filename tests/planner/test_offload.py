@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import meshwright as mw
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from planner.offload import OPTIMIZER_SHARES, placements
 
 QUESTION = {

@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.executors.ray_cluster import HELLO, PROBE_S, check_answers, in_parallel
 
 RAY = importlib.util.find_spec("ray") is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.api.runs import plan_run, run
 
 SMALL = {

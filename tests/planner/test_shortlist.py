@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from planner.constraints import Constraints
 from planner.families import FAMILIES, LEAST_MEMORY, differences, layouts, mechanisms
 from planner.headroom import headroom_share

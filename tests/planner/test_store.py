@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from planner.store import Keyed, ResultStore, file_digests
 
 QUESTION = {"ask": "plan", "scenario": {"model": "a", "gpus": 8}}

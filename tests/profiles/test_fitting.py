@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import yaml
 
+from core.errors import InputError
 from hwmodels.device import Device, devices
-from hwmodels.errors import InputError
 from hwmodels.kernels.chip import chip
 from hwmodels.kernels.gemm import Roofline
 from profiles import points as point_files

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.errors import InputError
 from profiles import points
 from profiles.fitting.links import fit_links
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 from profiles import points as point_files
 from profiles.kernel_validation import validate_kernels
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from core.errors import InputError
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 from profiles.observed import observed_device
 
 DEVICE = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles import points
 
 GEMM = points.TABLES["gemm"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build
-from hwmodels.sources import USER
+from core.errors import InputError, UnknownNameError
+from core.loading import build
+from core.sources import USER
 from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.default import default_rules
 from simulator.models import LayerKind

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import usual_cluster
-from hwmodels.errors import InputError
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from simulator.plan import Plans
 from simulator.scenario import make_mixed, make_scenario
 from simulator.training import predict

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError
-from hwmodels.loading import build
+from core.errors import InputError
+from core.loading import build
 from simulator.plan import Choice, Plan, Plans
 
 plans = st.builds(

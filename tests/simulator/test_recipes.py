@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
+from core.loading import build
 from hwmodels.device import devices
-from hwmodels.errors import InputError
-from hwmodels.loading import build
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans

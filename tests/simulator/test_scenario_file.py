@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.loading import parse_text, read_mapping
+from core.yaml_text import yaml_text
 from hwmodels.device import devices
-from hwmodels.loading import parse_text, read_mapping
-from hwmodels.yaml_text import yaml_text
 from meshwright.questions.scenarios import shipped_scenarios
 from planner.prediction import Prediction
 from simulator.scenario import make_scenario

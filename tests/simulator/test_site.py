@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.plan import Plan, Plans
 from simulator.scenario import make_scenario
 from simulator.scenario_file import scenario_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.prediction import simulate_plan
 from planner.search import search
 from simulator.scenario import make_scenario

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from meshwright.reports.catalogues import (
     checkpoints,
     clusters,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from core.sources import Origin, Sourced
 from hwmodels.cluster import Cluster, clusters
-from hwmodels.sources import Origin, Sourced
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import scaled, seconds

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.serving.question.speculation import DraftingDefaults, drafting_defaults

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.durations import written
+from core.durations import written
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.faults import PROCESSES, Exposed, FaultPreset, presets, read_faults

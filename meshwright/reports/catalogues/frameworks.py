@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts, table
 from simulator.frameworks import Framework, frameworks

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build
+from core.errors import InputError, UnknownNameError
+from core.loading import build
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.names import (
     engine_version,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.loading import build
+from core.loading import build
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import (
     MeasuredRow,

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
-from hwmodels.loading import Strict, build, read_mapping
+from core.loading import Strict, build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase, Setup, setup
 from meshwright.validation.serving.served_run import figures_of

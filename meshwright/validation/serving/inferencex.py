@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hwmodels.loading import Strict, build, read_mapping
-from hwmodels.quantities import Positive
+from core.loading import Strict, build, read_mapping
+from core.quantities import Positive
 from meshwright.validation.serving.case import Setup
 
 FILE = Path(__file__).with_name("inferencex.yaml")

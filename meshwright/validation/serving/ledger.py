@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ServingCase
 from meshwright.validation.serving.collection import collections, predictions, read_case

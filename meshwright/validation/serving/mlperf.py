@@ -13,9 +13,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from core.errors import InfeasibleError
+from core.loading import read_mapping
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InfeasibleError
-from hwmodels.loading import read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase, Setup, setup
 from meshwright.validation.serving.collection import Collection

@@ -7,10 +7,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from core.errors import MeshwrightError
+from core.loading import read_mapping
 from hwmodels.cluster import Cluster, usual_cluster
 from hwmodels.device import devices
-from hwmodels.errors import MeshwrightError
-from hwmodels.loading import read_mapping
 from meshwright.validation.rows import SkippedRow
 from simulator.models import Model, models
 

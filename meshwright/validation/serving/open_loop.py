@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
 from meshwright.validation.serving.collection import Collection

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from core.loading import build, read_mapping
 from hwmodels.cluster import clusters
-from hwmodels.loading import build, read_mapping
 from simulator.serving.engines.figure import Figure
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hwmodels.loading import build, read_mapping
+from core.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, ReplicaQuestion, ServingCase
 from meshwright.validation.serving.collection import Collection

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from core.loading import build, read_mapping
 from hwmodels.cluster import clusters
-from hwmodels.loading import build, read_mapping
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow, Question, ServingCase
 from meshwright.validation.serving.collection import Collection

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

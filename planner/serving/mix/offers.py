@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from planner.serving.mix.allocation import TOGETHER, Costs, Ways
 from planner.serving.mix.buckets import Bucket
 from planner.serving.offers import Offer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from planner.serving.mix.allocation import (
     TIME_LIMIT_S,
     Allocation,

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from core.loading import Strict
 from hwmodels.kernels.chip import Chip
-from hwmodels.loading import Strict
 from profiles.fitting.residuals import Smoother
 from profiles.fitting.robust import Number
 from profiles.points import Points

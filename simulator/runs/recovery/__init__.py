@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.faults import FaultList, Notice
 from simulator.runs.recovery.detect import Detect
 from simulator.runs.recovery.initialise import Initialise

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hwmodels.durations import SomeTime, Span
+from core.durations import SomeTime, Span
 from simulator.faults import NOTICES, FaultList, Law, Notice
 from simulator.runs.recovery.stage import RecoveryStage
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.faults import FaultList, Notice
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from numpy.typing import NDArray
 
+from core.loading import Strict
 from hwmodels.device import Device
-from hwmodels.loading import Strict
 from simulator.serving.adapters.shapes import AdapterShapes
 
 Array = NDArray

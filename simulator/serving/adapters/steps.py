@@ -9,8 +9,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import InfeasibleError, InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InfeasibleError, InputError
 from simulator.models import Model
 from simulator.serving.adapters.base import AdapterKernel
 from simulator.serving.adapters.blocks import Blocks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import Catalogue
+from core.errors import UnknownNameError
+from core.loading import Catalogue
 from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
 from simulator.serving.engines.figure import Figure
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from core.errors import shown
+from core.loading import Strict, read_mapping
+from core.quantities import NotNegative
 from hwmodels.device import Device
-from hwmodels.errors import shown
-from hwmodels.loading import Strict, read_mapping
-from hwmodels.quantities import NotNegative
 from simulator.serving.engines.figure import Figure, Kind
 from simulator.serving.engines.limits import Degrees, DeviceLimits, MemoryReserve, StatePool
 

@@ -4,8 +4,8 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import NotNegative
+from core.loading import Strict
+from core.quantities import NotNegative
 
 Kind = Literal["measured", "read", "derived", "assumed"]
 """measured: by its source; read: in the engine's code or documents; derived: fitted on published runs by

@@ -6,9 +6,9 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
+from core.loading import Strict
+from core.quantities import NotNegative, Positive
 from hwmodels.device import Device
-from hwmodels.loading import Strict
-from hwmodels.quantities import NotNegative, Positive
 from simulator.serving.engines.figure import Figure, Kind
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from core.loading import Strict
 from hwmodels.cluster import Cluster
-from hwmodels.loading import Strict
 from simulator.models import Model
 from simulator.serving.steps.table import IterationTable
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.errors import InputError
 from hwmodels.cluster import Cluster
-from hwmodels.errors import InputError
 from simulator.models import Model
 from simulator.serving.kv_states.base import AttentionDevices
 from simulator.serving.question.deployment import Pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from simulator.serving.kv_states.base import Around, State
 from simulator.serving.kv_states.elsewhere import AttentionPool, InStorage, Offloaded
 from simulator.serving.kv_states.kept import DroppedTokens, SparseHost

@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Few
+from core.loading import Strict
+from core.quantities import Few
 
 
 class Kinds(NamedTuple):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.quantities import Few
+from core.quantities import Few
 from simulator.serving.overlaps.base import Overlap
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration, Few, Positive
+from core.loading import Strict
+from core.quantities import Duration, Few, Positive
 
 Clocks = tuple[float | None, float | None]
 """MHz of replicas of low and of high priority; None: the full clock."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.quantities import Positive
+from core.quantities import Positive
 from simulator.serving.power_policies.base import Clocks, PowerPolicy
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 Popularity = Literal["uniform", "distinct", "identical"]
 

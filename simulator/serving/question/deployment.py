@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hwmodels.errors import InputError, shown
-from hwmodels.loading import Strict, build
-from hwmodels.quantities import Few
+from core.errors import InputError, shown
+from core.loading import Strict, build
+from core.quantities import Few
 from simulator.models import Model
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration
+from core.loading import Strict
+from core.quantities import Duration
 from simulator.faults.exponential import Exponential
 from simulator.serving.question.places import Place
 

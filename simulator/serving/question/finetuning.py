@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Tokens
+from core.loading import Strict
+from core.quantities import Tokens
 
 ACTIVATION_BYTES = 34.0
 """Bytes of activations of a token and layer over the hidden size, 16 bits, without attention scores

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from hwmodels.errors import UnknownNameError
-from hwmodels.loading import Strict, build
+from core.errors import UnknownNameError
+from core.loading import Strict, build
 
 Policy = TypeVar("Policy", bound=Strict)
 

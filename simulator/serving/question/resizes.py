@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration, Few
+from core.loading import Strict
+from core.quantities import Duration, Few
 
 
 class Resize(Strict):

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import Strict, build, read_mapping
-from hwmodels.quantities import Duration
+from core.errors import InputError, UnknownNameError
+from core.loading import Strict, build, read_mapping
+from core.quantities import Duration
 from simulator.serving.engines.figure import Figure
 from simulator.serving.question.draft_budget import Verified, verified
 from simulator.serving.question.token_tree import grown

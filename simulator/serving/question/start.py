@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration
+from core.loading import Strict
+from core.quantities import Duration
 
 ENGINE_START_S = 30.0
 """Start of the process, compilation, graph capture and warm-up of vLLM 0.11, s: the load times of two

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 
 class WeightStream(Strict):

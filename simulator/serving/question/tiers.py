@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.serving.question.places import Place
 
 

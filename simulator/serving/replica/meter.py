@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.steps.finetuned import SlackSteps
 from simulator.serving.steps.step_times import StepTimes
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.serving.workload.request import Request
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Few, Tokens
+from core.loading import Strict
+from core.quantities import Few, Tokens
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.workload.request import Request
 

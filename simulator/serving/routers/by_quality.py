@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodels.quantities import NotNegative, Tokens
+from core.quantities import NotNegative, Tokens
 from simulator.serving.routers.base import Router, Target
 from simulator.serving.workload.request import Request
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration
+from core.loading import Strict
+from core.quantities import Duration
 
 
 class Scaler(Strict):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from hwmodels.quantities import Few
+from core.quantities import Few
 from simulator.serving.scalers.base import Scaler
 
 

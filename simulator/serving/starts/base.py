@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
+from core.loading import Strict
 from hwmodels.cluster import Cluster
-from hwmodels.loading import Strict
 
 WAKE_S = 0.23
 """Wake-up of a sleeping vLLM 0.11 beside its weights, s: 30B on one A100 and 235B on four, whose pairs share

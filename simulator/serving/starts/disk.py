@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.quantities import Bandwidth
+from core.quantities import Bandwidth
 from simulator.serving.question.places import read_rate
 from simulator.serving.starts.base import WAKE_S, Loaded, WeightSource
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from simulator.serving.steady.kinds import ReplicaKind, memory_that_fits, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
 

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from core.errors import InputError
 from hwmodels.clocks import LEAST_SHARE
-from hwmodels.errors import InputError
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.step_times import Chunk, RankBatch, Stretch

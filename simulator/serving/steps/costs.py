@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from core.errors import InfeasibleError
+from core.loading import build, looks_like_path
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
-from hwmodels.errors import InfeasibleError
-from hwmodels.loading import build, looks_like_path
 from simulator.models import Model
 from simulator.serving.engines import Engine, engines
 from simulator.serving.question.deployment import Pool

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from simulator.models import Model
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions

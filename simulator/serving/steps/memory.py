@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from simulator.models import Model
 from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.serving.steps.price import StepPrice

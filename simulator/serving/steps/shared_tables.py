@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.table import IterationTable

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.step_arrays import StepCases
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict
-from hwmodels.quantities import Duration, NotNegative, Tokens
+from core.errors import InputError
+from core.loading import Strict
+from core.quantities import Duration, NotNegative, Tokens
 from simulator.serving.workload.arrivals import AnyArrivals
 from simulator.serving.workload.lengths import AnyLengths
 from simulator.serving.workload.programs import AnyProgram

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload.arrivals.base import BLOCK
 from simulator.serving.workload.programs import SPAN
 from simulator.serving.workload.programs.base import Calls

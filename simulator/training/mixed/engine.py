@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.engine import Timeline
 from simulator.placement import MixedSetting, Share
 from simulator.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.training.step_graph.step import StepProgram, meets
 
 MOST_MICRO_BATCHES = 2**15

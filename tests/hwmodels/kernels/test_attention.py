@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import UnknownNameError
 
 LENGTHS = np.array([512, 1024, 2048, 4096, 8192, 16384])
 # TFLOP/s on H100 SXM5, 16k tokens, heads x head_dim = 2048: Shah et al. 2024, FlashAttention-3, Fig. 5 and 6.

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import yaml
 
+from core.errors import InputError, UnknownNameError
+from core.loading import build
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.kernels import Calibration, KernelModel, calibrations
-from hwmodels.loading import build
 
 FITTED = ["a100-sxm", "b200", "gb200", "h100-sxm", "h200-sxm", "l40s", "rtx-4090", "rtx-pro-6000"]
 

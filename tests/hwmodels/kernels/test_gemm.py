@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.errors import InputError, UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
 from hwmodels.kernels.gemm import GemmCalls, Roofline, power_norm, roofline_seconds, rounds, soft_minimum
 
 SIDES = st.integers(1, 65536)

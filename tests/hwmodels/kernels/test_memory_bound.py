@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from core.errors import UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import UnknownNameError
 from hwmodels.kernels import Calibration, KernelModel
 from hwmodels.kernels.memory_bound import KINDS
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
 
 AXES = (np.array([0.0, 1.0, 3.0]), np.array([2.0, 5.0]))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from core.errors import UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import UnknownNameError
 from hwmodels.kernels.chip import chip
 from hwmodels.kernels.linear_attention import ChunkedScan, ScanCalls, scan_seconds
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from meshwright.exporters import export
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.question import from_scenario, question_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import from_scenario
 from meshwright.exporters.shell import read_script

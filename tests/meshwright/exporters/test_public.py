@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.table import table
 from planner.prediction import simulate_plan

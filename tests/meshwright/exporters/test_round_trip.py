@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.exporters import export
 from meshwright.exporters.facts import chosen_levers, moot
 from meshwright.exporters.imports import read_launch

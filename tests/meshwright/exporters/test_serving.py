@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hwmodels.errors import InputError
-from hwmodels.loading import read_mapping
+from core.errors import InputError
+from core.loading import read_mapping
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts, pool_options

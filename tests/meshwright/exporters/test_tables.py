@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.megatron_lm import expert_layers

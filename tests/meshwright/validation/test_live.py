@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.validation.live import PredictedStep, compare, train
 from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_training import MeasuredSteps, build, operator_kind, operator_seconds

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 from meshwright.validation.live_config import SIZES, LiveConfig
 from meshwright.validation.live_prediction import predict_step, setting_of
 from meshwright.validation.local_machine import local_cluster

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import meshwright as mw
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from planner.serving.day import replica_seconds, run_day
 from simulator.serving.workload.arrivals.piecewise import Piecewise
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import describe_deployments
 from planner.serving.deployment import scenario_of

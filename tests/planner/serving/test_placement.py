@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from planner.serving.placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from meshwright.questions.policies import tried_policies
 from planner.serving.policies import MOST_COMBINATIONS, PolicyRun, PolicySearch, combinations, with_policies
 from planner.serving.refine import RefinedServing

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import meshwright as mw
+from core.errors import InfeasibleError, InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InfeasibleError, InputError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
 from planner.serving.deployment import scenario_of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.score import ReplicaCases

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
+from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
 from planner.serving.scores import BUSY_LINK, linked, scores

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles import points
 from profiles.importers import ImportOptions, import_points
 

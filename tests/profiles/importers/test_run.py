@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from core.errors import InputError, UnknownNameError
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
 from profiles import points
 from profiles.importers import IMPORTERS, import_points
 from profiles.importers.physics import device_of, impossible

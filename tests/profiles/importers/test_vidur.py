@@ -2,7 +2,7 @@
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from profiles import points
 from profiles.importers import import_points
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from profiles import points
 from profiles.measure import profile_collectives
 from profiles.measure.collectives import MeasurementRequest, main

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.device import devices
-from hwmodels.errors import InputError
 from profiles.measure import machine as machines
 from profiles.measure.machine import CATALOGUE_NAMES, catalogue_name, clocks, find, require_torch
 

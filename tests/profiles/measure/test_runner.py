@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import read_mapping
+from core.errors import InputError, UnknownNameError
+from core.loading import read_mapping
 from profiles import points
 from profiles.measure import profile
 from profiles.measure.bench import Bench, BenchPoint, MeasuredOperation, Scope

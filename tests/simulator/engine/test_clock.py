@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simpy import Environment
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.engine.clock import Clock, Contention
 from simulator.engine.graph import Flow, Stream, TaskGraph
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.engine.trace import write_trace
 from simulator.schedules import PipelineTimes, schedules
 from simulator.training.step_graph import Attached, StreamWork, run

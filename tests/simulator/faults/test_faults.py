@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.faults import PROCESSES, Exposed, Law, presets, read_faults
 
 JOB = Exposed(256, 8)

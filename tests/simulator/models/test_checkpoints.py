@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from hwmodels.usual_clusters import USUAL
 from simulator.models import models
 from simulator.models.checkpoints import format_of_name

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import parse_text
+from core.errors import InputError, UnknownNameError
+from core.loading import parse_text
 from simulator.models import models
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, CONSTANTS, LLAMA, PUBLISHED_2025

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.models import Model, models
 from simulator.ops.counts import (
     active_parameters,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.layout.model_ops import slices_products
 from simulator.models import LayerKind
 from simulator.ops import Collective, Product, head

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels.loading import build
+from core.loading import build
 from simulator.faults import Exposed, read_faults
 from simulator.runs.closed_form import effective, elastic
 from simulator.runs.events import replicate

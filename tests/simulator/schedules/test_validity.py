@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from simulator.schedules import get_schedule, schedules
 from simulator.schedules.gpipe import GPipe
 from simulator.schedules.one_f_one_b import OneFOneB

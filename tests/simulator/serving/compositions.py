@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError, InputError
 from simulator.serving.kv_states import states
 from simulator.serving.overlaps import overlaps
 from simulator.serving.replica.guards import guarding

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import InfeasibleError, InputError
 from hwmodels.device import devices
-from hwmodels.errors import InfeasibleError, InputError
 from simulator.models import models
 from simulator.serving.adapters.popularity import AdapterDraws, mean_distinct
 from simulator.serving.adapters.sgmv import Sgmv

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.serving_targets import SPAN, moving_average, smooth_rate, token_times
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.alone import alone, share_alone

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.result import serve
 from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.scenario import make_serving

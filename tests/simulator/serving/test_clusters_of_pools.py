@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.state import Route

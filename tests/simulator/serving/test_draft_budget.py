@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.question.draft_budget import verified
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.result import serve

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.ops.counts import expert_parameters
 from simulator.serving.fleet.elastic import moved_experts, stop_seconds
 from simulator.serving.replica.guards import guarding

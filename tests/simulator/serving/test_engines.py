@@ -2,10 +2,10 @@
 
 import pytest
 
+from core.errors import InputError, UnknownNameError
+from core.loading import build
 from hwmodels.cluster import usual_cluster
 from hwmodels.device import devices
-from hwmodels.errors import InputError, UnknownNameError
-from hwmodels.loading import build
 from simulator.models import models
 from simulator.serving.engines import Engine, engines, layer_times, nearest
 from simulator.serving.question.deployment import Pool

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from simulator.serving.kv_states import states
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving

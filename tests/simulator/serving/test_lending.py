@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.replica.guards import guarding
 from simulator.serving.result import serve
 from simulator.serving.routers.migration.lend import Lend

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.engine import Clock, Flow, Stream, TaskGraph
 from simulator.serving.replica.guards import guarding
 from simulator.serving.result import serve

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.overlaps import OverlapArrays, overlaps
 from simulator.serving.overlaps.base import Kinds
 from simulator.serving.result import serve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError, UnknownNameError
+from core.errors import InputError, UnknownNameError
 from simulator.serving.power_policies import make_power_policy, power_policies
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from simulator.models import models
 from simulator.serving.question.speculation import KINDS, Speculation, drafting_defaults, read_speculation
 from simulator.serving.result import serve

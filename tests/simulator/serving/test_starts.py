@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from simulator.serving.fleet.outages import restore_seconds
 from simulator.serving.question.start import StagedStart
 from simulator.serving.result import serve

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from core.loading import build
 from hwmodels.cluster import clusters
-from hwmodels.loading import build
 from simulator.models import models
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.costs import engine_of, options_of, within_states

@@ -147,7 +147,7 @@ def test_sparse_attention_keeps_keys_of_its_indexer():
 
 
 def test_a_model_that_does_not_fit_says_by_how_much():
-    from hwmodels.errors import InfeasibleError
+    from core.errors import InfeasibleError
 
     cluster = usual_cluster("h100-sxm")
     price = StepPrice(models.get("llama3.1-70b"), cluster, Pool(), engines.get("vllm-0.15"))

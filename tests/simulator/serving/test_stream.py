@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InfeasibleError, InputError
 from hwmodels.cluster import usual_cluster
-from hwmodels.errors import InfeasibleError, InputError
 from simulator.serving.scenario import make_serving
 
 

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.question.draft_budget import verified
 from simulator.serving.question.token_tree import grown
 from tests.simulator.serving.test_draft_budget import run

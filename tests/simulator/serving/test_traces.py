@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload import Serving
 from simulator.serving.workload.source import Source
 from simulator.serving.workload.traces import get_format

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hwmodels.errors import InputError
-from hwmodels.loading import build
+from core.errors import InputError
+from core.loading import build
 from simulator.serving.workload.programs.samples import Samples
 from simulator.serving.workload.programs.verified import VerifiedAnswers
 from tests.simulator.serving.test_trees import calls_of

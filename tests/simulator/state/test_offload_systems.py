@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.offload import offload_systems
 from simulator.plan import Plans
 from simulator.scenario import make_scenario

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.state.sync import Sync

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from hwmodels.cluster import clusters
-from hwmodels.errors import InputError
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.training.analytic import predict

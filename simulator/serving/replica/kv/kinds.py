@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 
 class KvKind(Strict):

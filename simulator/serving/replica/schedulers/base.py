@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.serving.replica.batcher import Batcher, PlannedStep
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 from simulator.serving.replica.sequence import Sequence
 
 

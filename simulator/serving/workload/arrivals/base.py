@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 BLOCK = 4096
 """Random numbers drawn per block."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.quantities import Count, Duration
+from core.quantities import Count, Duration
 from simulator.serving.workload.arrivals.base import Arrivals
 
 

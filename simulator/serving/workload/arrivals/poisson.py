@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.quantities import Rate
+from core.quantities import Rate
 from simulator.serving.workload.arrivals.base import BLOCK, Arrivals, summed
 
 

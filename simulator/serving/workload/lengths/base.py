@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 
 class Lengths(Strict):

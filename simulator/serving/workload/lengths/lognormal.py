@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.quantities import Tokens
+from core.quantities import Tokens
 from simulator.serving.workload.lengths.base import Lengths, whole
 
 HALVINGS = 50

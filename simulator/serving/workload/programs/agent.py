@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodels.quantities import Duration, Few
+from core.quantities import Duration, Few
 from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 

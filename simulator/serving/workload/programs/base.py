@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 
 class Call(NamedTuple):

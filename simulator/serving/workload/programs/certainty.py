@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodels.quantities import Few, NotNegative
+from core.quantities import Few, NotNegative
 from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from hwmodels.quantities import Few
+from core.quantities import Few
 from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodels.quantities import Few, Tokens
+from core.quantities import Few, Tokens
 from simulator.serving.workload.programs.base import SPAN, Call, Calls, Draw, Fresh, Program
 from simulator.serving.workload.programs.tree_search import Leaf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from hwmodels.errors import UnknownNameError
+from core.errors import UnknownNameError
 from simulator.serving.workload.traces import azure, benchmark, burstgpt, mooncake, plain, sharegpt
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow
 

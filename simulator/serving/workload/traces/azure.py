@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow, csv_rows, number
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")

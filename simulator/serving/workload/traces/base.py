@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from hwmodels.errors import InputError, shown, shown_path
+from core.errors import InputError, shown, shown_path
 
 LONGEST_LINE = 16 * 2**20
 """Characters of a line; lines of published traces have at most some 100 kB."""

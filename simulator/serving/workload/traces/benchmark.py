@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload.traces.base import LARGEST, TraceFormat, TraceRow, json_rows, opened, parsed
 
 NO_TIME = float("nan")

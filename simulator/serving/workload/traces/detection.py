@@ -7,7 +7,7 @@ import json
 from itertools import islice
 from pathlib import Path
 
-from hwmodels.errors import InputError, shown_path
+from core.errors import InputError, shown_path
 from simulator.serving.workload.traces import azure, burstgpt, formats, plain
 from simulator.serving.workload.traces.base import TraceFormat, opened
 

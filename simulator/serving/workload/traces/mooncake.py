@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow, json_rows, number
 
 MOST_IDS = 1 << 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.serving.workload.traces.base import LARGEST, TraceFormat, TraceRow, csv_rows, number
 
 CACHED = "num_cached_tokens"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hwmodels.errors import InputError, shown
+from core.errors import InputError, shown
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow, opened, parsed
 
 CHARACTERS_PER_TOKEN = 4.0

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import meshwright.validation.serving
-from hwmodels.loading import read_mapping
+from core.loading import read_mapping
 from simulator.serving.engines.engine import Engine, LayerTimes
 
 FOLDER = Path(meshwright.validation.serving.__file__).parent

@@ -5,7 +5,7 @@ import csv
 import pytest
 import yaml
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.reports.serving_ledger import as_json, as_tables
 from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow

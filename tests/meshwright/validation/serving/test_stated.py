@@ -2,8 +2,8 @@
 
 import pytest
 
+from core.loading import build
 from hwmodels.device import devices
-from hwmodels.loading import build
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.stated import LONGEST, NOTHING, lengths, read_stated
 from simulator.serving.engines import engines

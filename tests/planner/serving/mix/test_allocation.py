@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels.errors import InfeasibleError
+from core.errors import InfeasibleError
 from planner.serving.mix.allocation import Costs, Ways, allocate
 
 pulp = pytest.importorskip("pulp")

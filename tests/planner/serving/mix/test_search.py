@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import meshwright as mw
-from hwmodels.errors import InfeasibleError, InputError, UnknownNameError
+from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.mix.allocation import Allocation
 from planner.serving.mix.buckets import buckets
 from planner.serving.mix.run import run_mix, scenario_of_mix

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from simulator.layout.stages import FIRST, LAST
 from simulator.plan import Plans
 from simulator.scenario import make_scenario

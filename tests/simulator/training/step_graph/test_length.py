@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
+from core.errors import InputError
 from meshwright.api.training import simulate_mixed
 from simulator.engine import Clock
 from simulator.scenario import make_scenario

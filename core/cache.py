@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from hwmodels.parsing import read_mapping
+from core.parsing import read_mapping
 
 INSTALLED = Path(__file__).resolve().parent.parent
 """Only folders below this folder are cached."""

@@ -1,4 +1,4 @@
-"""YAML text of plain data that ``hwmodels.parsing`` reads back unchanged."""
+"""YAML text of plain data that ``core.parsing`` reads back unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from hwmodels.yaml_loader import IMPLICIT_RESOLVERS
+from core.yaml_loader import IMPLICIT_RESOLVERS
 
 WIDTH = 110
 

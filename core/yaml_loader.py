@@ -1,4 +1,4 @@
-"""PyYAML's safe loader as ``hwmodels.parsing`` uses it; imported on first use: catalogues are cached."""
+"""PyYAML's safe loader as ``core.parsing`` uses it; imported on first use: catalogues are cached."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from hwmodels.bounds import LONGEST_NUMBER, too_long
-from hwmodels.errors import InputError, shown
+from core.bounds import LONGEST_NUMBER, too_long
+from core.errors import InputError, shown
 
 MERGE = "tag:yaml.org,2002:merge"
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ModelWrapValidatorHandler, PrivateAttr, model_validator
 
-from hwmodels.loading import Strict
+from core.loading import Strict
 
 Kind = Literal["assumed", "derived", "read", "measured"]
 """measured: by the source; read: stated by the source, code or document; derived: computed from what the

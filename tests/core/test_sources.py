@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import Field
 
+from core.errors import InputError
+from core.loading import Strict, build
+from core.sources import USER, Sourced
 from hwmodels.collectives.calibration import fabric_calibrations, link_calibrations
-from hwmodels.errors import InputError
-from hwmodels.loading import Strict, build
-from hwmodels.sources import USER, Sourced
 
 
 class Link(Strict):

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from hwmodels import cache
-from hwmodels.errors import InputError
-from hwmodels.parsing import read_mapping
+from core import cache
+from core.errors import InputError
+from core.parsing import read_mapping
 from simulator.frameworks import frameworks
 
 TEXT = "name: one\n64: {true: [1, 2.5, null], text: 1e-7}\nlist: [{2: a}, {b: {3: c}}]\n"

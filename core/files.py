@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from hwmodels.errors import InputError, shown_path
+from core.errors import InputError, shown_path
 
 MOST_UNNAMED = 100
 """Maximum number of unnamed open files; further files take a hidden name."""

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
-from hwmodels.cache import read_folder
-from hwmodels.errors import InputError, UnknownNameError, plain_problem, shown, suggestion
-from hwmodels.parsing import exists, parse_text, read_mapping, read_text
+from core.cache import read_folder
+from core.errors import InputError, UnknownNameError, plain_problem, shown, suggestion
+from core.parsing import exists, parse_text, read_mapping, read_text
 
 __all__ = [
     "SUFFIXES",

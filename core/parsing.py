@@ -15,7 +15,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
-from hwmodels.bounds import (
+from core.bounds import (
     DEEPEST,
     LARGEST,
     LONGEST_NUMBER,
@@ -25,7 +25,7 @@ from hwmodels.bounds import (
     UNSCANNED,
     too_long,
 )
-from hwmodels.errors import InputError, shown, shown_path
+from core.errors import InputError, shown, shown_path
 
 MOST_NAMES = 1000
 """Names of a folder that are compared with a missing file's."""
@@ -40,7 +40,7 @@ def parse_text(text: str, where: str) -> Any:
     """
     import yaml
 
-    from hwmodels.yaml_loader import Loader
+    from core.yaml_loader import Loader
 
     try:
         _check_nesting(text)
@@ -194,7 +194,7 @@ def _check_nesting(text: str) -> None:
         return
     import yaml
 
-    from hwmodels.yaml_loader import Loader
+    from core.yaml_loader import Loader
 
     depth = 0
     for event in yaml.parse(text, Loader=Loader):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hwmodels.errors import InputError
-from hwmodels.files import atomic_write, write_text, written_together
+from core.errors import InputError
+from core.files import atomic_write, write_text, written_together
 
 
 def test_a_file_appears_with_its_folders_and_nothing_beside_it(tmp_path):
@@ -39,7 +39,7 @@ def test_a_killed_process_leaves_no_part_of_a_file(tmp_path, together):
         "import os, signal, sys\n"
         "from contextlib import nullcontext\n"
         "from pathlib import Path\n"
-        "from hwmodels.files import atomic_write, write_text, written_together\n"
+        "from core.files import atomic_write, write_text, written_together\n"
         f"with {block}:\n"
         f"    if {together}:\n"
         "        write_text(Path(sys.argv[1]) / 'first.txt', 'whole')\n"

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from hwmodels.bounds import DEEPEST, LARGEST, MOST_BYTES, SMALLEST
-from hwmodels.errors import InputError, UnknownNameError, suggestion
-from hwmodels.loading import Catalogue, Strict, build, parse_text, read_mapping
+from core.bounds import DEEPEST, LARGEST, MOST_BYTES, SMALLEST
+from core.errors import InputError, UnknownNameError, suggestion
+from core.loading import Catalogue, Strict, build, parse_text, read_mapping
 
 sizes = st.floats(allow_nan=False, min_value=-LARGEST, max_value=LARGEST).filter(
     lambda value: value == 0 or abs(value) >= SMALLEST

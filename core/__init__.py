@@ -1,0 +1,1 @@
+"""The ground floor: errors, strict loading, cache, files, quantities, records, sources; knows no hardware."""
