@@ -50,6 +50,17 @@ def from_data(
     return make
 
 
+def drawn(
+    name: str, question: Callable[[Callable[[Sequence[Any]], Any]], Any], commands: Sequence[Sequence[str]]
+) -> Kind:
+    """A kind of file that starts from a random valid question of `tests.laws.questions`."""
+
+    def make(random: Random) -> Case:
+        return from_data([(name, question(random.choice))], commands)(random)
+
+    return make
+
+
 def from_text(
     bases: Sequence[tuple[str, str]],
     commands: Sequence[Sequence[str]],

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from tests.fuzz.case import ROOT, Case, Kind, cell_changed, from_data, from_text
+from tests.fuzz.case import ROOT, Case, Kind, cell_changed, drawn, from_data, from_text
 from tests.fuzz.mutate import as_text, broken
+from tests.laws import questions
 
 BASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     Path(__file__).with_name("bases_serving.yaml").read_text(encoding="utf-8")
@@ -345,6 +346,7 @@ KINDS: dict[str, Kind] = {
         {"own.yaml": as_text(BASES["servings"][0] | {"deployment": {"engine": "./engine.yaml"}}, ".yaml")},
     ),
     "serving": from_data(named("serving.yaml", "servings"), SIMULATE),
+    "served-question": drawn("serving.yaml", questions.served, SIMULATE),
     "serving-variations": from_data(
         named("variations.yaml", "serving_variations"),
         (["whatif", "FILE", "--json"], ["whatif", "FILE"], ["whatif", "FILE", "--html", "out/page.html"]),

@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
-from tests.fuzz.case import ROOT, Case, Kind, from_data, from_text, word
+from tests.fuzz.case import ROOT, Case, Kind, drawn, from_data, from_text, word
 from tests.fuzz.mutate import ODD, as_text
+from tests.laws import questions
 from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025
 
 BASES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
@@ -198,6 +199,7 @@ def _sizes(random: Random) -> Case:
 
 KINDS: dict[str, Kind] = {
     "scenario": from_data(named("scenario.yaml", "scenarios"), SIMULATE),
+    "question": drawn("question.yaml", questions.training, SIMULATE[:4]),
     "search": from_data(named("search.yaml", "searches"), (["plan", "FILE", "--json"], ["plan", "FILE"])),
     "variations": from_data(
         named("variations.yaml", "variations"),

@@ -1,0 +1,130 @@
+"""Every law on a few random questions, the suite's command, and the page that numbers the laws."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.laws import __main__ as command_line
+from tests.laws.questions import strategy, training
+from tests.laws.registry import Law, laws
+from tests.laws.sweep import sweep
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "invariants.md"
+ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+SEED = 35
+LAWS = laws()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_holds(name):
+    law = LAWS[name]
+    tally = sweep(law, SEED, questions=law.ci, shrink_s=20)
+    assert tally.violations == 0, f"{tally.problem}: {tally.smallest}"
+    assert tally.answered > law.ci / 2, f"{tally.refused} of the questions have no answer"
+
+
+def broken_for(many: int) -> Law:
+    """A law that no plan of so many and more GPUs keeps."""
+
+    def check(question):
+        assert question["gpus"] < many, "too many GPUs"
+
+    return Law(0, "false", Path(), "", strategy(training), check, False, 1)
+
+
+def test_a_broken_law_is_counted_and_made_small():
+    tally = sweep(broken_for(64), 1, questions=100)
+    assert 0 < tally.violations < tally.answered == 100
+    assert tally.smallest is not None and tally.smallest["gpus"] == 64
+    assert tally.smallest["plan"].get("tensor", 1) == 1
+    assert tally.problem.startswith("too many GPUs")
+
+
+def test_a_seed_asks_the_same_questions():
+    first, second = (sweep(broken_for(64), 7, questions=60) for _ in range(2))
+    assert (first.violations, first.smallest) == (second.violations, second.smallest)
+
+
+def test_time_ends_a_sweep():
+    tally = sweep(broken_for(1024), 1, seconds=0.2)
+    assert tally.answered > 0
+    assert tally.seconds < 5
+
+
+def test_a_broken_law_is_written_and_can_be_asked_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command_line, "laws", lambda: {"false": broken_for(64)})
+    folder = ["--folder", str(tmp_path)]
+    assert command_line.main(["--questions", "50", "--seed", "0x1", *folder]) == 1
+    out = capsys.readouterr().out
+    (path,) = tmp_path.glob("*.yaml")
+    assert f"meshwright simulate {path}" in out
+    assert "1 laws, " in out
+    assert command_line.main(["false", "--question", str(path)]) == 1
+    assert "too many GPUs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seconds", "long"], "seconds above 0"),
+        (["--seconds"], "expected one argument"),
+        (["--seconds", "0"], "seconds above 0"),
+        (["--seconds", "nan"], "seconds above 0"),
+        (["--seed", "x"], "a whole number is needed, found 'x'"),
+        (["--seed"], "expected one argument"),
+        (["--questions", "0"], "above 0"),
+        (["memory-doubeld"], "did you mean 'memory-doubled'?"),
+        (["99999"], "no law is named '99999'"),
+        (["--question", "x.yaml"], "needs the name of one law"),
+        (["--question", "x.yaml", "1"], None),
+    ],
+)
+def test_wrong_words_are_one_sentence(words, said, capsys):
+    try:
+        code = command_line.main(words)
+    except SystemExit as ended:
+        code = ended.code
+    err = capsys.readouterr().err
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert said is None or said in err
+
+
+def rows() -> list[tuple[int, str, list[str], str]]:
+    """Number, statement, places of tests and what taught it, of each row of the page."""
+    return [
+        (int(number), statement, re.findall(r"`([^`]+)`", places), taught)
+        for number, statement, places, taught in ROW.findall(PAGE.read_text(encoding="utf-8"))
+    ]
+
+
+def test_every_law_has_its_row_with_its_statement():
+    told = {number: (statement, places) for number, statement, places, _ in rows()}
+    for law in LAWS.values():
+        assert law.number in told, f"docs/invariants.md has no row {law.number} for {law.name}"
+        statement, places = told[law.number]
+        assert statement == law.statement
+        assert str(law.path.relative_to(ROOT)) in places
+
+
+def test_numbers_of_laws_are_their_own():
+    numbers = [number for number, *_ in rows()]
+    assert len(set(numbers)) == len(numbers)
+    assert len({law.number for law in LAWS.values()}) == len(LAWS)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: str(row[0]))
+def test_every_row_names_tests_that_are_there(row):
+    number, _, places, taught = row
+    assert places
+    assert taught
+    for place in places:
+        path, _, name = place.partition("::")
+        assert (ROOT / path).is_file(), place
+        if name:
+            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), place
+        elif path.startswith("tests/laws/"):
+            assert number in {law.number for law in LAWS.values()}, f"{place} is no law"
