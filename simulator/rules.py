@@ -15,6 +15,7 @@ from core.errors import InputError
 from simulator.plan import ULYSSES, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
+from simulator.state.adapter import MULTIPLIED
 from simulator.state.policy import StatePolicy
 from simulator.state.problems import policy_problem
 
@@ -250,13 +251,12 @@ def adapter_problem(setting: Setting) -> str:
         if not there[target]:
             has = ", ".join(name for name, present in there.items() if present)
             return f"targets: {model.name} has no {target}; it has {has}"
-    if adapter.base == "fp8":
+    if adapter.base in MULTIPLIED:
         try:
-            setting.cluster.device.peak("fp8")
+            setting.cluster.device.peak(adapter.base)
         except InputError:
-            return (
-                f"base: no kernel of {setting.cluster.device.name} multiplies fp8; bf16, int8 or nf4 are left"
-            )
+            device = setting.cluster.device.name
+            return f"base: no kernel of {device} multiplies {adapter.base}; bf16, int8 or nf4 are left"
     return ""
 
 

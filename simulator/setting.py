@@ -174,7 +174,7 @@ class Setting:
             cast_passes=passes,
             cast_launches=launches,
             casts_by_expert=per_expert and not shared,
-            casts_weights=framework.casts.weights,
+            casts_weights=framework.casts.weights and not self.frozen_narrow,
             swizzles=chosen.swizzled_scales,
             accumulated_bytes=0 if chosen.fused_accumulation else added,
             accumulated_table_bytes=added,
@@ -346,14 +346,20 @@ class Setting:
         both = self.framework.casts.before_gather and self.training.precision in SCALE_BYTES
         return 2 * self.operand_width if both else self.operand_width
 
+    @property
+    def frozen_narrow(self) -> bool:
+        """Whether frozen weights lie in the format that products read, so that no pass casts them."""
+        adapter = self.training.adapter
+        return adapter is not None and adapter.base == self.linear_dtype
+
     @cached_property
     def trained(self) -> float:
         """Share of the parameters that is trained: 1, or that of adapters beside frozen parameters."""
         adapter, groups = self.training.adapter, self.model.layer_groups
         if adapter is None:
             return 1.0
-        plain = layers(self.rank(Plans.of(Plan.model_validate({}))), groups)
-        listed = with_adapters(plain, adapter, self.width)
+        rank = self.rank(Plans.of(Plan.model_validate({})))
+        listed = with_adapters(layers(rank, groups), adapter, rank.formats)
         own = sum(
             len(places) * sum(float(np.max(op.parameters)) for op in ops if is_adapter(op))
             for ops, places in zip(listed, groups.values(), strict=True)

@@ -103,7 +103,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     # Spellings are keyed by the catalogue's name of a model, not by the row's.
     named = PublishedRow({**values, "model_name": f"{row.text('model_name')} {model.name}"}, where)
     row.values = spelled(named)
-    framework = _framework(row)
+    framework = _framework(row, named.text("recipe"))
     if not row.text("precision"):
         row.assume("precision")
     precision = _precision(row.text("precision", "bf16"))

@@ -7,11 +7,14 @@ from typing import Any
 
 from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, matches
 from simulator.models import Model
+from simulator.state.adapter import MULTIPLIED
 
 LORA = r"\bLoRA\b"
 WIDE_BASE = r"prime-rl"
 """Frameworks that keep frozen parameters in 32 bits and gather them in 16 (prime-rl, ModelConfig:
 optimization_dtype float32)."""
+NARROW_BASE = r"frozen (weights|parameters) in (the low precision|fp8|mxfp8|nvfp4)"
+"""Words of rows whose frozen parameters lie in the number format of the products."""
 NONE = ("none", "no", "off", "false", "0")
 
 
@@ -51,17 +54,21 @@ def offloaded(row: PublishedRow) -> dict[str, Any]:
     return {"place": place} | ({"update": update} if update else {})
 
 
-def adapters(row: PublishedRow, model: Model) -> dict[str, Any]:
+def adapters(row: PublishedRow, model: Model, precision: str) -> dict[str, Any]:
     """The workload field of a row about low-rank fine-tuning: as stated, or the framework's defaults."""
     if not re.search(LORA, row.text("source")):
         return {}
-    rank = re.search(r"LoRA rank (\d+)", row.text("notes"))
+    notes = row.text("notes")
+    rank = re.search(r"LoRA rank (\d+)", notes)
     if not rank:
         row.assume("rank of the adapters")
     usual = next((rule for rule in conventions()["adapters"] if matches(row, rule["where"])), {})
     every = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
-    targets = usual.get("targets", every)
+    named = re.search(r"LoRA[^;,.]* on (attention|mlp|experts)\b", notes)
+    targets = [named[1]] if named else usual.get("targets", every)
     kept = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
+    if precision in MULTIPLIED and re.search(NARROW_BASE, notes):
+        kept = precision
     return {
         "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": kept}
     }

@@ -114,9 +114,10 @@ class ModelOps:
 
 def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[list[Op]]:
     """Forward ops of one layer of each kind, with those of adapters where the workload has them."""
-    layers = ops.layers(step_rank(setting, plans), groups)
+    rank = step_rank(setting, plans)
+    layers = ops.layers(rank, groups)
     adapter = setting.training.adapter
-    return with_adapters(layers, adapter, setting.width) if adapter else layers
+    return with_adapters(layers, adapter, rank.formats) if adapter else layers
 
 
 def step_rank(setting: Setting, plans: Plans) -> Rank:

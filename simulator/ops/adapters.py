@@ -7,7 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from simulator.ops.op import MemoryBound, Op, Product
+from simulator.ops.rank import Formats
 from simulator.state.adapter import BASE_BYTES, PARTS, WORKING, Adapter
+
+OF_ATTENTION = "attention_output", "linear_output"
+"""Products whose input is the output of attention or of a scan."""
 
 MARK = " adapter"
 """End of the name of an adapter's product."""
@@ -18,41 +22,47 @@ def is_adapter(op: Op) -> bool:
     return op.name.endswith(MARK)
 
 
-def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, width: int) -> list[list[Op]]:
+def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, formats: Formats) -> list[list[Op]]:
     """Layers with the products of adapters behind those that they stand beside.
 
-    An adapter's first factor reads the product's input and keeps its own small output, its second adds to the
-    product's output (Hu et al. 2021, LoRA). Layers that share an op share its adapters.
+    An adapter's first factor reads and keeps the product's input, its second keeps the first one's small
+    output and adds to the product's output (Hu et al. 2021, LoRA). A frozen product keeps nothing for its
+    backward pass: its weight has no gradient (Transformer Engine, linear.py: backward_needs_input).
+    Layers that share an op share its adapters.
 
     Args:
         layers: forward ops of one layer of each kind.
         adapter: rank, targets and format of the frozen weights.
-        width: bytes of an activation element.
+        formats: of weights and activations.
     """
     adapted: dict[int, list[Op]] = {}
 
     def of(op: Op) -> list[Op]:
         if id(op) not in adapted:
-            adapted[id(op)] = [op, *_beside(op, adapter, width)]
+            adapted[id(op)] = _adapted(op, adapter, formats)
         return adapted[id(op)]
 
     return [[each for op in ops for each in of(op)] for ops in layers]
 
 
-def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
+def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     if not isinstance(op, Product) or not op.weights or not np.any(op.parameters):
-        return []
+        return [op]
+    width = formats.width
+    saved = op.kept * width / (formats.kept_width if op.dtype == formats.linear else width)
+    # Attention keeps its output for its own backward pass.
+    frozen = op.changed(kept=saved if op.module in OF_ATTENTION else 0.0)
     decode: list[Op] = []
-    if adapter.coded:
+    if adapter.is_coded(op.dtype):
         moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
         name = f"{op.name} decode"
         decode.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
     if not {PARTS.get(op.part), op.name} & set(adapter.targets):
-        return decode
+        return [frozen, *decode]
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
     bare = {"kept": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
-    first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": rows * rank * width}
-    second = {"k": rank, "parameters": op.groups * rank * op.n, **bare}
+    first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": saved}
+    second = {"k": rank, "parameters": op.groups * rank * op.n, **bare, "kept": rows * rank * width}
     size = rows * op.n * width
     # The second product's output is scaled (read, written) and added (two read, one written). Backward its
     # gradient is scaled, and the input's gradients by both ways are added.
@@ -66,6 +76,7 @@ def _beside(op: Op, adapter: Adapter, width: int) -> list[Op]:
         backward_launches=2.0,
     )
     return [
+        op.changed(kept=0.0),
         *decode,
         op.changed(name=f"{op.name} first{MARK}", **first),
         op.changed(name=f"{op.name} second{MARK}", **second),

@@ -15,6 +15,7 @@ from core.records import record
 from simulator.layout.stages import gathered_together
 from simulator.plan import FULL, PIPELINE_INSIDE_DATA, Plans
 from simulator.setting import Setting
+from simulator.state.adapter import BASE_BYTES
 from simulator.state.levels import ShardLevels, StateKind, level_devices
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.state.wire import WIRE_FORMATS, Wire
@@ -260,6 +261,15 @@ class Sharding:
         if np.any(experts > 0):
             count = count + experts / self.pieces("optimizer", experts=True)
         return count * self.setting.trained
+
+    @cached_property
+    def gathered_share(self) -> float:
+        """Mean bytes of a gathered parameter over those of a trained one: frozen ones keep their format."""
+        adapter, trained = self.setting.training.adapter, self.setting.trained
+        if adapter is None:
+            return 1.0
+        frozen = min(BASE_BYTES[adapter.base] / self.setting.framework.gathers.bytes, 1.0)
+        return trained + (1 - trained) * frozen
 
     def reductions(self, micro_batches: np.ndarray) -> np.ndarray:
         """Reductions of a step: one, or one for each run of micro batches that share it."""

@@ -121,8 +121,10 @@ def _moves(
     reduced, _ = _stacked((inside[0], inside[1]), dense, experts)
     # A stage without experts has no expert collectives, whatever other plans of the batch hold.
     holds = count > 0
-    gather = (holds * gathers * _gather(sharding, over, count / gathers)).sum()
     trained = sharding.setting.trained
+    # Frozen weights move where parameters are sharded alone: no update changes them.
+    moved = count * np.where(sharding.parameters, sharding.gathered_share, trained)
+    gather = (holds * gathers * _gather(sharding, over, moved / gathers)).sum()
     reduce = (holds * reductions * _reduce(sharding, reduced, count * trained / reductions)).sum()
     return gather, reduce
 
@@ -149,11 +151,12 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
     ):
         inner, _ = _stacked(groups, dense, experts)
         ranks = np.maximum(outer.shard // inner.shard, 1)
-        size = count / inner.shard * width
+        size = count * sharding.setting.trained / inner.shard * width
         stride = inner.shard_stride * inner.shard
         cost = cluster.collective_cost(operation, size, ranks, stride)
         if operation == "all_gather":
-            around = cluster.collective_cost(operation, count * width, outer.shard, outer.shard_stride)
+            whole = count * sharding.setting.trained * width
+            around = cluster.collective_cost(operation, whole, outer.shard, outer.shard_stride)
             quicker = around.seconds < cost.seconds
             cost = around * quicker + cost * ~quicker
         costs.append(((count > 0) * cost).sum())

@@ -12,14 +12,21 @@ from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
 
-def scenario(adapter=None, model="llama3-8b", cluster="dgx-h100", **plan):
-    workload = {"seq_len": 4096, "global_batch": 16, **({"adapter": adapter} if adapter else {})}
+def scenario(
+    adapter=None, model="llama3-8b", cluster="dgx-h100", precision="bf16", framework="torch-fsdp", **plan
+):
+    workload = {
+        "seq_len": 4096,
+        "global_batch": 16,
+        "precision": precision,
+        **({"adapter": adapter} if adapter else {}),
+    }
     data = {
         "model": model,
         "cluster": cluster,
         "gpus": 8,
         "workload": workload,
-        "framework": "torch-fsdp",
+        "framework": framework,
         "plan": {"zero": 3, "recompute": "full", **plan},
     }
     return make_scenario(data, "test", Path())
@@ -67,6 +74,50 @@ def test_weight_gradients_are_not_computed():
     assert sent[1] < sent[0]
 
 
+def test_an_update_moves_adapters_alone():
+    """The distributed optimizer gathers what it updated; sharded parameters are gathered whole."""
+
+    def moved(zero, adapter=None):
+        made = scenario(adapter, zero=zero, recompute="none")
+        return float(predict(made.setting, Plans.of(made.plan)).sent["parameters"].bytes.sum())
+
+    setting = scenario({"rank": 16}).setting
+    for zero in (1, 2):
+        share = moved(zero, {"rank": 16}) / moved(zero)
+        assert share == pytest.approx(setting.trained * (1 + setting.trained), rel=0.02)
+    # Two gathers of 2 bytes; a reduction of 4 bytes is that of trained parameters.
+    assert moved(3, {"rank": 16}) == pytest.approx(moved(3) / 2, rel=0.02)
+    assert moved(3, {"rank": 16, "base": "nf4"}) == pytest.approx(moved(3) * 0.516 / 4, rel=0.04)
+
+
+def narrow(base, cluster="dgx-h100", precision="fp8"):
+    run = {"cluster": cluster, "precision": precision, "framework": "torchtitan"}
+    return parts(scenario({"rank": 16, "base": base}, **run, zero=1, recompute="none"))
+
+
+def test_products_read_frozen_weights_of_their_format():
+    """No decoding, no cast of weights, a byte a weight; a format of blocks keeps weights twice."""
+    (wide, held), (step, kept) = narrow("bf16"), narrow("fp8")
+    assert kept["parameters"] == pytest.approx(held["parameters"] / 2, rel=0.02)
+    assert step.seconds["elementwise"][0] < wide.seconds["elementwise"][0]
+    assert step.time[0] < wide.time[0] < narrow("int8")[0].time[0]
+    _, blocks = narrow("mxfp8", "dgx-b200", "mxfp8")
+    assert blocks["parameters"] == pytest.approx(2 * kept["parameters"], rel=0.05)
+
+
+def test_frozen_products_keep_no_inputs():
+    """Without adapters on the MLP its activation keeps what it reads, and no product beside it anything."""
+    every, attention = (
+        parts(scenario({"rank": 1, "targets": targets}, recompute="none"))[1]["activations"]
+        for targets in (["attention", "mlp"], ["attention"])
+    )
+    _, full = parts(scenario(recompute="none"))
+    tokens, layers = 4096, 32
+    inputs = 2 * tokens * layers * (4096 + 14336)
+    assert every - attention == pytest.approx(inputs, rel=0.1)
+    assert every == pytest.approx(full["activations"], rel=0.02)
+
+
 def test_log_probabilities_compute_the_gradient_of_a_frozen_output_layer():
     """They repeat the output layer's product, and beside adapters add that of its weights' gradient too."""
 
@@ -83,7 +134,7 @@ def test_log_probabilities_compute_the_gradient_of_a_frozen_output_layer():
 def test_decoding_costs_time():
     plain, coded = (
         float(predict(made.setting, Plans.of(made.plan)).time[0])
-        for made in (scenario({"rank": 16}), scenario({"rank": 16, "base": "nf4"}))
+        for made in (scenario({"rank": 16}, zero=1), scenario({"rank": 16, "base": "nf4"}, zero=1))
     )
     assert coded > plain
 
@@ -111,3 +162,5 @@ def test_refusals_name_the_key(adapter, words):
 def test_a_base_format_needs_a_kernel():
     with pytest.raises(InputError, match="no kernel of a100-sxm-80gb multiplies fp8"):
         scenario({"rank": 16, "base": "fp8"}, cluster="dgx-a100-80gb")
+    with pytest.raises(InputError, match="no kernel of h100-sxm multiplies nvfp4"):
+        scenario({"rank": 16, "base": "nvfp4"})
