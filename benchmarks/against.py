@@ -12,7 +12,8 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -92,20 +93,27 @@ def compare(other: Path, runs: int) -> None:
             print(f"{name:38} {f'{text(best(there))} ({text(median(there))})':>21} {shown:>21}   {ratio}")
 
 
+@contextmanager
+def checkout(ref: str) -> Iterator[Path]:
+    """A temporary worktree of another version."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "other"
+        git = ("git", "-C", str(ROOT), "worktree")
+        subprocess.run([*git, "add", "--quiet", "--detach", str(other), ref], check=True)
+        try:
+            yield other
+        finally:
+            subprocess.run([*git, "remove", "--force", str(other)], check=True)
+
+
 def main() -> None:
     """Check the other version out, and compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ref")
     parser.add_argument("--runs", type=int, default=5)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        other = Path(folder) / "other"
-        git = ("git", "-C", str(ROOT), "worktree")
-        subprocess.run([*git, "add", "--quiet", "--detach", str(other), asked.ref], check=True)
-        try:
-            compare(other, asked.runs)
-        finally:
-            subprocess.run([*git, "remove", "--force", str(other)], check=True)
+    with checkout(asked.ref) as other:
+        compare(other, asked.runs)
 
 
 if __name__ == "__main__":

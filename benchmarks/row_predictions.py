@@ -2,8 +2,10 @@
 
     python -m benchmarks.row_predictions --write before.json [TABLE.csv ...]
     python -m benchmarks.row_predictions --check before.json [TABLE.csv ...]
+    python -m benchmarks.row_predictions --lost REF [TABLE.csv ...]
 
-Without tables, those that Meshwright ships.
+Without tables, those that Meshwright ships. ``--lost`` counts the rows that another version predicts and this
+one skips, with the reasons.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.against import checkout
+from benchmarks.start import run
 from meshwright.validation.cases import read_cases
 from meshwright.validation.rows import published_files
 from planner.prediction import simulate_plan
@@ -53,16 +57,37 @@ def moved(before: dict[str, list[float] | str], after: dict[str, list[float] | s
     return [line for _, line in sorted(lines, reverse=True)]
 
 
+def lost(before: dict[str, list[float] | str], after: dict[str, list[float] | str]) -> dict[str, str]:
+    """Rows that have a prediction before and none after, and why."""
+    gone = {name: after.get(name, "absent") for name, old in before.items() if not isinstance(old, str)}
+    return {name: reason for name, reason in gone.items() if isinstance(reason, str)}
+
+
+def predictions_of(ref: str, files: Sequence[Path]) -> dict[str, list[float] | str]:
+    """Predictions of another version of this repository."""
+    with checkout(ref) as other:
+        written = other / "predictions.json"
+        tables = [str(path.resolve()) for path in files]
+        run(("-m", "benchmarks.row_predictions", "--write", str(written), *tables), other)
+        return json.loads(written.read_text())
+
+
 def main() -> None:
     """Write or compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", type=Path)
     parser.add_argument("--check", type=Path)
+    parser.add_argument("--lost", metavar="REF")
     parser.add_argument("files", nargs="*", type=Path)
     asked = parser.parse_args()
     found = predictions(asked.files or published_files())
     if asked.write:
         asked.write.write_text(json.dumps(found, indent=0))
+    if asked.lost:
+        gone = lost(predictions_of(asked.lost, asked.files), found)
+        print(f"{len(found)} rows; {len(gone)} that {asked.lost} predicts are skipped")
+        for name, reason in gone.items():
+            print(f"  {name}: {reason}")
     if asked.check:
         lines = moved(json.loads(asked.check.read_text()), found)
         print(f"{len(found)} rows, {len(lines)} moved by more than {SAME:g}")

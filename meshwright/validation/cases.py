@@ -114,7 +114,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
             "global_batch": row.need("global_batch"),
             "precision": precision,
             "expert_load": _expert_load(row),
-            **adapters(row, model),
+            **adapters(row, model, precision),
         },
         where,
     )
@@ -144,11 +144,16 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
     )
 
 
-def _framework(row: PublishedRow) -> Framework:
-    """The release of a row, with the partial plan of its recipe."""
+def _framework(row: PublishedRow, stated: str) -> Framework:
+    """The release of a row, with the partial plan of its recipe.
+
+    A recipe that the row's words mean, but of another release, decides nothing: the row stays predictable.
+    """
     framework = frameworks.get(rule_of(row)["release"], row.where)
     name = row.text("recipe")
-    return recipes.get(name, row.where).applied(framework, f"{row.where}: recipe") if name else framework
+    if not name or (not stated and recipes.get(name).framework != framework.name):
+        return framework
+    return recipes.get(name, row.where).applied(framework, f"{row.where}: recipe")
 
 
 def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import meshwright
+from meshwright.validation.cases import read_case, read_cases
+from meshwright.validation.rows import published_files
 from simulator.models import models
 from simulator.ops.counts import model_parameters
 
@@ -83,3 +85,39 @@ def test_layer_times_add_up():
     rows = read(FOLDER / "layers" / "korthikanti_2022.csv")
     sums = [round(1e3 * (number(row, "forward_s") + number(row, "backward_s")), 1) for row in rows]
     assert sums == [19.6, 19.0, 27.2, 20.9, 20.3]
+
+
+PREDICTED = {
+    "dash_2023.csv": (2, 1),  # one row states no number of GPUs
+    "fsdp.csv": (38, 0),
+    "jiang_2024.csv": (12, 0),
+    "korthikanti_2022.csv": (9, 0),
+    "llama3_2024.csv": (3, 0),
+    "megatron_bridge.csv": (128, 0),
+    "mixture_of_experts.csv": (38, 0),
+    "narayanan_2021.csv": (22, 0),
+}
+"""Rows of the shipped files that are predicted, and those that are skipped."""
+
+
+def test_rows_that_were_predicted_stay_predicted():
+    """A rule of words that moves loses none of the shipped rows."""
+    counts = {path.name: tuple(map(len, read_cases(path))) for path in published_files()}
+    assert counts == PREDICTED
+
+
+@pytest.mark.parametrize(
+    ("words", "release", "overlaps"),
+    [
+        ("NeMo / Megatron-Core / Transformer Engine", "nemo", True),
+        ("NeMo 24 (Megatron-Core, January 2024, Transformer Engine)", "nemo", True),
+        ("Megatron-SWIFT (Megatron-Core, Transformer Engine)", "megatron-core", True),
+        ("Megatron-LM (2bc6cd3 of January 2024, Transformer Engine 1.1)", "megatron-core", False),
+    ],
+)
+def test_a_recipe_of_another_release_refuses_no_row(words, release, overlaps):
+    """Words that mean a recipe of Megatron-LM's script leave NeMo's rows to NeMo's defaults."""
+    row = next(row for row in ROWS if row["gpu"] == "h100-sxm" and row["tp"] == "4")
+    case = read_case({**row, "framework": words}, "test")
+    assert case.setting.framework.name == release
+    assert case.setting.framework.defaults["overlap_gradients"] is overlaps
