@@ -56,7 +56,7 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = step_flops_per_token(setting, plans)
-        causal = 3 * float(flops_per_token(setting.model, training.seq_len, training.causal))
+        causal = 3 * float(flops_per_token(setting.model, training.attended, training.causal))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -76,14 +76,14 @@ class Metrics:
 def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     """MFU, or causal MFU, of a step of some length."""
     training = setting.training
-    own = flops_per_token(setting.model, training.seq_len, causal and training.causal)
+    own = flops_per_token(setting.model, training.attended, causal and training.causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
     return 3 * float(own) * training.tokens / step_s / peak
 
 
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
     """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
-    model, length = setting.model, setting.training.seq_len
+    model, length = setting.model, setting.training.attended
     forward = float(flops_per_token(model, length))
     attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary

@@ -100,7 +100,8 @@ def search(
 
     Raises:
         InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
-            ``top`` or ``devices`` cannot be used; or nodes have no host memory for ``offload``.
+            ``top`` or ``devices`` cannot be used; or micro batches differ in tokens; or nodes have no host
+            memory for ``offload``.
         UnknownNameError: no such objective.
     """
     if objective not in OBJECTIVES:
@@ -109,6 +110,12 @@ def search(
         raise InputError(f"top must be 1 or more, found {top}")
     if setting.stragglers:
         raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
+    if setting.training.drawn is not None and not setting.training.drawn.packing.fills:
+        # The memory of candidates is that of micro batches of equal tokens.
+        raise InputError(
+            f"a search takes pack or balance, found {setting.training.packing!r}; simulate takes all",
+            "workload.packing",
+        )
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)

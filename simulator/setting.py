@@ -16,8 +16,9 @@ from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import CAST_BYTES, SCALE_BYTES
-from simulator.ops.counts import model_parameters
+from simulator.ops.counts import attention_flops_per_token, matmul_flops_per_token, model_parameters
 from simulator.ops.layer import layers
+from simulator.packing.steps import MicroBatches
 from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
 from simulator.site import Site
@@ -215,12 +216,38 @@ class Setting:
             plans.context_algorithm,
             self.training.expert_load,
         )
-        batch = Batch.training(plans.micro_batch, self.training.seq_len, self.training.causal)
+        sequences, length = self.sequences(plans)
+        batch = Batch.training(sequences, length, self.training.causal)
         return Rank(self.model, batch, shard, self.formats, self.implementation)
+
+    def sequences(self, plans: Plans) -> tuple[np.ndarray, np.ndarray | int]:
+        """Sequences of a micro batch and their length; equal ones of the same cost where documents differ."""
+        unequal = self.micro_batches(plans)
+        if unequal is None:
+            return plans.micro_batch, self.training.seq_len
+        return unequal.sequences, unequal.length
+
+    def micro_batches(self, plans: Plans) -> MicroBatches | None:
+        """Micro batches of the slowest replica where documents differ in length."""
+        drawn = self.training.drawn
+        return None if drawn is None else drawn.of(plans.data, plans.micro_batch, self.square_cost)
+
+    @cached_property
+    def square_cost(self) -> float:
+        """FLOPs of attention for a squared token over those of linear layers for a token."""
+        length = self.training.attended
+        attention = float(attention_flops_per_token(self.model, length, self.training.causal))
+        return attention / length / matmul_flops_per_token(self.model)
+
+    @cached_property
+    def longest(self) -> Setting:
+        """The setting whose documents all have the longest length: its micro batches need most memory."""
+        return self if self.training.drawn is None else replace(self, training=self.training.longest)
 
     def tokens(self, plans: Plans) -> np.ndarray:
         """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
-        return plans.micro_batch * self.training.seq_len / plans.context
+        sequences, length = self.sequences(plans)
+        return sequences * length / plans.context
 
     def read_seconds(self, plans: Plans) -> np.ndarray:
         """Host time to read the tokens of one micro batch one by one, shape (plans,); each rank reads all."""

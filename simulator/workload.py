@@ -1,14 +1,22 @@
 """Training workload: sequences, batch, number format and optimizer."""
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer, model_validator
 
 from core.loading import Strict
+from simulator.lengths import AnyLengths, Lengths
+from simulator.packing import PACKINGS
+from simulator.packing.steps import DrawnSteps
 from simulator.state.adapter import Adapter
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
+
+Packing = Literal["none", "pad", "pack", "balance"]
+"""A key of `PACKINGS`."""
 
 Count = TypeVar("Count", int, NDArray)
 """A count of one plan, or of many, shape (plans,)."""
@@ -18,10 +26,15 @@ ACTIVATION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8
 
 
 class Training(Strict):
-    """A training workload."""
+    """A training workload.
 
-    seq_len: int = Field(gt=0, le=2**27, description="tokens in a sequence")
-    global_batch: int = Field(gt=0, le=2**24, description="sequences in an optimizer step")
+    With ``lengths``, the documents of a step differ: a row of at most ``seq_len`` tokens holds one of them,
+    or several (``packing``), and ``global_batch`` counts rows. ``tokens`` in a file stands for
+    ``global_batch``.
+    """
+
+    seq_len: int = Field(gt=0, le=2**27, description="tokens in a sequence, or in a row of packed documents")
+    global_batch: int = Field(gt=0, le=2**24, description="sequences, or rows, in an optimizer step")
     precision: Precision = Field("bf16", description="number format of the matrix products")
     causal: bool = Field(True, description="whether attention looks back only")
     expert_load: float = Field(
@@ -40,16 +53,69 @@ class Training(Strict):
         None, description="low-rank adapters; the model's own parameters are then frozen"
     )
 
+    lengths: AnyLengths | None = Field(
+        None,
+        description="lengths of documents, cut to `seq_len`; default: every sequence has `seq_len` tokens",
+    )
+    packing: Packing | None = Field(
+        None,
+        description="how documents lie in rows: none (one a row, not padded), pad (one a row, padded to the "
+        "longest of a micro batch), pack (rows filled), balance (rows filled and dealt by their cost); "
+        "default with `lengths`: pack",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_tokens(cls, data: object) -> object:
+        """Rows of a step from its tokens."""
+        if not isinstance(data, Mapping) or "tokens" not in data:
+            return data
+        rest = {key: value for key, value in data.items() if key != "tokens"}
+        tokens = data["tokens"]
+        if "lengths" not in data or "global_batch" in data:
+            raise ValueError("tokens: needs `lengths`, and stands in place of `global_batch`")
+        law: Lengths = TypeAdapter(AnyLengths).validate_python(data["lengths"])
+        row = rest.setdefault("seq_len", law.longest())
+        if not isinstance(row, int) or not isinstance(tokens, int) or tokens < row:
+            raise ValueError(f"tokens ({tokens}) is below the longest sequence ({row})")
+        packing = PACKINGS.get(str(data.get("packing") or "pack"))
+        mean = row if packing is None or packing.fills else min(law.mean(), row)
+        return {**rest, "global_batch": max(round(tokens / mean), 1)}
+
+    @model_validator(mode="after")
+    def _packs_lengths(self) -> "Training":
+        if self.packing and self.lengths is None:
+            raise ValueError(f"packing ({self.packing}) needs `lengths`")
+        return self
+
     @model_serializer(mode="wrap")
     def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A workload without adapters is written as before they existed."""
-        written = write(self)
-        return {key: value for key, value in written.items() if value is not None or key != "adapter"}
+        """A workload without adapters, or with one length, is written as before others existed."""
+        written, late = write(self), ("adapter", "lengths", "packing")
+        return {key: value for key, value in written.items() if value is not None or key not in late}
+
+    @cached_property
+    def drawn(self) -> DrawnSteps | None:
+        """Drawn steps of documents; None where all sequences are equal."""
+        if self.lengths is None:
+            return None
+        return DrawnSteps(self.lengths, self.packing or "pack", self.seq_len, self.global_batch)
 
     @property
     def tokens(self) -> int:
-        """Tokens in an optimizer step."""
-        return self.seq_len * self.global_batch
+        """Tokens in an optimizer step; without padding, in the mean, where documents differ."""
+        return self.seq_len * self.global_batch if self.drawn is None else round(self.drawn.real)
+
+    @property
+    def attended(self) -> float:
+        """Length of equal sequences with the squared lengths of a step's documents, tokens."""
+        return self.seq_len if self.drawn is None else self.drawn.mean_square
+
+    @property
+    def longest(self) -> "Training":
+        """The workload whose documents all have the longest length."""
+        stated = {name: getattr(self, name) for name in type(self).model_fields}
+        return Training.model_construct(**{**stated, "lengths": None, "packing": None})
 
     def micro_batches(self, data: Count, micro_batch: Count) -> Count:
         """Micro batches of one of ``data`` replicas in a step (gradient accumulation), rounded down.

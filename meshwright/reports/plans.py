@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from meshwright.reports.documents import describe_documents, documents_words
 from meshwright.reports.plan_evidence import UNPROVEN, describe_evidence, evidence_words
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
@@ -75,6 +76,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
             for name, total in step.communication.items()
         },
         "memory": _memory(prediction, index),
+        **describe_documents(prediction, index),
     }
 
 
@@ -319,6 +321,7 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
             )
         ),
         "step": f"{seconds(merit['step_time_s'])}{doubt} for {counted(tokens)} tokens",
+        **documents_words(prediction, index),
         "throughput": f"{rate}, {counted(merit['tokens_per_day'])} tokens a day",
         "utilisation": f"MFU {percent(merit['mfu'])}, HFU {percent(merit['hfu'])}"
         + (f", causal MFU {percent(merit['mfu_causal'])}" if counts_differ(prediction.metrics) else ""),

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InputError
+from simulator.lengths.fixed import FixedLength
 from simulator.serving.workload import Serving
-from simulator.serving.workload.lengths.fixed import FixedLength
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 

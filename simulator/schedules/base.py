@@ -245,6 +245,8 @@ class WorkTimes:
     """A transfer between ranks."""
     output: float = 0.0
     """One of the two passes of a rank's share of a vocabulary-parallel output layer."""
+    paces: Sequence[float] = ()
+    """Time of each micro batch over that of the mean one; without, all are equal."""
 
     @classmethod
     def equal(cls, positions: int, split: bool) -> WorkTimes:

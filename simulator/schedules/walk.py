@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 from core.errors import InputError
 from core.records import record
@@ -85,7 +88,8 @@ def walk(
                 break
             done.append(ready)
             if task.kind in seconds:
-                free[rank] = ends[node] = ready + seconds[task.kind][node[2]]
+                pace = times.paces[node[1]] if times.paces else 1.0
+                free[rank] = ends[node] = ready + pace * seconds[task.kind][node[2]]
             elif task.kind in (OUTPUT_FORWARD, OUTPUT_WEIGHT):
                 free[rank] = ends[node] = ready + times.output
             else:
@@ -103,6 +107,43 @@ def walk(
     share = stages / positions
     peak = [share * held_at_most(order, schedule.splits_backward) for order in orders]
     return Walk(max(free), period, peak, starts, ended)
+
+
+MOST_WALKED = 4
+"""Micro batches a stage that `stretched` walks; in longer steps each further one waits as these do."""
+
+
+def stretched(
+    schedule: Schedule, stages: int, chunks: int, paces: Sequence[float], ends: tuple[float, float] = (1, 1)
+) -> float:
+    """Makespan of unequal micro batches over that of equal ones.
+
+    Args:
+        schedule: the pipeline schedule.
+        stages, chunks: pipeline stages, and chunks of each.
+        paces: time of each micro batch over that of the mean one.
+        ends: time of the first and the last stage over that of the others.
+    """
+    if stages == 1:
+        return 1.0
+    count = min(len(paces), MOST_WALKED * stages)
+    sample = [paces[index * len(paces) // count] for index in range(count)]
+    mean = math.fsum(sample) / count
+    equal = WorkTimes.equal(stages * chunks, schedule.splits_backward)
+    scale = {0: ends[0], stages - 1: ends[1]}
+    scales = [scale.get(rank, 1.0) for rank, _ in schedule.routes(stages, chunks)[0]]
+    forward, backward = (
+        [ratio * unit for ratio, unit in zip(scales, units, strict=True)]
+        for units in (equal.forward, equal.backward)
+    )
+    times = replace(equal, forward=forward, backward=backward, weight=scales)
+    unequal = replace(times, paces=[pace / mean for pace in sample])
+    orders = schedule.orders(stages, count, chunks)
+    waiting, even = (walk(schedule, stages, count, chunks, orders, each).seconds for each in (unequal, times))
+    # One micro batch more adds three units a chunk of the slowest stage, and the waits of those walked.
+    further = len(paces) - count
+    longer = even + further * 3.0 * chunks * max(scales)
+    return 1.0 + (waiting - even) * len(paces) / count / longer
 
 
 def held_at_most(order: list[Task], split: bool) -> int:

@@ -27,6 +27,7 @@ from simulator.training.outer import outer_seconds, synchronised_apart
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.tiers import copied_exposed, update_exposed
+from simulator.training.unequal import uneven
 
 
 @record()
@@ -101,6 +102,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
     busy, slowest = _slowest(stages, passes, m)
+    makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     parts, sent = breakdown(pieces, slowest, m)
     waits = setting.framework.host.fetch_seconds + of_class(slowest, passes.host_waits)
     parts["launch"] = parts["launch"] + m * waits
@@ -167,6 +169,7 @@ def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) ->
     passes = stage_times(setting, plans, stages, counts, pieces)
     transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
     (makespan,) = _makespans(plans, stages, passes, m, transfer)
+    makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from core.records import record
-from simulator.layout.parameters import Parameters, head_share
+from simulator.layout.parameters import Parameters, head_share, parameters
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
@@ -157,6 +157,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     Returns:
         Bytes, shape (classes, plans).
     """
+    if setting.training.drawn is not None:
+        setting = setting.longest
+        counts = parameters(setting, plans, stages)
     setting = setting.of(plans)
     framework, shape = setting.framework, stages.index.shape
     sharding = Sharding(setting, plans)

@@ -9,8 +9,8 @@ from typing import Any
 
 from hwmodels.device import Device
 from meshwright.validation.serving.case import MeasuredRow
+from simulator.lengths.lognormal import median_of_mean
 from simulator.serving.engines import Engine
-from simulator.serving.workload.lengths.lognormal import median_of_mean
 
 SIGMA = 1.0
 """Spread of log-normal lengths of conversations (ShareGPT), assumed. Rows state the mean after the cut."""

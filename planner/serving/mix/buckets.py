@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.serving.sample import Sample
+from simulator.lengths.fixed import FixedLength
 from simulator.serving.workload import Serving
 from simulator.serving.workload.arrivals.poisson import Poisson
-from simulator.serving.workload.lengths.fixed import FixedLength
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,7 @@ class _Build:
             transfer=transfer,
             transfers=transfers,
             blocking=not plan.overlap_pipeline,
+            paces=self._paces(),
             gather="pass" if self.in_passes else "step",
             reduce="pass" if self.sharding.gradients[0] else "step",
             unit=self.unit,
@@ -168,6 +169,13 @@ class _Build:
             replicas=self._replicas(),
             contention=self._contention(),
         )
+
+    def _paces(self) -> tuple[float, ...]:
+        """Kernel time of each micro batch over that of the mean one, where documents differ in length."""
+        drawn = self.setting.training.drawn
+        if drawn is None:
+            return ()
+        return tuple(drawn.paces(self.plan.data, self.plan.micro_batch, self.setting.square_cost))
 
     def _contention(self) -> Contention:
         """Slow-down of kernels beside data-parallel traffic, and beside that of other streams."""

@@ -168,14 +168,22 @@ class RankTasks:
         roots: Sequence[int]
         apart = self.program.detail or place in data.gathers or place in data.reductions
         if apart or place in data.beside:
-            roots, last = finished(self._segments(place, visit.segments, item))
+            roots, last = finished(self._segments(place, visit.segments, item, self._slowed(task)))
         else:
-            last = self.graph.add(self.compute, visit.seconds, visit.name, visit.part, item, self.blocked_by)
+            seconds = visit.seconds
+            if self.program.paces:
+                seconds = self.plan.block_seconds(visit.segments, self._slowed(task))
+            last = self.graph.add(self.compute, seconds, visit.name, visit.part, item, self.blocked_by)
             roots = (last,)
             if visit.sent:
                 self.graph.traffic[last] = visit.sent
         self.previous, self.blocked_by, self.leaving = last, self.leaving, []
         self._passed(place, task, item, roots, last)
+
+    def _slowed(self, task: Task) -> float:
+        """Kernel time of a pass over that of the mean micro batch on a device of usual speed."""
+        paces = self.program.paces
+        return self.slowdown * paces[task.micro_batch] if paces else self.slowdown
 
     def _is_pair(self, tasks: Sequence[Task]) -> bool:
         """Whether a forward and a backward run at once, to hide the communication that either has."""
@@ -195,8 +203,8 @@ class RankTasks:
             for visit, task in zip(visits, tasks, strict=True)
         ]
         steps = [
-            self._segments(place + index, segments, item)
-            for index, (segments, item) in enumerate(zip(passes, items, strict=True))
+            self._segments(place + index, segments, item, self._slowed(task))
+            for index, (segments, item, task) in enumerate(zip(passes, items, tasks, strict=True))
         ]
         done = [0, 0]
         while all(count < len(segments) for count, segments in zip(done, passes, strict=True)):
@@ -236,7 +244,7 @@ class RankTasks:
             self._send(task, item, visit.sends_to, last)
 
     def _segments(
-        self, place: int, segments: Pass, item: int
+        self, place: int, segments: Pass, item: int, slowdown: float
     ) -> Generator[None, None, tuple[list[int], int]]:
         """Add the segments of a pass one by one, with the collectives that they wait for or complete.
 
@@ -258,7 +266,7 @@ class RankTasks:
                 if tasks:
                     self.data.free_used(tasks[-1])
                 after.append(self.data.next_gather(item))
-            task = self.tasks.add(self.index, segment, item, after, self.slowdown)
+            task = self.tasks.add(self.index, segment, item, after, slowdown)
             tasks.append(task)
             if not others:
                 roots.append(task)

@@ -167,6 +167,8 @@ class StepProgram:
     transfers: Mapping[tuple[int, int], StreamWork] = field(default_factory=dict)
     """Transfers between two ranks where they differ from ``transfer``, by sender and receiver."""
     blocking: bool = False
+    paces: tuple[float, ...] = ()
+    """Kernel time of each micro batch over that of the mean one; without, all are equal."""
     gather: When = "step"
     reduce: When = "step"
     unit: int = 1

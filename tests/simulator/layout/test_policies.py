@@ -20,7 +20,6 @@ FOLDERS = (
     "scalers",
     "starts",
     "workload/arrivals",
-    "workload/lengths",
     "workload/programs",
 )
 LONGEST = 200

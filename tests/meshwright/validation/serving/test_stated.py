@@ -6,8 +6,8 @@ from core.loading import build
 from hwmodels.device import devices
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.stated import LONGEST, NOTHING, lengths, read_stated
+from simulator.lengths.lognormal import Lognormal
 from simulator.serving.engines import engines
-from simulator.serving.workload.lengths.lognormal import Lognormal
 
 
 def row(**values) -> MeasuredRow:

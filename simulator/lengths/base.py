@@ -11,7 +11,7 @@ from core.loading import Strict
 
 
 class Lengths(Strict):
-    """Tokens of a prompt or of an output."""
+    """Tokens of a prompt, an output, or a document of a training set."""
 
     kind: Any
 
@@ -22,6 +22,10 @@ class Lengths(Strict):
     @abstractmethod
     def mean(self) -> float:
         """Mean of the distribution, tokens."""
+
+    @abstractmethod
+    def longest(self) -> int:
+        """Longest length that can be drawn, tokens."""
 
 
 def whole(values: np.ndarray) -> np.ndarray:

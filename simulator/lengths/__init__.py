@@ -1,4 +1,4 @@
-"""Distributions of prompt and output lengths by kind: one file each."""
+"""Distributions of lengths of prompts, outputs and documents by kind: one file each."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import BeforeValidator, Field
 
-from simulator.serving.workload.lengths.base import Lengths
-from simulator.serving.workload.lengths.empirical import Empirical
-from simulator.serving.workload.lengths.fixed import FixedLength
-from simulator.serving.workload.lengths.lognormal import Lognormal
-from simulator.serving.workload.lengths.uniform import UniformLength
+from simulator.lengths.base import Lengths
+from simulator.lengths.empirical import Empirical
+from simulator.lengths.fixed import FixedLength
+from simulator.lengths.lognormal import Lognormal
+from simulator.lengths.uniform import UniformLength
 
 KINDS: tuple[type[Lengths], ...] = (FixedLength, UniformLength, Lognormal, Empirical)
 lengths = {kind.model_fields["kind"].default: kind for kind in KINDS}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.serving.workload.lengths.lognormal import Lognormal, median_of_mean
+from simulator.lengths.lognormal import Lognormal, median_of_mean
 
 
 @given(st.floats(10, 1000), st.floats(0, 2), st.integers(16, 4000))

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from core.quantities import Tokens
-from simulator.serving.workload.lengths.base import Lengths
+from simulator.lengths.base import Lengths
 
 
 class FixedLength(Lengths):
@@ -24,3 +24,7 @@ class FixedLength(Lengths):
     def mean(self) -> float:
         """The length."""
         return float(self.tokens)
+
+    def longest(self) -> int:
+        """The length."""
+        return self.tokens

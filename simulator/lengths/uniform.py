@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from core.quantities import Tokens
-from simulator.serving.workload.lengths.base import Lengths
+from simulator.lengths.base import Lengths
 
 
 class UniformLength(Lengths):
@@ -35,3 +35,7 @@ class UniformLength(Lengths):
     def mean(self) -> float:
         """The middle."""
         return 0.5 * (self.low + self.high)
+
+    def longest(self) -> int:
+        """The upper bound."""
+        return self.high

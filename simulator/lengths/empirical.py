@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from core.quantities import Tokens
-from simulator.serving.workload.lengths.base import Lengths
+from simulator.lengths.base import Lengths
 
 
 class Empirical(Lengths):
@@ -33,6 +33,10 @@ class Empirical(Lengths):
     def mean(self) -> float:
         """Weighted mean."""
         return float(np.average(self.tokens, weights=self._shares()))
+
+    def longest(self) -> int:
+        """The longest given length."""
+        return max(self.tokens)
 
     def _shares(self) -> np.ndarray | None:
         weights = np.array(self.weights)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from core.quantities import Tokens
-from simulator.serving.workload.lengths.base import Lengths, whole
+from simulator.lengths.base import Lengths, whole
 
 HALVINGS = 50
 ROOM = 8.0
@@ -36,6 +36,10 @@ class Lognormal(Lengths):
         above = log(self.most / self.median) / self.sigma
         whole_mean = self.median * exp(0.5 * self.sigma**2)
         return whole_mean * _below(above - self.sigma) + self.most * (1.0 - _below(above))
+
+    def longest(self) -> int:
+        """The length that longer draws are cut to."""
+        return self.most
 
 
 def median_of_mean(mean: float, sigma: float, most: int) -> float:

@@ -1,0 +1,67 @@
+"""Steps over documents of unequal length: how long a pipeline waits for its longer micro batches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.layout.stages import FIRST, LAST
+from simulator.plan import Plans
+from simulator.schedules import get_schedule
+from simulator.schedules.walk import stretched
+from simulator.setting import Setting
+
+ONCE_A_STEP = "optimizer", "gradients", "parameters", "sync"
+"""Parts of a step that do not depend on its documents."""
+
+STEPS = 10
+"""Steps of 1 / STEPS, in which times of stages are told apart."""
+
+
+def late_step(setting: Setting, plans: Plans, seconds: dict[str, np.ndarray]) -> np.ndarray:
+    """The 95th percentile of steps, s, shape (plans,): passes of the slowest replica vary, the rest does not.
+
+    Args:
+        setting: inputs that all plans share.
+        plans: the plans.
+        seconds: the mean step by part, each of shape (plans,).
+    """
+    varying = [part for name, part in seconds.items() if name not in ONCE_A_STEP]
+    unequal, mean = setting.micro_batches(plans), sum(seconds.values(), np.zeros(len(plans)))
+    late = 0.0 if unequal is None else unequal.late - 1.0
+    return mean + late * sum(varying, np.zeros(len(plans)))
+
+
+def uneven(setting: Setting, plans: Plans, passes: np.ndarray) -> np.ndarray | float:
+    """Makespan of unequal micro batches over that of equal ones, shape (plans,); 1 where all are equal.
+
+    The order of passes is walked with the micro batches of the slowest replica of a usual step.
+
+    Args:
+        setting: inputs that all plans share.
+        plans: the plans.
+        passes: seconds of the mean micro batch on each class of stage, shape (classes, plans).
+    """
+    drawn = setting.training.drawn
+    if drawn is None:
+        return 1.0
+    stretch = np.ones(len(plans))
+    middle = np.where(
+        plans.pipeline > 2, passes[FIRST + 1 : LAST].max(axis=0), passes[[FIRST, LAST]].min(axis=0)
+    )
+    ends = np.rint(STEPS * passes[[FIRST, LAST]] / np.where(middle > 0, middle, passes[FIRST])).astype(
+        np.int64
+    )
+    for name, chosen in plans.by_schedule:
+        columns = plans.pipeline, plans.virtual_pipeline, plans.data, plans.micro_batch, *ends
+        shapes = np.stack([column[chosen] for column in columns]).astype(np.int64)
+        kinds, inverse = np.unique(shapes, axis=1, return_inverse=True)
+        values = [
+            stretched(
+                get_schedule(name),
+                *(p, v, drawn.paces(data, micro_batch, setting.square_cost)),
+                (first / STEPS, last / STEPS),
+            )
+            for p, v, data, micro_batch, first, last in kinds.T.tolist()
+        ]
+        stretch[chosen] = np.array(values)[inverse.reshape(-1)]
+    return stretch
