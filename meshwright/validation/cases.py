@@ -203,13 +203,15 @@ def _expert_load(row: PublishedRow) -> float:
 
 def _cluster(row: PublishedRow, gpus: int) -> Cluster:
     gpu = row.text("gpu")
-    cloud = conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
+    words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
+    systems = (rule for rule in conventions()["systems"] if gpu == rule["gpu"])
+    named = next((rule["cluster"] for rule in systems if re.search(rule["match"], words)), None)
+    named = named or conventions()["clouds"].get(row.text("fabric"), {}).get(gpu)
     try:
-        cluster = clusters.get(cloud) if cloud else usual_cluster(gpu)
+        cluster = clusters.get(named) if named else usual_cluster(gpu)
     except UnknownNameError:
         raise SkippedRow(f"no cluster with {gpu!r} is known") from None
     for variant in conventions()["variants"]:
-        words = " ".join(row.text(name) for name in ("system_name", "interconnect", "notes"))
         if gpu == variant["gpu"] and re.search(variant["match"], words):
             cluster = cluster.with_device(variant["device"])
     per_node = row.whole("gpus_per_node", cluster.devices_per_node)
@@ -220,8 +222,8 @@ def _cluster(row: PublishedRow, gpus: int) -> Cluster:
     if per_node not in (cluster.devices_per_node, cluster.domain):
         cluster = cluster.with_node(per_node)
     if nic:
-        named = row.text("fabric")
-        fabric = named if named in get_args(Fabric) else cluster.network.fabric
+        stated = row.text("fabric")
+        fabric = stated if stated in get_args(Fabric) else cluster.network.fabric
         rules = (rule for rule in conventions()["networks"] if matches(row, rule["where"]))
         calibration = next((rule["calibration"] for rule in rules), None)
         cluster = cluster.with_network(nic_gbps_per_node=nic, fabric=fabric, calibration=calibration)

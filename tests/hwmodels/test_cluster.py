@@ -192,6 +192,16 @@ def test_another_number_of_devices_in_a_node():
     assert half.resized(8).level_of(8) == 1
 
 
+def test_a_pair_of_a_quad_has_the_links_between_two():
+    """Four GH200 have 6 of 18 NVLinks to each other: a pair sends at a third of all four's rate."""
+    for name in ("gh200-quad", "jupiter", "alps", "isambard-ai"):
+        quad = clusters.get(name)
+        pair, four = (float(quad.collective("all_gather", 2e9, size)) for size in (2, 4))
+        assert 1e9 / pair < 150e9 < 1.5e9 / four
+        assert quad.host_slowdown > 1
+    assert clusters.get("jupiter").resized(16384).devices == 16384
+
+
 def test_more_devices_in_a_node_than_its_levels_join():
     wide = clusters.get("gh200-node").with_node(4)
     assert (wide.devices_per_node, wide.domain, len(wide.levels)) == (4, 4, 1)
