@@ -21,14 +21,13 @@ from core.quantities import Count, NotNegative
 from hwmodels.assumed import (
     HOST_SHARE,
     assumed_figures,
-    file_system_with_assumptions,
-    node_with_assumptions,
     with_assumptions,
 )
 from hwmodels.collectives.cost import Cost
 from hwmodels.device import Device, devices
 from hwmodels.levels import Level, Network
 from hwmodels.node import FileSystem, Node
+from hwmodels.rates import Rates
 from hwmodels.topology import Topology
 from hwmodels.usual_clusters import USUAL
 from hwmodels.wiring import Wiring
@@ -213,7 +212,8 @@ class Cluster(Strict):
         if (inside, across) == self._link_pace:
             return self
         cluster = self.model_copy()
-        vars(cluster).pop("_wiring", None)
+        for derived in ("_wiring", "_rates"):
+            vars(cluster).pop(derived, None)
         cluster._link_pace = inside, across
         return cluster
 
@@ -287,30 +287,30 @@ class Cluster(Strict):
         return self._wiring.level_between(stride, block, other)
 
     @property
+    def rates(self) -> Rates:
+        """Rates of copies, SSDs, file system and sends of its nodes; whoever moves bytes asks them."""
+        return self._rates
+
+    @cached_property
+    def _rates(self) -> Rates:
+        return Rates(self.device, self.node, self.file_system, self._wiring)
+
+    @property
     def full_node(self) -> Node:
         """What a node has beside devices, with defaults for keys left out; `assumed_storage` lists them."""
-        return self._full_node[0]
+        return self.rates.node
 
     @property
     def full_file_system(self) -> FileSystem:
         """The shared file system, with defaults for keys left out; `assumed_storage` lists them."""
-        return self._full_file_system[0]
+        return self.rates.files
 
     @property
     def assumed_storage(self) -> list[str]:
         """What `full_node` and `full_file_system` assume, and which figures the file itself calls assumed."""
         stated = {"node": self.node, "file_system": self.file_system}
         told = [assumed_figures(name, part) for name, part in stated.items() if part is not None]
-        return [*self._full_node[1], *self._full_file_system[1], *filter(None, told)]
-
-    @property
-    def _full_node(self) -> tuple[Node, list[str]]:
-        rate = self.device.kernels.calibration.host_copy.bandwidth
-        return node_with_assumptions(self.node, self.devices_per_node, rate)
-
-    @property
-    def _full_file_system(self) -> tuple[FileSystem, list[str]]:
-        return file_system_with_assumptions(self.file_system, self.nodes, self.network.bandwidth)
+        return [*self.rates.assumed, *filter(None, told)]
 
     @cached_property
     def _wiring(self) -> Wiring:

@@ -59,9 +59,9 @@ class ReplicaShape:
 
     @property
     def nic_bandwidth(self) -> float:
-        """Bandwidth of a replica's share of its nodes' NICs, B/s."""
+        """Payload of the NICs of a replica on one node, or of one of its nodes, B/s."""
         cluster = self.offer.cluster
-        return cluster.network.bandwidth * min(self.devices / cluster.devices_per_node, 1.0)
+        return cluster.rates.sends(min(self.devices, cluster.devices_per_node))
 
     def describe(self) -> str:
         """Degrees and formats in the field's shorthand."""

@@ -8,7 +8,7 @@ from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -20,7 +20,7 @@ class Asynchronous(Mechanism):
 
     mechanism: Literal["asynchronous"] = "asynchronous"
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
         return self.save_after(state, rates, copied, copied)

@@ -11,7 +11,7 @@ from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -27,7 +27,7 @@ class Incremental(Mechanism):
         10, description="saves from one whole save to the next"
     )
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """The mean save of each plan; a load reads the whole save and half of the increments."""
         share = (1 + self.changed * (self.whole_every - 1)) / self.whole_every
         copied = self.copy_s(state, rates) * share

@@ -10,7 +10,7 @@ from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -22,7 +22,7 @@ class Lazy(Mechanism):
 
     mechanism: Literal["lazy"] = "lazy"
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan."""
         copied = self.copy_s(state, rates)
         return self.save_after(state, rates, np.maximum(copied - window.passes_s, 0.0), copied)

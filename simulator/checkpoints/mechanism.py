@@ -16,7 +16,7 @@ from core.records import record
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -132,10 +132,10 @@ class Mechanism(Strict):
         return {"host": 0.0, "ssd": 0.0, "peers": float(self.survives), "remote": np.inf}[place]
 
     @abstractmethod
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan."""
 
-    def copy_s(self, state: SavedState, rates: Rates) -> np.ndarray:
+    def copy_s(self, state: SavedState, rates: SaveRates) -> np.ndarray:
         """Time to copy what a node writes from its devices to its host."""
         return self.node_bytes(state) / rates.copy
 
@@ -143,7 +143,7 @@ class Mechanism(Strict):
         """Bytes that the fullest node writes."""
         return state.node if self.writers == "one" else state.spread_node
 
-    def write_s(self, place: StoragePlace, state: SavedState, rates: Rates) -> np.ndarray:
+    def write_s(self, place: StoragePlace, state: SavedState, rates: SaveRates) -> np.ndarray:
         """Time of a save's way from host memory to a place: the slowest of its streams."""
         node, nothing = self.node_bytes(state), np.zeros_like(state.total)
         if place == "host":
@@ -159,7 +159,7 @@ class Mechanism(Strict):
             )
         return np.maximum.reduce([node / rates.client_write, state.total / rates.write, serial])
 
-    def loads(self, state: SavedState, rates: Rates) -> dict[StoragePlace, np.ndarray]:
+    def loads(self, state: SavedState, rates: SaveRates) -> dict[StoragePlace, np.ndarray]:
         """Time to read a save back, by place, with the copy to the devices beside it."""
         node = state.all_devices / rates.nodes
         up = node / rates.copy
@@ -171,7 +171,7 @@ class Mechanism(Strict):
         }
         return {stored.place: times[stored.place] for stored in self.kept}  # type: ignore[index]
 
-    def save_after(self, state: SavedState, rates: Rates, stall: np.ndarray, copied: np.ndarray) -> Save:
+    def save_after(self, state: SavedState, rates: SaveRates, stall: np.ndarray, copied: np.ndarray) -> Save:
         """A save that stalls training for ``stall`` and is in host memory ``copied`` seconds after its start.
 
         Later places are written one after the other; a save that is still being written delays the next.

@@ -12,7 +12,7 @@ from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -49,7 +49,7 @@ class Peers(Mechanism):
                 return {**value, "survives": copies}
         return value
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan. What of the copies does not fit the step's free time stops training."""
         copied = self.copy_s(state, rates)
         factor = self.erasure.parity / self.erasure.data if self.erasure else float(self.replicas)

@@ -7,11 +7,11 @@ from hwmodels.cluster import Cluster
 
 
 @record()
-class Rates:
+class SaveRates:
     """Rates of one cluster, B/s.
 
     Attributes:
-        copy: all devices of a node to or from its host.
+        copy: all devices in use of a node to or from its host.
         nic: one node to others.
         ssd_write, ssd_read: all SSDs of a node.
         write, read: all nodes to or from the shared file system.
@@ -34,21 +34,20 @@ class Rates:
     assumed: tuple[str, ...]
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Rates:
+    def of(cls, cluster: Cluster) -> SaveRates:
         """Read the rates off a cluster, with defaults where its file leaves them out."""
-        node, shared = cluster.full_node, cluster.full_file_system
-        drives = node.ssds
-        count = drives.count if drives else 0
+        rates = cluster.rates
+        shared = rates.files
         return cls(
-            copy=node.host_copy_bytes_s or 0.0,
-            nic=cluster.network.bandwidth,
-            ssd_write=count * drives.write_bytes_s if drives else 0.0,
-            ssd_read=count * drives.read_bytes_s if drives else 0.0,
+            copy=rates.copies(min(cluster.devices, cluster.devices_per_node)),
+            nic=rates.nics,
+            ssd_write=rates.ssd_write,
+            ssd_read=rates.ssd_read,
             write=shared.write_bytes_s,
             read=shared.read_bytes_s,
             client_write=shared.client_write_bytes_s or shared.write_bytes_s,
             client_read=shared.client_read_bytes_s or shared.read_bytes_s,
-            host_bytes=node.host_bytes or 0.0,
+            host_bytes=rates.node.host_bytes or 0.0,
             nodes=cluster.nodes_for(cluster.devices),
             assumed=tuple(cluster.assumed_storage),
         )

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -20,7 +20,7 @@ class Synchronous(Mechanism):
 
     mechanism: Literal["synchronous"] = "synchronous"
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan: everything blocks, and is safe when training goes on."""
         ways = [self.write_s(stored.place, state, rates) for stored in self.kept]
         whole = np.maximum.reduce([self.copy_s(state, rates), *ways])

@@ -11,7 +11,7 @@ from simulator.checkpoints.mechanism import Mechanism, Save, StepWindow
 from simulator.checkpoints.places import StoragePlace
 
 if TYPE_CHECKING:
-    from simulator.checkpoints.rates import Rates
+    from simulator.checkpoints.rates import SaveRates
     from simulator.checkpoints.state import SavedState
 
 
@@ -24,7 +24,7 @@ class Universal(Mechanism):
     mechanism: Literal["universal"] = "universal"
     converts: bool = Field(False, description="whether loads come with other degrees and convert first")
 
-    def save(self, state: SavedState, rates: Rates, window: StepWindow) -> Save:
+    def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan: as an asynchronous one; conversion reads and writes every byte once."""
         copied = self.copy_s(state, rates)
         bare = self.save_after(state, rates, copied, copied)
@@ -39,7 +39,7 @@ class Universal(Mechanism):
         )
 
 
-def resharding_s(total: np.ndarray, rates: Rates) -> np.ndarray:
+def resharding_s(total: np.ndarray, rates: SaveRates) -> np.ndarray:
     """Time to read all bytes from the shared file system and to write them in their new shards."""
     nodes = rates.nodes
     read = np.maximum(total / rates.read, total / nodes / rates.client_read)

@@ -12,7 +12,7 @@ import numpy as np
 from core.durations import written
 from core.errors import InputError
 from simulator.checkpoints import Save, StepWindow
-from simulator.checkpoints.rates import Rates
+from simulator.checkpoints.rates import SaveRates
 from simulator.checkpoints.state import SavedState
 from simulator.faults import Exposed
 from simulator.plan import Plans
@@ -56,9 +56,9 @@ class RunCase:
         return self.request.faults.rate(self.job)
 
     @cached_property
-    def rates(self) -> Rates:
+    def rates(self) -> SaveRates:
         """Rates of the cluster's storage."""
-        return Rates.of(self.setting.cluster)
+        return SaveRates.of(self.setting.cluster)
 
     @cached_property
     def state(self) -> SavedState:

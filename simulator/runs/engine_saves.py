@@ -14,7 +14,7 @@ import numpy as np
 from core.records import record
 from hwmodels.topology import NETWORK
 from simulator.checkpoints import Mechanism, Save, StepWindow
-from simulator.checkpoints.rates import Rates
+from simulator.checkpoints.rates import SaveRates
 from simulator.checkpoints.state import SavedState
 from simulator.checkpoints.synchronous import Synchronous
 from simulator.engine.graph import Stream
@@ -49,7 +49,12 @@ class EngineSave:
 
 
 def engine_save(
-    setting: Setting, plan: Plan, mechanism: Mechanism, state: SavedState, rates: Rates, window: StepWindow
+    setting: Setting,
+    plan: Plan,
+    mechanism: Mechanism,
+    state: SavedState,
+    rates: SaveRates,
+    window: StepWindow,
 ) -> EngineSave:
     """Time a save of one plan on the engine; arrays hold that plan.
 

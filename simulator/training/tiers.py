@@ -49,32 +49,12 @@ class TierRates:
     def of(cls, setting: Setting) -> TierRates:
         """The rates of a setting's cluster."""
         cluster = setting.cluster
-        node, files = cluster.full_node, cluster.full_file_system
+        rates, nodes = cluster.rates, cluster.nodes_for(cluster.devices)
         devices = min(cluster.devices, cluster.devices_per_node)
-        # A device alone is limited by its own link; all of a node share the links to its host.
-        link = cluster.device.kernels.calibration.host_copy.bandwidth
-        copy = min(link, float(node.host_copy_bytes_s or link) / devices)
-        drives, nodes = node.ssds, cluster.nodes_for(cluster.devices)
-        adam = float(node.cpu_adam_s_per_billion or CPU_ADAM_S_PER_BILLION) * 1e-9
-        count = drives.count if drives else 0
-        return cls(
-            copy,
-            copy,
-            adam * devices,
-            *((rate * count / devices) for rate in _drive_rates(drives)),
-            *(
-                min(float(client or whole), whole / nodes) / devices
-                for client, whole in (
-                    (files.client_read_bytes_s, files.read_bytes_s),
-                    (files.client_write_bytes_s, files.write_bytes_s),
-                )
-            ),
-        )
-
-
-def _drive_rates(drives: object) -> tuple[float, float]:
-    read, write = getattr(drives, "read_bytes_s", 0.0), getattr(drives, "write_bytes_s", 0.0)
-    return float(read), float(write)
+        copy = rates.copies(devices) / devices
+        adam = float(rates.node.cpu_adam_s_per_billion or CPU_ADAM_S_PER_BILLION) * 1e-9
+        stored = rates.ssd_read, rates.ssd_write, rates.file_read(nodes), rates.file_write(nodes)
+        return cls(copy, copy, adam * devices, *(rate / devices for rate in stored))
 
 
 class Copies(NamedTuple):

@@ -33,4 +33,4 @@ def step_traffic(setting: Setting, plan: Plan) -> dict[str, dict[str, float]]:
 def link_bandwidth(cluster: Cluster) -> dict[str, float]:
     """B/s that a device can send over each level of links; its share of the node's NICs for the network."""
     inside = {level.name: level.bandwidth for level in cluster.levels}
-    return inside | {NETWORK: cluster.network.bandwidth / cluster.devices_per_node}
+    return inside | {NETWORK: cluster.rates.wire / cluster.devices_per_node}

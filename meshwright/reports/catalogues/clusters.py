@@ -66,6 +66,10 @@ def _more(cluster: Cluster) -> dict[str, Any]:
             "sources": {path: str(origin) for path, origin in _origins(cluster.file_system)},
         },
         "assumed_storage": cluster.assumed_storage,
+        "rates": [
+            {"name": name, "bytes_per_s": limit.bytes_s, "source": limit.source, "kind": limit.kind}
+            for name, limit in cluster.rates.limits().items()
+        ],
         "collectives": _collectives(cluster),
     }
 
@@ -160,6 +164,13 @@ def _tables(cluster: Cluster) -> list[Table]:
             ("collective", "ranks", "time", "bus bandwidth"),
             collectives,
             "Collectives of 1 GiB, neighbouring ranks",
+        ),
+        facts(
+            {
+                name: f"{scaled(limit.bytes_s, 'B/s')}; {limit.kind}: {limit.source}"
+                for name, limit in cluster.rates.limits().items()
+            },
+            "Rates of a node, each way",
         ),
         facts(dict(cluster.sources), "Sources"),
     ]

@@ -147,7 +147,7 @@ def with_adapters(
     extra[0] = 0.0
     steps = AdapterSteps(costs.steps, extra, kernel.token_s(shapes, pool.tensor, cluster.device))
     link = cluster.device.kernels.calibration.host_copy
-    load_s = shapes.layers * link.overhead_s + size / devices / link.bandwidth
+    load_s = shapes.layers * link.overhead_s + size / cluster.rates.copies(devices)
     return (
         dataclasses.replace(costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks),
         HeldAdapters(kernel, room, load_s, size, own),

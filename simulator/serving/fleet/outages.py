@@ -17,8 +17,8 @@ from simulator.faults.exponential import Exponential
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 from simulator.serving.question.failures import Drain, Failures, Outage
-from simulator.serving.question.places import read_rate
 from simulator.serving.setting import PoolSetting
+from simulator.serving.starts import Loaded
 
 
 def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting, running: bool = True) -> float:
@@ -28,8 +28,8 @@ def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting, run
     stages = pool.stages(running)
     if stages is not None:
         return sum(stages.values())
-    devices = pool.pool.devices
-    return failures.start + devices * pool.costs.weight_bytes / read_rate(cluster, devices, failures.weights)
+    replica = Loaded(cluster, pool.pool.devices, pool.costs.weight_bytes)
+    return failures.start + replica.read_s(failures.weights)
 
 
 def outages(fleet: Fleet) -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from core.loading import Strict
 from hwmodels.cluster import Cluster
+from simulator.serving.question.places import Place
 
 WAKE_S = 0.23
 """Wake-up of a sleeping vLLM 0.11 beside its weights, s: 30B on one A100 and 235B on four, whose pairs share
@@ -37,19 +38,24 @@ class Loaded:
     @property
     def node_bytes(self) -> float:
         """Weights of one node's devices."""
-        return self.weight_bytes * min(self.devices, self.cluster.devices_per_node)
+        return self.weight_bytes * self.on_node
 
     @property
-    def on_root(self) -> int:
-        """Devices that load through one link between host and devices."""
-        per_node = self.cluster.devices_per_node
-        behind = ceil(per_node / (self.cluster.full_node.pcie_roots or per_node))
-        return min(behind, self.devices)
+    def on_node(self) -> int:
+        """Devices of one node."""
+        return min(self.devices, self.cluster.devices_per_node)
 
-    def copy_s(self) -> float:
-        """Seconds to copy the weights from host memory: devices behind one PCIe root share its link."""
-        rate = self.cluster.device.kernels.calibration.host_copy.bandwidth
-        return self.on_root * self.weight_bytes / rate
+    def read_s(self, place: Place) -> float:
+        """Seconds to read the weights from host memory, the nodes' SSDs or shared storage (`remote`).
+
+        Weights of nodes without SSDs lie on shared storage.
+        """
+        rates = self.cluster.rates
+        if place == "host":
+            return self.node_bytes / rates.copies(self.on_node)
+        if place == "nvme" and rates.ssd_read:
+            return self.node_bytes / rates.ssd_read
+        return self.node_bytes / rates.file_read(self.nodes)
 
 
 class WeightSource(Strict):

@@ -7,7 +7,6 @@ from typing import ClassVar
 from pydantic import Field
 
 from core.quantities import Bandwidth
-from simulator.serving.question.places import read_rate
 from simulator.serving.starts.base import WAKE_S, Loaded, WeightSource
 
 
@@ -25,8 +24,7 @@ class Disk(WeightSource):
         """See `WeightSource.load_s`."""
         if self.rate is not None:
             return replica.node_bytes / self.rate
-        devices = replica.cluster.devices_per_node
-        return replica.node_bytes / read_rate(replica.cluster, devices, "nvme")
+        return replica.read_s("nvme")
 
 
 class AsleepOnDisk(Disk):

@@ -23,7 +23,7 @@ class Host(WeightSource):
 
     def load_s(self, replica: Loaded) -> float:
         """See `WeightSource.load_s`."""
-        return replica.copy_s() / (1.0 if self.pinned else PAGEABLE)
+        return replica.read_s("host") / (1.0 if self.pinned else PAGEABLE)
 
 
 class AsleepInHost(Host):

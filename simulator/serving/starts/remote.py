@@ -8,7 +8,7 @@ from simulator.serving.starts.base import Loaded, WeightSource
 
 
 class Remote(WeightSource):
-    """Shared storage: the cluster's file system, as fast as one client of it or the node's NICs."""
+    """Shared storage: the cluster's file system, as fast as one client of it."""
 
     name: ClassVar[str] = "remote"
     rule: ClassVar[str] = "bytes of a node over its rate from the shared file system"
@@ -16,9 +16,7 @@ class Remote(WeightSource):
 
     def load_s(self, replica: Loaded) -> float:
         """See `WeightSource.load_s`."""
-        system, nics = replica.cluster.full_file_system, replica.cluster.network.bandwidth
-        rate = min(system.read_bytes_s / replica.nodes, system.client_read_bytes_s or nics, nics)
-        return replica.node_bytes / rate
+        return replica.read_s("remote")
 
 
 class Peer(WeightSource):
@@ -32,11 +30,7 @@ class Peer(WeightSource):
 
     def load_s(self, replica: Loaded) -> float:
         """See `WeightSource.load_s`."""
-        cluster = replica.cluster
-        share = cluster.network.bandwidth / max(cluster.network.nics_per_node, 1)
-        nics = max(cluster.network.nics_per_node // cluster.devices_per_node, 1)
-        sharing = max(cluster.devices_per_node // max(cluster.network.nics_per_node, 1), 1)
-        return replica.weight_bytes * min(sharing, replica.devices) / (nics * share)
+        return replica.node_bytes / replica.cluster.rates.sends(replica.on_node)
 
 
 class Fork(WeightSource):

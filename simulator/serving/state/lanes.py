@@ -7,8 +7,9 @@ from math import ceil
 from typing import Literal
 
 from hwmodels.cluster import Cluster
-from simulator.serving.question.places import NODE_BYTES_S, Place, read_rate
+from simulator.serving.question.places import Place
 from simulator.serving.state.links import Crossed, SharedLane, SharedLinks
+from simulator.serving.state.route import Route
 
 Way = Literal["in", "out"]
 """Into device memory, or out of it."""
@@ -34,19 +35,18 @@ class Lanes:
             place: where the state lies; nodes without SSDs use the network.
             way: into or out of device memory.
         """
-        host = self._lane("host link", cluster, rank, way, read_rate(cluster, devices, "host"))
-        drives = cluster.full_node.ssds
+        rates = cluster.rates
+        host = self._lane("host link", cluster, rank, way, rates.copies(devices))
         if place == "host":
             return (host,)
-        if place == "nvme" and drives is not None and drives.count:
-            each = drives.read_bytes_s if way == "in" else drives.write_bytes_s
-            rate = min(drives.count * each, NODE_BYTES_S)
+        if place == "nvme" and rates.ssd_read:
+            rate = rates.ssd_read if way == "in" else rates.ssd_write
             return host, self._of_nodes("SSDs", cluster, rank, devices, way, rate)
         return (self.nics(cluster, rank, devices, way),)
 
     def nics(self, cluster: Cluster, rank: int, devices: int, way: Way) -> SharedLane:
         """The NICs of the nodes of a replica."""
-        return self._of_nodes("NICs", cluster, rank, devices, way, cluster.network.bandwidth)
+        return self._of_nodes("NICs", cluster, rank, devices, way, cluster.rates.nics)
 
     def between(self, source: tuple[Cluster, int, int], target: tuple[Cluster, int, int]) -> Crossed:
         """Lanes from one replica to another, each given as cluster, first rank and devices.
@@ -59,8 +59,7 @@ class Lanes:
             return self.nics(cluster, rank, devices, "out"), self.nics(there, to, others, "in")
         # A scaler may add replicas behind the devices that the question began with.
         wide = cluster if max(rank, to) < cluster.devices else cluster.resized(max(rank, to) + 1)
-        links = wide.topology.route(rank, to)
-        rate = min(devices, others) * min(link.bandwidth for link in links)
+        rate = Route.between(wide, rank, devices, to, others).bandwidth
         return self._lane("peer links", cluster, rank, "out", rate), self._lane(
             "peer links", cluster, to, "in", rate
         )

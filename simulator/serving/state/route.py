@@ -13,23 +13,21 @@ class Route:
     """The route between two replicas."""
 
     bandwidth: float
-    """Bandwidth over all pairs of devices, B/s."""
+    """Payload over all pairs of devices, B/s."""
     latency_s: float
 
     @classmethod
     def between(cls, cluster: Cluster, first: int, devices: int, other: int, others: int) -> Route:
         """The route from ``devices`` ranks from ``first`` on to ``others`` ranks from ``other`` on."""
-        pairs = min(devices, others)
         links = cluster.topology.route(first, other)
-        bandwidth = pairs * min(link.bandwidth for link in links)
-        if any(link.level == NETWORK for link in links):
-            nodes = min(cluster.nodes_for(devices), cluster.nodes_for(others))
-            bandwidth = min(bandwidth, nodes * cluster.network.bandwidth)
-        return cls(bandwidth, sum(link.latency_s for link in links))
+        crossed = {link.level for link in links}
+        inside = (index for index, level in enumerate(cluster.levels) if level.name in crossed)
+        level = None if NETWORK in crossed else next(inside)
+        rate = cluster.rates.sends(min(devices, others), level)
+        return cls(rate, sum(link.latency_s for link in links))
 
     @classmethod
     def across(cls, first: Cluster, devices: int, other: Cluster, others: int) -> Route:
         """The route between replicas on two clusters: through their NICs, with a full network between."""
-        sides = ((first, devices), (other, others))
-        rates = [side.network.bandwidth * count / side.devices_per_node for side, count in sides]
-        return cls(min(rates), max(side.network.latency for side, _ in sides))
+        rate = min(first.rates.sends(devices), other.rates.sends(others))
+        return cls(rate, max(first.network.latency, other.network.latency))

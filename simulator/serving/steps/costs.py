@@ -129,7 +129,7 @@ def replica_costs(
         kv_blocks=options.kv_blocks or footprint.kv_blocks,
         kv_token_bytes=footprint.kv_token * pool.tensor * pool.pipeline,
         weight_bytes=footprint.weights,
-        copy_s=footprint.kv_token / device.kernels.calibration.host_copy.bandwidth,
+        copy_s=footprint.kv_token * pool.devices / cluster.rates.copies(pool.devices),
         idle_watts=idle,
         first_token_s=price.times.first_token_s,
         window=window_of(price),

@@ -190,5 +190,5 @@ def check_fits(price: StepPrice, footprint: ReplicaMemory) -> None:
         f"{price.model.name} does not fit {ranks} x {price.cluster.device.name}: {short / 2**30:.1f} GiB "
         f"too much a device (weights {weights / 2**30:.1f} GiB of {usable / 2**30:.1f} usable); "
         f"{' or '.join(helps)} would help, or `stream`: reading {short / 2**30:.1f} GiB from the host takes "
-        f"{short / price.cluster.device.kernels.calibration.host_copy.bandwidth:.2g} s a step"
+        f"{short * ranks / price.cluster.rates.copies(ranks):.2g} s a step"
     )

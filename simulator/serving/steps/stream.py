@@ -10,7 +10,7 @@ part on its processors end together: HeteGen (arXiv 2403.01164).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, inf
+from math import inf
 
 from hwmodels.cluster import Cluster
 from simulator.serving.question.places import read_rate
@@ -27,12 +27,11 @@ def stream_seconds(stream: WeightStream, cluster: Cluster, devices: int, weight_
         devices: of the replica.
         weight_bytes: all weights of one device.
     """
-    read = stream.read * weight_bytes
-    per_node = cluster.devices_per_node
+    on_node = min(devices, cluster.devices_per_node)
+    read = stream.read * weight_bytes * on_node
     if stream.from_ == "host":
-        behind = ceil(per_node / (cluster.full_node.pcie_roots or per_node))
-        return min(behind, devices) * read / cluster.device.kernels.calibration.host_copy.bandwidth
-    return read * min(devices, per_node) / read_rate(cluster, per_node, "nvme")
+        return read / cluster.rates.copies(on_node)
+    return read / read_rate(cluster, cluster.devices_per_node, "nvme")
 
 
 def host_seconds(stream: WeightStream, devices: int, weight_bytes: float) -> tuple[float, float]:

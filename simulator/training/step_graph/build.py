@@ -251,11 +251,18 @@ class _Build:
             activation_for_weight=kept,
             offload=StreamWork(
                 "offload",
-                scalar(self.setting.kernels.host_copy(kept)),
+                self._host_copy_s(scalar(kept)),
                 load=LinkDemand(sent=(("host", kept),)),
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
+
+    def _host_copy_s(self, size: float) -> float:
+        """Seconds of a copy of a device to its host while all of its node do the same."""
+        cluster = self.setting.cluster
+        devices = min(cluster.devices, cluster.devices_per_node)
+        overhead = self.setting.kernels.calibration.host_copy.overhead_s
+        return overhead + size * devices / cluster.rates.copies(devices)
 
     def _add_copies(
         self, forward: StagePasses, backward: StagePasses, layers: tuple[tuple[int, float], ...], row: int

@@ -53,10 +53,10 @@ def test_a_decode_pool_on_slower_devices_slows_outputs_alone():
 def test_the_route_between_clusters_is_the_narrower_side():
     fast, slow = clusters.get("dgx-h100").resized(16), clusters.get("dgx-a100-80gb").resized(16)
     route = Route.across(fast, 8, fast, 8)
-    assert route.bandwidth == pytest.approx(fast.network.bandwidth)
+    assert route.bandwidth == pytest.approx(fast.rates.nics)
     assert route.latency_s == fast.network.latency
-    assert Route.across(fast, 8, slow, 8).bandwidth == pytest.approx(slow.network.bandwidth)
-    assert Route.across(fast, 2, slow, 8).bandwidth == pytest.approx(fast.network.bandwidth / 4)
+    assert Route.across(fast, 8, slow, 8).bandwidth == pytest.approx(slow.rates.nics)
+    assert Route.across(fast, 2, slow, 8).bandwidth == pytest.approx(fast.rates.nics / 4)
 
 
 @pytest.mark.slow

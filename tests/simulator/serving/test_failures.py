@@ -13,7 +13,7 @@ from hwmodels.cluster import clusters
 from simulator.faults import Exposed
 from simulator.serving.fleet.outages import restore_seconds
 from simulator.serving.question.failures import Failures
-from simulator.serving.question.places import NODE_BYTES_S, read_rate
+from simulator.serving.question.places import read_rate
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -83,9 +83,10 @@ def test_a_replica_is_back_when_its_weights_are_loaded():
     result = run({"replicas": 1, "failures": {"at": [{"time": 1, "replica": 0}], "start": 10.0}})
     pool, cluster = result.setting.pools[0], result.setting.cluster
     seconds = restore_seconds(failures, cluster, pool)
+    # The other replicas of the node read nothing meanwhile.
     drives = cluster.full_node.ssds
-    rate = min(drives.count * drives.read_bytes_s, NODE_BYTES_S) / cluster.devices_per_node
-    assert seconds == pytest.approx(10 + pool.costs.weight_bytes / rate)
+    rate = drives.count * drives.read_bytes_s
+    assert seconds == pytest.approx(10 + pool.pool.devices * pool.costs.weight_bytes / rate)
     columns = result.records.columns()
     away = (columns["scheduled_s"] > 1) & (columns["scheduled_s"] < 1 + seconds)
     assert not away.any()

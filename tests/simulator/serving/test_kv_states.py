@@ -74,7 +74,7 @@ def test_bytes_over_the_link_take_their_time():
     state = steps("offloaded", place="nvme", gigabytes=500)
     around, kv_tokens = state.around, 64 * 4000
     away = state.state.away_s(around, 64, kv_tokens, 64)
-    assert away == pytest.approx(kv_tokens * PLAIN.kv_token_bytes / (6e9 / 8))
+    assert away == pytest.approx(kv_tokens * PLAIN.kv_token_bytes / (around.cluster.rates.ssd_read / 8))
     assert state.step((), 64, kv_tokens) == away > PLAIN.steps.step((), 64, kv_tokens)
 
 
