@@ -18,10 +18,9 @@ import typer
 
 from core.errors import InputError, MeshwrightError, UnknownNameError, shown_path
 from meshwright import __version__
-from meshwright.commands import COMMANDS, PLAN_QUESTIONS, command
+from meshwright.commands import COMMANDS, INTERRUPTED, PLAN_QUESTIONS, command
 from meshwright.commands.parameters import CommandGroup, LazyCommand
 
-INTERRUPTED = 130
 UNEXPECTED = 70
 """EX_SOFTWARE of sysexits.h: an error of Meshwright itself."""
 

@@ -85,6 +85,7 @@ def planned_run(
     replications: int | None = None,
     progress: Callable[[float], None] | None = None,
     engine: bool = False,
+    partial: bool = False,
 ) -> PlannedRun:
     """The run of a predicted plan; plans for fewer nodes are searched where the run asks for them.
 
@@ -95,6 +96,7 @@ def planned_run(
         replications: in place of the question's.
         progress: called with the finished share.
         engine: time saves on the event engine, beside the step's traffic.
+        partial: whether Ctrl-C ends the replications and keeps those that are done.
 
     Raises:
         InputError: the run cannot work.
@@ -102,7 +104,7 @@ def planned_run(
     setting = prediction.setting
     rate = float(setting.training.tokens / prediction.step.time[0])
     speeds = shrunk_speeds(setting, request, lambda smaller: _best_rate(smaller, constraints), rate)
-    return run_plan(prediction, request, replications, progress, speeds, engine)
+    return run_plan(prediction, request, replications, progress, speeds, engine, partial)
 
 
 def rank_runs(

@@ -56,6 +56,7 @@ def run_plan(
     progress: Callable[[float], None] | None = None,
     shrunk: Sequence[float] = (),
     engine: bool = False,
+    partial: bool = False,
 ) -> PlannedRun:
     """Simulate the run of one plan.
 
@@ -66,6 +67,7 @@ def run_plan(
         progress: called with the finished share.
         shrunk: speeds with fewer nodes; see `shrunk_speeds`.
         engine: time saves on the event engine, beside the step's traffic.
+        partial: whether Ctrl-C ends the replications and keeps those that are done.
 
     Raises:
         InputError: the run cannot work; see `RunCase.inputs`.
@@ -74,7 +76,7 @@ def run_plan(
     case = RunCase(setting, prediction.plans, prediction.step, request, engine)
     inputs = case.inputs(0, slow_parts(prediction, plan, request), shrunk)
     count = replications or request.question.replications
-    outcome = simulate_run(inputs, count, request.question.seed, float(case.late[0]), progress)
+    outcome = simulate_run(inputs, count, request.question.seed, float(case.late[0]), progress, partial)
     return PlannedRun(prediction, case, outcome)
 
 

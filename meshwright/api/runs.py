@@ -86,7 +86,7 @@ def run_of(
         raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
     prediction = simulate_plan(scenario.setting, scenario.plan).prediction
     constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
-    planned = planned_run(prediction, scenario.run, constraints, replications, progress, engine)
+    planned = planned_run(prediction, scenario.run, constraints, replications, progress, engine, partial=True)
     return RunSimulation(scenario, planned)
 
 

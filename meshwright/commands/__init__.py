@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, TERM or HUP."""
+
 COMMANDS = (
     "plan",
     "simulate",

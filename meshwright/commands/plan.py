@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from core.errors import InputError
-from meshwright.commands import options
+from meshwright.commands import INTERRUPTED, options
 from meshwright.commands.flags import COLD_START_S, TRIALS, PlanFlags, spread
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from meshwright.results import PlanSearch
     from planner.execution import Execution
 
-INTERRUPTED = 130
 
 ASKS = ("prefix", "requests", "use", "concurrency")
 LEVERS = {"speculate": "speculation", "kv": "kv"}

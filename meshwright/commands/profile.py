@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.commands import INTERRUPTED
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def profile(
         )
     print_json(report.as_json(result)) if json else show_tables(*report.as_tables(result))
     if getattr(result, "interrupted", False):
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _import(source: Path, out: Path, form: str, name: str) -> ImportResult:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from meshwright.commands import INTERRUPTED
+
 
 def simulate_run_of(
     scenario: str,
@@ -20,7 +22,10 @@ def simulate_run_of(
     Raises:
         InfeasibleError: the plan does not fit the devices' memory, or no replication finishes.
         InputError: the question cannot be asked, or a file cannot be written.
+        Exit: the run was interrupted; finished replications are printed and written.
     """
+    import typer
+
     from core.errors import InfeasibleError
     from core.files import written_together
     from meshwright.api.runs import run
@@ -46,6 +51,9 @@ def simulate_run_of(
     for kind, path in (("trace", trace), ("page", html)):
         if path is not None:
             note(f"{kind} written: {path}")
+    if done.planned.outcome.interrupted:
+        note(f"interrupted: {len(done.planned.outcome.replications):,} replications were drawn")
+        raise typer.Exit(INTERRUPTED)
     if short := shortage(done.planned.prediction):
         raise InfeasibleError(short)
     if not any(each.done for each in done.planned.outcome.replications):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.commands import INTERRUPTED
 from meshwright.commands.output import note, note_model, print_json, progress, show_tables
 
 if TYPE_CHECKING:
     from planner.execution import Execution
     from simulator.serving.result import ServingResult
 
-INTERRUPTED = 130
 REQUESTS_A_SECOND = 20_000
 """Requests that one core simulates in a second, as `benchmarks.serving` prints it, on a busy machine."""
 NOTICED_S = 5.0

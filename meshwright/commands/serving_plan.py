@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from meshwright.commands import INTERRUPTED
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -16,7 +18,6 @@ NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
 PLANS = 5
-INTERRUPTED = 130
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 

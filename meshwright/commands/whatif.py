@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshwright.commands import options
+from meshwright.commands import INTERRUPTED, options
 from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
     from meshwright.variations.answer import Inquiry, Outcome, Remaining
     from planner.execution import Execution
-
-INTERRUPTED = 130
 
 
 @spread

@@ -181,7 +181,8 @@ def _goodput(run: PlannedRun, rate: float, period: np.ndarray | float) -> np.nda
         waits = gone.stall_s + gone.rejoin_s
         return elastic(rate, period, inputs.stall_s, waits, gone.out_s, gone.replicas)
     recovery = sum(inputs.means().values())
-    return effective(rate, period, inputs.stall_s, recovery, run.outcome.late_s)
+    # Without checkpoints the whole work is one period.
+    return effective(rate, np.minimum(period, inputs.work_s), inputs.stall_s, recovery, run.outcome.late_s)
 
 
 def _over_period(run: PlannedRun) -> Figure:
@@ -221,6 +222,8 @@ def _over_size(run: PlannedRun) -> Figure:
     rates = [inputs.faults.rate(Exposed(int(count), width)) for count in nodes]
     shares = np.array([float(_goodput(run, rate, inputs.period_s)) for rate in rates])
     here = float(_goodput(run, inputs.faults.rate(inputs.job), inputs.period_s))
+    if not here > 0:
+        return {"data": [], "layout": layout()}
     gained = shares * nodes / (here * inputs.job.nodes)
     devices = [int(count) * width for count in nodes]
     line = {"type": "scatter", "mode": "lines+markers"}

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.errors import InputError, shown
+from core.written_numbers import decimal
 
 POWERS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 """Suffixes of a number of tokens or sequences; 8k is 8,192."""
-
-THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-"""Suffixes of a number of training tokens; 15T is 15e12."""
 
 FORMATS = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float8": "fp8"}
 
@@ -35,9 +33,8 @@ def number(text: str, where: str) -> float:
     Raises:
         InputError: not a number.
     """
-    digits = re.fullmatch(r"([0-9_,.]{1,30}|[0-9.]{1,20}[eE][+]?[0-9]{1,3})([kKmMgGbBtT]?)", text.strip())
     try:
-        return float(digits[1].replace(",", "")) * THOUSANDS[digits[2].lower()] if digits else float(text)
+        return decimal(text)
     except ValueError:
         raise InputError(f"must be a number, as 15e12, 15T or 300B; found {shown(text)}", where) from None
 

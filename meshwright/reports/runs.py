@@ -16,6 +16,7 @@ from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
 from simulator.runs.detectors import DetectorValue, detector_values
 from simulator.runs.engine_saves import EngineSave
+from simulator.runs.events import LOST
 
 DAY = 86400.0
 
@@ -66,6 +67,8 @@ def _detectors(run: PlannedRun) -> dict[str, Any]:
     values = detector_values(run.outcome.inputs, run.case.request.question.stragglers)
     names = [each.name for each in fields(DetectorValue)]
     rows = [{name: finite(getattr(each, name)) for name in names} for each in values]
+    for row in rows:
+        row["saves_s"] = row["saves_s"] if row["saves_s"] > 0 else None
     return {"detectors": rows} if rows else {}
 
 
@@ -86,7 +89,7 @@ def detector_table(runs: Sequence[tuple[str, dict[str, Any]]]) -> list[Table]:
                     percent(each["factor"] - 1),
                     written(each["lasts_s"]),
                     written(each["restart_s"]),
-                    written(each["saves_s"]) if each["saves_s"] >= 0 else f"-{written(-each['saves_s'])}",
+                    written(each["saves_s"]) if each["saves_s"] is not None else "nothing",
                     percent(least - 1) if least is not None else "never",
                     written(shortest) if shortest is not None else "never",
                 ]
@@ -117,7 +120,7 @@ def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
     return {
         **engine,
         "mechanism": mechanism.mechanism,
-        "period_s": run.outcome.inputs.period_s,
+        "period_s": finite(run.outcome.inputs.period_s),
         "stall_s": float(save.stall_s[0]),
         "least_period_s": float(save.least_period_s[0]),
         "host_bytes_per_node": float(save.host_bytes[0]),
@@ -153,6 +156,13 @@ def assumed(run: PlannedRun) -> list[str]:
         preset = request.faults.preset
         if preset is not None and preset.second_hand:
             assumptions.append(f"faults: {preset.name} holds second-hand figures")
+        lost = run.outcome.seconds[LOST]
+        if run.case.save is None and lost > 0:
+            share = percent(lost / sum(run.outcome.seconds.values()))
+            assumptions.append(
+                f"no checkpoints: each fault starts the run again, and {share} of the time is lost work; "
+                "`checkpoints: {mechanism: asynchronous, every: auto}` would keep it"
+            )
     return assumptions
 
 
@@ -166,17 +176,20 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
     outcome, inputs = run.outcome, run.outcome.inputs
     planned = describe_planned_run(run)
     checkpoint = planned["checkpoint"]
+    closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
     shown = {
         "finish": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
         f"{_told(outcome.quantile(0.9))} (p90)",
         "work": f"{inputs.steps:,} steps of {inputs.step_s:.3g} s, {written(inputs.work_s)} without loss",
         "goodput": f"{percent(outcome.goodput)} of the wall time, closed form "
-        + ", ".join(f"{percent(value)} ({name})" for name, value in outcome.closed_form.items()),
+        + ", ".join(f"{percent(value)} ({name})" for name, value in closed.items()),
         "faults": f"{inputs.faults.name}: one in {written(outcome.mtbf_s)}, {outcome.faults:.4g} in the run"
         if inputs.faults.processes
         else "none",
         "checkpoints": "none"
         if checkpoint is None
+        else f"{checkpoint['mechanism']}, never: nothing fails"
+        if checkpoint["period_s"] is None
         else f"{checkpoint['mechanism']}, every {written(inputs.period_s)}, training waits "
         f"{written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to "
         + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())

@@ -18,6 +18,7 @@ from simulator.faults import Exposed
 from simulator.plan import Plans
 from simulator.runs.closed_form import best_period, effective, elastic, simultaneous_losses
 from simulator.runs.engine_saves import EngineSave, engine_save, timed
+from simulator.runs.events import MOST_FAULTS
 from simulator.runs.inputs import Dropped, RunInputs, SavedAt, Slow
 from simulator.runs.question import AskedRun, Drop
 from simulator.setting import Setting
@@ -205,7 +206,7 @@ class RunCase:
             run = _with_drop(run, question.elastic, int(self.plans.data[index]), self.request.where)
         if check:
             check_saves(self, index)
-            if not run.dropped and not run.shrunk and self.rate:
+            if self.rate:
                 check_progress(run, float(self.late[index]), self.request.where)
         return run
 
@@ -285,13 +286,36 @@ def check_saves(case: RunCase, index: int) -> None:
             )
 
 
+def _check_elastic(dropped: Dropped, mtbf: float, where: str) -> None:
+    """`check_progress` where a fault costs all replicas a pause, and one replica its absence."""
+    pause = dropped.stall_s + dropped.rejoin_s
+    if pause + dropped.out_s / dropped.replicas < mtbf:
+        return
+    key = "out" if dropped.out_s / dropped.replicas > pause else "stall"
+    raise InputError(
+        f"faults come every {written(mtbf)}, and each stops all replicas for {written(pause)} and one of "
+        f"{dropped.replicas} for {written(dropped.out_s)}: the run never finishes; shorten elastic.{key} "
+        "or the stages of the recovery that it follows from",
+        f"{where}.elastic",
+    )
+
+
 def check_progress(inputs: RunInputs, late: float, where: str) -> None:
-    """Refuse a run whose faults outrun its recovery: to first order it never finishes.
+    """Refuse a run whose faults outrun its recovery (to first order, it never finishes) or are too many.
 
     Raises:
         InputError: the message says which stage to shorten, and to what.
     """
     means, mtbf = inputs.means(), 1 / inputs.faults.rate(inputs.job)
+    if inputs.work_s / mtbf > MOST_FAULTS:
+        raise InputError(
+            f"faults come every {written(mtbf)}, {inputs.work_s / mtbf:,.0f} in {written(inputs.work_s)} of "
+            f"work; a run may have {MOST_FAULTS:,}",
+            f"{where}.faults",
+        )
+    if inputs.dropped:
+        _check_elastic(inputs.dropped, mtbf, where)
+        return
     lost = inputs.period_s / 2 + late if inputs.tiers else 0.0
     total = sum(means.values()) + lost
     if total < mtbf:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
 
-from simulator.faults import NOTICES, Faults
+from simulator.faults import NOTICES, FaultProcess, Faults
 from simulator.runs.inputs import RunInputs
 
 PRODUCTIVE, LOST, CHECKPOINT, SLOWED, REDUCED, WAITING, STALL = (
@@ -36,6 +38,10 @@ STATES = (
 SILENT = NOTICES.index("silent")
 LONGEST = 200.0
 """Times of the work after which a replication that is not done ends: the job makes no progress."""
+MOST_FAULTS = 100_000
+"""Faults after which a replication that is not done ends: they take seconds of processor time."""
+MOST_DRAWN = 20_000
+"""Expected faults that are drawn together: a block of time is no longer, so that memory stays small."""
 FAR_BACK = 64
 """Saves under way at the same time that are looked at."""
 
@@ -85,7 +91,7 @@ class _Run:
         self.saves = 0
         self.saved = [0.0] * len(inputs.tiers)
         self.pending: list[list[tuple[float, float]]] = [[] for _ in inputs.tiers]
-        self.recovering: list[tuple[str, float]] = []
+        self.recovering: deque[tuple[str, float]] = deque()
         self.resets = False
         self.down: list[float] = []
         """Times at which lost nodes are back, sorted."""
@@ -95,7 +101,9 @@ class _Run:
         self.clean: float | None = None
         self.order = count()
         self.events: list[tuple[float, int, str, object]] = []
-        self.block, self.drawn_until = max(1.25 * inputs.work_s, 1.0), 0.0
+        self.whole, self.drawn_until = max(1.25 * inputs.work_s, 1.0), 0.0
+        rate = inputs.faults.rate(inputs.job)
+        self.block = min(self.whole, MOST_DRAWN / rate) if rate else self.whole
         for index, slow in enumerate(inputs.slow):
             self._push(slow.start, "slower", (index, slow.factor))
             if math.isfinite(slow.end):
@@ -114,7 +122,7 @@ class _Run:
             if self._finished_by(when):
                 break
             getattr(self, f"_{kind}")(what)
-            if self.time > limit:
+            if self.time > limit or self.replication.faults > MOST_FAULTS:
                 self.replication.done = False
         self.replication.wall_s = self.time
         self.replication.seconds[PRODUCTIVE] = self.position
@@ -127,8 +135,19 @@ class _Run:
     def _draw_more(self) -> None:
         """Draw the faults of another block of time, with their recoveries."""
         inputs, start = self.inputs, self.drawn_until
-        processes = [each for each in inputs.faults.processes if start == 0 or each.repeats]
-        drawn = Faults("", tuple(processes)).draw(self.rng, inputs.job, self.block)
+        repeated = tuple(each for each in inputs.faults.processes if each.repeats)
+        if start == 0 and self.block == self.whole:
+            self._push_drawn(inputs.faults.processes, start, self.block)
+        else:
+            if start == 0:
+                once = tuple(each for each in inputs.faults.processes if not each.repeats)
+                self._push_drawn(once, start, self.whole)
+            self._push_drawn(repeated, start, self.block)
+        self.drawn_until = start + self.block
+
+    def _push_drawn(self, processes: Sequence[FaultProcess], start: float, span: float) -> None:
+        inputs = self.inputs
+        drawn = Faults("", tuple(processes)).draw(self.rng, inputs.job, span)
         stages = inputs.recovery.draw(self.rng, drawn, inputs.devices)
         # Lists: numbers are read one by one.
         columns = (drawn.time, drawn.nodes, drawn.repair_s, drawn.notice, drawn.cause, *stages.values())
@@ -137,7 +156,6 @@ class _Run:
         ):
             fault = nodes, repair, notice, drawn.causes[cause], dict(zip(stages, seconds, strict=True))
             self._push(start + when, "fault", fault)
-        self.drawn_until = start + self.block
 
     # Advancing
 
@@ -176,7 +194,7 @@ class _Run:
             if spent < left:
                 self.recovering[0] = (name, left - spent)
                 break
-            self.recovering.pop(0)
+            self.recovering.popleft()
         if not self.recovering and self.resets:
             self.cycle, self.resets = 0.0, False
         self._spend(now - self.time)
@@ -333,7 +351,7 @@ class _Run:
             ready = self._spares_at(self.time + sum(spent for _, spent in stages))
             stages.append((WAITING, ready))
         stages += [(name, shown[name]) for name in ("replace", "initialise", "load")]
-        self.recovering = [stage for stage in stages if stage[1] > 0]
+        self.recovering = deque(stage for stage in stages if stage[1] > 0)
         self.resets = bool(self.recovering)
         self.cycle = 0.0
 
@@ -385,5 +403,5 @@ class _Run:
         stages = [(CHECKPOINT, self.inputs.stall_s)]
         stages += [(name, means.get(name, 0.0)) for name in ("replace", "initialise", "load")]
         self.saved = [self.position] * len(self.saved)
-        self.recovering = [stage for stage in stages if stage[1] > 0]
+        self.recovering = deque(stage for stage in stages if stage[1] > 0)
         self.resets, self.cycle = bool(self.recovering), 0.0

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from core.durations import Span
 from core.errors import InputError
 from core.loading import Strict
+from core.written_numbers import decimal_or_as_it_is
 from simulator.checkpoints import AnyMechanism
 from simulator.faults import Faults, Law
 from simulator.runs.recovery import Recovery
@@ -81,7 +82,9 @@ class RunQuestion(Strict):
         None, description="days of the run without any loss"
     )
     steps: Annotated[int, Field(ge=1, le=10**10)] | None = Field(None, description="optimizer steps to do")
-    tokens: Annotated[float, Field(gt=0, le=1e18)] | None = Field(None, description="tokens to train on")
+    tokens: Annotated[float, BeforeValidator(decimal_or_as_it_is), Field(gt=0, le=1e18)] | None = Field(
+        None, description="tokens to train on, also as 2T"
+    )
     spares: Annotated[int, Field(ge=0, le=2**20)] | Literal["auto"] = Field(
         0, description="nodes that wait to replace lost ones; `auto`: enough for 99 % of the time"
     )

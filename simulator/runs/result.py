@@ -16,6 +16,9 @@ from simulator.runs.inputs import RunInputs
 BUSY = (PRODUCTIVE, "lost work", "stragglers", "fewer devices")
 """States in which devices compute."""
 
+GIVEN_UP = 3
+"""Replications given up, and none done, after which no more are drawn: they take longest and say the same."""
+
 
 @dataclass(frozen=True, eq=False)
 class RunOutcome:
@@ -90,8 +93,8 @@ class RunOutcome:
         return 1 / rate if rate else float("inf")
 
     @cached_property
-    def closed_form(self) -> dict[str, float]:
-        """Goodput by the exact law and to first order, from the mean recovery."""
+    def closed_form(self) -> dict[str, float | None]:
+        """Goodput by the exact law and to first order, from the mean recovery; None outside a law's range."""
         inputs = self.inputs
         rate = inputs.faults.rate(inputs.job)
         recovery = sum(inputs.means().values()) if rate else 0.0
@@ -101,10 +104,8 @@ class RunOutcome:
         exact = effective(rate, period, inputs.stall_s, recovery, late)
         if not rate or np.isinf(inputs.period_s):
             return {"exact": float(exact)}
-        return {
-            "exact": float(exact),
-            "first order": float(first_order(rate, inputs.period_s, inputs.stall_s, recovery)),
-        }
+        first = float(first_order(rate, inputs.period_s, inputs.stall_s, recovery))
+        return {"exact": float(exact), "first order": first if first > 0 else None}
 
     @property
     def assumptions(self) -> list[str]:
@@ -157,8 +158,9 @@ def simulate_run(
     seed: int,
     late_s: float = 0.0,
     progress: Callable[[float], None] | None = None,
+    partial: bool = False,
 ) -> RunOutcome:
-    """Draw replications; Ctrl-C ends after those that are done.
+    """Draw replications, until some were given up and none is done.
 
     Args:
         inputs: the run.
@@ -166,6 +168,7 @@ def simulate_run(
         seed: of the generator; replication n of two runs sees the same faults.
         late_s: for the closed form.
         progress: called with the finished share.
+        partial: whether Ctrl-C ends after the replications that are done, in place of raising.
     """
     count = replications if any(each.repeats for each in inputs.faults.processes) else 1
     drawn: list[Replication] = []
@@ -174,8 +177,10 @@ def simulate_run(
             drawn.append(replicate(inputs, seed, number))
             if progress:
                 progress(len(drawn) / count)
+            if len(drawn) == GIVEN_UP and not any(each.done for each in drawn):
+                break
     except KeyboardInterrupt:
-        if not drawn:
+        if not (partial and drawn):
             raise
         return RunOutcome(inputs, drawn, late_s, interrupted=True)
     return RunOutcome(inputs, drawn, late_s)

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from tests.fuzz.case import Case, Kind, from_data
+from tests.fuzz.case import Case, Kind, drawn, from_data
 from tests.fuzz.mutate import as_text, mutated
 from tests.fuzz.training import BASES
+from tests.laws import questions
 
 RUNS: list[dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("bases_runs.yaml").read_text(encoding="utf-8")
@@ -44,6 +45,7 @@ def _keys(random: Random) -> Case:
 KINDS: dict[str, Kind] = {
     "run": from_data([("run.yaml", {**STEP, "run": each}) for each in RUNS], SIMULATE),
     "run-keys": _keys,
+    "run-question": drawn("run.yaml", questions.weeks, SIMULATE),
     "run-search": from_data(
         [("search.yaml", {**NO_PLAN, "run": each}) for each in (RUNS[0], RUNS[3])], SEARCH
     ),

@@ -134,6 +134,39 @@ def served_search(choose: Choose) -> Question:
     }
 
 
+def weeks(choose: Choose) -> Question:
+    """A run of weeks: a small step, with any faults, recovery, checkpoints and elastic ways."""
+    hours = choose((90 * 24, 24, 1, 0.01, 10_000))
+    run: Question = {"days": choose((3, 1, 24, 0.01, 400)), "replications": choose((2, 1))}
+    faults = choose(
+        (
+            None,
+            {"kind": "exponential", "mtbf": f"{hours} h", "of": choose(("job", "node", "device"))},
+            {"kind": "weibull", "mtbf": f"{hours} h", "of": "job", "shape": 0.7},
+            {"kind": "silent", "mtbf": f"{hours} h", "of": "job"},
+            "llama3-2024",
+        )
+    )
+    every = choose(("auto", "30 min", "1 steps"))
+    checkpoints = choose((None, "synchronous", "asynchronous", "peers"))
+    parts = {
+        "faults": faults,
+        "checkpoints": None if checkpoints is None else {"mechanism": checkpoints, "every": every},
+        "recovery": choose((None, {"detect": 60}, {"detect": 0, "locate": 0, "replace": {"warm_spare": 0}})),
+        "elastic": choose((None, "wait", {"drop": "data"}, {"replan": 1})),
+        "spares": choose((None, 2, "auto")),
+        "stragglers": choose((None, [{"stage": 0, "slowdown": choose((1.5, 1.01)), "from": 600}])),
+    }
+    return {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "gpus": choose((16, 8, 64)),
+        "workload": {"seq_len": 2048, "global_batch": 64},
+        "plan": {"tensor": choose((1, 2))},
+        "run": {**run, **{key: value for key, value in parts.items() if value is not None}},
+    }
+
+
 def strategy(generator: Callable[[Choose], Question]) -> st.SearchStrategy[Question]:
     """The questions of a generator as a hypothesis strategy, which shrinks towards first options."""
 
