@@ -43,6 +43,10 @@ class UnknownNameError(InputError):
         super().__init__(f"unknown {kind} {shown(unknown)}{suggestion(unknown, self.allowed)}", where)
 
 
+class Notice(FutureWarning):
+    """A sentence for whoever asks: an old spelling, a choice that does not fit. No other warning is shown."""
+
+
 class InfeasibleError(MeshwrightError):
     """No plan satisfies the constraints; the message says by how much, and what would help."""
 

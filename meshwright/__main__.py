@@ -16,7 +16,7 @@ from meshwright import process as process
 # isort: split
 import typer
 
-from core.errors import InputError, MeshwrightError, UnknownNameError, shown_path
+from core.errors import InputError, MeshwrightError, Notice, UnknownNameError, shown_path
 from meshwright import __version__
 from meshwright.commands import COMMANDS, INTERRUPTED, PLAN_QUESTIONS, command
 from meshwright.commands.parameters import CommandGroup, LazyCommand
@@ -159,6 +159,9 @@ def main() -> None:
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    # Sentences of ours alone: warnings of Python and NumPy say nothing to whoever asks.
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("default", Notice)
     first, two = " ".join(sys.argv[1:2]), " ".join(sys.argv[1:3])
     name = two if two in QUESTIONS else first
     try:

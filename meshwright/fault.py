@@ -7,8 +7,25 @@ import platform
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
+from pathlib import Path
 
 from meshwright import __version__
+
+KEPT = 10
+"""Reports that stay in the temporary folder; older ones are removed."""
+PREFIX = "meshwright-fault-"
+
+
+def _keep_last(folder: Path) -> None:
+    """Remove this user's reports but the last ``KEPT``."""
+    reports = []
+    for path in folder.glob(f"{PREFIX}*.txt"):
+        with suppress(OSError):
+            reports.append((path.stat().st_mtime_ns, path))
+    for _, path in sorted(reports)[:-KEPT]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def report_fault(error: BaseException) -> str:
@@ -27,9 +44,10 @@ def report_fault(error: BaseException) -> str:
         *traceback.format_exception(error, limit=-50),
     ]
     try:
-        descriptor, path = tempfile.mkstemp(prefix="meshwright-fault-", suffix=".txt", text=True)
+        descriptor, path = tempfile.mkstemp(prefix=PREFIX, suffix=".txt", text=True)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write("\n".join(lines))
+        _keep_last(Path(path).parent)
     except OSError:
         return f"{line}; no report could be written"
     return f"{line}; please attach {path} to an issue"

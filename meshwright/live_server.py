@@ -8,21 +8,19 @@ no prefix cache knows. The file is JSON Lines with the keys of ``vllm bench serv
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from statistics import fmean, median
 from threading import Lock
 from typing import Any
-from urllib.parse import urlsplit
 
 from core.errors import InputError
 from core.files import write_text
+from meshwright.completions import Answer, Server
 from meshwright.shown import Shown
 
 LADDER = (1, 4, 16)
@@ -50,22 +48,8 @@ WORDS = (
     "river",
 )
 SEED = 2026
-DONE = "[DONE]"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One streamed request: seconds to the first token and to the end, and tokens as the server counts."""
-
-    first_s: float
-    end_s: float
-    prompt: int
-    output: int
-
-    @property
-    def token_s(self) -> float:
-        """Mean time per output token after the first."""
-        return (self.end_s - self.first_s) / max(self.output - 1, 1)
+LEAST_DEADLINE_S = 10.0
+"""Least time that a request may take, however few seconds are left to send others."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,99 +83,6 @@ class Observation(Shown):
         return {"observed": list(self.results), "cut_short": self.cut}
 
 
-class _Server:
-    """A server's completions endpoint."""
-
-    def __init__(self, url: str, timeout_s: float) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"must be the address of a server as http://host:8000, found {url!r}", "URL")
-        self.url, self.timeout_s = url, timeout_s
-        self.kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self.place = parts.hostname, parts.port
-        self.base = parts.path.rstrip("/").removesuffix("/v1") + "/v1"
-        key = os.environ.get("OPENAI_API_KEY")
-        self.headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {key}"} if key else {}
-        )
-
-    def open(self, method: str, path: str, body: dict[str, Any] | None = None) -> HTTPResponse:
-        """The answer of a request.
-
-        Raises:
-            InputError: no connection, or another status than 200.
-        """
-        connection = self.kind(*self.place, timeout=self.timeout_s)
-        try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, self.base + path, text, self.headers)
-            response = connection.getresponse()
-        except (OSError, HTTPException) as error:
-            connection.close()
-            raise InputError(f"no answer: {error}", self.url) from None
-        if response.status != 200:
-            told = response.read(300).decode("utf-8", "replace").strip()
-            connection.close()
-            raise InputError(f"answered {response.status} {response.reason}: {told}", self.url + path)
-        return response
-
-    def model(self) -> str:
-        """The first model that the server lists.
-
-        Raises:
-            InputError: it lists none.
-        """
-        try:
-            with self.open("GET", "/models") as response:
-                return str(json.loads(response.read(2**20))["data"][0]["id"])
-        except (ValueError, LookupError, TypeError):
-            raise InputError("lists no model; give --model", self.url) from None
-
-    def complete(self, model: str, prompt: str, tokens: int) -> Answer:
-        """Stream one completion.
-
-        Raises:
-            InputError: no answer, no token, or no count of tokens.
-        """
-        body = {
-            "model": model,
-            "prompt": prompt,
-            "max_tokens": tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        sent, first, last, usage = time.perf_counter(), 0.0, 0.0, {}
-        try:
-            with self.open("POST", "/completions", body) as response:
-                for event in _events(response):
-                    if any(choice.get("text") for choice in event.get("choices") or ()):
-                        last = time.perf_counter() - sent
-                        first = first or last
-                    usage = event.get("usage") or usage
-        except (OSError, HTTPException, ValueError) as error:
-            raise InputError(f"the stream broke: {error}", self.url) from None
-        if not first:
-            raise InputError("streamed no token", self.url)
-        if not usage.get("prompt_tokens") or not usage.get("completion_tokens"):
-            raise InputError("states no usage (prompt_tokens, completion_tokens) at a stream's end", self.url)
-        return Answer(first, last, int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
-
-
-def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
-    """Server-sent events of a stream up to its end."""
-    for line in response:
-        text = line.decode("utf-8", "replace").strip()
-        if text.startswith("data:"):
-            text = text.removeprefix("data:").strip()
-            if text == DONE:
-                return
-            event = json.loads(text)
-            if isinstance(event, dict):
-                yield event
-
-
 def observe(
     url: str,
     *,
@@ -218,7 +109,7 @@ def observe(
         InputError: a wrong argument, no answer, or a stream without tokens or their count.
     """
     _check(concurrency, isl, osl, requests, seconds)
-    server = _Server(url, max(seconds, 10.0))
+    server = Server(url, max(seconds, LEAST_DEADLINE_S))
     name = model or server.model()
     prompts = _prompts(isl)
     end = time.monotonic() + seconds
@@ -268,7 +159,7 @@ def _prompts(tokens: int) -> Iterator[str]:
 
 
 def _level(
-    server: _Server, model: str, prompts: Iterator[str], clients: int, count: int, tokens: int, end: float
+    server: Server, model: str, prompts: Iterator[str], clients: int, count: int, tokens: int, end: float
 ) -> list[Answer]:
     """Answers of one level; ``clients`` threads share ``count`` requests until ``end``."""
     texts, answers, lock = [next(prompts) for _ in range(count)], [], Lock()

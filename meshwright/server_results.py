@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, shown
 from core.loading import read_mapping, read_text
+from core.written_numbers import measured
 from meshwright.training_logs import PLAN
 from simulator.serving.scenario import is_serving
 from simulator.uncertainty.servers import MeasuredLoad
@@ -82,8 +83,8 @@ def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
 def load_of(case: ServingCase) -> MeasuredLoad:
     """The load of a row of closed loops."""
     keys = {name: "{}_ms_{}".format(*name.split("_")) for name in LATENCIES}
-    measured = {name: 1e-3 * case.measured[key] for name, key in keys.items() if key in case.measured}
-    return MeasuredLoad(case.case_id, case.question.run().scenario, measured)
+    latencies = {name: 1e-3 * case.measured[key] for name, key in keys.items() if key in case.measured}
+    return MeasuredLoad(case.case_id, case.question.run().scenario, latencies)
 
 
 def _results(path: Path) -> list[MeasuredLoad]:
@@ -115,11 +116,11 @@ def _parsed(path: Path) -> list[Any]:
     text = read_text(path)
     try:
         return [json.loads(text)]
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         pass
     try:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"is neither JSON nor JSON Lines: {error}", str(path)) from None
 
 
@@ -145,9 +146,8 @@ def _entries(values: Sequence[Any], where: str) -> Iterator[Mapping[str, float]]
 
 
 def _number(value: Any) -> float:
-    """A number; 0 for anything else."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and value == value
-    return float(value) if known and abs(value) < float("inf") else 0.0
+    """A measured figure of a JSON file; 0 for anything else."""
+    return 0.0 if isinstance(value, str) else measured(value) or 0.0
 
 
 def _of_bench(value: Mapping[str, Any]) -> dict[str, float]:
@@ -255,8 +255,8 @@ def _load(
     clients, rate = round(entry["clients"]), entry["rate"]
     if clients < 1 and rate <= 0:
         raise InputError("states neither a concurrency nor a rate", where)
-    measured = {kind: entry[kind] for kind in LATENCIES if entry[kind] > 0}
-    if not measured:
+    latencies = {kind: entry[kind] for kind in LATENCIES if entry[kind] > 0}
+    if not latencies:
         raise InputError("states neither TTFT nor TPOT", where)
     arrivals = (
         {"kind": "closed", "concurrency": clients}
@@ -271,4 +271,4 @@ def _load(
         "output": {"kind": "fixed", "tokens": round(entry["output"])},
     }
     kept = {key: value for key, value in data.items() if key not in ("workload", "variations", "site")}
-    return MeasuredLoad(name, {**kept, "workload": workload}, measured, folder)
+    return MeasuredLoad(name, {**kept, "workload": workload}, latencies, folder)

@@ -8,11 +8,13 @@ per second and device (``tps``) and the reserved memory (components/metrics.py: 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from core.errors import InputError
 from core.loading import read_text
+from core.written_numbers import measured
 from simulator.scenario import Scenario, read_scenario
 from simulator.uncertainty.learning import MeasuredStep
 
@@ -21,14 +23,16 @@ SUFFIXES = (".log", ".out", ".txt")
 PLAN = "plan.yaml"
 """The scenario of a log, in its folder, as ``plan --trials`` writes it."""
 
-MEGATRON = re.compile(
-    r"\biteration\s+\d+/\s*\w+ \|.*?elapsed time per iteration \(ms\): ([\d.]+) \|"
-    r".*?global batch size:\s*(\d+) \|"
-)
-MEGATRON_MEMORY = re.compile(r"memory \(MB\) \|.*?max reserved: ([\d.]+)")
-TORCHTITAN = re.compile(
-    r"(?<!validate )\bstep:\s*\d+\s+loss:.*?memory:\s*([\d.]+)GiB\([\d.]+%\)\s+tps:\s*([\d,]+)"
-)
+LONGEST_LINE = 4096
+"""Characters of a line that are looked at: a line of a step is a tenth as long."""
+STEPS_OF_MEGATRON = re.compile(r"\biteration\s+\d+/\s*\w+ \|")
+MEGATRON = {
+    "elapsed": re.compile(r"elapsed time per iteration \(ms\): ([^\s|]+)"),
+    "batch": re.compile(r"global batch size:\s*([^\s|]+)"),
+}
+MEGATRON_MEMORY = re.compile(r"max reserved: ([^\s|]+)")
+STEPS_OF_TORCHTITAN = re.compile(r"(?<!validate )\bstep:\s*\d+\s+loss:")
+TORCHTITAN = {"memory": re.compile(r"memory:\s*([^\s(]+)GiB"), "rate": re.compile(r"\btps:\s*(\S+)")}
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -48,8 +52,11 @@ def read_log(path: Path) -> MeasuredStep:
     scenario = read_scenario(scenario_path)
     if scenario.plan is None:
         raise InputError("states no plan", str(scenario_path))
-    text = COLOURS.sub("", read_text(path))
-    steps, peaks = _megatron(text, scenario, str(path)) or _torchtitan(text, scenario)
+    lines = [line[:LONGEST_LINE] for line in read_text(path).splitlines()]
+    lines = [
+        COLOURS.sub("", line) for line in lines if "iteration" in line or "memory" in line or "step:" in line
+    ]
+    steps, peaks = _megatron(lines, scenario, str(path)) or _torchtitan(lines, scenario)
     if not steps:
         raise InputError(
             "no line states a step time as Megatron-LM ('elapsed time per iteration (ms): ...') or "
@@ -61,26 +68,42 @@ def read_log(path: Path) -> MeasuredStep:
     return MeasuredStep(name, scenario.setting, scenario.plan, median(steps[1:] or steps), peak)
 
 
-def _megatron(text: str, scenario: Scenario, where: str) -> tuple[list[float], list[float]] | None:
+def _figures(line: str, patterns: Mapping[str, re.Pattern[str]]) -> dict[str, float] | None:
+    """The figures of a line by name; None where one is missing or is no measured figure."""
+    texts = {name: pattern.search(line) for name, pattern in patterns.items()}
+    figures = {name: measured(text[1]) for name, text in texts.items() if text is not None}
+    known = {name: figure for name, figure in figures.items() if figure is not None}
+    return known if len(known) == len(patterns) else None
+
+
+def _megatron(lines: Sequence[str], scenario: Scenario, where: str) -> tuple[list[float], list[float]] | None:
     """Seconds of the reported steps and bytes of the reported peaks; None in no log of Megatron-LM.
 
     Raises:
         InputError: no reported batch is the scenario's.
     """
-    lines = MEGATRON.findall(text)
-    if not lines:
+    reported = [
+        figures
+        for line in lines
+        if STEPS_OF_MEGATRON.search(line) and (figures := _figures(line, MEGATRON)) is not None
+    ]
+    if not reported:
         return None
     batch = scenario.setting.training.global_batch
-    steps = [float(elapsed) / 1e3 for elapsed, size in lines if int(size) == batch]
+    steps = [figures["elapsed"] / 1e3 for figures in reported if figures["batch"] == batch]
     if not steps:
         raise InputError(
-            f"the global batch is {lines[-1][1]} sequences; the scenario beside it states {batch}", where
+            f"the global batch is {reported[-1]['batch']:.0f} sequences; the scenario beside it states "
+            f"{batch}",
+            where,
         )
-    return steps, [float(size) * 2**20 for size in MEGATRON_MEMORY.findall(text)]
+    peaks = [_figures(line, {"peak": MEGATRON_MEMORY}) for line in lines if "memory (MB) |" in line]
+    return steps, [figures["peak"] * 2**20 for figures in peaks if figures is not None]
 
 
-def _torchtitan(text: str, scenario: Scenario) -> tuple[list[float], list[float]]:
+def _torchtitan(lines: Sequence[str], scenario: Scenario) -> tuple[list[float], list[float]]:
     """Seconds of the reported steps and bytes of the reported peaks."""
-    lines = [(float(memory), float(rate.replace(",", ""))) for memory, rate in TORCHTITAN.findall(text)]
-    own = scenario.setting.training.tokens / scenario.setting.cluster.devices
-    return [own / rate for _, rate in lines if rate], [memory * 2**30 for memory, _ in lines]
+    reported = [_figures(line, TORCHTITAN) for line in lines if STEPS_OF_TORCHTITAN.search(line)]
+    known = [figures for figures in reported if figures is not None]
+    tokens = scenario.setting.training.tokens / scenario.setting.cluster.devices
+    return [tokens / figures["rate"] for figures in known], [figures["memory"] * 2**30 for figures in known]

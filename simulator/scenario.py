@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
-from core.errors import InputError, UnknownNameError, shown
+from core.errors import InputError, Notice, UnknownNameError, shown
 from core.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
 from core.records import record
 from hwmodels.cluster import Cluster, clusters
@@ -326,7 +326,7 @@ def _say_misfit(written: Definition, model: Model, device: Device, folder: Path,
     """Warn of a recipe that its release ships for other models or devices."""
     recipe = find(recipes, written.recipe, folder, f"{where}: recipe") if written.recipe else None
     if recipe is not None and (misfit := recipe.misfit(model.name, device.name)):
-        warnings.warn(f"{where}: recipe: {recipe.name!r} is not shipped for {misfit}", UserWarning, 3)
+        warnings.warn(f"{where}: recipe: {recipe.name!r} is not shipped for {misfit}", Notice, 3)
 
 
 def find_framework(written: Definition, device: Device, folder: Path, where: str) -> Framework:

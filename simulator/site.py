@@ -15,7 +15,6 @@ from pydantic import Field, field_validator, model_validator
 
 from core.errors import InputError
 from core.loading import Strict, build, read_mapping
-from core.quantities import Positive
 
 SITE_FORMAT = 1
 """Version of site files; increased when older files become unreadable."""
@@ -46,12 +45,18 @@ LEAST, MOST = 0.1, 10.0
 """Factors outside are no calibration of a working machine."""
 
 
+MOST_SPREAD = 2.0
+"""Largest standard deviation of a logarithm: above it, one case in ten is wrong by a factor of 27."""
+ROUNDING = 1e-6
+"""Variance below which a covariance may miss symmetry, and be negative, as files round its elements."""
+
+
 class SiteMemory(Strict):
     """Measured over predicted peak memory at a site."""
 
     factor: float = Field(default=1.0, ge=LEAST, le=MOST, description="of the peak of every plan")
     spread: float | None = Field(
-        default=None, gt=0, description="standard deviation of its logarithm that is left"
+        default=None, gt=0, le=MOST_SPREAD, description="standard deviation of its logarithm that is left"
     )
 
 
@@ -110,7 +115,9 @@ class Site(Strict):
     covariance: list[list[float]] = Field(
         default_factory=list, description="of the parts' relative errors that is left after learning"
     )
-    residual: Positive | None = Field(default=None, description="error of a plan that no part explains")
+    residual: float | None = Field(
+        default=None, gt=0, le=MOST_SPREAD, description="error of a plan that no part explains"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -127,6 +134,29 @@ class Site(Strict):
     @classmethod
     def _known(cls, value: dict[str, float]) -> dict[str, float]:
         return _known_factors(value, FACTORS)
+
+    @model_validator(mode="after")
+    def _is_covariance(self) -> "Site":
+        """Refuse a matrix that is the covariance of no errors."""
+        sizes = {len(self.covariance), *(len(row) for row in self.covariance)}
+        if sizes != {len(self.parts)} and (self.covariance or self.parts):
+            raise ValueError(
+                f"covariance: {len(self.parts)} rows of {len(self.parts)} are needed, one for each of parts"
+            )
+        if not self.covariance:
+            return self
+        matrix = np.array(self.covariance)
+        largest = float(np.abs(matrix).max())
+        if not largest <= MOST_SPREAD**2:
+            raise ValueError(
+                f"covariance: must be variances of at most {MOST_SPREAD**2:g}, found {largest:g}"
+            )
+        if np.abs(matrix - matrix.T).max() > ROUNDING:
+            raise ValueError("covariance: must be symmetric")
+        least = float(np.linalg.eigvalsh(matrix).min())
+        if least < -ROUNDING:
+            raise ValueError(f"covariance: must have no variance below 0 in any direction, found {least:.3g}")
+        return self
 
     def factor(self, part: str) -> float:
         """Measured over calibrated time of a part."""

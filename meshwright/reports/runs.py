@@ -68,7 +68,8 @@ def _detectors(run: PlannedRun) -> dict[str, Any]:
     names = [each.name for each in fields(DetectorValue)]
     rows = [{name: finite(getattr(each, name)) for name in names} for each in values]
     for row in rows:
-        row["saves_s"] = row["saves_s"] if row["saves_s"] > 0 else None
+        saves = row["saves_s"]
+        row["saves_s"] = saves if saves is not None and saves > 0 else None
     return {"detectors": rows} if rows else {}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
 
-from core.errors import InputError, suggestion
+from core.errors import InputError, shown, suggestion
 from core.loading import Catalogue, build
 from core.sources import Sourced
 from simulator.frameworks.moved import moved_keys, say_moved
@@ -91,6 +91,8 @@ class Framework(Sourced):
         kept, levers = moved_keys(data)
         say_moved(data, f"framework {data.get('name', '')}")
         if levers:
+            if not isinstance(kept.get("defaults", {}), Mapping):
+                raise ValueError(f"defaults: a mapping is needed, found {shown(kept['defaults'])}")
             kept["defaults"] = {**kept.get("defaults", {}), **levers}
         if base := kept.pop("based_on", None):
             if frameworks.resolve(str(base)) is None:
@@ -123,6 +125,8 @@ class Framework(Sourced):
             for name in keys.keys() - cls.model_fields.keys():
                 raise ValueError(f"{precision}: unknown key {name!r}{suggestion(name, cls.model_fields)}")
             for group in keys.keys() & GROUPS.keys():
+                if not isinstance(keys[group], Mapping):
+                    raise ValueError(f"{precision}: {group}: a mapping is needed, found {shown(keys[group])}")
                 known = GROUPS[group].model_fields
                 for name in keys[group].keys() - known.keys():
                     raise ValueError(f"{precision}: {group}: unknown key {name!r}{suggestion(name, known)}")
@@ -156,6 +160,9 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     if name := base.get("based_on"):
         base = _merged(frameworks.definition(name), {k: v for k, v in base.items() if k != "based_on"})
     merged = ("defaults", "offers", "source", *(group for group in GROUPS if group in base))
+    for name in merged:
+        if not isinstance(changes.get(name, {}), Mapping):
+            raise ValueError(f"{name}: a mapping is needed, found {shown(changes[name])}")
     parts = {name: {**base.get(name, {}), **changes.get(name, {})} for name in merged}
     return {**base, **changes, **parts}
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from core.errors import Notice, shown
 from simulator.levers import LEVERS
 
 GROUPED = {
@@ -57,12 +58,19 @@ GROUPED = {
 
 
 def moved_keys(keys: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split keys of a framework of an earlier version into those of today's, and plan fields."""
+    """Split keys of a framework of an earlier version into those of today's, and plan fields.
+
+    Raises:
+        ValueError: a part that is no mapping.
+    """
     kept: dict[str, Any] = {}
     for name, value in keys.items():
         group, _, key = GROUPED.get(name, "").partition(".")
         if key:
-            kept[group] = {**kept.get(group, {}), key: value}
+            within = kept.get(group, {})
+            if not isinstance(within, Mapping):
+                raise ValueError(f"{group}: a mapping is needed, found {shown(within)}")
+            kept[group] = {**within, key: value}
         elif isinstance(kept.get(name), Mapping) and isinstance(value, Mapping):
             kept[name] = {**kept[name], **value}
         elif name not in LEVERS:
@@ -90,4 +98,4 @@ def say_moved(keys: Mapping[str, Any], where: str) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, FutureWarning, 3)
+    warnings.warn(message, Notice, 3)

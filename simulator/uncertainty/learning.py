@@ -166,7 +166,7 @@ def _site_of(runs: _Runs, posterior: Posterior, source: str, memory_factor: Site
         framework=setting.framework.name,
         factors={name: round(float(value), 5) for name, value in zip(FACTORS, factors, strict=True)},
         memory=memory_factor,
-        parts=list(PARTS),
+        parts=list(PARTS[: len(posterior.covariance)]),
         covariance=posterior.covariance.round(8).tolist(),
         residual=round(float(runs.residual), 5),
     )

@@ -105,9 +105,10 @@ class MeasuredLoad:
             InputError: a wrong key or value.
             InfeasibleError: the model does not fit.
         """
-        deployment = dict(self.data.get("deployment") or {})
-        if site is not None:
-            deployment["site"] = site.model_dump(mode="json")
+        if site is None:
+            return make_serving(self.data, self.name, self.folder, tables)
+        # The scenario was read without a site before, so that its deployment is a mapping.
+        deployment = {**(self.data.get("deployment") or {}), "site": site.model_dump(mode="json")}
         return make_serving({**self.data, "deployment": deployment}, self.name, self.folder, tables)
 
 

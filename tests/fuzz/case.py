@@ -20,6 +20,8 @@ class Case:
 
     arguments: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
+    answers: tuple[str, str] | None = None
+    """What a server says to GET and to POST; ``SERVER`` in the arguments stands for its address."""
 
 
 Kind = Callable[[Random], Case]
@@ -103,4 +105,6 @@ def word(value: Any) -> str:
 def describe(case: Case) -> str:
     """A case as shell commands that repeat it."""
     written = [f"cat > {name} <<'END'\n{text}\nEND" for name, text in case.files.items()]
+    if case.answers is not None:
+        written.append(f"# SERVER says to GET {case.answers[0]!r}, to POST {case.answers[1]!r}")
     return "\n".join([*written, f"meshwright {' '.join(json.dumps(part) for part in case.arguments)}"])

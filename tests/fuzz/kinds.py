@@ -6,7 +6,7 @@ that read it.
 
 from __future__ import annotations
 
-from tests.fuzz import command_lines, launch, runs, serving, training
+from tests.fuzz import command_lines, launch, measured, runs, serving, training
 from tests.fuzz.case import Kind
 
 KINDS: dict[str, Kind] = {
@@ -15,4 +15,5 @@ KINDS: dict[str, Kind] = {
     **runs.KINDS,
     **command_lines.KINDS,
     **launch.KINDS,
+    **measured.KINDS,
 }

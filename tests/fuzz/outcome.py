@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +21,10 @@ from unittest.mock import patch
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from core.errors import Notice
 from meshwright.__main__ import UNEXPECTED, app
 from tests.fuzz.case import ROOT, Case
+from tests.fuzz.live import server_saying
 
 HANG_S = 30
 LONGEST_MESSAGE = 6000
@@ -58,7 +60,11 @@ def run(case: Case) -> tuple[int, Finding | None]:
             (Path(folder) / name).write_bytes(text.encode("utf-8", "replace"))
         os.chdir(folder)
         try:
-            with _time_limit():
+            with _time_limit(), ExitStack() as opened:
+                if case.answers is not None:
+                    url = opened.enter_context(server_saying(*case.answers))
+                    arguments = tuple(url if part == "SERVER" else part for part in case.arguments)
+                    case = Case(arguments, case.files)
                 return _judged(case, Path(folder))
         except Hang:
             return -1, Finding("hang", f"longer than {HANG_S} s")
@@ -100,6 +106,7 @@ def _judged(case: Case, folder: Path) -> tuple[int, Finding | None]:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", category=ResourceWarning)
+        warnings.filterwarnings("ignore", category=Notice)
         with patch("typer.testing._get_command", lambda _: COMMAND):
             ran = CliRunner().invoke(app, list(case.arguments), catch_exceptions=True)
     if ran.exception is not None and not isinstance(ran.exception, SystemExit):
@@ -226,7 +233,7 @@ def smaller(case: Case, signature: str, tries: int = 150) -> Case:
             at = 0
             while at < len(lines) and tries > 0:
                 kept = lines[:at] + lines[at + size :]
-                tried = Case(case.arguments, {**case.files, name: "\n".join(kept)})
+                tried = Case(case.arguments, {**case.files, name: "\n".join(kept)}, case.answers)
                 tries -= 1
                 found = run(tried)[1]
                 if found is not None and found.signature == signature:

@@ -153,6 +153,26 @@ def test_bad_results_are_refused(refused, results):
     assert "states no prompt tokens" in refused("learn", str(results(bench(4, total_input_tokens=0))))
 
 
+@pytest.mark.parametrize("value", [10**400, -9.0, True, "9", [9], 1e300, 0])
+def test_a_latency_that_is_no_number_is_not_learned_from(refused, results, value):
+    latencies = dict.fromkeys(("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms"), value)
+    assert "states neither TTFT nor TPOT" in refused("learn", str(results(bench(4, **latencies))))
+
+
+@pytest.mark.parametrize("deployment", ["abc", 5, [1]])
+def test_a_deployment_that_is_no_mapping_is_refused(refused, results, deployment):
+    path = results(bench(4))
+    path.with_name("plan.yaml").write_text(yaml.safe_dump({**SERVER, "deployment": deployment}))
+    assert "deployment: must be" in refused("learn", str(path))
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "{'a': 1}", "9" * 5000, ""])
+def test_results_that_are_no_json_are_refused(refused, results, text):
+    path = results(bench(4))
+    path.write_text(text)
+    assert refused("learn", str(path)).count("\n") == 1
+
+
 class Streaming(BaseHTTPRequestHandler):
     """An OpenAI-compatible endpoint whose tokens take 4 ms each, after 20 ms."""
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshwright.__main__ import app
+from meshwright.fault import report_fault
 
 QUESTION = [
     *("plan", "--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16"),
@@ -173,6 +174,40 @@ def test_an_unexpected_error_is_one_line_a_report_and_exit_70(monkeypatch, scena
     (report,) = tmp_path.glob("meshwright-fault-*.txt")
     assert str(report) in line
     assert "in fails" in report.read_text()
+
+
+def test_the_last_ten_reports_stay(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "other.txt").write_text("stays")
+    for number in range(14):
+        path = tmp_path / f"meshwright-fault-{number:02}.txt"
+        path.write_text("old")
+        os.utime(path, (number, number))
+    assert str(tmp_path) in report_fault(KeyError("new"))
+    left = sorted(tmp_path.glob("meshwright-fault-*.txt"))
+    assert len(left) == 10 and "old" not in left[-1].read_text()
+    assert [path.name for path in left[:9]] == [
+        f"meshwright-fault-{number:02}.txt" for number in range(5, 14)
+    ]
+    assert (tmp_path / "other.txt").exists()
+
+
+def test_warnings_of_libraries_stay_out_and_ours_are_sentences():
+    said = (
+        "import sys, warnings, numpy\n"
+        "import meshwright.__main__ as program\n"
+        "from core.errors import Notice\n"
+        "def ends(*_):\n"
+        "    numpy.log(numpy.array([0.0, -1.0]))\n"
+        "    warnings.warn('old', DeprecationWarning)\n"
+        "    warnings.warn('mine.yaml: x is y now', Notice)\n"
+        "    return lambda: None\n"
+        "program.command_line = ends\n"
+        "sys.argv = ['meshwright', 'show']\n"
+        "program.main()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", said], env=environment(), capture_output=True, text=True)
+    assert ran.stderr == "warning: mine.yaml: x is y now\n"
 
 
 def test_too_little_memory_is_a_message(run, monkeypatch, scenario):

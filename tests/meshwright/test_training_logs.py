@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import yaml
 
@@ -96,3 +98,28 @@ def test_a_log_without_its_scenario_is_refused(tmp_path):
     (tmp_path / "train.log").write_text("\n".join(megatron([10.0])))
     with pytest.raises(mw.InputError, match=r"plan\.yaml in its folder"):
         mw.learn(tmp_path / "train.log")
+
+
+@pytest.mark.parametrize("number", ["0.0", "1.2.3", ",", "nan", "inf", "9" * 310, "1" * 5000, "-5.0"])
+def test_a_line_whose_numbers_cannot_be_read_does_not_count(trial, number):
+    lines = megatron((9.0, 5.0, 5.2))
+    (odd,) = (line.replace("1234.5", number) for line in megatron((1.2345,)))
+    path = trial([*lines, odd], "megatron-core")
+    assert read_log(path).seconds == pytest.approx(5.1)
+    with pytest.raises(mw.InputError, match="no line states a step time"):
+        read_log(trial([odd], "megatron-core"))
+
+
+@pytest.mark.parametrize("number", [",", "0", "1,2.3.4"])
+def test_rates_that_cannot_be_read_do_not_count(trial, number):
+    odd = TORCHTITAN.format(step=1, memory=40.1, share=50.0, tps=77777).replace("77,777", number)
+    with pytest.raises(mw.InputError, match="no line states a step time"):
+        read_log(trial([odd], "torchtitan"))
+
+
+def test_a_log_of_one_line_takes_no_time(trial):
+    line = " iteration 1/ 5 | elapsed time per iteration (ms): 5.0 |" * 20_000
+    started = time.process_time()
+    with pytest.raises(mw.InputError, match="no line states a step time"):
+        read_log(trial([line, line.replace(" |", " ")], "megatron-core"))
+    assert time.process_time() - started < 2

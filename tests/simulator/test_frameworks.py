@@ -516,3 +516,24 @@ def test_current_scaling_takes_longer_than_delayed_whatever_the_release_does(nam
     assert time(None) == time(own)
     assert 1.0 < time("current") / time("delayed") < 1.1
     assert time("current", "bf16") == time("delayed", "bf16")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *(
+            {name: value}
+            for name in ("memory", "source", "offers", "defaults", "kernels")
+            for value in (7, None, [])
+        ),
+        {"by_precision": {"fp8": {"memory": 7}}},
+        {"memory": 7, "fragmentation": 1.1},
+        {"defaults": 7, "graphs": "none"},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::core.errors.Notice")
+def test_a_part_that_is_no_mapping_is_refused(changed):
+    definition = {"name": "mine", "based_on": "megatron-core", **changed}
+    with pytest.raises(InputError, match=r"mapping|dictionary|must be a"):
+        build(Framework, definition, "mine.yaml")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import InputError
+from core.errors import InputError, Notice
 from core.loading import build
 from hwmodels.device import devices
 from simulator.frameworks import frameworks
@@ -97,10 +97,10 @@ def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
 
 
 def test_a_recipe_for_another_device_or_model_is_taken_with_a_warning():
-    with pytest.warns(UserWarning, match=r"mine\.yaml: recipe: .* not shipped for gb200 \(it is for b200\)"):
+    with pytest.warns(Notice, match=r"mine\.yaml: recipe: .* not shipped for gb200 \(it is for b200\)"):
         asked = scenario(recipe="megatron-bridge-qwen3-30b-b200", model="qwen3-30b-a3b")
     assert asked.setting.choices.graphs == "router"
-    with pytest.warns(UserWarning, match=r"gpt-oss-120b \(it is for qwen3-30b-a3b\) and gb200"):
+    with pytest.warns(Notice, match=r"gpt-oss-120b \(it is for qwen3-30b-a3b\) and gb200"):
         scenario(recipe="megatron-bridge-qwen3-30b-b200")
     assert scenario(recipe="megatron-bridge-gpt-oss-gb200").setting.choices.dispatcher == "all-to-all"
 

@@ -144,3 +144,27 @@ def test_site_files_are_checked(tmp_path):
         read_site({**site().model_dump(), "factors": {"gemm": 1.0}}, "site", tmp_path)
     with pytest.raises(InputError, match=r"from 0\.1 to 10"):
         read_site({**site().model_dump(), "factors": {"host": 99.0}}, "site", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ([[-1, 0], [0, -1]], "no variance below 0"),
+        ([[1, 3], [3, 1]], "no variance below 0"),
+        ([[0.1, 0.02], [0.01, 0.1]], "symmetric"),
+        ([[0.1]], "2 rows of 2"),
+        ([[0.1, 0.0], [0.0]], "2 rows of 2"),
+        ([], "2 rows of 2"),
+        ([[1e9, 0], [0, 1]], "at most 4"),
+        ([[float("nan"), 0], [0, 1]], "finite"),
+    ],
+)
+def test_a_matrix_that_is_no_covariance_is_refused(matrix, words):
+    with pytest.raises(ValueError, match=words):
+        site(parts=["products", "memory"], covariance=matrix)
+
+
+@pytest.mark.parametrize("changed", [{"residual": 1e9}, {"residual": 0}, {"memory": {"spread": 3.0}}])
+def test_errors_without_bound_are_refused(changed):
+    with pytest.raises(ValueError, match=r"less than or equal to 2|greater than 0"):
+        site(**changed)
