@@ -145,7 +145,7 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
 
 def skeleton(gpu: str, device: Device, link: float) -> Mapped:
     """What stands where nothing was measured: generic forms, or those of the device it is like."""
-    short = SHORTEST_S[device.generation]
+    short = SHORTEST_S[device.generation.name]
     usual = "share of the bandwidth that fused kernels usually reach"
     started = {
         "name": gpu,

@@ -88,7 +88,7 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
         row = dict(zip(("framework", "device", "gpus", "model", "mechanisms"), key, strict=True))
         parameters = f"{model_parameters(setting.model):.3g}"
         experts = int(setting.model.moe is not None)
-        row |= {"generation": setting.cluster.device.generation, "domain": usual_cluster(device).domain}
+        row |= {"generation": setting.cluster.device.generation.name, "domain": usual_cluster(device).domain}
         hidden, feed_forward = widths(setting.model)
         row |= {"case": case.case_id, "source": source, "parameters": parameters, "experts": experts}
         row |= {"hidden": hidden, "feed_forward": feed_forward}

@@ -16,27 +16,12 @@ from core.errors import InputError
 from core.loading import Catalogue, Versioned, looks_like_path
 from core.quantities import Bandwidth, Count, NotNegative, Positive
 from hwmodels.clocks import LEAST_SHARE
+from hwmodels.generation import Generation, generations
 
 if TYPE_CHECKING:
     from hwmodels.kernels import KernelModel
 
 DType = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "mxfp4", "int8"]
-Generation = Literal[
-    "pascal",
-    "volta",
-    "turing",
-    "ampere",
-    "ada",
-    "hopper",
-    "blackwell",
-    "cdna2",
-    "cdna3",
-    "cdna4",
-    "gaudi2",
-    "cpu",
-]
-
-
 BESIDE = r"\b(?:nvidia|amd|intel|instinct|tesla|geforce|hbm\w*|nvl\d+|oam)\b"
 MEMORY_SIZE = r"\b(\d+) ?gi?b\b"
 """Words beside the name of a device."""
@@ -53,7 +38,7 @@ class Device(Versioned):
     """Other names in published tables and in use."""
     vendor: Literal["nvidia", "amd", "intel", "other"]
     generation: Generation
-    """The architecture; "cpu" is a processor that trains with torch's own CPU kernels."""
+    """The architecture, by name, or a new one as ``{name, based_on, ...}``."""
     peak_flops: Annotated[dict[DType, Positive], Field(min_length=1)]
     """Dense peak FLOP/s of each number format that the device has."""
     settled_flops: dict[DType, Positive] = Field(default_factory=dict)
@@ -80,6 +65,12 @@ class Device(Versioned):
     """Name of the kernel calibration, or the calibration itself."""
     sources: dict[str, str]
     """Where the figures come from, by field."""
+
+    @field_validator("generation", mode="before")
+    @classmethod
+    def _named_generation(cls, value: object, info: ValidationInfo) -> object:
+        """Find a generation by name, path or mapping; a path is relative to the device's file."""
+        return generations.find(value, info)
 
     @field_validator("calibration")
     @classmethod
@@ -133,6 +124,12 @@ class Device(Versioned):
         peaks = {name: share * flops for name, flops in self.peak_flops.items()}
         changed = {"peak_flops": peaks, "clock_hz": hertz, "clock_share": share * self.clock_share}
         return self.model_validate({name: getattr(self, name) for name in type(self).model_fields} | changed)
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the kernel times of a device that is not shipped are those of another device."""
+        named = isinstance(self.calibration, str) and not looks_like_path(self.calibration)
+        return named and devices.resolve(self.name) is None
 
     @cached_property
     def kernels(self) -> "KernelModel":

@@ -46,5 +46,6 @@ USUAL = {
     "t4": "t4-8",
     "v100-16gb": "dgx-1v",
     "v100-32gb": "dgx-2",
+    "vr200": "vr200-nvl72",
 }
 """The vendor's node of each device; if the catalogue lacks it, a node with the same links."""

@@ -233,7 +233,7 @@ class RunEvidence:
 
     def __init__(self, setting: Setting, runs: Sequence[MeasuredRun] | None = None) -> None:
         self.setting = setting
-        self.code, self.generation = code_base(setting.framework.name), setting.cluster.device.generation
+        self.code, self.generation = code_base(setting.framework.name), setting.cluster.device.generation.name
         self._rack = setting.cluster.domain > LARGEST_NODE
         listed = measured_runs(self.generation) if runs is None else runs
         self.runs = [run for run in listed if self._counts(run)]

@@ -29,7 +29,6 @@ SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
 """Levers of a combination; they change the time of a layer, not what it keeps."""
 
 OF_EXPERTS = ("dispatcher", "grouped_launches", "overlap_expert")
-FLEX_GENERATIONS = ("ampere", "ada", "hopper", "blackwell")
 Modules = tuple[ModuleName, ...]
 INSIDE: dict[ModuleName, tuple[ModuleName, ...]] = {
     "mlp": ("mlp_act",),
@@ -91,13 +90,13 @@ def _fixed_shapes(setting: Setting, chosen: Combination, _: Modules | None) -> b
 def _block_scaled(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
     if chosen.grouped_launches != "fused-mlp":
         return True
-    return setting.training.precision == "mxfp8" and setting.cluster.device.generation == "blackwell"
+    return setting.training.precision == "mxfp8" and setting.cluster.device.generation.grouped_mxfp8
 
 
 def _flex_runs(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
     if chosen.dispatcher != "flex":
         return True
-    runs = setting.cluster.device.generation in FLEX_GENERATIONS
+    runs = setting.cluster.device.generation.flex_dispatcher
     if setting.choices.dispatcher_library != "deepep":
         return runs
     rack = setting.cluster.domain > setting.cluster.devices_per_node

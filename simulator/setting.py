@@ -26,13 +26,6 @@ from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
 from simulator.workload import Training
 
-COLD_OPERANDS = {"ampere": 1.046, "hopper": 1.02, "blackwell": 1.012}
-"""Time of a product with operands and result in memory, as in a training step, over the time with activations
-in the cache, as in a benchmark: median ratio of aiconfigurator's SGLang tables (everything
-rotates) to its TensorRT-LLM tables (weights rotate) over the shapes of m >= 1024, n and k >= 1536 that both
-hold; 548 shapes on A100, 2,166 each on H100 and B200, bf16."""
-
-
 MOMENT_BYTES = {"bf16": 4.0, "8-bit": 2.0 + 2 * 4 / 2048}
 """Bytes of Adam's two moments beside 16-bit parameters: of 16 bits, or of 8 bits with a 32-bit scale for a
 block of 2,048 (Dettmers et al. 2021, 8-bit Optimizers, section 2.1)."""
@@ -122,7 +115,7 @@ class Setting:
     @cached_property
     def prices(self) -> Prices:
         """Pricing conditions of a step's ops. In a training step every operand comes from memory."""
-        cold = COLD_OPERANDS.get(self.cluster.device.generation, 1.0)
+        cold = self.cluster.device.generation.cold_operands
         share = self.framework.kernels.product_share
         return Prices(
             self.kernels, self.cluster, cold=cold, experts_as_dense=True, product_share=share, site=self.site
@@ -296,7 +289,7 @@ class Setting:
     @property
     def launches_ahead(self) -> bool:
         """Whether the host launches kernels while the device runs others; not on a CPU."""
-        return self.choices.launches_ahead and self.cluster.device.generation != "cpu"
+        return self.choices.launches_ahead and self.cluster.device.generation.launches_ahead
 
     @property
     def linear_dtype(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from core.errors import InputError
+from hwmodels.generation import Generation
 
 
 class Specifications(Protocol):
@@ -14,7 +15,7 @@ class Specifications(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def generation(self) -> str: ...
+    def generation(self) -> Generation: ...
     @property
     def memory_bandwidth(self) -> float: ...
     @property

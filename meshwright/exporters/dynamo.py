@@ -14,7 +14,6 @@ from meshwright.exporters.serving import (
     label_of,
     nested,
     pool_options,
-    resource_name,
 )
 from meshwright.exporters.table import Options, table
 
@@ -55,7 +54,7 @@ def write(question: ExportQuestion) -> Export:
         service["envFromSecret"] = "hf-token-secret"
         service["extraPodSpec"] = {"mainContainer": _container(engine, pool.pool.role, options)}
         services[f"{label_of(setting, pool).capitalize()}Worker"] = service
-    if resource_name(setting.cluster.device.generation) != "nvidia.com/gpu":
+    if setting.cluster.device.generation.kubernetes != "nvidia.com/gpu":
         gaps.append(f"cluster.device = {setting.cluster.device.name}: Dynamo runs on NVIDIA GPUs")
     graph = {
         "apiVersion": "nvidia.com/v1alpha1",

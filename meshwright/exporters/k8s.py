@@ -10,7 +10,7 @@ from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header
 from meshwright.exporters.placing import placed_gaps, replica_nodes, wrapped
 from meshwright.exporters.routers import BOOTSTRAP_OFFSET, PROGRAMS, needs_router, router_options
-from meshwright.exporters.serving import file_of, label_of, resource_name
+from meshwright.exporters.serving import file_of, label_of
 from simulator.serving.setting import PoolSetting, ServingSetting
 
 VERSION = "Kubernetes 1.31 (batch/v1, apps/v1, leaderworkerset.x-k8s.io/v1)"
@@ -58,7 +58,7 @@ def _job(question: ExportQuestion, target: str, run: str) -> list[dict[str, Any]
     count = min(cluster.devices_per_node, cluster.devices)
     environment = {"MASTER_ADDR": f"{NAME}-0.{NAME}", "MASTER_PORT": "29500", "NNODES": str(nodes)}
     script = f"NODE_RANK=$JOB_COMPLETION_INDEX {run}"
-    resource = resource_name(cluster.device.generation)
+    resource = cluster.device.generation.kubernetes
     pod = _pod(target, script, environment, count, resource) | {"subdomain": NAME, "restartPolicy": "Never"}
     job = {
         "apiVersion": "batch/v1",
@@ -78,7 +78,7 @@ def _job(question: ExportQuestion, target: str, run: str) -> list[dict[str, Any]
 def _serving(question: ExportQuestion, target: str) -> list[dict[str, Any]]:
     """A Deployment per pool, or a LeaderWorkerSet where a replica spans nodes, behind a Service."""
     setting, objects = question.deployed(), []
-    resource = resource_name(setting.cluster.device.generation)
+    resource = setting.cluster.device.generation.kubernetes
     for pool in setting.pools:
         name = _pool_name(setting, pool)
         nodes, count = replica_nodes(question, pool)

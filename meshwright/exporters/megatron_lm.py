@@ -11,6 +11,7 @@ from typing import Any
 from core.errors import InputError, shown
 from core.parsing import parse_text
 from hwmodels.cluster import Cluster
+from hwmodels.generation import Generation
 from meshwright.exporters.base import (
     Export,
     Exporter,
@@ -124,13 +125,13 @@ def kernel_variables(options: Options) -> str:
     return "export NVTE_CUTEDSL_FUSED_GROUPED_MLP=1\n" if fused else ""
 
 
-def needs_one_connection(options: Options, generation: str) -> bool:
+def needs_one_connection(options: Options, generation: Generation) -> bool:
     """Whether Megatron-LM asserts CUDA_DEVICE_MAX_CONNECTIONS=1 (training/arguments.py: validate_args)."""
     parallel = (
         options.get("--tensor-model-parallel-size", 1) > 1 or options.get("--context-parallel-size", 1) > 1
     )
     sharded = "--use-megatron-fsdp" in options or "--overlap-moe-expert-parallel-comm" in options
-    return parallel and not sharded and generation != "blackwell"
+    return parallel and not sharded and not generation.many_connections
 
 
 MODEL_FACTS = (

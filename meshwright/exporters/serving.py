@@ -344,8 +344,3 @@ def nested(options: Options) -> dict[str, Any]:
             inner = inner.setdefault(part, {})
         inner[last] = value
     return tree
-
-
-def resource_name(generation: str) -> str:
-    """The Kubernetes resource of a device."""
-    return "amd.com/gpu" if generation.startswith("cdna") else "nvidia.com/gpu"

@@ -39,12 +39,12 @@ def basis(result: SearchResult) -> Table:
 def basis_words(result: SearchResult) -> dict[str, str]:
     """The assumptions of the first plan, in words."""
     setting, plan = result.setting, result.plans.plan(0)
-    device = setting.cluster.device
+    device, calibration = setting.cluster.device, setting.kernels.calibration
     network = setting.cluster.network_error
     words = {
         "framework": _framework(setting),
         "overlaps": _overlaps(setting, plan, float(result.step.time[0])),
-        "kernels": kernels_words(setting.kernels.calibration.name, setting.kernels.calibration.status),
+        "kernels": kernels_words(calibration.name, calibration.status, device.borrows),
         "network": f"{setting.cluster.network.fabric}: "
         + (
             "no published measurement to check on"
@@ -71,8 +71,7 @@ def _framework(setting: Setting) -> str:
     name, rule = setting.framework.name, default_framework(setting.cluster.device)
     if name != rule.framework:
         return name
-    kinds = f"of {', '.join(rule.generations)}" if rule.generations else "elsewhere"
-    return f"{name}, the default {kinds}: {rule.why}"
+    return f"{name}, the default of {', '.join(rule.generations)}: {rule.why}"
 
 
 def _price_source(device: Device) -> str:

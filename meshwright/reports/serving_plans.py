@@ -317,8 +317,9 @@ def gap_words(objective: str, gap: float) -> str:
 
 def _basis(search: ServingSearch) -> Table:
     question = search.question
-    calibrations = (offer.cluster.device.kernels.calibration for offer in question.types)
-    kernels = [kernels_words(entry.name, entry.status) for entry in calibrations]
+    devices = [offer.cluster.device for offer in question.types]
+    calibrations = [(device.kernels.calibration, device.borrows) for device in devices]
+    kernels = [kernels_words(entry.name, entry.status, borrowed) for entry, borrowed in calibrations]
     prices = [
         f"{offer.name if len(question.types) > 1 else ''} {offer.usd_per_hour:g}".strip()
         for offer in question.types

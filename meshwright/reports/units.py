@@ -53,9 +53,9 @@ CALIBRATED = {
 """Where a calibration's constants come from, by its status."""
 
 
-def kernels_words(name: str, status: str) -> str:
-    """A calibration and where its constants come from."""
-    return f"{name}: {CALIBRATED[status]}"
+def kernels_words(name: str, status: str, borrowed: bool = False) -> str:
+    """A calibration and where its constants come from; ``borrowed``: it is another device's."""
+    return f"borrowed from {name} ({CALIBRATED[status]})" if borrowed else f"{name}: {CALIBRATED[status]}"
 
 
 def cell(value: object) -> str:

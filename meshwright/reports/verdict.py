@@ -79,7 +79,7 @@ def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
 def unproven_words(known: Standing, setting: Setting) -> list[str]:
     """Plans that rest on mechanisms without a measured run, and runs near them that took far longer."""
     words = []
-    where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation}"
+    where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation.name}"
     kind = "models with experts" if setting.model.moe else "dense models"
     if known.evidence and known.evidence[0].nowhere:
         return [f"All plans are unproven: no run of {where} with {kind} is measured."]

@@ -108,7 +108,7 @@ def local_cluster(device: Device, count: int, links: tuple[float, dict[str, Any]
     bandwidth, calibration = links or (1e9, "pcie4")
     level = {
         "name": "machine",
-        "kind": "ethernet" if device.generation == "cpu" else "pcie",
+        "kind": "ethernet" if not device.generation.launches_ahead else "pcie",
         "devices": count,
         "bandwidth": bandwidth,
         "calibration": calibration,

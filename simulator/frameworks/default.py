@@ -5,7 +5,7 @@ from pathlib import Path
 
 from core.cache import read_shipped
 from core.loading import Strict, build
-from hwmodels.device import Device, Generation
+from hwmodels.device import Device
 
 RULES_FILE = Path(__file__).parent.parent / "default_frameworks.yaml"
 
@@ -13,8 +13,8 @@ RULES_FILE = Path(__file__).parent.parent / "default_frameworks.yaml"
 class DefaultRule(Strict):
     """The default framework of some devices."""
 
-    generations: list[Generation] | None = None
-    """Architectures that the rule applies to; empty: all other architectures."""
+    generations: list[str]
+    """Generations that the rule is for, and those based on them."""
     framework: str
     why: str
 
@@ -25,12 +25,11 @@ class _Rules(Strict):
 
 @cache
 def default_rules() -> tuple[DefaultRule, ...]:
-    """The rules in order; the last holds for every device."""
+    """The rules; together they name every shipped generation, each once."""
     return tuple(build(_Rules, read_shipped(RULES_FILE), str(RULES_FILE)).rules)
 
 
 def default_framework(device: Device) -> DefaultRule:
-    """The first rule that holds for a device."""
-    rules = default_rules()
-    holding = (rule for rule in rules if rule.generations is None or device.generation in rule.generations)
-    return next(holding, rules[-1])
+    """The rule of a device's generation, or of the nearest that it is based on."""
+    by_name = {name: rule for rule in default_rules() for name in rule.generations}
+    return next(by_name[name] for name in device.generation.lineage if name in by_name)

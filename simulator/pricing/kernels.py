@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InputError
+from hwmodels.generation import generations
 from simulator.ops.attention import NARROW
 from simulator.ops.op import (
     Attention,
@@ -23,28 +24,6 @@ from simulator.ops.op import (
 from simulator.pricing.prices import Prices
 
 Array = NDArray[np.floating]
-
-OLDER_KERNELS = {
-    ("flash-1", "ampere"): (0.626, 0.5),
-    ("flash-1", "hopper"): (0.37, 0.33),
-    ("flash-1-triton", "ampere"): (0.54, 0.5),
-    ("flash-1-triton", "hopper"): (0.37, 0.33),
-    ("flash-2", "hopper"): (0.57, 0.57),
-    ("flash-2", "blackwell"): (0.33, 0.24),
-    ("flash-2", "cdna4"): (0.7, 0.7),
-}
-"""Speed of older attention kernels over the fastest one of a device generation, for heads of up to 64 and
-of more. On A100 FlashAttention-1 reaches 107 of FlashAttention-2's 171 TFLOP/s with heads of 64 and about
-half of it with heads of 128 (Dao 2023, figure 4, causal, forward and backward); on H100 FlashAttention-2
-reaches 370 of FlashAttention-3's 648 forward and the same share backward (Shah et al. 2024, figures 5 and
-6); on B200, without the new tensor-core instructions, 380 forward and 334 backward with heads of 64
-(flash-attention issue 1589; cuDNN 1,157, pull request 2605) and 354 with heads of 128 (tritonbench pull
-request 171; FlashAttention-4 1,535, pull request 2280). On MI355X torch's own attention (AOTriton) is taken
-at the share of composable kernel's speed that it reaches on MI300X (estimate_kernels.py).
-
-FlashAttention-1 in Triton reaches 0.54 with heads of 64: three steps of MPT-350m over 32,768 and 65,536
-tokens, of which attention takes four fifths. MPT-125m and shorter sequences, which were not used, give 0.51
-to 0.57. Heads of 128 and H100 are taken as those of the CUDA kernel."""
 
 NARROW_ATTENTION = {
     "gb200": {"forward": (1.03, 1.24), "backward": (1.13, 1.22)},
@@ -73,11 +52,6 @@ UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
 on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
 83272, 384 products of 1024 x 1024 by 1024 x 140, bf16, CUDA 11.6)."""
-
-FULL_LOAD = {"cdna": 4}
-"""Bytes that a lane loads at once at the full rate of the first cache, by family of devices; 16 elsewhere.
-Load units of GCN, CDNA's forerunner, return 16 values of 32 bits a cycle (GPUOpen, Understanding Memory
-Coalescing on GCN)."""
 
 
 # One function per kernel class: (ops of one key, prices, sizes of shape (ops, cases)) -> seconds.
@@ -124,7 +98,7 @@ def _unaligned(op: Product, prices: Prices, aligned: Array, flops: Array) -> Arr
     ):
         return np.maximum(aligned, flops / (UNALIGNED_SHARE * device.peak("fp32")))
     # Other alignments keep the matrix units, but load 8, 4 or 2 bytes at a time.
-    full = FULL_LOAD.get(device.generation.rstrip("0123456789"), 16)
+    full = device.generation.lane_bytes
     return aligned * np.maximum(full / op.row_bytes, 1.0)
 
 
@@ -151,7 +125,7 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
     if library in kernels.calibration.libraries:
         kernels = kernels.using(library)
         # FlashAttention-1 and 2 run the A100's instructions: their ratio is the A100's.
-        generation = "ampere" if library == FLASH_2 else generation
+        generation = generations.get("ampere") if library == FLASH_2 else generation
     seconds = kernels.attention(
         sequences,
         queries,
@@ -167,7 +141,7 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
         kv_dtype=first.kv_dtype,
         latent=first.latent,
     )
-    narrow, wide = OLDER_KERNELS.get((older, generation), (1.0, 1.0))
+    narrow, wide = generation.older(older)
     if older == NARROW:
         narrow, wide = _narrow_attention(kernels.device.name)[first.direction]
     return seconds / np.where(head_dim <= 64, narrow, wide)

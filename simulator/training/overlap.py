@@ -23,14 +23,6 @@ up to 0.40 (Lee et al. 2025, arXiv 2507.03114); 0.35 is what the hidden tensor-p
 on H100 costs. AMD: concurrent collectives and products on MI300X gain 21 % of what ideal overlap would
 (Agrawal et al. 2024, arXiv 2412.14335); RCCL occupies 56 to 96 compute units (ROCm/rccl#2073, #1302)."""
 
-EXCHANGE_SLOWDOWN = {"hopper": 0.6}
-"""Share of their speed that kernels lose beside an exchange with experts, where that is more than beside
-other collectives. Persistent products on Hopper have a fixed grid, a block for each multiprocessor: beside an
-exchange that holds some of them (HybridEP 32 in recipes of Megatron Bridge, DeepEP 20) the rest run
-in a second round. Blackwell hands out tiles as multiprocessors become free (CUTLASS, cluster launch control).
-Least mean miss over three pairs and seven rows of four sources on H100; each source left out in turn gives
-0.6 to 0.65 (benchmarks/expert_overlap.py)."""
-
 LONG_BUFFER = 1e12
 """Bytes of a collective whose time is that of its bytes alone."""
 
@@ -73,7 +65,7 @@ def contention(setting: Setting, size: np.ndarray, stride: np.ndarray | int = 1)
 def exchange_slowdown(setting: Setting, size: np.ndarray) -> np.ndarray:
     """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks."""
     slowdown = contention(setting, size)
-    return np.maximum(slowdown, EXCHANGE_SLOWDOWN.get(setting.cluster.device.generation, 0.0))
+    return np.maximum(slowdown, setting.cluster.device.generation.exchange_slowdown)
 
 
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:

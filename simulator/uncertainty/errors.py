@@ -85,8 +85,10 @@ def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Ev
     everywhere = {name for names in measured.values() for name in names}
     if device.name in everywhere:
         return "device"
+    if device.borrows:
+        return "family"  # another device's kernels, at rates that nobody measured
     known = everywhere.intersection(devices.names())
-    family = {name for name in known if devices.get(name).generation == device.generation}
+    family = {name for name in known if devices.get(name).generation.name == device.generation.name}
     if family & set(own):
         return "device"
     return "family" if family else "none"

@@ -55,7 +55,7 @@ def test_figures_are_plausible(name):
     device = devices.get(name)
     widest = device.peak_flops.get("bf16") or device.peak_flops["fp16"]
     assert widest >= device.peak_flops["fp32"]
-    assert 100 < widest / device.memory_bandwidth * 2 < 1000 or device.generation in ("pascal", "ampere")
+    assert 100 < widest / device.memory_bandwidth * 2 < 1000 or device.generation.name in ("pascal", "ampere")
     assert device.idle_watts < device.tdp_watts / 3
     assert device.l2_bytes < device.memory_bytes / 100
     assert {"peak_flops", "memory_bytes", "price_per_hour_usd"} <= set(device.sources)

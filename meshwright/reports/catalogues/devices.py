@@ -19,7 +19,7 @@ def _brief(device: Device) -> dict[str, Any]:
     return {
         "name": device.name,
         "vendor": device.vendor,
-        "generation": device.generation,
+        "generation": device.generation.name,
         "peak_flop_per_s": dict(device.peak_flops),
         "memory_bytes": device.memory_bytes,
         "memory_bandwidth_bytes_per_s": device.memory_bandwidth,
@@ -72,7 +72,7 @@ def _row(device: Device) -> list[str]:
     peaks = {str(name): value for name, value in device.peak_flops.items()}
     return [
         device.name,
-        device.generation,
+        device.generation.name,
         device.kernels.calibration.status,
         gibibytes(device.memory_bytes),
         scaled(device.memory_bandwidth, "B/s"),

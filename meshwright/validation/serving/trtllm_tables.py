@@ -65,7 +65,7 @@ def question(row: MeasuredRow, collection: Collection) -> TableCase:
         degrees = {"data": row.count("tp"), "expert": row.count("tp"), "pipeline": row.count("pp")}
     serving = collection.replica(row, degrees)
     fp4 = row.text("weight_precision") == "fp4"
-    if fp4 and not serving.pool.kv and serving.cluster.device.generation == "blackwell":
+    if fp4 and not serving.pool.kv and "blackwell" in serving.cluster.device.generation.lineage:
         # The page states fp8 for MXFP4 checkpoints, which carry no scales, and "auto" on Hopper.
         serving = serving.with_pool(kv="fp8")
     at_most = row.text("kind") == "max_throughput"  # as many requests together as memory holds

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from core.errors import UnknownNameError
 from core.loading import Catalogue
 from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
 from simulator.serving.engines.figure import Figure
 
-__all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "layer_times", "nearest"]
+if TYPE_CHECKING:
+    from hwmodels.device import Device
+
+__all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "generation_of", "layer_times", "nearest"]
 
 engines = Catalogue("engine", FOLDER, Engine)
 
@@ -73,6 +76,18 @@ def nearest(name: str, version: str = "") -> Preset:
     preset = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release)))
     line = _number(preset.name)
     return Preset(preset, release[: len(line)] != line)
+
+
+def generation_of(engine: Engine, device: Device) -> str:
+    """The generation whose times an engine states for a device: its own, or the nearest that it is based on.
+
+    Empty for NVIDIA, whose times are not told apart.
+    """
+    if device.vendor == "nvidia":
+        return ""
+    stated = {entry.generation for entry in engine.times}
+    lineage = device.generation.lineage
+    return next((name for name in lineage if name in stated), lineage[0])
 
 
 def layer_times(

@@ -21,21 +21,6 @@ from simulator.serving.steps.weight_only import stored_bytes
 
 Array = NDArray[np.float64]
 
-SHARES = {
-    "ampere": (0.07, 1.35, 0.52),
-    "ada": (0.07, 1.35, 0.52),
-    "blackwell": (0.62, 0.16, 0.56),
-    "cdna3": (0.30, 0.20, 0.70),
-    "cdna4": (0.30, 0.20, 0.70),
-}
-OTHER_SHARES = 0.65, 0.03, 0.27
-"""Shares of (limit - idle) by generation: any kernel runs, memory at peak bandwidth, matrix units at peak.
-
-Fitted on the GPU power of steady-state runs of ml-energy/leaderboard: A100 (69 runs, vLLM 0.4 and 0.5), H100
-(221 runs, of vLLM 0.11.1 and of older ones) and B200 (221 runs), and on MI355X (10 runs of InferenceX). Power
-grows with the root of the use of the matrix units, as clocks fall towards the limit."""
-
-
 CLOCKED = 0.5
 """Part of the power of busy devices, matrix units aside, that follows the clock of the multiprocessors.
 
@@ -97,6 +82,7 @@ class PowerModel:
         star = pool.all_reduce == "star"
         reduce = all_reduce_seconds(price.cluster, pool.tensor, message, price.engine, star)
         reduces = model.layers * price.reduces_a_layer * float(reduce)
+        shares = device.generation.power_shares
         return cls(
             devices=pool.devices,
             idle_w=device.idle_watts,
@@ -112,7 +98,7 @@ class PowerModel:
             peak=peak * pool.devices,
             waits_s=price.engine.step_s.value + idle * price.gaps + reduces,
             sequence_waits_s=idle * price.times.sequence_s / pool.data,
-            shares=SHARES.get(device.generation, OTHER_SHARES),
+            shares=(shares[0], shares[1], shares[2]),
             dynamic=float(dynamic_power(device.clock_share)),
         )
 

@@ -32,7 +32,7 @@ from simulator.ops import (
 from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price
-from simulator.serving.engines import Engine, LayerTimes, layer_times
+from simulator.serving.engines import Engine, LayerTimes, generation_of, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
@@ -50,23 +50,11 @@ Array = NDArray[np.float64]
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 """Names of the engine families' kernels in calibrations."""
 
-DEEPGEMM_GENERATIONS = "hopper", "blackwell"
-"""Generations whose data-center devices DeepGEMM has kernels for."""
-
-FLASH_ATTENTION_3_AND_LATER = "hopper", "blackwell"
-"""Generations whose attention kernels have sinks."""
-
 LINEAR = "linear"
 """Kind of layers with linear attention."""
 STATE_COPIES = 4.0
 """Passes over states where decodes are scanned: a gather before the scan and a scatter after it read and
 write them (vLLM, gdn_linear_attn.py: ``ssm_state[non_spec_state_indices_tensor]``)."""
-
-SLOWER_HOSTS = {"ampere": 1.5, "volta": 1.5}
-"""Launch time on hosts of a device generation over that on hosts of H100 nodes. Eager decode steps of
-Llama-2-70B at TP 8 take 44.9 ms beside A100 and 29.9 ms beside H100, whatever their batch
-(Mutinifni/splitwise-sim)."""
-
 
 UNLEARNED = ServerSite(source="", device="", engine="")
 """Factors of a server that nobody measured."""
@@ -126,7 +114,7 @@ class StepPrice:
         self.expert_prices = Prices(self._expert_kernels(), cluster, served=True)
         self.prefill_prices = Prices(self._prefill_kernels(), cluster, served=True)
         self.shard = Shard(tensor=pool.tensor, expert=pool.expert, expert_tensor=pool.experts_cut)
-        generation = cluster.device.generation if cluster.device.vendor != "nvidia" else ""
+        generation = generation_of(engine, cluster.device)
         self.times: LayerTimes
         self.times, self.assumed = layer_times(
             engine, layer_class(model), format_class(pool.stored), generation
@@ -264,7 +252,7 @@ class StepPrice:
     @property
     def eager(self) -> float:
         """Minimum time of the layers of a step without a graph: their kernel launches, s."""
-        slower = SLOWER_HOSTS.get(self.cluster.device.generation, 1.0)
+        slower = self.cluster.device.generation.slower_hosts
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
@@ -290,12 +278,12 @@ class StepPrice:
         """Whether experts run in DeepGEMM, which computes whole blocks of every expert."""
         cut, most = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
         block = self.weights.experts == "fp8_block" and self.pool.expert_kernels is None
-        return block and cut <= most and self.cluster.device.generation in DEEPGEMM_GENERATIONS
+        return block and cut <= most and self.cluster.device.generation.deepgemm
 
     @property
     def packs_scales(self) -> bool:
         """Whether block-scaled products pack the scales of their weights at every call."""
-        return self.engine.packs_scales.value and self.cluster.device.generation == "blackwell"
+        return self.engine.packs_scales.value and self.cluster.device.generation.packed_scales
 
     @property
     def reduces_a_layer(self) -> int:
@@ -350,7 +338,7 @@ class StepPrice:
         named = self.engine.attention_sinks_before_hopper.value if self.model.attention_sinks else ""
         library = f"{LIBRARIES.get(self.engine.engine, '')}-{named}-attention"
         kernels = self.prices.kernels
-        before = self.cluster.device.generation not in FLASH_ATTENTION_3_AND_LATER
+        before = not self.cluster.device.generation.attention_sinks
         return kernels.using(library) if before and library in kernels.calibration.libraries else kernels
 
     def _expert_kernels(self) -> KernelModel:

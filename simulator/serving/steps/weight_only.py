@@ -209,7 +209,7 @@ def widened_product(
 
 def experts_kernel(formats: WeightFormats, device: Specifications, engine: Engine) -> str:
     """Return the kernels of 4-bit experts: gpt-oss' may run in Triton on Hopper, others run in Marlin."""
-    mxfp4 = device.generation == "hopper" and formats.expert_bytes == MXFP4_BYTES
+    mxfp4 = device.generation.mxfp4_triton and formats.expert_bytes == MXFP4_BYTES
     return engine.mxfp4_hopper.value if mxfp4 else "marlin"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import simulator.pricing
 from hwmodels.cluster import clusters, usual_cluster
+from hwmodels.generation import generations
 from hwmodels.kernels import KernelModel
 from simulator.models import models
 from simulator.ops import (
@@ -97,11 +98,11 @@ def test_published_products_of_experts_on_amd(shape, forward, backwards):
     assert 2 * flops / (dgrad + wgrad) == pytest.approx(backwards, rel=0.2)
 
 
-@pytest.mark.parametrize(("generation", "slower"), [("cdna2", [1.0, 2.0]), ("gaudi", [4.0, 8.0])])
+@pytest.mark.parametrize(("generation", "slower"), [("cdna2", [1.0, 2.0]), ("gaudi2", [4.0, 8.0])])
 def test_loads_of_4_bytes_run_at_full_rate_on_amd(generation, slower):
     """GCN returns 16 values of 32 bits a cycle (GPUOpen, Understanding Memory Coalescing on GCN)."""
     lumi = clusters.get("lumi").resized(8)
-    found = KernelModel(lumi.device.model_copy(update={"generation": generation}))
+    found = KernelModel(lumi.device.model_copy(update={"generation": generations.get(generation)}))
     scores = Product(name="scores", groups=64.0, m=2048.0, n=2048.0, k=86.0, weights=False)
     ops = [scores.changed(row_bytes=row_bytes) for row_bytes in (16, 4, 2)]
     aligned, *rest = (float(seconds) for seconds in price(ops, Prices(found, lumi)))
