@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
-from planner.rules import STRUCTURE
+from planner.rules import structure
 from planner.space import Space
 
 REASONS = 2
@@ -43,7 +43,7 @@ def blamed(space: Space, removed: dict[str, int]) -> list[str]:
 
 def _left(space: Space, names: set[str]) -> dict[str, int] | None:
     """What the other rules about shapes remove where some are left out; None where candidates stay."""
-    enumeration = Enumeration(space, [rule for rule in STRUCTURE if rule.name not in names])
+    enumeration = Enumeration(space, [rule for rule in structure(space) if rule.name not in names])
     # Rules may divide what does not divide where an earlier one is missing.
     with np.errstate(all="ignore"):
         stays = next(enumeration.blocks(), None) is not None
@@ -52,7 +52,7 @@ def _left(space: Space, names: set[str]) -> dict[str, int] | None:
 
 def no_shape(space: Space, removed: dict[str, int]) -> str:
     """A message with the rules to blame, the first with its reason, and the values that would do instead."""
-    why = {rule.name: rule.why for rule in reversed(STRUCTURE)}
+    why = {rule.name: rule.why for rule in reversed(structure(space))}
     names = blamed(space, removed)
     reasons = "; ".join(f"{why[name]} ({name})" for name in names[:REASONS])
     if len(names) > REASONS:
@@ -77,4 +77,4 @@ def _instead(space: Space) -> Iterator[str]:
 
 def _has_shape(space: Space, constraints: Constraints) -> bool:
     tried = Space.of(space.setting, space.devices, constraints)
-    return next(Enumeration(tried, STRUCTURE).blocks(), None) is not None
+    return next(Enumeration(tried, structure(tried)).blocks(), None) is not None

@@ -7,6 +7,7 @@ it goes a set of recomputed modules. Values that a release does by default are l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -20,8 +21,8 @@ from planner.constraints import Constraints
 from simulator.levers import MODULE_NAMES, SHARED, ModuleName
 from simulator.ops.elementwise import CROSS_ENTROPY
 from simulator.plan import Choice, Plan, Plans
+from simulator.rules import OVERLAP_PARTNER, ReleaseRule, binding, may_overlap, runs
 from simulator.setting import Setting
-from simulator.training.counts import micro_batches
 from simulator.training.memory import LOGIT_BYTES
 from simulator.training.modules import has_module
 
@@ -61,100 +62,6 @@ class MemoryUse(NamedTuple):
     def is_free(self) -> bool:
         """Whether the combination holds nothing beside what its layers keep."""
         return self.graphs == "none" and not self.overlaps
-
-
-class CombinationRule(NamedTuple):
-    """What a combination needs.
-
-    Attributes:
-        why: the condition and its source.
-        holds: whether a combination meets it, with the modules that it recomputes (None: whole layers).
-    """
-
-    why: str
-    holds: Callable[[Setting, Combination, Modules | None], bool]
-
-
-def _of(setting: Setting, chosen: Combination, name: str) -> Any:
-    value = getattr(chosen, name)
-    return getattr(setting.choices, name) if value is None else value
-
-
-def _fixed_shapes(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
-    if _of(setting, chosen, "graphs") != "step" or setting.model.moe is None:
-        return True
-    device_side = _of(setting, chosen, "grouped_launches") == "fused-mlp" and chosen.dispatcher == "flex"
-    return setting.choices.fixed_capacity or device_side
-
-
-def _block_scaled(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
-    if chosen.grouped_launches != "fused-mlp":
-        return True
-    return setting.training.precision == "mxfp8" and setting.cluster.device.generation.grouped_mxfp8
-
-
-def _flex_runs(setting: Setting, chosen: Combination, _: Modules | None) -> bool:
-    if chosen.dispatcher != "flex":
-        return True
-    runs = setting.cluster.device.generation.flex_dispatcher
-    if setting.choices.dispatcher_library != "deepep":
-        return runs
-    rack = setting.cluster.domain > setting.cluster.devices_per_node
-    return runs and not rack and not setting.choices.fixed_capacity
-
-
-def _graphs_whole(setting: Setting, chosen: Combination, modules: Modules | None) -> bool:
-    graphs = setting.with_choices(graphs=chosen.graphs).graphs
-    if modules is None:
-        return graphs in ("none", "step")
-    return "moe" not in modules or graphs in ("none", "step") or setting.model.moe is None
-
-
-def _overlap_keeps(_: Setting, chosen: Combination, modules: Modules | None) -> bool:
-    return not chosen.overlap_expert or (modules is not None and "moe" not in modules)
-
-
-COMBINATION_RULES = (
-    CombinationRule(
-        "a graph of the whole step needs shapes that the host knows: dense layers, experts with a fixed "
-        "capacity, or fused expert kernels behind the flex dispatcher, which read token counts on the device "
-        "(Megatron Core, paged stash; Transformer Engine, fused grouped MLP)",
-        _fixed_shapes,
-    ),
-    CombinationRule(
-        "the fused grouped MLP multiplies MXFP8 on Blackwell (Transformer Engine, "
-        "NVTE_CUTEDSL_FUSED_GROUPED_MLP)",
-        _block_scaled,
-    ),
-    CombinationRule(
-        "the flex dispatcher runs on Ampere and newer GPUs of NVIDIA unless the release brings its own; "
-        "DeepEP not on racks (Megatron Bridge, flex_dispatcher_backend.py), nor where experts pad to a "
-        "capacity (Megatron Core, transformer_config.py)",
-        _flex_runs,
-    ),
-    CombinationRule(
-        "recomputed modules lie inside or outside graphs of parts, not around them; full recomputation needs "
-        "graphs of the whole step (Megatron Core, transformer_config.py)",
-        _graphs_whole,
-    ),
-    CombinationRule(
-        "the exchange overlaps with another micro batch where neither whole layers nor whole experts are "
-        "recomputed (Megatron Core, transformer_config.py: overlap_moe_expert_parallel_comm)",
-        _overlap_keeps,
-    ),
-)
-"""Rules between levers. Those between levers and the rest of a plan: ``may_overlap``."""
-
-
-def may_overlap(setting: Setting, plans: Plans) -> np.ndarray:
-    """Whether the exchange with experts may run beside another micro batch, shape (plans,).
-
-    It needs an exchange, two micro batches and, in a pipeline, interleaved chunks (Megatron Core,
-    transformer_config.py).
-    """
-    interleaved = np.array([name == "interleaved" for name in plans.schedule_names])[plans.schedule]
-    chunks = (plans.pipeline == 1) | interleaved & (plans.virtual_pipeline > 1)
-    return (plans.expert > 1) & chunks & (micro_batches(setting, plans) >= 2)
 
 
 @record()
@@ -208,9 +115,10 @@ class LeverSpace:
             and constraints.allows("recompute", kind)
         )
         space = cls(setting, values, sets, kinds)
-        if not space.combinations:
+        left = tuple(kind for kind in kinds if space.has(kind))
+        if kinds and not left:
             _refuse_fixed(space, fixed)
-        return space
+        return replace(space, recompute=left)
 
     @property
     def count(self) -> int:
@@ -228,10 +136,26 @@ class LeverSpace:
         return self.count > 1
 
     @cached_property
+    def rules(self) -> tuple[ReleaseRule, ...]:
+        """The rules of the release that the question does not set aside."""
+        return binding(self.setting)
+
+    @cached_property
     def combinations(self) -> tuple[Combination, ...]:
         """All combinations, the release's default first."""
-        combinations = (Combination(*values) for values in product(*(self.values[name] for name in SEARCHED)))
-        return tuple(chosen for chosen in combinations if self.allows(chosen, ()))
+        combinations = [Combination(*values) for values in product(*(self.values[name] for name in SEARCHED))]
+        plain = self._together(combinations, ())
+        return tuple(chosen for chosen, runs in zip(combinations, plain, strict=True) if runs)
+
+    def columns(self, combinations: Sequence[Combination]) -> dict[str, np.ndarray]:
+        """Combinations as columns of plans, shape (combinations,) each."""
+        columns = {}
+        for name in SEARCHED:
+            values, words = [getattr(chosen, name) for chosen in combinations], Choice.get(name)
+            columns[name] = np.array(
+                [words.index(value) for value in values] if words else values, dtype=np.int64
+            )
+        return columns
 
     @cached_property
     def memory_uses(self) -> tuple[MemoryUse, ...]:
@@ -249,17 +173,29 @@ class LeverSpace:
         return [MemoryUse(graphs[chosen.graphs], chosen.overlap_expert) for chosen in self.combinations]
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
-        """Whether levers can be combined; a combination without choice is the user's."""
-        if self.together is not None and not self.together(chosen, modules):
-            return False
-        if all(len(self.values[name]) == 1 for name in SEARCHED):
-            return True
-        return all(rule.holds(self.setting, chosen, modules) for rule in COMBINATION_RULES)
+        """Whether levers can be combined, with the modules that they recompute (None: whole layers)."""
+        return bool(self._together([chosen], modules)[0])
+
+    def _together(self, combinations: Sequence[Combination], modules: Modules | None) -> np.ndarray:
+        """Which combinations run with recomputed modules, shape (combinations,)."""
+        kind = "full" if modules is None else "selective" if modules else "none"
+        plan = Plan.model_validate({"recompute": kind, "recompute_modules": modules or None})
+        plans = Plans.of(plan).take(np.zeros(len(combinations), dtype=np.int64))
+        rules = (rule for rule in self.rules if rule.of_levers)
+        mask = runs(self.setting, replace(plans, **self.columns(combinations)), rules)
+        if self.together is not None:
+            mask &= np.array([self.together(chosen, modules) for chosen in combinations], dtype=bool)
+        return mask
+
+    def has(self, recompute: str) -> bool:
+        """Whether some combination runs with a kind of recomputation."""
+        sets = {"none": ((),), "selective": self.modules, "full": (None,)}[recompute]
+        return any(self.allowed(modules).any() for modules in sets)
 
     def allowed(self, modules: Modules | None) -> np.ndarray:
         """Which combinations go with recomputed modules (None: whole layers), shape (combinations,)."""
         if modules not in self._allowed:
-            self._allowed[modules] = np.array([self.allows(chosen, modules) for chosen in self.combinations])
+            self._allowed[modules] = self._together(self.combinations, modules)
         return self._allowed[modules]
 
     @cached_property
@@ -269,8 +205,13 @@ class LeverSpace:
 
     def in_context(self, overlaps: bool) -> np.ndarray:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
-        fixed = len(self.values["overlap_expert"]) == 1
-        return np.array([fixed or overlaps or not chosen.overlap_expert for chosen in self.combinations])
+        return np.array([overlaps or not chosen.overlap_expert for chosen in self.combinations])
+
+    def may_overlap(self, plans: Plans) -> np.ndarray:
+        """Which plans may overlap the exchange with experts, shape (plans,)."""
+        if all(rule.name != OVERLAP_PARTNER for rule in self.rules):
+            return np.ones(len(plans), dtype=bool)
+        return may_overlap(self.setting, plans)
 
 
 def settled(setting: Setting, constraints: Constraints) -> Mapping[str, Any]:
@@ -292,18 +233,26 @@ def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
     """Refuse fixed levers that rules keep from every combination.
 
     Raises:
-        InputError: the levers, and the first rule that no combination meets.
+        InputError: the first rule that no combination meets, with the levers that it reads.
     """
-    tried = [Combination(*values) for values in product(*(space.values[name] for name in SEARCHED))]
-    failing = (
-        rule
-        for rule in COMBINATION_RULES
-        if not any(rule.holds(space.setting, levers, ()) for levers in tried)
-    )
-    why = next((rule.why for rule in failing), "no combination of the other levers allows it")
-    stated = ", ".join(f"{name}={fixed[name]}" for name in SEARCHED if name in fixed)
-    where = f"{space.setting.framework.name} on {space.setting.cluster.device.name}"
-    raise InputError(f"{stated} does not run with {where}: {why}", "--fix")
+    sets = {"none": ((),), "selective": space.modules, "full": (None,)}
+    combinations = [Combination(*values) for values in product(*(space.values[name] for name in SEARCHED))]
+    tried = [
+        Plan.model_validate({**chosen._asdict(), "recompute": kind, "recompute_modules": modules or None})
+        for kind in space.recompute
+        for modules in sets[kind]
+        for chosen in combinations
+    ]
+    rules = [rule for rule in space.rules if rule.of_levers]
+    problems = [
+        [
+            rule.explain(space.setting, plan)
+            for rule in rules
+            if not runs(space.setting, Plans.of(plan), [rule])[0]
+        ]
+        for plan in tried
+    ]
+    raise InputError(min(problems, key=len)[0], "--fix")
 
 
 def _values(setting: Setting, name: str, default: Any, offered: Sequence[Any]) -> tuple[Any, ...]:

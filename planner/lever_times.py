@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from core.records import record
-from planner.lever_space import LeverSpace, Modules, may_overlap
+from planner.lever_space import LeverSpace, Modules
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
@@ -74,7 +74,7 @@ class Table:
         lists, priced = _priced(space, setting, shapes, kinds)
         layers: dict[tuple[str | None, str | None, str | None], list[Layer]] = {}
         times = []
-        index, origin, share = _by_share(space.setting, plans, index)
+        index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
         for chosen in space.combinations:
             ops = priced[chosen.dispatcher, chosen.grouped_launches]
@@ -209,10 +209,12 @@ def _priced(
     return first, priced
 
 
-def _by_share(setting: Setting, plans: Plans, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_share(
+    space: LeverSpace, plans: Plans, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shapes apart by the share of passes without a partner: every plan's, the shape of each, its share."""
     distinct, row = plans.unique(*SHARE_FIELDS)
-    share = np.where(may_overlap(setting, distinct), alone_share(setting, distinct), 0.0)
+    share = np.where(space.may_overlap(distinct), alone_share(space.setting, distinct), 0.0)
     shares, number = np.unique(share, return_inverse=True)
     both, place = numbered(index * len(shares) + number[row], (int(index.max()) + 1) * len(shares))
     return place, both // len(shares), shares[both % len(shares)]

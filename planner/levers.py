@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.lever_sets import ModuleSets
-from planner.lever_space import SEARCHED, LeverSpace, Modules, may_overlap
+from planner.lever_space import LeverSpace, Modules
 from planner.structures import Structures, recomputing
 from simulator.plan import Choice, Plans
 from simulator.training.activations import boundary_bytes
@@ -114,7 +114,7 @@ class Chooser:
     ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
         """The fastest combination of each structure, the times of its layers, and which have one."""
         table, plans = structures.table, structures.plans
-        overlaps = may_overlap(self.space.setting, plans)
+        overlaps = self.space.may_overlap(plans)
         chosen, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
         for context in (False, True):
@@ -216,7 +216,7 @@ class Chooser:
         if any((self._open(modules, False) & free).any() for modules in sets):
             return footprint.fits(self.usable_bytes, kept, gone, again)
         fits = np.zeros(len(footprint.plans), dtype=bool)
-        overlaps = may_overlap(space.setting, footprint.plans)
+        overlaps = space.may_overlap(footprint.plans)
         for context in (False, True):
             runs = np.any([self._open(modules, context) for modules in sets], axis=0)
             for number in sorted(set(space.use_of[runs].tolist())):
@@ -228,18 +228,14 @@ class Chooser:
 
     def _with(self, plans: Plans, combination: np.ndarray, modules: np.ndarray | int) -> Plans:
         """The plans with combinations and codes of module sets."""
-        columns = {}
-        for name in SEARCHED:
-            values = [getattr(chosen, name) for chosen in self.space.combinations]
-            words = Choice.get(name)
-            codes = np.array([words.index(value) for value in values] if words else values, dtype=np.int64)
-            columns[name] = codes[combination]
+        columns = self.space.columns(self.space.combinations)
+        columns = {name: codes[combination] for name, codes in columns.items()}
         codes = np.zeros(len(plans), dtype=np.int64) + modules
         return replace(plans, **columns, recompute_modules=codes)
 
     def _with_modules(self, structures: Structures) -> Iterator[Timed]:
         """Yield structures with the fastest set of modules that fits."""
-        overlaps = may_overlap(self.space.setting, structures.plans)
+        overlaps = self.space.may_overlap(structures.plans)
         for context in (False, True):
             mine = np.flatnonzero(overlaps == context)
             if len(mine):

@@ -1,7 +1,8 @@
 """Rules that a candidate must satisfy, each with its reason; add one by adding an entry to ``STRUCTURE``.
 
 Rules of feasibility are in ``simulator.rules``, which also checks plans that a user gives; here each gets the
-fields that it reads. The other rules prune the search.
+fields that it reads. The other rules prune the search. ``structure`` adds rules of the release where levers
+have one value; where they vary, ``planner.lever_space`` chooses by the same rules.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import numpy as np
 
 from planner.candidates import CandidateRule, Candidates
 from planner.offload import fits_tiers
+from planner.space import Space
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
+from simulator.rules import OVERLAP_PARTNER, ReleaseRule, runs
 from simulator.rules import RULES as POSSIBLE
 from simulator.training.memory import StageMemory, least_memory, memory
 
@@ -221,6 +224,38 @@ STRUCTURE: tuple[CandidateRule, ...] = (
     ),
 )
 """Rules about shapes. Of rules that run at the same point, the earlier one gets the count."""
+
+
+def structure(space: Space) -> tuple[CandidateRule, ...]:
+    """The rules about shapes, and those of the release that can remove candidates of a space."""
+    levers = space.levers
+    if levers is None:
+        return STRUCTURE
+    overlaps = levers.values["overlap_expert"] == (True,)
+    broken = [
+        rule
+        for rule in levers.rules
+        if (rule.name == OVERLAP_PARTNER and overlaps)
+        or (rule.of_levers and not levers.varies and not _always(space, rule))
+    ]
+    return (*STRUCTURE, *(_of_release(rule) for rule in broken))
+
+
+def _always(space: Space, rule: ReleaseRule) -> bool:
+    """Whether the levers of a space, which have one value each, meet a rule whatever is recomputed."""
+    codes = space.codes("recompute")
+    return bool(runs(space.setting, Candidates(space, {"recompute": codes}, len(codes)).plans, [rule]).all())
+
+
+def _of_release(rule: ReleaseRule) -> CandidateRule:
+    """A rule of the release over candidates."""
+    return CandidateRule(
+        rule.name,
+        rule.why,
+        (*SHAPE, "recompute"),
+        lambda candidates: runs(candidates.space.setting, candidates.plans, [rule]),
+    )
+
 
 MEMORY = "memory"
 

@@ -15,7 +15,7 @@ from planner.families import FAMILIES
 from planner.levers import Bar, Chooser
 from planner.metrics import OBJECTIVES, Metrics
 from planner.proven import BEYOND, UNPROVEN, ProvenChooser, proven_rule
-from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE
+from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE, structure
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
@@ -169,10 +169,8 @@ def _rules(space: Space, offload: bool) -> tuple[CandidateRule, ...]:
     chosen = space.levers is not None and space.levers.varies
     # Memory without that of layers is computed once for all choices of levers.
     rules = PLACEMENT_RULES if offload else RULES[:-1] if chosen else RULES
-    keeps = space.constraints.keeps
-    if keeps is None:
-        return rules
-    return (*STRUCTURE, proven_rule(keeps, not chosen), *rules[len(STRUCTURE) :])
+    shapes, memory_rules, keeps = structure(space), rules[len(STRUCTURE) :], space.constraints.keeps
+    return (*shapes, *(() if keeps is None else (proven_rule(keeps, not chosen),)), *memory_rules)
 
 
 def _removed_levers(space: Space, chooser: Chooser, removed: dict[str, int]) -> dict[str, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from core.records import record
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
-from planner.rules import STRUCTURE, plan_memory
+from planner.rules import plan_memory, structure
 from planner.space import Space
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
@@ -19,6 +19,8 @@ from simulator.training.memory import memory
 
 SAVERS = (
     "recompute",
+    "overlap_expert",
+    "graphs",
     "zero",
     "shard_group",
     "micro_batch",
@@ -103,7 +105,7 @@ def _gib(size: float) -> str:
 def nearest(space: Space) -> Nearest | None:
     """The plan of a space that needs the least memory, if any plan has a valid shape."""
     best: Nearest | None = None
-    for block in Enumeration(space, STRUCTURE).blocks():
+    for block in Enumeration(space, structure(space)).blocks():
         memory = plan_memory(block)
         index = int(np.argmin(memory.peak))
         if best is None or memory.peak[index] < best.peak_bytes:

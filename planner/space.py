@@ -23,6 +23,7 @@ from planner.offload import placements
 from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
 from simulator.ops.counts import layer_counts
 from simulator.plan import Choice, Plan
+from simulator.rules import OFFERS, binding, insist, offers, unoffered
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
 from simulator.state.policy import PLAIN, StatePolicy
@@ -254,23 +255,11 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
     Raises:
         InputError: such a value, with those that there are.
     """
-    framework = setting.framework
-    for name, value in constraints.fixed.items():
-        offered = framework.offers.get(name)
-        usual = framework.defaults.get(name)
-        # Schedules may be compared on any release; a search tries those that it has.
-        if name == "schedule" or offered is None or value in (None, usual, *offered):
-            continue
-        if isinstance(value, tuple):
-            lacking = [part for part in value if part not in offered]
-            if not lacking:
-                continue
-            value = "+".join(lacking)
-        words = ", ".join(
-            str(option).lower() if isinstance(option, bool) else str(option) for option in offered
-        )
-        why = framework.source.get("offers", "")
-        raise InputError(f"{framework.name} offers {name} {words}, found {value} ({why})", f"--fix {name}")
+    if any(rule.name == OFFERS for rule in binding(setting)):
+        for name, value in constraints.fixed.items():
+            if not offers(setting, name, value):
+                problem = f"{unoffered(setting, name, value)}; {insist(OFFERS)}"
+                raise InputError(problem, f"--fix {name}")
     modules = constraints.fixed.get("recompute_modules")
     for module in modules if isinstance(modules, tuple) else ():
         if not has_module(setting.model, module):

@@ -189,6 +189,7 @@ class MixedSetting:
     training: Training
     framework: Framework
     placement: Placement
+    allow: tuple[str, ...] = ()
 
     @property
     def layers(self) -> int:
@@ -213,7 +214,7 @@ class MixedSetting:
             cluster = group.joined(plan.devices, self.cluster.join, together)
         batch = share.micro_batches * plan.data * plan.micro_batch
         training = self.training.model_copy(update={"global_batch": batch})
-        return Setting(self._model(share, plan), cluster, training, self.framework)
+        return Setting(self._model(share, plan), cluster, training, self.framework, allow=self.allow)
 
     def _model(self, share: Share, plan: Plan) -> Model:
         """The model, or one with the group's layers on every stage."""

@@ -25,7 +25,7 @@ from simulator.models import Model, models
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
-from simulator.rules import adapter_problem, check
+from simulator.rules import adapter_problem, check, check_allow, insisted, without_default_graphs
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.site import Site, check_site, read_site
@@ -143,6 +143,10 @@ class Definition(Strict):
     site: Reference | None = Field(
         None, description="what `meshwright learn` found in measured steps: path or mapping"
     )
+    allow: list[str] = Field(
+        default_factory=list,
+        description="rules of the release that plans may break, by name (docs/search.md); the answer says so",
+    )
     placement: Placement | None = Field(
         None, description="which group of a cluster of groups carries which stages or replicas"
     )
@@ -167,6 +171,8 @@ class MixedScenario:
     title: str
     setting: MixedSetting
     plan: Plan
+    insisted: Mapping[str, str]
+    """Rules of the release that the plan breaks and that the user set aside, with what they say."""
 
 
 @record()
@@ -215,7 +221,10 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
     site = _site(written, sized, framework, where, folder)
-    setting = Setting(model, sized, written.workload, framework, tuple(written.stragglers), site)
+    setting = Setting(
+        model, sized, written.workload, framework, tuple(written.stragglers), site, tuple(written.allow)
+    )
+    check_allow(setting, f"{where}: allow")
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
     if problem := adapter_problem(setting):
         raise InputError(problem, f"{where}: workload.adapter")
@@ -285,14 +294,19 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     _has_format(cluster.peak_flops, written.workload.precision, where)
     model = find(models, written.model, folder, f"{where}: model")
     framework = find_framework(written, cluster.groups[0].alone.device, folder, where)
-    setting = MixedSetting(model, cluster, written.workload, framework, written.placement)
-    uniform = Setting(model, cluster.groups[0].uniform(written.gpus), written.workload, framework)
+    allow = tuple(written.allow)
+    asked = MixedSetting(model, cluster, written.workload, framework, written.placement, allow)
+    devices = cluster.groups[0].uniform(written.gpus)
+    uniform = Setting(model, devices, written.workload, framework, allow=allow)
+    check_allow(uniform, f"{where}: allow")
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
     chosen = framework.model_copy(update={"defaults": {**framework.defaults, **stated(plan)}})
-    setting = replace(setting, framework=chosen)
+    setting = replace(asked, framework=chosen)
+    broken: dict[str, str] = {}
     for share in shares(setting, plan, f"{where}: placement"):
-        check(setting.on(share, plan), plan, f"{where}: plan")
-    return MixedScenario(written.title, setting, plan)
+        check(asked.on(share, plan), plan, f"{where}: plan")
+        broken |= insisted(asked.on(share, plan), plan)
+    return MixedScenario(written.title, setting, plan, broken)
 
 
 def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definition, tuple[Any, ...]]:
@@ -369,7 +383,7 @@ def fill_plan(setting: Setting, fields: Mapping[str, Any], where: str) -> Plan:
         usual.pop("sequence_parallel", None)
     plan = build(Plan, {**usual, **_implied(setting, fields), **fields}, where)
     get_schedule(plan.schedule, f"{where}.schedule")
-    return plan
+    return without_default_graphs(setting, plan)
 
 
 def changed(data: Mapping[str, Any], key: str, value: object, where: str) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def scenario_of(setting: Setting, plan: Plan, title: str = "") -> dict[str, Any]
     }
     if setting.site is not None:
         written["site"] = setting.site.model_dump(mode="json", exclude_none=True)
+    if setting.allow:
+        written["allow"] = list(setting.allow)
     if setting.stragglers:
         written["stragglers"] = [straggler.model_dump(mode="json") for straggler in setting.stragglers]
     return written

@@ -47,6 +47,8 @@ class Setting:
     """Stragglers of the job; only the event engine reads them."""
     site: Site | None = None
     """What measured steps of the user say about the parts of a step."""
+    allow: tuple[str, ...] = ()
+    """Rules of the release that the user sets aside (``simulator.rules.release``)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(

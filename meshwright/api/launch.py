@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ def export(
     *,
     rank: int | None = None,
     command: str = COMMAND,
+    allow: Sequence[str] | None = None,
 ) -> Export:
     """Turn a plan into the files that a launcher reads.
 
@@ -42,6 +43,7 @@ def export(
         out: folder to write the files to, all or none; None writes nothing.
         rank: plan of a search, from 1; the first by default.
         command: command line that the files name as their origin.
+        allow: rules of the release that the plan may break (docs/search.md); the files say so.
 
     Returns:
         ``files`` (text by name), ``gaps`` (fields that the launcher cannot express) and ``notes`` (inputs
@@ -51,14 +53,17 @@ def export(
         InputError: an unknown target, a plan of the other kind, no such rank, or an unwritable file.
     """
     exporter(to)
-    launch = exported(export_question(plan, rank, command), to)
+    launch = exported(export_question(plan, rank, command, allow), to)
     if out is not None:
         write_files(launch, Path(out))
     return launch
 
 
 def export_question(
-    plan: Reference | PlanSearch | DeploymentSearch, rank: int | None = None, command: str = COMMAND
+    plan: Reference | PlanSearch | DeploymentSearch,
+    rank: int | None = None,
+    command: str = COMMAND,
+    allow: Sequence[str] | None = None,
 ) -> ExportQuestion:
     """The question of an export; see ``export``.
 
@@ -66,11 +71,11 @@ def export_question(
         InputError: no such rank, or no plan.
     """
     if isinstance(plan, str | Path):
-        return question_of(str(plan), rank, command)
+        return question_of(str(plan), rank, command, allow)
     if not isinstance(plan, Mapping):
-        return from_scenario(plan.scenario((rank or 1) - 1), "plan", Path(), command)
+        return from_scenario(plan.scenario((rank or 1) - 1), "plan", Path(), command, allow)
     if rank is None:
-        return from_scenario(plan, "plan", Path(), command)
+        return from_scenario(plan, "plan", Path(), command, allow)
     raise InputError("only a search has ranks, this is a scenario", "rank")
 
 
@@ -84,6 +89,7 @@ def import_(
     seq_len: int | None = None,
     global_batch: int | None = None,
     kind: str = "",
+    allow: Sequence[str] | None = None,
 ) -> Imported:
     """Read a launch file, or a command line, as a scenario; nothing is executed.
 
@@ -92,6 +98,7 @@ def import_(
         cluster: catalogue name, path, mapping or object.
         gpus, model, vocabulary, seq_len, global_batch: values that the source does not state.
         kind: megatron-lm, megatron-bridge, deepspeed or torchtitan; recognised by default.
+        allow: rules of the release that the launch may break (docs/search.md); the scenario says so.
 
     Returns:
         ``scenario`` (for ``mw.simulate`` and the others), ``aside`` (options that no prediction reads),
@@ -102,4 +109,4 @@ def import_(
     """
     stated = {"cluster": cluster, "gpus": gpus, "model": model, "vocabulary": vocabulary}
     stated |= {"seq_len": seq_len, "global_batch": global_batch}
-    return read_launch(str(source), target=kind, stated=stated)
+    return read_launch(str(source), target=kind, stated=stated, allow=allow or ())

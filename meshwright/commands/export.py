@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from meshwright.commands import options
+
 
 def export(
     plan: Annotated[
@@ -23,6 +25,7 @@ def export(
     rank: Annotated[
         int | None, typer.Option(min=1, help="Rank of the plan in a saved search (default 1).")
     ] = None,
+    allow: options.Allow = None,
 ) -> None:
     """Write the files that launch a plan: arguments, configurations, job scripts.
 
@@ -42,16 +45,20 @@ def export(
         "--to",
         to,
         *(["--rank", str(rank)] if rank else []),
+        *(word for rule in allow or () for word in ("--allow", rule)),
         "-o",
         str(out),
     ]
-    launch = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words))
+    launch = launch_api.export(plan, to, out, rank=rank, command=shlex.join(words), allow=allow)
     for name in launch.files:
         typer.echo(str(out / name))
+    question = launch_api.export_question(plan, rank, allow=allow)
+    for rule, why in question.insisted.items():
+        note(f"against the rule {rule}, as --allow asks: {why}")
     if launch.framework:
         from meshwright.reports.exported import framework_table
 
-        scenario, exported = launch_api.export_question(plan, rank).training()
+        scenario, exported = question.training()
         show_on_stderr(framework_table(scenario.setting, exported, launch.framework, launch.levers))
     for gap in launch.gaps:
         note(f"not expressed: {gap}")

@@ -34,6 +34,7 @@ class StepFlags:
     price: options.Price = None
     site: options.Site = None
     fix: options.Fields = None
+    allow: options.Allow = None
 
     def arguments(self) -> dict[str, Any]:
         """The flags as arguments of the API; ``fix`` as fields of the plan.
@@ -67,6 +68,7 @@ class PlanFlags:
     site: options.Site = None
     fix: options.Fix = None
     limit: options.Limit = None
+    allow: options.Allow = None
     objective: options.Objective = None
     top: options.Top = None
     headroom: options.Headroom = None

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from meshwright.commands import options
+
 
 def import_(
     source: Annotated[
@@ -31,6 +33,7 @@ def import_(
             help="Kind of file: megatron-lm, megatron-bridge, deepspeed or torchtitan; default: detected.",
         ),
     ] = "",
+    allow: options.Allow = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the scenario to FILE; default: stdout.")
     ] = None,
@@ -56,6 +59,7 @@ def import_(
         seq_len=seq_len,
         global_batch=global_batch,
         kind=kind,
+        allow=allow,
     )
     text = scenario_text(imported, source, None if out is None else out.parent)
     if out is None:

@@ -115,6 +115,13 @@ Fields = Annotated[
     list[str] | None,
     typer.Option("--fix", metavar="FIELD=VALUE", help="Set a plan field (tensor=8). Repeatable."),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RULE",
+        help="Predict plans that break a rule of the release, as its error names it. Repeatable.",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

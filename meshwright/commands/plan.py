@@ -222,7 +222,8 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
 
     names = ("model", "precision", "adapter", "seq_len", "global_batch", "batch_tokens", "price")
     arguments = options.question(**{name: getattr(flags, name) for name in names})
-    arguments |= {name: getattr(flags, name) for name in ("framework", "objective", "headroom")} | constraints
+    told = ("framework", "objective", "headroom", "allow")
+    arguments |= {name: getattr(flags, name) for name in told} | constraints
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
     unranked |= {"--proven": flags.proven or None, "--site": flags.site, "--trials": flags.trials}
     if flags.run:

@@ -68,7 +68,7 @@ QUESTIONS = {
     """,  # noqa: E501 - one line to copy
         words("scenario model cluster gpus seq_len global_batch precision framework fix save json"),
         words(
-            "batch_tokens adapter price limit objective top headroom offload raw proven trials folder",
+            "batch_tokens adapter price limit allow objective top headroom offload raw proven trials folder",
             *words("site refine"),
             *EXECUTION,
             *OUTPUT,
@@ -112,7 +112,7 @@ QUESTIONS = {
     [bold]Example:[/bold] meshwright plan size --tokens 15T --days 60 --model llama3.1-70b --cluster dgx-h100,dgx-b200 --gpus 256..2048 --seq-len 8k --batch-tokens 4M
     """,  # noqa: E501
         words("scenario tokens days budget model cluster gpus seq_len global_batch batch_tokens json"),
-        words("price html precision adapter framework fix limit objective headroom"),
+        words("price html precision adapter framework fix limit allow objective headroom"),
         own={"tokens": Tokens},
     ),
 }

@@ -39,6 +39,15 @@ class ExportQuestion:
             raise ValueError("a serving question has no plan")
         return self.scenario, self.plan
 
+    @property
+    def insisted(self) -> Mapping[str, str]:
+        """Rules of the release that the plan breaks and that the user set aside, with their reasons."""
+        if self.scenario is None or self.plan is None:
+            return {}
+        from simulator.rules import insisted
+
+        return insisted(self.scenario.setting, self.plan)
+
     def deployed(self) -> ServingSetting:
         """The setting of a serving question."""
         if self.serving is None:
@@ -103,6 +112,7 @@ def header(
 ) -> list[str]:
     """The comment at the top of every file: the question, the version, and the gaps."""
     lines = [f"{one_line(question.title)}", f"For {version}; written by `{one_line(question.command)}`."]
+    lines += [f"AGAINST {rule}: {one_line(why)}" for rule, why in question.insisted.items()]
     lines += [f"NOT EXPRESSED: {one_line(gap)}" for gap in gaps]
     lines += [f"Yours to add: {one_line(note)}" for note in notes]
     return lines

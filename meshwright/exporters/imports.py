@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
 from simulator.models import Model, models
 from simulator.plan import Plan
+from simulator.rules import insisted
 from simulator.scenario import make_scenario
 from simulator.workload import Training
 
@@ -51,6 +52,7 @@ def read_launch(
     *,
     target: str = "",
     stated: Mapping[str, Any] | None = None,
+    allow: Sequence[str] = (),
 ) -> Imported:
     """Turn a launch file, or a command line, into a scenario.
 
@@ -59,6 +61,7 @@ def read_launch(
         target: of the launcher; recognised where not given.
         stated: ``model``, ``cluster``, ``gpus``, ``seq_len``, ``global_batch``, ``vocabulary``,
             ``precision``; they replace what the file says.
+        allow: rules of the release that the plan may break.
 
     Raises:
         InputError: unreadable, a part of the question missing, or a plan that cannot run; with its place.
@@ -78,6 +81,7 @@ def read_launch(
     _, left = known.read(launch.options)
     left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
     scenario = _scenario(facts, launch, values, known.framework, where)
+    scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())
     plan = needs_plan(checked, where)
@@ -85,7 +89,9 @@ def read_launch(
     same_as_release = {name for name, value in usual.items() if scenario["plan"].get(name) == value}
     for name in moot(checked.setting, plan) - {"sequence_parallel"} | same_as_release:
         scenario["plan"].pop(name, None)
-    notes = (*launch.notes, *_tokens_of_run(left, checked.setting.training))
+    broken = insisted(checked.setting, plan)
+    against = (f"against the rule {rule}, as --allow asks: {why}" for rule, why in broken.items())
+    notes = (*launch.notes, *_tokens_of_run(left, checked.setting.training), *against)
     return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
 
 

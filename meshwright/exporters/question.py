@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,15 @@ from simulator.serving.scenario import is_serving, make_serving
 
 MOST_BYTES = 256 * 2**20
 """Of a saved search; a plan has about 10 kB."""
-KEPT = ("model", "cluster", "gpus", "framework")
+KEPT = ("model", "cluster", "gpus", "framework", "allow")
 WORKLOAD = ("seq_len", "global_batch", "precision")
 
 
 def question_of(
-    reference: str, rank: int | None = None, command: str = "meshwright export"
+    reference: str,
+    rank: int | None = None,
+    command: str = "meshwright export",
+    allow: Sequence[str] | None = None,
 ) -> ExportQuestion:
     """Read the question to export.
 
@@ -32,6 +35,7 @@ def question_of(
         reference: scenario (file or shipped name), or a file that ``meshwright plan --json`` printed.
         rank: plan of the saved search, from 1; the first by default.
         command: command line, for the comments of the files.
+        allow: rules of the release that the plan may break, instead of the scenario's.
 
     Raises:
         InputError: unreadable, no such rank, no plan in it; with the key path.
@@ -43,22 +47,25 @@ def question_of(
         path = scenario_path(reference)
         from core.loading import read_mapping
 
-        return from_scenario(read_mapping(path), str(path), path.parent, command)
-    return from_scenario(
-        scenario_of_search(saved, rank or 1, reference), reference, Path(reference).parent, command
-    )
+        return from_scenario(read_mapping(path), str(path), path.parent, command, allow)
+    scenario = scenario_of_search(saved, rank or 1, reference)
+    return from_scenario(scenario, reference, Path(reference).parent, command, allow)
 
 
-def from_scenario(data: Mapping[str, Any], where: str, folder: Path, command: str) -> ExportQuestion:
-    """The question of a scenario's data.
+def from_scenario(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> ExportQuestion:
+    """The question of a scenario's data; ``allow`` replaces its own.
 
     Raises:
         InputError: a wrong key or value, or no plan.
     """
     if is_serving(data):
+        if allow:
+            raise InputError("rules of releases are about training plans", "--allow")
         setting = make_serving(data, where, folder)
         return ExportQuestion(setting.title or where, serving=setting, command=command)
-    scenario = make_scenario(data, where, folder)
+    scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
     plan = needs_plan(scenario, where)
     setting = scenario.setting
     title = (

@@ -5,7 +5,7 @@ An argument that is None or left out changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from core.errors import UnknownNameError
@@ -24,6 +24,7 @@ class TrainingArguments(TypedDict, total=False):
             a mapping of ``workload.adapter``.
         price: dollars an hour and device, instead of the list price.
         fix: fields of the plan and their values; a search holds them.
+        allow: rules of the release that plans may break (docs/search.md); the answer says so.
     """
 
     model: ModelReference | None
@@ -35,6 +36,7 @@ class TrainingArguments(TypedDict, total=False):
     framework: FrameworkReference | None
     price: float | None
     fix: Mapping[str, Any] | None
+    allow: Sequence[str] | None
 
 
 class StepArguments(TrainingArguments, total=False):

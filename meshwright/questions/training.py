@@ -33,6 +33,7 @@ KEYS = {
     "headroom": "search.headroom",
     "site": "site",
     "title": "title",
+    "allow": "allow",
 }
 """Key path of a scenario for each argument of a question."""
 
@@ -40,7 +41,7 @@ NEEDED = ("model", "cluster", "gpus", "global_batch")
 """Arguments required without a scenario file."""
 
 
-NOT_ASKED = ("plan", "site", "variations", "search.objective", "search.top", "search.headroom")
+NOT_ASKED = ("plan", "site", "allow", "variations", "search.objective", "search.top", "search.headroom")
 """Keys that do not change a scenario's question and title."""
 
 DEGREES = ("tensor", "pipeline", "context")

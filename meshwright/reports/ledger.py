@@ -17,6 +17,7 @@ from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 
 SIXTEEN_BITS = ("fp16", "bf16")
 SHOWN_FAMILIES = 12
+SHOWN_CASES = 6
 
 
 def as_json(ledger: Ledger) -> dict[str, Any]:
@@ -32,6 +33,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
                 "assumed": list(entry.case.assumed),
                 "predicted_peak_memory_bytes": entry.predicted_peak_bytes,
                 "fits": entry.fits,
+                **({"breaks": list(entry.breaks)} if entry.breaks else {}),
             }
             for entry in ledger.entries
         ],
@@ -58,11 +60,23 @@ def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
             "fits",
         )
         parts.append(table(headings, [_row(entry) for entry in ledger.entries], left=5))
-    parts += [_groups(ledger), *_memory(ledger), *_choices(ledger.entries)]
+    parts += [_groups(ledger), *_memory(ledger), *_choices(ledger.entries), *_against(ledger)]
     if ledger.skipped:
         rows = [[case_id, reason] for case_id, reason in ledger.skipped]
         parts.append(table(("skipped", "reason"), rows if each else _counted(rows), left=2))
     return parts
+
+
+def _against(ledger: Ledger) -> list[RenderableType]:
+    """Runs that broke a rule of their release, which are predicted as published."""
+    runs: dict[str, list[str]] = {}
+    for entry in ledger.entries:
+        for name in entry.breaks:
+            runs.setdefault(name, []).append(entry.case.case_id)
+    if not runs:
+        return []
+    rows = [[name, str(len(cases)), ", ".join(cases[:SHOWN_CASES])] for name, cases in runs.items()]
+    return [table(("rule", "runs", "measured although their release rules it out"), rows)]
 
 
 def _row(entry: PredictedCase) -> list[str]:

@@ -29,6 +29,7 @@ def describe_mixed(scenario: MixedScenario, step: MixedStep, engine: MixedStep |
         "global_batch": setting.training.global_batch,
         "precision": setting.training.precision,
         "plan": plan.model_dump(mode="json"),
+        **({"insisted": dict(scenario.insisted)} if scenario.insisted else {}),
         **_figures(setting, plan, step),
         "groups": [_group(group, step.seconds) for group in step.groups],
     }
@@ -86,6 +87,7 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
         "MFU": f"{percent(report['mfu'])} of the peak of all devices together",
         "money, energy": f"{report['usd_per_million_tokens']:.3f} USD and "
         f"{report['kwh_per_million_tokens']:.4f} kWh a million tokens",
+        **{f"against {rule}": why for rule, why in report.get("insisted", {}).items()},
     }
     rows = [
         [

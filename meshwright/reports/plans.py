@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from meshwright.reports.documents import describe_documents, documents_words
+from meshwright.reports.insisted import describe_insisted
 from meshwright.reports.plan_evidence import UNPROVEN, describe_evidence, evidence_words
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
@@ -18,6 +19,7 @@ from planner.prediction import Prediction
 from planner.search import SearchResult
 from planner.shortlist import ShortlistRow
 from simulator.plan import Plan
+from simulator.rules import insisted
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit, memory_band
 
@@ -57,6 +59,7 @@ def describe_setting(setting: Setting) -> dict[str, Any]:
         "global_batch": setting.training.global_batch,
         "precision": setting.training.precision,
         **({"site": setting.site.source} if setting.site else {}),
+        **({"allow": list(setting.allow)} if setting.allow else {}),
     }
 
 
@@ -66,6 +69,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
     times = {name: float(part[index]) for name, part in step.seconds.items()}
     return {
         "plan": prediction.plans.plan(index).model_dump(mode="json"),
+        **describe_insisted(prediction.setting, prediction.plans.plan(index)),
         **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
         "differs_from_first": _differs(prediction, index),
@@ -331,6 +335,7 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         f"{merit['kwh_per_million_tokens']:.3g} kWh",
         **evidence_words(prediction.standing, index),
         **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
+        **{f"against {rule}": why for rule, why in insisted(setting, plan).items()},
     }
     return facts(words, title)
 

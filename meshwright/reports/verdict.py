@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from meshwright.reports.basis import basis
+from meshwright.reports.insisted import describe_insisted, insisted_words
 from meshwright.reports.plan_evidence import promise_words
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds
@@ -27,7 +28,13 @@ def verdict(result: SearchResult, prediction: Prediction) -> list[Table | str]:
     reasons = reason_rows(result)
     shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
     removed = table(("removed by rule", "candidates"), removed_rows(result))
-    return [*shown, *order_words(result, prediction), basis(result), removed]
+    return [*shown, *order_words(result, prediction), *_insisted(prediction), basis(result), removed]
+
+
+def _insisted(prediction: Prediction) -> list[str]:
+    """Rules of the release that plans break because the user set them aside."""
+    described = (describe_insisted(prediction.setting, plan) for plan in prediction.plans)
+    return insisted_words((f"Rank {rank}", report) for rank, report in enumerate(described, start=1))
 
 
 def removed_rows(result: SearchResult) -> list[Sequence[str]]:

@@ -163,7 +163,7 @@ def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
     usual = frameworks.get(framework.name).defaults.get("attention")
     if row.text("flash_attention", "0") != "0" and usual == "unfused":
         levers["attention"] = "flash-2"
-    for name in (*LEVERS, "overlap_expert", "overlap_tensor"):
+    for name in (*LEVERS, "context_algorithm", "overlap_expert", "overlap_tensor"):
         text = row.text(COLUMN_OF.get(name, name), row.text(name))
         if text and name != "recompute_modules":
             levers[name] = SWITCHES.get(text.lower(), int(text) if text.isdigit() else text)

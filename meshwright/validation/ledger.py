@@ -18,6 +18,7 @@ from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, Stages
 from simulator.levers import SHARED
 from simulator.plan import Plans
+from simulator.rules import breaks
 from simulator.schedules import schedules
 from simulator.training import predict
 from simulator.training.memory import StageMemory, memory
@@ -53,6 +54,11 @@ class PredictedCase:
         """Predicted bytes that a measured peak is compared with."""
         figure = self.predicted_figure_bytes
         return self.predicted_peak_bytes if figure is None else figure
+
+    @cached_property
+    def breaks(self) -> tuple[str, ...]:
+        """Rules of its release that the run broke all the same: it ran, and is predicted as published."""
+        return tuple(breaks(self.case.setting, self.case.plan))
 
     @property
     def fits(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.reports.insisted import insisted_words
 from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.runs import detector_table
 from meshwright.reports.tables import table
@@ -80,6 +81,7 @@ def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
     for column in main.columns[NUMBERS:]:
         column.justify = "left"
     tables: list[Table | str] = [main, *run_comparison(outcomes)]
+    tables += insisted_words((outcome.run.label, outcome.report or {}) for outcome in outcomes)
     if failed := failures(outcomes):
         tables.append(table(("cannot be run", "because"), failed, left=2))
     return tables

@@ -42,10 +42,11 @@ class Framework(Sourced):
     ``origins`` holds the source of each number, ``source`` those of the other facts.
     """
 
-    UNSOURCED = frozenset({"defaults", "offers", "by_precision"})
+    UNSOURCED = frozenset({"code_base", "defaults", "lifts", "offers", "by_precision"})
 
     name: str
     title: str = Field(description="what it is, with versions")
+    code_base: str = Field("", description="code that it is a release of, whose rules bind it")
     selective: Literal["core", "all-but-projections", "every-other-product"] = Field(
         "core",
         description="what selective recomputation repeats where a plan names no modules: the attention core "
@@ -72,6 +73,10 @@ class Framework(Sourced):
         default_factory=dict,
         description="values that the release offers of the plan fields listed here; a search tries those of "
         "levers beside the default",
+    )
+    lifts: dict[str, str] = Field(
+        default_factory=dict,
+        description="rules of its code base that the release does not have, with the reason and its source",
     )
     by_precision: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
@@ -159,7 +164,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     """A definition with changes; defaults and sources merge key by key."""
     if name := base.get("based_on"):
         base = _merged(frameworks.definition(name), {k: v for k, v in base.items() if k != "based_on"})
-    merged = ("defaults", "offers", "source", *(group for group in GROUPS if group in base))
+    merged = ("defaults", "lifts", "offers", "source", *(group for group in GROUPS if group in base))
     for name in merged:
         if not isinstance(changes.get(name, {}), Mapping):
             raise ValueError(f"{name}: a mapping is needed, found {shown(changes[name])}")

@@ -1,4 +1,4 @@
-"""Validity rules of plans, checked before any cost: one function per rule, over arrays of plans.
+"""Rules of valid shapes, checked before any cost: one function per rule, over arrays of plans.
 
 Search removes plans by these rules and counts the plans removed by each rule. A user's plan is refused with
 the rule's explanation.
@@ -34,18 +34,6 @@ class Rule(NamedTuple):
 def broken(setting: Setting, plans: Plans) -> dict[str, np.ndarray]:
     """Masks of the plans that break a rule, by the rule's name."""
     return {rule.name: ~rule.holds(setting, plans) for rule in RULES}
-
-
-def check(setting: Setting, plan: Plan, where: str = "") -> None:
-    """Refuse a plan that breaks a rule.
-
-    Raises:
-        InputError: all broken rules, one line each.
-    """
-    plans = Plans.of(plan)
-    problems = [rule.explain(setting, plan) for rule in (*RULES, STATE) if not rule.holds(setting, plans)[0]]
-    if problems:
-        raise InputError(problems[0] if len(problems) == 1 else "\n  " + "\n  ".join(problems), where)
 
 
 def _devices(setting: Setting, plans: Plans) -> np.ndarray:

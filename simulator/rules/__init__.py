@@ -1,0 +1,43 @@
+"""Rules of plans: which shapes are valid, and what a release can run."""
+
+from simulator.rules.check import check
+from simulator.rules.release import (
+    OFFERS,
+    OVERLAP_PARTNER,
+    RELEASE_RULES,
+    ReleaseRule,
+    binding,
+    breaks,
+    check_allow,
+    insist,
+    insisted,
+    may_overlap,
+    offers,
+    runs,
+    unoffered,
+    without_default_graphs,
+)
+from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken
+
+__all__ = [
+    "OFFERS",
+    "OVERLAP_PARTNER",
+    "RELEASE_RULES",
+    "RULES",
+    "ReleaseRule",
+    "Rule",
+    "adapter_problem",
+    "balances_predictions",
+    "binding",
+    "breaks",
+    "broken",
+    "check",
+    "check_allow",
+    "insist",
+    "insisted",
+    "may_overlap",
+    "offers",
+    "runs",
+    "unoffered",
+    "without_default_graphs",
+]
