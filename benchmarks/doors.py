@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ from planner.space import Space
 from simulator.frameworks import frameworks
 from simulator.rules import RELEASE_RULES
 from simulator.scenario import make_scenario
+from simulator.setting import Setting
 
 CLUSTERS = ("dgx-h100", "dgx-b200", "gb200-nvl72", "dgx-a100-80gb", "mi355x-8")
 MODELS = ("mixtral-8x7b", "llama3.1-8b")
 PRECISIONS = ("bf16", "mxfp8")
+NAMES = tuple(rule.name for rule in RELEASE_RULES)
 VALUES: Mapping[str, tuple[Any, ...]] = {
     "pipeline": (1, 1, 2),
     "virtual_pipeline": (1, 2),
@@ -66,10 +68,15 @@ class Door:
         return len({bool(names) for names in self.refused.values()}) == 1
 
 
-def random_scenario(framework: str, rng: random.Random) -> dict[str, Any]:
-    """A scenario whose plan has a valid shape; its levers may be any."""
-    plan = {name: rng.choice(values) for name, values in VALUES.items()}
-    model = rng.choice(MODELS)
+def scenario(choose: Callable[[Sequence[Any]], Any], framework: str | None = None) -> dict[str, Any]:
+    """A scenario whose plan has a valid shape; its levers may be any.
+
+    Args:
+        choose: returns one of several options.
+        framework: of the scenario; by default one of all.
+    """
+    plan = {name: choose(values) for name, values in VALUES.items()}
+    model = choose(MODELS)
     if model != "mixtral-8x7b":
         plan |= {"expert": 1}
     if plan["pipeline"] == 1:
@@ -80,38 +87,44 @@ def random_scenario(framework: str, rng: random.Random) -> dict[str, Any]:
     elif model == "llama3.1-8b":
         plan["recompute_modules"] = ["core_attn"]
     stated = {name: value for name, value in plan.items() if value is not None}
-    cluster = rng.choice(CLUSTERS)
-    precision = rng.choice(PRECISIONS) if cluster in ("dgx-b200", "gb200-nvl72") else "bf16"
+    cluster = choose(CLUSTERS)
+    precision = choose(PRECISIONS) if cluster in ("dgx-b200", "gb200-nvl72") else "bf16"
     return {
         "model": model,
         "cluster": cluster,
         "gpus": 64,
-        "framework": framework,
+        "framework": framework or choose(frameworks.names()),
         "workload": {"seq_len": 4096, "global_batch": 128, "precision": precision},
         "plan": {"tensor": 1, "context": 1, **stated},
     }
 
 
 def doors(framework: str, count: int, seed: int = 0) -> Iterator[Door]:
-    """What the doors say of random plans of a framework."""
+    """What the doors say of random plans of a framework, without those refused for another reason."""
     rng = random.Random(f"{seed} {framework}")
     for _ in range(count):
-        data = random_scenario(framework, rng)
         try:
-            setting = make_scenario({**data, "plan": None}, "random", Path()).setting
+            yield asked(scenario(rng.choice, framework))
         except InputError:
             continue
-        refused = {
-            "scenario": _rules(lambda data=data: make_scenario(data, "random", Path())),
-            "export": _rules(lambda data=data: from_scenario(data, "random", Path(), "")),
-            "plan": _rules(lambda data=data, setting=setting: _searched(data, setting)),
-        }
-        named = {door: rules for door, rules in refused.items() if rules is not None}
-        if len(named) == len(refused):
-            yield Door(framework, data["plan"], named)
 
 
-def _searched(data: Mapping[str, Any], setting: Any) -> None:
+def asked(data: Mapping[str, Any]) -> Door:
+    """Ask every door about the plan of a scenario.
+
+    Raises:
+        InputError: a door refuses the plan for another reason than a rule about releases.
+    """
+    setting = make_scenario({**data, "plan": None}, "random", Path()).setting
+    refused = {
+        "scenario": _rules(lambda: make_scenario(data, "random", Path())),
+        "export": _rules(lambda: from_scenario(data, "random", Path(), "")),
+        "plan": _rules(lambda: _searched(data, setting)),
+    }
+    return Door(data["framework"], data["plan"], refused)
+
+
+def _searched(data: Mapping[str, Any], setting: Setting) -> None:
     """Enumerate the space of a search that holds all of a plan's fields, as ``plan --fix`` does."""
     fixed = {name: value for name, value in data["plan"].items() if name != "schedule"}
     space = Space.of(setting, setting.cluster.devices, Constraints.of(fixed))
@@ -120,15 +133,20 @@ def _searched(data: Mapping[str, Any], setting: Any) -> None:
         raise InputError(no_shape(space, dict(enumeration.removed)))
 
 
-def _rules(ask: Any) -> frozenset[str] | None:
-    """The rules of releases by which a door refuses; None where it refuses for another reason."""
-    names = [rule.name for rule in RELEASE_RULES]
+def _rules(ask: Callable[[], object]) -> frozenset[str]:
+    """The rules of releases by which a door refuses.
+
+    Raises:
+        InputError: it refuses for another reason.
+    """
     try:
         ask()
     except InputError as error:
         words = str(error)
-        named = frozenset(name for name in names if f"--allow {name}" in words or f"({name})" in words)
-        return named or None
+        names = frozenset(name for name in NAMES if f"--allow {name}" in words or f"({name})" in words)
+        if not names:
+            raise
+        return names
     return frozenset()
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
+from simulator.frameworks import frameworks
 
 OptionT = TypeVar("OptionT")
 Question = dict[str, Any]
@@ -48,16 +49,27 @@ ENGINES = ("vllm-0.19", "vllm-0.6", "vllm-0.11", "sglang-0.5.12", "tensorrt-llm-
 
 def training(choose: Choose) -> Question:
     """A training step: a scenario with a plan whose ranks, micro batches and experts divide."""
-    model = choose(MODELS)
-    degrees = {"tensor": choose((1, 2, 4, 8)), "pipeline": choose((1, 2, 4)), "context": choose((1, 1, 1, 2))}
+    model, framework = choose(MODELS), choose((None, None, *FRAMEWORKS))
+    offers = {} if framework is None else frameworks.get(framework).offers
+
+    def offered(name: str, options: Sequence[int]) -> int:
+        return choose([option for option in options if option in offers.get(name, options)])
+
+    degrees = {
+        "tensor": offered("tensor", (1, 2, 4, 8)),
+        "pipeline": offered("pipeline", (1, 2, 4)),
+        "context": choose((1, 1, 1, 2)),
+    }
     ranks = degrees["tensor"] * degrees["pipeline"] * degrees["context"]
     gpus = choose([size for size in (8, 16, 32, 64, 128, 256) if size >= ranks])
     data, micro_batch = gpus // ranks, choose((1, 2, 4))
     plan: Question = {key: degree for key, degree in degrees.items() if degree > 1}
     plan["micro_batch"] = micro_batch
-    if model in SPARSE and data > 1:
+    if model in SPARSE and data > 1 and "expert" not in offers:
         plan["expert"] = choose([degree for degree in (1, 2, 4, 8) if data % degree == 0])
-    plan["zero"] = choose((0, 1) if degrees["pipeline"] > 1 else (0, 1, 2, 3))
+    plan["zero"] = offered(
+        "zero", (0, 1) if degrees["pipeline"] > 1 and "zero" not in offers else (0, 1, 2, 3)
+    )
     plan["recompute"] = choose(("none", "selective", "full"))
     if degrees["tensor"] > 1:
         plan["sequence_parallel"] = choose((False, True))
@@ -74,7 +86,6 @@ def training(choose: Choose) -> Question:
         },
         "plan": plan,
     }
-    framework = choose((None, None, *FRAMEWORKS))
     return scenario if framework is None else {**scenario, "framework": framework}
 
 

@@ -79,9 +79,9 @@ def test_keys_of_the_framework_in_files_of_0_6_become_plan_fields():
     with pytest.warns(FutureWarning, match="dispatcher, recompute_modules became plan fields"):
         recipe = build(Recipe, {**MINE, "sets": sets}, "mine.yaml")
     assert recipe.plan == {"dispatcher": "flex", "recompute_modules": ["mlp", "core_attn"]}
-    own = {**frameworks.get("megatron-core").model_dump(), "name": "ours", "graphs": "step"}
+    own = {**frameworks.get("megatron-core").model_dump(), "name": "ours", "graphs": "router"}
     with pytest.warns(FutureWarning, match="framework ours: graphs became"):
-        assert scenario(framework=own).setting.choices.graphs == "step"
+        assert scenario(framework=own).setting.choices.graphs == "router"
 
 
 def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):

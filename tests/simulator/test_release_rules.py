@@ -20,14 +20,22 @@ from simulator.setting import Setting
 from simulator.workload import Training
 
 PAGE = Path(__file__).parents[2] / "docs" / "search.md"
-QUESTION = {"model": "mixtral-8x7b", "cluster": "dgx-h100", "gpus": 64, "seq_len": 4096, "global_batch": 512}
-DEGREES = {"tensor": 1, "pipeline": 1, "context": 1, "expert": 8, "zero": 1, "recompute": "none"}
+QUESTION = {"model": "mixtral-8x7b", "cluster": "dgx-h200", "gpus": 64, "seq_len": 4096, "global_batch": 512}
+DEGREES = {
+    "tensor": 1,
+    "pipeline": 1,
+    "virtual_pipeline": 1,
+    "context": 1,
+    "expert": 8,
+    "zero": 1,
+    "recompute": "none",
+}
 BROKEN = {
     "fused_mlp": {"grouped_launches": "fused-mlp"},
     "step_graphs": {"graphs": "step"},
     "overlap_recompute": {"overlap_expert": True, "recompute": "full"},
     "graphs_recompute": {"graphs": "attention", "recompute": "full"},
-    "overlap_partner": {"overlap_expert": True, "micro_batch": 8},
+    "overlap_partner": {"overlap_expert": True, "pipeline": 2},
     "offers": {"grouped_launches": "one"},
 }
 
