@@ -18,7 +18,7 @@ import numpy as np
 from core.errors import InputError
 from core.records import record
 from planner.constraints import Constraints
-from simulator.levers import MODULE_NAMES, SHARED, ModuleName
+from simulator.levers import MODULE_NAMES, SHARED, ModuleName, modules_code
 from simulator.ops.elementwise import CROSS_ENTROPY
 from simulator.plan import Choice, Plan, Plans
 from simulator.rules import OVERLAP_PARTNER, ReleaseRule, binding, may_overlap, runs
@@ -36,6 +36,10 @@ INSIDE: dict[ModuleName, tuple[ModuleName, ...]] = {
     "moe": ("moe_act", "shared_experts"),
 }
 """Modules that others repeat too."""
+
+
+PLAIN = Plans.of(Plan.model_validate({}))
+"""A plan whose levers are replaced."""
 
 
 class Combination(NamedTuple):
@@ -144,8 +148,18 @@ class LeverSpace:
     def combinations(self) -> tuple[Combination, ...]:
         """All combinations, the release's default first."""
         combinations = [Combination(*values) for values in product(*(self.values[name] for name in SEARCHED))]
-        plain = self._together(combinations, ())
+        plain = self._together(combinations, self._as_plans(combinations), ())
         return tuple(chosen for chosen, runs in zip(combinations, plain, strict=True) if runs)
+
+    @cached_property
+    def _plans(self) -> Plans:
+        """The combinations as plans."""
+        return self._as_plans(self.combinations)
+
+    def _as_plans(self, combinations: Sequence[Combination]) -> Plans:
+        """Plans of combinations that leave all else as it is by default."""
+        plans = PLAIN.take(np.zeros(len(combinations), dtype=np.int64))
+        return replace(plans, **self.columns(combinations))
 
     def columns(self, combinations: Sequence[Combination]) -> dict[str, np.ndarray]:
         """Combinations as columns of plans, shape (combinations,) each."""
@@ -174,15 +188,16 @@ class LeverSpace:
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined, with the modules that they recompute (None: whole layers)."""
-        return bool(self._together([chosen], modules)[0])
+        return bool(self._together([chosen], self._as_plans([chosen]), modules)[0])
 
-    def _together(self, combinations: Sequence[Combination], modules: Modules | None) -> np.ndarray:
+    def _together(
+        self, combinations: Sequence[Combination], plans: Plans, modules: Modules | None
+    ) -> np.ndarray:
         """Which combinations run with recomputed modules, shape (combinations,)."""
-        kind = "full" if modules is None else "selective" if modules else "none"
-        plan = Plan.model_validate({"recompute": kind, "recompute_modules": modules or None})
-        plans = Plans.of(plan).take(np.zeros(len(combinations), dtype=np.int64))
-        rules = (rule for rule in self.rules if rule.of_levers)
-        mask = runs(self.setting, replace(plans, **self.columns(combinations)), rules)
+        kind = Choice["recompute"].index("full" if modules is None else "selective" if modules else "none")
+        modules_codes = np.full(len(plans), modules_code(modules or None))
+        plans = replace(plans, recompute=np.full(len(plans), kind), recompute_modules=modules_codes)
+        mask = runs(self.setting, plans, (rule for rule in self.rules if rule.of_levers))
         if self.together is not None:
             mask &= np.array([self.together(chosen, modules) for chosen in combinations], dtype=bool)
         return mask
@@ -195,7 +210,7 @@ class LeverSpace:
     def allowed(self, modules: Modules | None) -> np.ndarray:
         """Which combinations go with recomputed modules (None: whole layers), shape (combinations,)."""
         if modules not in self._allowed:
-            self._allowed[modules] = self._together(self.combinations, modules)
+            self._allowed[modules] = self._together(self.combinations, self._plans, modules)
         return self._allowed[modules]
 
     @cached_property
