@@ -139,6 +139,8 @@ def read(launch: Launch, where: str) -> Facts:
             facts["plan.shard_group"] = group
     elif facts.get("plan.zero"):
         facts["plan.overlap_parameters"] = False
+    if facts.get("plan.zero") != 3:
+        facts["derived.framework"] = "deepspeed-zero1"
     facts.pop("plan.overlap_pipeline", None)
     _complete_batch(facts, launch, where)
     return facts

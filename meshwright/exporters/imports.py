@@ -80,7 +80,8 @@ def read_launch(
     facts = chosen.read(launch, where)
     _, left = known.read(launch.options)
     left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
-    scenario = _scenario(facts, launch, values, known.framework, where)
+    framework = str(facts.get("derived.framework") or known.framework)
+    scenario = _scenario(facts, launch, values, framework, where)
     scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())

@@ -70,6 +70,9 @@ OFFERS = "offers"
 """Name of the rule that a release has the values that a plan states."""
 
 GRAPHS_RECOMPUTE = "graphs_recompute"
+COMPARED = ("schedule", "zero")
+"""Fields whose ``offers`` narrow a search alone: users compare their values on any release."""
+
 OVERLAP_PARTNER = "overlap_partner"
 """Name of the rule on what an overlapped exchange runs beside, the only one that reads degrees."""
 
@@ -195,11 +198,11 @@ def lacking(setting: Setting, plan: Plan) -> list[str]:
 def offers(setting: Setting, name: str, value: Any) -> bool:
     """Whether the release has a value of a plan field: its default, or one that it offers.
 
-    Schedules may be compared on any release.
+    Schedules and ZeRO stages may be compared on any release.
     """
     release = setting.framework
     offered, usual = release.offers.get(name), release.defaults.get(name)
-    if name == "schedule" or offered is None or value in (None, usual, *offered):
+    if name in COMPARED or offered is None or value in (None, usual, *offered):
         return True
     if not isinstance(value, tuple):
         return False

@@ -139,12 +139,14 @@ def questions(draw, target: str):
         "precision": draw(st.sampled_from(told.get("precision", ["bf16", "fp8"]))),
     }
     scenario = {**job, "workload": workload, "plan": plan}
+    if target in FRAMEWORKS:
+        scenario["framework"] = FRAMEWORKS[target]
+    if target == "deepspeed" and plan["zero"] < 3:
+        scenario["framework"] = "deepspeed-zero1"
     try:
         make_scenario(scenario, "random", Path())
     except InputError:
         assume(False)
-    if target in FRAMEWORKS:
-        scenario["framework"] = FRAMEWORKS[target]
     return scenario
 
 
