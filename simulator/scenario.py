@@ -289,23 +289,23 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         missing = "placement" if written.placement is None else "plan"
         raise InputError(f"key {missing!r} is missing; a cluster of groups needs plan and placement", where)
     if written.gpus > cluster.devices:
-        problem = f"{cluster.name} has {cluster.devices} devices, asked for {written.gpus}"
+        problem = f"{cluster.name} has {cluster.devices} devices, unplanned for {written.gpus}"
         raise InputError(problem, f"{where}: gpus")
     _has_format(cluster.peak_flops, written.workload.precision, where)
     model = find(models, written.model, folder, f"{where}: model")
     framework = find_framework(written, cluster.groups[0].alone.device, folder, where)
     allow = tuple(written.allow)
-    asked = MixedSetting(model, cluster, written.workload, framework, written.placement, allow)
+    unplanned = MixedSetting(model, cluster, written.workload, framework, written.placement, allow)
     devices = cluster.groups[0].uniform(written.gpus)
     uniform = Setting(model, devices, written.workload, framework, allow=allow)
     check_allow(uniform, f"{where}: allow")
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
     chosen = framework.model_copy(update={"defaults": {**framework.defaults, **stated(plan)}})
-    setting = replace(asked, framework=chosen)
+    setting = replace(unplanned, framework=chosen)
     broken: dict[str, str] = {}
     for share in shares(setting, plan, f"{where}: placement"):
-        check(asked.on(share, plan), plan, f"{where}: plan")
-        broken |= insisted(asked.on(share, plan), plan)
+        check(unplanned.on(share, plan), plan, f"{where}: plan")
+        broken |= insisted(unplanned.on(share, plan), plan)
     return MixedScenario(written.title, setting, plan, broken)
 
 
