@@ -289,7 +289,7 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         missing = "placement" if written.placement is None else "plan"
         raise InputError(f"key {missing!r} is missing; a cluster of groups needs plan and placement", where)
     if written.gpus > cluster.devices:
-        problem = f"{cluster.name} has {cluster.devices} devices, unplanned for {written.gpus}"
+        problem = f"{cluster.name} has {cluster.devices} devices, asked for {written.gpus}"
         raise InputError(problem, f"{where}: gpus")
     _has_format(cluster.peak_flops, written.workload.precision, where)
     model = find(models, written.model, folder, f"{where}: model")
