@@ -396,13 +396,42 @@ def serving_rows(
         times = (
             f"{printed(figures, claim.band)}{claim.unit}" if isfinite(max(figures)) else "baseline at no rate"
         )
-        yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {verdict(figures, claim.band)} |"
+        words = verdict(figures, claim.band, gained(claim))
+        yield f"| `{claim.scenario}` | {what} | {expected} | {times} | {words} |"
 
 
-def verdict(figures: tuple[float, ...], band: tuple[float, float]) -> str:
-    """Whether a figure is inside its band; of a range, at how many of its points."""
+LEAST_GAIN = 0.005
+"""Distance from 1 below which a printed gain is none."""
+
+
+def gained(claim: ServingClaim) -> float | None:
+    """The published gain of runs over others; None where the claim is a figure of its own."""
+    return claim.published if claim.unit == "x" and (claim.over or claim.measure is not None) else None
+
+
+def verdict(figures: tuple[float, ...], band: tuple[float, float], published: float | None = None) -> str:
+    """Whether a figure is inside its band; of a range, at how many of its points.
+
+    A run without its mechanism is its baseline, and gains 1. Where the band holds 1, a figure is inside only
+    on the published side of it; a claim of no gain is not decided: it is inside without its mechanism too.
+
+    Args:
+        figures: simulated gains or figures.
+        band: least and most that count as agreement.
+        published: gain; None: the claim is no gain.
+    """
     low, high = band
-    inside = sum(low <= one <= high for one in figures)
+    within = [low <= one <= high for one in figures]
+    if published is not None and low <= 1.0 <= high and any(within):
+        if abs(published - 1.0) < LEAST_GAIN:
+            return "not decided"
+        side = 1.0 if published > 1.0 else -1.0
+        within = [
+            each and side * (one - 1.0) >= LEAST_GAIN for each, one in zip(within, figures, strict=True)
+        ]
+        if not any(within):
+            return "no gain"
+    inside = sum(within)
     if 0 < inside < len(figures):
         return f"inside at {inside} of {len(figures)}"
     return "inside" if inside else "below" if max(figures) < low else "above"

@@ -93,6 +93,54 @@ def test_verdicts_of_serving_claims_and_of_ranges(figures, words, shown):
     assert serving_papers.printed(figures, band) == shown
 
 
+@pytest.mark.parametrize(
+    ("figures", "published", "words"),
+    [
+        ((1.3,), 1.5, "inside"),
+        ((1.0,), 1.5, "no gain"),
+        ((0.9,), 1.5, "no gain"),
+        ((0.9,), 0.7, "inside"),
+        ((1.1,), 0.7, "no gain"),
+        ((0.91, 1.0), 1.4, "no gain"),
+        ((1.36, 2.77), 1.4, "inside at 1 of 2"),
+        ((1.2,), 1.0, "not decided"),
+        ((2.5,), 1.0, "above"),
+        ((1.0,), None, "inside"),
+    ],
+)
+def test_verdicts_of_bands_that_hold_no_gain(figures, published, words):
+    assert serving_papers.verdict(figures, (0.8, 2.0), published) == words
+
+
+GAINS = [claim for claim in papers.ALL_SERVING if serving_papers.gained(claim) is not None]
+
+
+@pytest.mark.parametrize("claim", GAINS, ids=lambda claim: f"{claim.scenario} {claim.what}")
+def test_every_gain_falls_without_its_mechanism(claim):
+    """A run without its mechanism is its baseline, whose gain is 1: that must not count as inside."""
+    assert serving_papers.verdict((1.0,), claim.band, claim.published) in (
+        "no gain",
+        "not decided",
+        "below",
+        "above",
+    )
+
+
+def test_gains_that_are_not_decided_are_those_of_no_gain():
+    undecided = [
+        claim
+        for claim in GAINS
+        if serving_papers.verdict((1.0,), claim.band, claim.published) == "not decided"
+    ]
+    assert all(claim.published == pytest.approx(1.0, abs=0.005) for claim in undecided)
+    assert len(GAINS) - len(undecided) >= 100
+
+
+@pytest.mark.parametrize("claim", papers.CLAIMS, ids=lambda claim: f"{claim.scenario} {claim.what}")
+def test_every_schedule_falls_without_its_mechanism(claim):
+    assert papers.verdict(claim, [1.0]) != "reached"
+
+
 @pytest.mark.parametrize("most", [0, 1, 2, 37, 1024])
 def test_the_largest_that_fits(most):
     assert papers.largest(lambda count: count <= most) == most
