@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.api.launch import Export, Imported, export, import_
     from meshwright.api.learning import Learning, ServerLearning, learn
+    from meshwright.api.post_training import PostTraining, post_train
     from meshwright.api.runs import RunRanking, RunSimulation, plan_run, run
     from meshwright.api.serving import (
         DayPlan,
@@ -64,6 +65,7 @@ __all__ = [
     "Observation",
     "PlanReport",
     "PlanSearch",
+    "PostTraining",
     "RunRanking",
     "RunSimulation",
     "ServerLearning",
@@ -80,6 +82,7 @@ __all__ = [
     "observe",
     "plan",
     "plan_run",
+    "post_train",
     "run",
     "serving_front",
     "simulate",
@@ -93,6 +96,7 @@ __all__ = [
 _ELSEWHERE = {
     "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
     "meshwright.api.learning": ("Learning", "ServerLearning", "learn"),
+    "meshwright.api.post_training": ("PostTraining", "post_train"),
     "meshwright.api.runs": ("RunRanking", "RunSimulation", "plan_run", "run"),
     "meshwright.api.serving": (
         "DayPlan",

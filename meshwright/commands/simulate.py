@@ -50,7 +50,7 @@ def simulate(
     [bold]Example:[/bold] meshwright simulate gpt3-175b-1024-a100
     """
     from meshwright.commands.serving_plan import refuse_given
-    from meshwright.questions.scenarios import has_run, serving_data
+    from meshwright.questions.scenarios import asks_post_training, has_run, serving_data
 
     scenario, arguments = step.scenario, step.arguments()
     if scenario and (served := serving_data(scenario)) is not None:
@@ -60,6 +60,16 @@ def simulate(
         data, *_ = scenario_data(scenario, arguments, "command line")
         simulate_serving(data, served[1], requests=requests, trace=trace, html=html, json=json)
         return
+    if asks_post_training(scenario):
+        from meshwright.questions.training import flag
+
+        files = {"--requests": requests, "--trace": trace, "--html": html, "--engine": engine or None}
+        refuse_given({**files, "--replications": replications}, "a step of post-training has none yet")
+        refuse_given(
+            {flag(name): value or None for name, value in arguments.items()}, "state it in the scenario"
+        )
+        simulate_post_training(scenario, json)
+        return
     refuse_given({"--requests": requests}, "a training step has no requests")
     if has_run(scenario):
         from meshwright.commands.run import simulate_run_of
@@ -68,6 +78,24 @@ def simulate(
         return
     refuse_given({"--replications": replications}, "only a scenario with run is drawn several times")
     simulate_training(scenario, arguments, engine, trace, html, json)
+
+
+def simulate_post_training(scenario: str, json: bool) -> None:
+    """Predict a step of post-training and print it.
+
+    Raises:
+        InputError: the scenario is wrong.
+        InfeasibleError: the rollout engine does not fit.
+    """
+    from meshwright.api.post_training import post_train
+    from meshwright.commands.output import print_json, show_tables
+    from meshwright.reports.post_training import rl_tables
+
+    done = post_train(scenario)
+    if json:
+        print_json(done.to_dict())
+    else:
+        show_tables(*rl_tables(done.step))
 
 
 def simulate_training(

@@ -53,6 +53,17 @@ def serving_data(reference: str) -> tuple[dict[str, Any], Path] | None:
     return (data, path) if serves else None
 
 
+def asks_post_training(reference: str) -> bool:
+    """Whether a scenario asks about a step of post-training; False without a scenario.
+
+    Raises:
+        InputError: there is no such file, or it is no mapping.
+        UnknownNameError: no shipped scenario has this name.
+    """
+    workload = read_mapping(scenario_path(reference)).get("workload") if reference else None
+    return isinstance(workload, Mapping) and workload.get("kind") == "rl"
+
+
 def has_run(reference: str) -> bool:
     """Whether a scenario of training has a ``run`` of weeks; False without a scenario.
 

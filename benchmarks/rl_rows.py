@@ -1,0 +1,181 @@
+"""Steps of post-training beside NeMo RL's published ones, with host times fitted on other models.
+
+    python -m benchmarks.rl_rows NEMO_RL.csv [--sigma 0.5] [--rows R001 R007]
+
+The row's mean answer is the mean of a lognormal law whose spread (``--sigma``) no page states. Host times of
+a token, of a weight tensor and of a byte of state are fitted on the synchronous rows of all other models, and
+the row is predicted with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+import yaml
+from scipy.optimize import nnls
+
+from core.errors import MeshwrightError
+from simulator.lengths.lognormal import median_of_mean
+from simulator.ops.counts import model_parameters
+from simulator.rl.scenario import make_rl
+from simulator.rl.schedules import Phases
+from simulator.rl.step import STATE_BYTES, RlStep, predict_rl
+from simulator.rl.weights import tensors
+
+FACTS = Path(__file__).with_name("rl_rows.yaml")
+
+
+def scenario(row, facts, sigma):
+    """A row as a scenario; None where the row or its recipe leaves too much open."""
+    known = facts["models"].get(row["model"])
+    if known is None or row["id"] in facts["left_out"]:
+        return None
+    degrees = [
+        int(part) if part.strip().isdigit() else 1
+        for part in row["training_tp_cp_ep_pp_vpp"][1:-1].split(",")
+    ]
+    tensor, context, expert, pipeline = degrees[0], degrees[1], degrees[2], degrees[-2]
+    plan = {
+        "tensor": tensor,
+        "context": context,
+        "expert": expert,
+        "pipeline": pipeline,
+        "zero": 1,
+        **known["plan"],
+    }
+    plan["sequence_parallel"] = tensor > 1
+    if pipeline in known.get("ends", {}):
+        plan["first_stage_layers"], plan["last_stage_layers"] = known["ends"][pipeline]
+    mean, prompt = float(row["mean_sequence_tokens"]), known["input"]
+    longest = int(row["max_sequence_tokens"]) - prompt
+    gpus = int(row["gpus"])
+    schedule = {"kind": "synchronous"}
+    if row["mode"] == "async":
+        generating = facts["generating"].get(row["id"], gpus // 2)
+        split = {"train": gpus - generating, "generate": generating}
+        schedule = {"kind": "asynchronous", "staleness": float(row["staleness_steps"]), "split": split}
+    samples = known["samples"]
+    return {
+        "title": row["id"],
+        "model": known["model"],
+        "cluster": facts["clusters"][row["gpu"]],
+        "gpus": gpus,
+        "workload": {
+            "kind": "rl",
+            "algorithm": row["algorithm"].lower(),
+            "prompts": int(row["rollout_samples"]) // samples,
+            "samples": samples,
+            "input": prompt,
+            "output": {
+                "kind": "lognormal",
+                "median": median_of_mean(mean, sigma, longest),
+                "sigma": sigma,
+                "most": longest,
+            },
+            "mini_batch": int(row["train_batch_samples"]),
+            "precision": row["precision"],
+        },
+        "roles": {
+            "train": {"plan": plan},
+            "generate": {"tensor": int(row["generation_tp"]), **known.get("generate", {})},
+        },
+        "schedule": schedule,
+    }
+
+
+def drivers(step):
+    """What host times multiply: tokens of a step, weight tensors, and bytes of state a device moves."""
+    setting = step.setting
+    parameters = model_parameters(setting.model)
+    state = STATE_BYTES * parameters / setting.cluster.devices
+    return np.array([step.tokens, tensors(setting.model), state])
+
+
+def host_seconds(step):
+    """Seconds of the parts of a step that the system's constants give."""
+    system = step.setting.framework
+    return drivers(step) * [system.token_s, system.tensor_s, 1 / system.state_bytes_s]
+
+
+def fitted(rows):
+    """Seconds a token, a tensor and a byte that fit synchronous rows, relative errors squared."""
+    chosen = [(step, seconds) for step, seconds in rows if step.setting.schedule.split is None]
+    measured = np.array([seconds for _, seconds in chosen])
+    missing = [seconds - step.timing.seconds + host_seconds(step).sum() for step, seconds in chosen]
+    return nnls(
+        np.stack([drivers(step) for step, _ in chosen]) / measured[:, np.newaxis], missing / measured
+    )[0]
+
+
+def seconds_with(step, constants):
+    """Seconds of a step with such constants."""
+    host, handed, state = drivers(step) * constants
+    phases, (_, handed_before, _) = step.phases, host_seconds(step)
+    split = step.setting.schedule.split is not None
+    weights = phases.weights - handed_before + handed
+    changed = Phases(
+        *(phases.generation, phases.busy_generation, phases.scoring, phases.update, weights),
+        state=0.0 if split else state,
+        host=host,
+    )
+    return step.setting.schedule.timing(changed).seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--sigma", type=float, default=0.5)
+    parser.add_argument("--rows", nargs="*", default=[])
+    asked = parser.parse_args()
+    facts = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+    steps: dict[str, tuple[RlStep, float, str]] = {}
+    with asked.file.open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if asked.rows and row["id"] not in asked.rows:
+                continue
+            data = scenario(row, facts, asked.sigma)
+            if data is None:
+                print(
+                    f"{row['id']}  {row['model']}: skipped, {facts['left_out'].get(row['id'], 'no recipe')}"
+                )
+                continue
+            try:
+                step = predict_rl(make_rl(data, row["id"], Path()))
+            except MeshwrightError as error:
+                print(f"{row['id']}  {row['model']}: skipped, {error}")
+                continue
+            steps[row["id"]] = step, float(row["step_s"]), row["model"]
+            names = ("generation", "busy_generation", "scoring", "update", "weights", "state", "host")
+            parts = "  ".join(f"{name} {getattr(step.phases, name):.1f}" for name in names)
+            asked_for = f"{row['id']}  {row['model']:<12} {row['gpu']:<9} {row['mode']:<6}"
+            figures = f"step {step.timing.seconds:.1f}  measured {row['step_s']}"
+            print(f"{asked_for} {parts}  {figures}", flush=True)
+    errors: dict[str, list[float]] = {"sync": [], "async": []}
+    shipped: list[float] = []
+    for name, (step, measured, model) in steps.items():
+        constants = fitted([(other, seconds) for other, seconds, of in steps.values() if of != model])
+        error = seconds_with(step, constants) / measured - 1
+        shipped.append(step.timing.seconds / measured - 1)
+        errors["sync" if step.setting.schedule.split is None else "async"].append(error)
+        print(f"{name}  {model}: model left out {100 * error:+.1f} %  (shipped {100 * shipped[-1]:+.1f} %)")
+    left_out = {f"{mode}, model left out": values for mode, values in errors.items()}
+    left_out |= {
+        "all, model left out": [*errors["sync"], *errors["async"]],
+        "all, shipped constants": shipped,
+    }
+    for mode, values in left_out.items():
+        if values:
+            sizes = 100 * np.abs(values)
+            print(
+                f"{mode}: {len(values)} rows, median {np.median(sizes):.1f} %, 90th percentile "
+                f"{np.quantile(sizes, 0.9):.1f} %, bias {100 * np.median(values):+.1f} %"
+            )
+    token_s, tensor_s, byte_s = fitted([(step, seconds) for step, seconds, _ in steps.values()])
+    print(f"fitted on all: token_s {token_s:.2e}, tensor_s {tensor_s:.2e}, state_bytes_s {1 / byte_s:.2e}")
+
+
+if __name__ == "__main__":
+    main()

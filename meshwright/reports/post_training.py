@@ -1,0 +1,96 @@
+"""A step of post-training, as tables and under the keys of docs/json.md."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, percent, seconds
+from simulator.rl.step import RlStep
+
+WORDS = {
+    "generation": "rollouts",
+    "scoring": "forward passes over answers",
+    "update": "updates",
+    "weights": "weights to the rollout engine",
+    "state": "trainer's state out and back",
+    "host": "hosts",
+}
+"""Phases in the order of a step."""
+HOUR = 3600.0
+
+
+def describe_rl(step: RlStep) -> dict[str, Any]:
+    """The answer of a scenario of post-training, with documented keys."""
+    setting, phases = step.setting, step.phases
+    pool, training = setting.rollouts.pools[0].pool, setting.trainer.training
+    answers = setting.workload.answers
+    return {
+        "title": setting.title,
+        "model": setting.model.name,
+        "cluster": setting.cluster.name,
+        "device": setting.cluster.device.name,
+        "gpus": setting.cluster.devices,
+        "framework": setting.framework.name,
+        "algorithm": setting.algorithm.name,
+        "schedule": setting.schedule.model_dump(mode="json"),
+        "train": {
+            "framework": setting.trainer.framework.name,
+            "gpus": setting.trainer.cluster.devices,
+            "plan": setting.plan.model_dump(mode="json"),
+            "packing": training.packing,
+            "rows": training.global_batch,
+            "row_tokens": training.seq_len,
+        },
+        "generate": {
+            "engine": pool.engine if isinstance(pool.engine, str) else "inline",
+            "gpus": pool.devices * pool.replicas,
+            "replicas": pool.replicas,
+            "tensor": pool.tensor,
+        },
+        "answers": answers,
+        "tokens": step.tokens,
+        "step_time_s": step.timing.seconds,
+        "phases_s": {each.name: getattr(phases, each.name) for each in fields(phases)},
+        "passes_s": step.passes,
+        "idle_share": step.timing.idle,
+        "binding": step.timing.binding,
+        "tokens_per_s_per_gpu": step.tokens_per_s_per_device,
+        "answers_per_hour": answers / step.timing.seconds * HOUR,
+        "usd_per_thousand_answers": step.usd / answers * 1000,
+    }
+
+
+def rl_tables(step: RlStep) -> list[Table]:
+    """A step for people: what decides it, its figures, and its phases."""
+    setting, answers = step.setting, step.setting.workload.answers
+    pool, training = setting.rollouts.pools[0].pool, setting.trainer.training
+    split = setting.schedule.split
+    places = "in turn on the same devices"
+    if split is not None:
+        places = f"on {split.train} and {split.generate} devices"
+    engine = pool.engine if isinstance(pool.engine, str) else "own engine"
+    words = {
+        "verdict": f"{WORDS[step.timing.binding]} decide",
+        "step": f"{seconds(step.timing.seconds)} for {answers:,} answers "
+        f"({counted(round(step.tokens))} tokens)",
+        "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
+        f"{answers / step.timing.seconds * HOUR:,.0f} answers an hour",
+        "price": f"{step.usd / answers * 1000:.3g} $ a thousand answers",
+        "system": f"{setting.framework.title}, {setting.algorithm.title}",
+        "schedule": f"{setting.schedule.kind}, trainer and rollouts {places}",
+        "trainer": f"{setting.plan.describe()}, {training.global_batch:,} rows of {training.seq_len:,} "
+        f"tokens an update ({training.packing})",
+        "rollouts": f"{pool.replicas} x {engine}, TP{pool.tensor}",
+        "idle": ", ".join(f"{role} {percent(share)}" for role, share in step.timing.idle.items()),
+    }
+    rows = [
+        [WORDS[name], seconds(getattr(step.phases, name))] for name in WORDS if getattr(step.phases, name)
+    ]
+    return [
+        facts(words, setting.title),
+        table(("phase", "time"), rows, "Phases of a step", left=1),
+    ]

@@ -1,0 +1,1 @@
+"""Post-training with reinforcement learning: a serving run, forward passes, updates, a move of weights."""

@@ -1,0 +1,148 @@
+"""The keys of a scenario of post-training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from core.errors import InputError
+from core.loading import Strict, build
+from core.quantities import Count
+from hwmodels.cluster import Cluster, clusters
+from simulator.frameworks import frameworks
+from simulator.models import models
+from simulator.rl.algorithms import Algorithm, algorithms
+from simulator.rl.frameworks import rl_frameworks
+from simulator.rl.roles import Roles
+from simulator.rl.schedules import AnyRlSchedule, PhasesInTurn
+from simulator.rl.setting import RlSetting, rollout_setting, trainer_setting
+from simulator.rl.workload import KIND, RlWorkload
+from simulator.scenario import Reference, Variation, find
+
+
+class RlDefinition(Strict):
+    """The keys of a scenario file of post-training."""
+
+    title: str = Field("", description="the question in one line")
+    model: Reference = Field(description="the policy: catalogue name, path or mapping")
+    cluster: Reference = Field(description="catalogue name, path or mapping")
+    gpus: Count = Field(description="devices of the job")
+    workload: RlWorkload = Field(description="what a step generates and trains on")
+    framework: Reference = Field("nemo-rl", description="system of post-training: name, path or mapping")
+    roles: Roles = Field(default_factory=lambda: Roles.model_validate({}), description="who does what")
+    schedule: AnyRlSchedule = Field(
+        default_factory=lambda: PhasesInTurn.model_validate({}), description="when the roles work"
+    )
+    seed: int = Field(0, ge=0, le=10**18, description="of all random draws")
+    variations: dict[str, Variation] = Field(
+        default_factory=dict, description="named changes to ask `whatif` about"
+    )
+
+
+def is_rl(data: Mapping[str, Any]) -> bool:
+    """Whether a scenario's data is about post-training."""
+    workload = data.get("workload")
+    return isinstance(workload, Mapping) and workload.get("kind") == KIND
+
+
+def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
+    """Turn the mapping of a scenario of post-training into a setting.
+
+    Args:
+        data: keys and values as in a file.
+        where: name of the source in errors.
+        folder: base of relative paths.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name, roles that cannot be laid out; with the key path.
+        InfeasibleError: the rollout engine does not fit.
+    """
+    written = build(RlDefinition, data, where)
+    model = find(models, written.model, folder, f"{where}: model")
+    cluster = _sized(
+        find(clusters, written.cluster, folder, f"{where}: cluster"), written.gpus, f"{where}: gpus"
+    )
+    system = find(rl_frameworks, written.framework, folder, f"{where}: framework")
+    algorithm = find(algorithms, written.workload.algorithm, folder, f"{where}: workload.algorithm")
+    train, generate = _devices(written, where)
+    framework = find(
+        frameworks, written.roles.train.framework or system.train, folder, f"{where}: roles.train.framework"
+    )
+    packing = written.roles.train.packing or system.packing
+    on_train = _sized(cluster, train, f"{where}: schedule.split.train")
+    trainer, plan = trainer_setting(
+        (model, on_train, framework, written.workload),
+        *(written.roles.train.plan, packing, written.seed, f"{where}: roles.train.plan"),
+    )
+    deployment = _deployment(written, system.engine, system.memory_share)
+    place = generate, written.seed, where, folder
+    rollouts, more = (
+        rollout_setting(written.workload, written.model, written.cluster, deployment, place, steps)
+        for steps in (1, 2)
+    )
+    scorers = {
+        role: replace(
+            trainer, model=find(models, reference or written.model, folder, f"{where}: roles.{role}")
+        )
+        for role, reference in _scorers(algorithm, written.roles).items()
+    }
+    return RlSetting(
+        title=written.title,
+        model=model,
+        cluster=cluster,
+        workload=written.workload,
+        algorithm=algorithm,
+        framework=system,
+        schedule=written.schedule,
+        trainer=trainer,
+        plan=plan,
+        rollouts=rollouts,
+        more_rollouts=more,
+        scorers=scorers,
+    )
+
+
+def _sized(cluster: Cluster, devices: int, where: str) -> Cluster:
+    try:
+        return cluster.resized(devices)
+    except InputError as error:
+        raise InputError(error.problem, where) from None
+
+
+def _devices(written: RlDefinition, where: str) -> tuple[int, int]:
+    """Devices of the trainer and of the rollout engine."""
+    split = written.schedule.split
+    if split is None:
+        return written.gpus, written.gpus
+    if split.train + split.generate != written.gpus:
+        raise InputError(
+            f"train {split.train} + generate {split.generate} are not the job's {written.gpus} devices",
+            f"{where}: schedule.split",
+        )
+    return split.train, split.generate
+
+
+def _deployment(written: RlDefinition, engine: str, memory_share: float) -> dict[str, Any]:
+    """A replica of the rollout engine, with the system's defaults."""
+    stated = {"engine": engine, **written.roles.generate}
+    options = stated.get("options", {})
+    if written.schedule.split is None and isinstance(options, Mapping):
+        stated["options"] = {"memory_share": memory_share, **options}
+    return stated
+
+
+def _scorers(algorithm: Algorithm, roles: Roles) -> dict[str, Any]:
+    """Models that score answers beside the policy, by role.
+
+    Raises:
+        InputError: a model for a role that the algorithm does not have.
+    """
+    has = {"reference": algorithm.reference, "reward": algorithm.reward_model, "critic": algorithm.critic}
+    for role, present in has.items():
+        if getattr(roles, role) is not None and not present:
+            raise InputError(f"{algorithm.name} has no {role} model", f"roles.{role}")
+    return {role: getattr(roles, role) for role, present in has.items() if present}

@@ -1,0 +1,85 @@
+"""Interface of schedules of post-training: when the roles of a step work."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from pydantic import Field
+
+from core.loading import Strict
+from core.quantities import Count
+from core.records import record
+
+
+@record()
+class Phases:
+    """Seconds of the phases of one step.
+
+    Attributes:
+        generation: rollouts from the first prompt to the last token of the longest answer.
+        busy_generation: the same without the drain: what one more step of answers takes on busy replicas.
+        scoring: forward passes over the answers: policy, reference, reward, critic.
+        update: optimizer steps.
+        weights: move of the weights to the rollout engine.
+        state: the trainer's state, moved out for rollouts and back, where both roles share devices.
+        host: what the system's hosts add to answers.
+    """
+
+    generation: float
+    busy_generation: float
+    scoring: float
+    update: float
+    weights: float
+    state: float
+    host: float
+
+    @property
+    def training(self) -> float:
+        """Seconds of the trainer's devices."""
+        return self.scoring + self.update
+
+    @property
+    def total(self) -> float:
+        """All phases, one after the other."""
+        return self.generation + self.training + self.weights + self.state + self.host
+
+
+@record()
+class RlTiming:
+    """Seconds of a step, the share of it in which devices of each role wait, and what decides it."""
+
+    seconds: float
+    idle: dict[str, float]
+    binding: str
+
+
+TRAINER = ("scoring", "update", "host")
+"""Phases of the trainer's devices."""
+PHASES = ("generation", *TRAINER, "weights", "state")
+
+
+class Split(Strict):
+    """Devices by role."""
+
+    train: Count = Field(description="devices of the trainer")
+    generate: Count = Field(description="devices of the rollout engine")
+
+
+class RlSchedule(Strict):
+    """When the roles of a step work."""
+
+    kind: Any
+    split: Split | None = Field(None, description="devices by role; default: both on all devices, in turn")
+
+    @abstractmethod
+    def timing(self, phases: Phases) -> RlTiming:
+        """Time of a step in the steady state."""
+
+    def timed(self, phases: Phases, seconds: float, deciding: tuple[str, ...]) -> RlTiming:
+        """A step of some seconds, with the longest of the phases that may decide it."""
+        binding = max(deciding, key=lambda name: getattr(phases, name))
+        busy = {"train": phases.training, "generate": phases.busy_generation}
+        if self.split is None:
+            return RlTiming(seconds, {"all": 1.0 - sum(busy.values()) / seconds}, binding)
+        return RlTiming(seconds, {role: 1.0 - time / seconds for role, time in busy.items()}, binding)

@@ -1,0 +1,26 @@
+"""Rollouts of the next step beside the updates of this one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from simulator.rl.schedules.asynchronous import RolloutsAhead
+from simulator.rl.schedules.base import Phases, RlSchedule, RlTiming
+
+
+class OneStepOff(RlSchedule):
+    """Answers come from the weights before the last update; both roles meet at the end of each step."""
+
+    kind: Literal["one-step-off"] = "one-step-off"
+
+    @model_validator(mode="after")
+    def _apart(self) -> OneStepOff:
+        if self.split is None:
+            raise ValueError("split: needed, rollouts run beside updates")
+        return self
+
+    def timing(self, phases: Phases) -> RlTiming:
+        """See `RlSchedule.timing`."""
+        return RolloutsAhead(split=self.split, staleness=1.0).timing(phases)

@@ -1,0 +1,96 @@
+"""One step of post-training: seconds by phase, and the time of a step under its schedule."""
+
+from __future__ import annotations
+
+from core.records import record
+from simulator.ops.counts import model_parameters
+from simulator.plan import Plans
+from simulator.rl.schedules import Phases, RlTiming
+from simulator.rl.setting import RlSetting
+from simulator.rl.weights import gathered_seconds, sent_seconds, tensors
+from simulator.serving.result import serve
+from simulator.serving.setting import ServingSetting
+from simulator.training import predict
+from simulator.training.forward import forward_seconds
+
+
+@record()
+class RlStep:
+    """A predicted step.
+
+    Attributes:
+        setting: the question.
+        phases: seconds of each phase.
+        timing: seconds of the step, and idle shares by role.
+        passes: seconds of the forward passes over the answers, by the model that makes them.
+    """
+
+    setting: RlSetting
+    phases: Phases
+    timing: RlTiming
+    passes: dict[str, float]
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of prompts and answers that a step trains on."""
+        return self.setting.workload.answers * self.setting.workload.mean
+
+    @property
+    def usd(self) -> float:
+        """Price of a step at the devices' list price."""
+        return self.setting.cluster.price_per_hour_usd * self.timing.seconds / 3600
+
+    @property
+    def tokens_per_s_per_device(self) -> float:
+        """Tokens of prompts and answers a second and device."""
+        return self.tokens / self.timing.seconds / self.setting.cluster.devices
+
+
+def predict_rl(setting: RlSetting) -> RlStep:
+    """Predict one step in the steady state."""
+    work, plans = setting.workload, Plans.of(setting.plan)
+    answers_of_update = work.mini_batch or work.answers
+    batches = work.answers / answers_of_update
+    policy = float(forward_seconds(setting.trainer, plans)[0])
+    passes = {"policy": policy} if setting.algorithm.old_log_probs else {}
+    passes |= {role: float(forward_seconds(each, plans)[0]) for role, each in setting.scorers.items()}
+    update = float(predict(setting.trainer, plans).time[0])
+    if "critic" in setting.scorers:
+        update += float(predict(setting.scorers["critic"], plans).time[0])
+    generation = _generation(setting.rollouts)
+    phases = Phases(
+        generation=generation,
+        busy_generation=min(max(_generation(setting.more_rollouts) - generation, 0.0), generation),
+        scoring=batches * sum(passes.values()),
+        update=work.updates * update,
+        weights=_weights(setting),
+        state=_state(setting),
+        host=setting.framework.token_s * work.answers * work.mean,
+    )
+    seconds = {role: batches * each for role, each in passes.items()}
+    return RlStep(setting, phases, setting.schedule.timing(phases), seconds)
+
+
+def _generation(rollouts: ServingSetting) -> float:
+    """Seconds from the first prompt to the last token of the longest answer."""
+    return float(serve(rollouts).records.columns()["last_s"].max())
+
+
+STATE_BYTES = 14.0
+"""Bytes of a parameter that leave a device for rollouts: 16-bit weights, a 32-bit copy and Adam's moments."""
+
+
+def _state(setting: RlSetting) -> float:
+    if setting.schedule.split is not None:
+        return 0.0
+    parameters = model_parameters(setting.model) * (2 if "critic" in setting.scorers else 1)
+    return STATE_BYTES * parameters / setting.cluster.devices / setting.framework.state_bytes_s
+
+
+def _weights(setting: RlSetting) -> float:
+    handed_over = tensors(setting.model) * setting.framework.tensor_s
+    gathered = handed_over + gathered_seconds(setting.trainer, setting.plan)
+    if setting.schedule.split is None:
+        return gathered
+    pool = setting.rollouts.pools[0].pool
+    return gathered + sent_seconds(setting.cluster, setting.trainer, pool.replicas, pool.devices)

@@ -1,0 +1,109 @@
+"""One step of post-training: phases from a serving run and a training step."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from simulator.plan import Plans
+from simulator.rl.scenario import make_rl
+from simulator.rl.step import predict_rl
+from simulator.training import predict
+from simulator.training.forward import forward_seconds
+
+QUESTION = {
+    "model": "llama3.2-1b",
+    "cluster": "dgx-h100",
+    "gpus": 8,
+    "workload": {
+        "kind": "rl",
+        "prompts": 16,
+        "samples": 8,
+        "input": 128,
+        "output": {"kind": "lognormal", "median": 500, "sigma": 0.5, "most": 1920},
+        "mini_batch": 64,
+    },
+    "roles": {"train": {"plan": {"zero": 1}}},
+}
+SPLIT = {"train": 4, "generate": 4}
+
+
+def asked(**changes):
+    question = QUESTION | {key: value for key, value in changes.items() if key not in ("workload", "roles")}
+    for name in ("workload", "roles"):
+        question[name] = QUESTION[name] | changes.get(name, {})
+    return make_rl(question, "question.yaml", Path())
+
+
+@pytest.fixture(scope="module")
+def step():
+    return predict_rl(asked())
+
+
+def test_phases_are_those_of_the_halves(step):
+    setting, plans = step.setting, Plans.of(step.setting.plan)
+    assert step.phases.update == pytest.approx(2 * float(predict(setting.trainer, plans).time[0]))
+    forward = float(forward_seconds(setting.trainer, plans)[0])
+    assert step.passes == {"policy": pytest.approx(2 * forward), "reference": pytest.approx(2 * forward)}
+    assert step.timing.seconds == pytest.approx(step.phases.total)
+
+
+def test_a_forward_pass_takes_less_than_half_of_a_step(step):
+    plans = Plans.of(step.setting.plan)
+    whole = float(predict(step.setting.trainer, plans).time[0])
+    assert 0.15 * whole < float(forward_seconds(step.setting.trainer, plans)[0]) < 0.5 * whole
+
+
+def test_tokens_of_answers_are_conserved(step):
+    training = step.setting.trainer.training
+    tokens = step.setting.workload.mini_batch * step.setting.workload.mean
+    assert training.tokens == pytest.approx(tokens, rel=0.1)
+    served = step.setting.rollouts.serving
+    assert served.requests == 128
+
+
+def test_busy_replicas_are_faster_than_a_batch_with_its_drain(step):
+    assert 0 < step.phases.busy_generation < step.phases.generation
+
+
+def test_the_same_seed_gives_the_same_step(step):
+    again = predict_rl(asked()).phases
+    assert (again.total, again.busy_generation) == (step.phases.total, step.phases.busy_generation)
+
+
+def test_algorithms_differ_by_their_passes(step):
+    without = predict_rl(asked(workload={"algorithm": "dapo"}))
+    assert set(without.passes) == {"policy"}
+    critic = predict_rl(asked(workload={"algorithm": "ppo"}))
+    assert set(critic.passes) == {"policy", "reference", "reward", "critic"}
+    assert critic.phases.update == pytest.approx(2 * step.phases.update)
+
+
+def test_devices_of_their_own_wait_for_each_other():
+    split = predict_rl(asked(schedule={"kind": "synchronous", "split": SPLIT}))
+    ahead = predict_rl(asked(schedule={"kind": "one-step-off", "split": SPLIT}))
+    assert ahead.timing.seconds < split.timing.seconds
+    assert min(split.timing.idle.values()) > min(ahead.timing.idle.values())
+
+
+@pytest.mark.parametrize(
+    "changes, problem",
+    [
+        ({"workload": {"mini_batch": 60}}, "no multiple of mini_batch"),
+        ({"workload": {"seq_len": 1000}}, "below the longest answer"),
+        ({"workload": {"algorithm": "gpro"}}, "did you mean 'grpo'"),
+        ({"schedule": {"kind": "one-step-off"}}, "split"),
+        (
+            {"schedule": {"kind": "one-step-off", "split": {"train": 4, "generate": 2}}},
+            "not the job's 8 devices",
+        ),
+        ({"schedule": {"kind": "asynchronous", "split": SPLIT, "staleness": -1}}, "staleness"),
+        ({"roles": {"reward": "llama3.2-1b"}}, "grpo has no reward model"),
+        ({"roles": {"generate": {"tensor": 3}}}, "no multiple of a replica's 3"),
+        ({"roles": {"generate": {"tensr": 2}}}, "did you mean 'tensor'"),
+        ({"workload": {"output": 200_000}}, "token"),
+    ],
+)
+def test_wrong_questions_are_refused(changes, problem):
+    with pytest.raises(InputError, match=problem):
+        predict_rl(asked(**changes))
