@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.rows import published_files
 from planner.prediction import simulate_plan
 from simulator.plan import Plan
 from simulator.setting import Setting
-from simulator.training.overlap import EXCHANGE_SLOWDOWN
 
 ALL_TO_ALL = "Megatron-Bridge pull request 3862 (all-to-all)"
 HYBRID = "Megatron-Bridge pull requests 5094, 5123, 5225 (HybridEP)"
@@ -97,7 +97,7 @@ def _of(case: TrainingCase) -> tuple[Setting, Plan]:
 
 def predicted(case: Observation, slowdown: float) -> float:
     """What ``measured`` is predicted to be."""
-    EXCHANGE_SLOWDOWN["hopper"] = slowdown
+    vars(generations.get("hopper"))["exchange_slowdown"] = slowdown
 
     def step(overlaps: bool) -> float:
         plan = case.plan.model_copy(update={"overlap_expert": overlaps})
@@ -108,7 +108,7 @@ def predicted(case: Observation, slowdown: float) -> float:
 
 def main() -> None:
     """Print effects and errors by slow-down, and fits."""
-    used, listed = EXCHANGE_SLOWDOWN["hopper"], observations()
+    used, listed = generations.get("hopper").exchange_slowdown, observations()
     values = np.array([[predicted(case, share) for share in SHARES] for case in listed])
     errors = np.log(values / np.array([[case.measured] for case in listed]))
     print("slow-down       " + " ".join(f"{share:6.2f}" for share in SHARES))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hwmodels.collectives.calibration import fabric_calibrations
+from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.parts import sources
 from simulator import variation
-from simulator.pricing import kernels
 from simulator.training import overlap
 
 Change = Callable[[TrainingCase], TrainingCase]
@@ -122,8 +122,6 @@ def _uccl() -> Any:
     return dispatchers["uccl"]
 
 
-OLDER = {key: share for key, share in kernels.OLDER_KERNELS.items() if key != ("flash-1-triton", "ampere")}
-
 CONSTANTS = (
     StepConstant(
         "launch of a kernel, Megatron Core (frameworks)",
@@ -217,11 +215,15 @@ CONSTANTS = (
         patched=(lambda: variation, "JITTER", 0.0),
     ),
     StepConstant(
-        "FlashAttention-1 in Triton, heads of 64 (simulator/pricing/kernels.py)",
+        "FlashAttention-1 in Triton, heads of 64 (hwmodels/generations/ampere.yaml)",
         "0.54",
         ("LLMF",),
         "three steps of MPT-350m",
-        patched=(lambda: kernels, "OLDER_KERNELS", {**OLDER, ("flash-1-triton", "ampere"): (0.626, 0.5)}),
+        patched=(
+            lambda: generations.get("ampere"),
+            "older_attention",
+            {**generations.get("ampere").older_attention, "flash-1-triton": [0.626, 0.5]},
+        ),
     ),
     StepConstant(
         "traffic of a group, Omni-Path 2024",
