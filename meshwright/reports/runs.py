@@ -176,7 +176,6 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
     """Headline figures of a run by name."""
     outcome, inputs = run.outcome, run.outcome.inputs
     planned = describe_planned_run(run)
-    checkpoint = planned["checkpoint"]
     closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
     shown = {
         "finish": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
@@ -187,14 +186,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         "faults": f"{inputs.faults.name}: one in {written(outcome.mtbf_s)}, {outcome.faults:.4g} in the run"
         if inputs.faults.processes
         else "none",
-        "checkpoints": "none"
-        if checkpoint is None
-        else f"{checkpoint['mechanism']}, never: nothing fails"
-        if checkpoint["period_s"] is None
-        else f"{checkpoint['mechanism']}, every {written(inputs.period_s)}, training waits "
-        f"{written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to "
-        + " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())
-        + _shown_beside(run.case.engine_save),
+        "checkpoints": _checkpoint_words(run, planned),
         "recovery": ", ".join(
             f"{name} {written(took)}" for name, took in planned["recovery_s"].items() if took > 0
         ),
@@ -209,6 +201,21 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         "assumed": "; ".join(planned["assumed"]),
     }
     return {name: value for name, value in shown.items() if value}
+
+
+def _checkpoint_words(run: PlannedRun, planned: dict[str, Any]) -> str:
+    """Mechanism, period and places of the saves, or why there are none."""
+    checkpoint = planned["checkpoint"]
+    if checkpoint is None:
+        return "none: each fault starts the run again" if run.outcome.seconds[LOST] > 0 else "none"
+    if checkpoint["period_s"] is None:
+        return f"{checkpoint['mechanism']}, never: nothing fails"
+    places = " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())
+    return (
+        f"{checkpoint['mechanism']}, every {written(checkpoint['period_s'])}, training waits "
+        f"{written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to {places}"
+        + _shown_beside(run.case.engine_save)
+    )
 
 
 def _told(seconds: float) -> str:
