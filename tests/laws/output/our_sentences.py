@@ -7,6 +7,7 @@ from tests.fuzz.outcome import run
 from tests.laws.questions import Choose, Question, served, strategy, training, weeks
 
 NUMBER = 61
+CI = 10
 
 
 def of_any_kind(choose: Choose) -> Question:

@@ -9,6 +9,7 @@ from tests.laws.questions import Question, strategy, weeks
 NUMBER = 50
 QUESTIONS = strategy(weeks)
 LONGEST_S = 30.0
+CI = 10
 
 
 def check(question: Question) -> None:
