@@ -30,8 +30,8 @@ FACTS = Path(__file__).with_name("rl_rows.yaml")
 
 def scenario(row, facts, sigma):
     """A row as a scenario; None where the row or its recipe leaves too much open."""
-    known = facts["models"].get(row["model"])
-    if known is None or row["id"] in facts["left_out"]:
+    recipe = facts["models"].get(row["model"])
+    if recipe is None or row["id"] in facts["left_out"]:
         return None
     degrees = [
         int(part) if part.strip().isdigit() else 1
@@ -44,12 +44,12 @@ def scenario(row, facts, sigma):
         "expert": expert,
         "pipeline": pipeline,
         "zero": 1,
-        **known["plan"],
+        **recipe["plan"],
     }
     plan["sequence_parallel"] = tensor > 1
-    if pipeline in known.get("ends", {}):
-        plan["first_stage_layers"], plan["last_stage_layers"] = known["ends"][pipeline]
-    mean, prompt = float(row["mean_sequence_tokens"]), known["input"]
+    if pipeline in recipe.get("ends", {}):
+        plan["first_stage_layers"], plan["last_stage_layers"] = recipe["ends"][pipeline]
+    mean, prompt = float(row["mean_sequence_tokens"]), recipe["input"]
     longest = int(row["max_sequence_tokens"]) - prompt
     gpus = int(row["gpus"])
     schedule = {"kind": "synchronous"}
@@ -57,10 +57,10 @@ def scenario(row, facts, sigma):
         generating = facts["generating"].get(row["id"], gpus // 2)
         split = {"train": gpus - generating, "generate": generating}
         schedule = {"kind": "asynchronous", "staleness": float(row["staleness_steps"]), "split": split}
-    samples = known["samples"]
+    samples = recipe["samples"]
     return {
         "title": row["id"],
-        "model": known["model"],
+        "model": recipe["model"],
         "cluster": facts["clusters"][row["gpu"]],
         "gpus": gpus,
         "workload": {
@@ -80,7 +80,7 @@ def scenario(row, facts, sigma):
         },
         "roles": {
             "train": {"plan": plan},
-            "generate": {"tensor": int(row["generation_tp"]), **known.get("generate", {})},
+            "generate": {"tensor": int(row["generation_tp"]), **recipe.get("generate", {})},
         },
         "schedule": schedule,
     }
@@ -102,11 +102,11 @@ def host_seconds(step):
 
 def fitted(rows):
     """Seconds a token, a tensor and a byte that fit synchronous rows, relative errors squared."""
-    chosen = [(step, seconds) for step, seconds in rows if step.setting.schedule.split is None]
-    measured = np.array([seconds for _, seconds in chosen])
-    missing = [seconds - step.timing.seconds + host_seconds(step).sum() for step, seconds in chosen]
+    synchronous = [(step, seconds) for step, seconds in rows if step.setting.schedule.split is None]
+    measured = np.array([seconds for _, seconds in synchronous])
+    missing = [seconds - step.timing.seconds + host_seconds(step).sum() for step, seconds in synchronous]
     return nnls(
-        np.stack([drivers(step) for step, _ in chosen]) / measured[:, np.newaxis], missing / measured
+        np.stack([drivers(step) for step, _ in synchronous]) / measured[:, np.newaxis], missing / measured
     )[0]
 
 
@@ -129,14 +129,14 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--sigma", type=float, default=0.5)
     parser.add_argument("--rows", nargs="*", default=[])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     facts = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
     steps: dict[str, tuple[RlStep, float, str]] = {}
-    with asked.file.open(encoding="utf-8") as lines:
+    with arguments.file.open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
-            if asked.rows and row["id"] not in asked.rows:
+            if arguments.rows and row["id"] not in arguments.rows:
                 continue
-            data = scenario(row, facts, asked.sigma)
+            data = scenario(row, facts, arguments.sigma)
             if data is None:
                 print(
                     f"{row['id']}  {row['model']}: skipped, {facts['left_out'].get(row['id'], 'no recipe')}"

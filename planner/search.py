@@ -104,18 +104,7 @@ def search(
             memory for ``offload``.
         UnknownNameError: no such objective.
     """
-    if objective not in OBJECTIVES:
-        raise UnknownNameError("objective", objective, OBJECTIVES)
-    if top < 1:
-        raise InputError(f"top must be 1 or more, found {top}")
-    if setting.stragglers:
-        raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
-    if setting.training.drawn is not None and not setting.training.drawn.packing.fills:
-        # The memory of candidates is that of micro batches of equal tokens.
-        raise InputError(
-            f"a search takes pack or balance, found {setting.training.packing!r}; simulate takes all",
-            "workload.packing",
-        )
+    _check(setting, objective, top)
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)
@@ -180,6 +169,27 @@ def _removed_levers(space: Space, chooser: Chooser, removed: dict[str, int]) -> 
         causes[UNPROVEN] = removed[UNPROVEN] + chooser.unproven * count
     others = sum(({**removed, **causes}).values()) - removed[MEMORY]
     return {**causes, MEMORY: space.candidates - chooser.fitting - others}
+
+
+def _check(setting: Setting, objective: str, top: int) -> None:
+    """Refuse what no search can answer.
+
+    Raises:
+        InputError: ``top`` cannot be used, stragglers, or micro batches that differ in tokens.
+        UnknownNameError: no such objective.
+    """
+    if objective not in OBJECTIVES:
+        raise UnknownNameError("objective", objective, OBJECTIVES)
+    if top < 1:
+        raise InputError(f"top must be 1 or more, found {top}")
+    if setting.stragglers:
+        raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
+    if setting.training.drawn is not None and not setting.training.drawn.packing.fills:
+        # The memory of candidates is that of micro batches of equal tokens.
+        raise InputError(
+            f"a search takes pack or balance, found {setting.training.packing!r}; simulate takes all",
+            "workload.packing",
+        )
 
 
 def _keep_freed_memory() -> None:

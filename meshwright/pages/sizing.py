@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.sizing import band_of, band_words
+from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
 from planner.sizing import Size, Sizing
 
 COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
-COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "days", "dollars", "MWh", "")
+COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "dollars", "energy", "")
 
 
 def write_sizing(path: Path, sizing: Sizing) -> None:
@@ -25,9 +26,12 @@ def write_sizing(path: Path, sizing: Sizing) -> None:
     for name, size in (("cheapest in time", sizing.cheapest), ("fastest", sizing.fastest)):
         if size is not None:
             shown[name] = f"{size.gpus:,} GPUs"
-            shown[f"its days, {name}"] = f"{size.days:,.1f} d"
-            shown[f"its dollars, {name}"] = f"{size.usd:,.0f}"
-    words = "Each point is the best plan at one size. On the line no other size is better in both."
+            shown[f"its time, {name}"] = f"{long_time(size.days)} ± {band_words(size)}"
+            shown[f"its dollars, {name}"] = dollars(size.usd)
+    words = (
+        "Each point is the best plan at one size, with the 90 % band of its days. On the line no other size "
+        "is better in both."
+    )
     rows = [_row(size, size in front) for size in planned]
     sections = [
         Section("Cost against days", words, _figure(sizing, planned)),
@@ -64,6 +68,7 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
                 "name": label(name),
                 "x": [size.days for size in own],
                 "y": [size.usd for size in own],
+                "error_x": {"type": "data", "array": [size.days * (band_of(size) or 0.0) for size in own]},
                 "text": [f"{size.gpus:,}" for size in own],
                 "textposition": "top center",
                 "marker": {"size": 9, "color": COLOURS[index % len(COLOURS)]},
@@ -80,7 +85,7 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
             "line": {"dash": "dash", "color": "#c8374a"},
         }
         shapes = [{**line, "x0": sizing.deadline_days, "x1": sizing.deadline_days}]
-    axes = {"xaxis": axis("days", rangemode="tozero"), "yaxis": axis("dollars", rangemode="tozero")}
+    axes = {"xaxis": axis("days"), "yaxis": axis("dollars")}
     return {"data": data, "layout": layout(height=460, hovermode="closest", shapes=shapes, **axes)}
 
 
@@ -94,8 +99,9 @@ def _row(size: Size, on_front: bool) -> list[str]:
         plan.describe(),
         seconds(float(metrics.step_time_s[0])),
         percent(float(metrics.model_flops_utilisation[0])),
-        f"{size.days:,.1f}",
-        f"{size.usd:,.0f}",
-        f"{size.kwh / 1000:,.0f}",
+        long_time(size.days),
+        band_words(size),
+        dollars(size.usd),
+        energy(size.kwh),
         "front" if on_front else "",
     ]

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from meshwright.reports.plans import describe_plan
 from meshwright.reports.tables import table
-from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
 from planner.prediction import Prediction
 from planner.sizing import Size, Sizing
 
@@ -60,13 +60,14 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
                 plan.describe(),
                 seconds(float(metrics.step_time_s[0])),
                 percent(float(metrics.model_flops_utilisation[0])),
-                f"{size.days:,.1f}" + (" late" if late else ""),
-                f"{size.usd:,.0f}" + (" over" if over else ""),
-                f"{size.kwh / 1000:,.0f}",
+                long_time(size.days) + (" late" if late else ""),
+                band_words(size),
+                dollars(size.usd) + (" over" if over else ""),
+                energy(size.kwh),
                 "front" if size in front else "",
             ]
         )
-    headings = ("cluster", "GPUs", "plan", "step", "MFU", "days", "$", "MWh", "")
+    headings = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "$", "energy", "")
     tables: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
     if failed:
         tables.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
@@ -88,6 +89,18 @@ def _words(sizing: Sizing) -> list[str]:
     return words
 
 
+def band_of(size: Size) -> float | None:
+    """Half-width of the 90 % band of a size's step, shared by its days, dollars and energy."""
+    known = Prediction.of_search(size.result).standing if size.result is not None else None
+    return None if known is None else float(known.half_width[0])
+
+
+def band_words(size: Size) -> str:
+    """The band of a size in percent; empty where it is not known."""
+    half = band_of(size)
+    return "" if half is None else percent(half, 0)
+
+
 def days_words(days: float) -> str:
     """Days in words: 1 day, 2.5 days."""
     return f"{days:g} day{'' if days == 1 else 's'}"
@@ -101,4 +114,6 @@ def limit_words(sizing: Sizing) -> str:
 
 
 def _size(size: Size) -> str:
-    return f"{size.gpus} of {size.cluster}, {size.days:,.1f} days, {size.usd:,.0f} $"
+    return (
+        f"{size.gpus} of {size.cluster}, {long_time(size.days)} ± {band_words(size)}, {dollars(size.usd)} $"
+    )
