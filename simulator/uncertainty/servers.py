@@ -182,12 +182,22 @@ class ServerLoads:
         self.plain = _plain_site([load.setting(None, self.tables) for load in loads], source)
 
     def seconds(self, site: ServerSite | None, wanted: np.ndarray) -> np.ndarray:
-        """Predicted latency of the wanted equations, by runs of the event engine; else 1, shape (rows,)."""
+        """Predicted latency of the wanted equations, by runs of the event engine; else 1, shape (rows,).
+
+        Raises:
+            InputError: a latency that the load's answers cannot have.
+        """
         latencies = np.ones(len(self.rows))
         for index in np.unique(self.owner[wanted]):
             result = serve(self.loads[index].setting(site, self.tables))
             for row in np.flatnonzero((self.owner == index) & wanted):
-                latencies[row] = statistic(result, self.rows[row][1])
+                kind = self.rows[row][1]
+                latencies[row] = statistic(result, kind)
+                if not latencies[row] > 0:
+                    told = "answers of one token have no time per output token"
+                    raise InputError(
+                        f"{kind.replace('_', ' ')} cannot be predicted: {told}", self.loads[index].name
+                    )
         return latencies
 
     @cached_property

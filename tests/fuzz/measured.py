@@ -8,7 +8,9 @@ from typing import Any
 
 from tests.fuzz.case import Case, Kind, from_data, from_text
 from tests.fuzz.mutate import LIKELY, as_text, broken, mutated
+from tests.fuzz.serving import MEASURED, table_of
 from tests.fuzz.training import PLAN as PLAN_FLAGS
+from tests.fuzz.training import cases_csv
 
 TRAINED = {
     "model": "llama3.2-1b",
@@ -187,6 +189,16 @@ def _server(random: Random) -> Case:
 KINDS: dict[str, Kind] = {
     "log": _log,
     "log-cells": from_text(LOGS, (["learn", "FILE"],), {"plan.yaml": as_text(TRAINED, ".yaml")}),
+    "learned-rows": from_text(
+        [
+            ("cases.csv", cases_csv()),
+            (
+                "closed_loop.csv",
+                table_of([MEASURED["closed_loop.csv"], {**MEASURED["closed_loop.csv"], "concurrency": 8}]),
+            ),
+        ],
+        (["learn", "FILE", "--json"], ["learn", "FILE", "-o", "out/site.yaml"]),
+    ),
     "result": _result,
     "site": from_data(
         [("site.yaml", SITE), ("site.yaml", ALL_PARTS)],

@@ -296,13 +296,13 @@ MEASURED = {
 """Measured serving runs by file name: one row of each format that `validate --serving` reads."""
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows), ""]
     return "\n".join(lines)
 
 
 def _measured() -> list[tuple[str, str]]:
-    return [(name, _table([row, row | {"case_id": "two"}])) for name, row in MEASURED.items()]
+    return [(name, table_of([row, row | {"case_id": "two"}])) for name, row in MEASURED.items()]
 
 
 def _open_loop(random: Random) -> Case:
@@ -325,7 +325,7 @@ def _open_loop(random: Random) -> Case:
         for one, start in enumerate((0.0, 0.3, 0.6, 0.9))
     ]
     head = "arrival_s,input_tokens,output_tokens,prefix_match_tokens,queued_s,first_token_s,last_token_s"
-    files = {"meta.csv": _table([run]), "requests.csv": "\n".join([head, *lines, ""])}
+    files = {"meta.csv": table_of([run]), "requests.csv": "\n".join([head, *lines, ""])}
     for _ in range(random.choice((0, 1, 1, 2, 3))):
         name = random.choice(("meta.csv", "requests.csv", "requests.csv"))
         change = cell_changed if random.random() < 0.75 else broken

@@ -55,7 +55,7 @@ def _framework() -> dict[str, Any]:
     )
 
 
-def _cases_csv() -> str:
+def cases_csv() -> str:
     columns = {
         "case_id": "one",
         "gpu": "a100-sxm-80gb",
@@ -248,7 +248,7 @@ KINDS: dict[str, Kind] = {
         ([*OF_GPT2, "--cluster", "dgx-a100-80gb", "--framework", "FILE"], ["show", "frameworks", "FILE"]),
     ),
     "cases": from_text(
-        [("cases.csv", _cases_csv())],
+        [("cases.csv", cases_csv())],
         (["validate", "--cases", "FILE"], ["validate", "--cases", "FILE", "--json"]),
     ),
     "points": from_text(

@@ -159,6 +159,11 @@ def test_a_latency_that_is_no_number_is_not_learned_from(refused, results, value
     assert "states neither TTFT nor TPOT" in refused("learn", str(results(bench(4, **latencies))))
 
 
+def test_answers_of_one_token_have_no_time_per_token(refused, results):
+    path = results(bench(4, total_output_tokens=16))
+    assert "answers of one token" in refused("learn", str(path))
+
+
 @pytest.mark.parametrize("deployment", ["abc", 5, [1]])
 def test_a_deployment_that_is_no_mapping_is_refused(refused, results, deployment):
     path = results(bench(4))
