@@ -21,7 +21,7 @@ from typing import Any
 from core.errors import InputError
 from meshwright.exporters import export, write_files
 from meshwright.exporters.imports import read_launch
-from meshwright.exporters.question import from_scenario
+from meshwright.jobs.exports import from_scenario
 from simulator.models.huggingface import read_config
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025

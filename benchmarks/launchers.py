@@ -27,7 +27,7 @@ from typing import Any
 
 from core.errors import InputError
 from meshwright.exporters import TARGETS, export, exporter, write_files
-from meshwright.exporters.question import from_scenario, question_of
+from meshwright.jobs.exports import from_scenario, question_of
 from simulator.scenario import make_scenario
 
 PARSED = ("megatron-lm", "megatron-bridge", "deepspeed", "torchtitan", "vllm", "sglang", "dynamo", "k8s")

@@ -19,7 +19,7 @@ from core.errors import InputError, shown
 from core.loading import read_mapping, read_text
 from core.written_numbers import measured
 from meshwright.training_logs import PLAN
-from simulator.serving.scenario import is_serving
+from simulator.kinds import kind_of
 from simulator.uncertainty.servers import MeasuredLoad
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _results(path: Path) -> list[MeasuredLoad]:
             f"the scenario of a measured server is {PLAN} in its folder; there is none", str(path)
         )
     data = dict(read_mapping(server))
-    if not is_serving(data):
+    if kind_of(data, str(server), server.parent).above != "deployment":
         raise InputError("asks about training; a serving scenario is needed", str(server))
     entries = list(_entries(_parsed(path), str(path)))
     if not entries:

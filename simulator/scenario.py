@@ -43,15 +43,6 @@ CATALOGUES: Mapping[str, Catalogue[Any]] = MappingProxyType(
 """The keys of a scenario that hold a catalogue name, a path or a mapping."""
 
 
-OTHER_KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "serving": "is a serving workload; `simulate`, `whatif` and `plan --serve` take it",
-        "rl": "is a step of post-training; `simulate` takes it",
-    }
-)
-"""What is said of a workload that is no training step, by its kind."""
-
-
 def _name_or_mapping(value: object) -> object:
     if isinstance(value, BaseModel) or (isinstance(value, str | Mapping) and value):
         return value
@@ -288,7 +279,6 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     cluster = mixed_cluster(data.get("cluster"), f"{where}: cluster", folder)
     if cluster is None:
         return None
-    _check_kind(data.get("workload"), where)
     written = build(training_definition(data), data, where)
     if written.placement is None or written.plan is None:
         missing = "placement" if written.placement is None else "plan"
@@ -322,10 +312,7 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
     Raises:
         InputError: a wrong key or value, an unknown name, an unreadable file.
     """
-    _check_kind(data.get("workload"), where)
     written = build(training_definition(data), data, where)
-    if mixed_cluster(written.cluster, f"{where}: cluster", folder):
-        raise InputError("only `meshwright simulate` takes a cluster of groups", f"{where}: cluster")
     if written.placement is not None:
         raise InputError("needs a cluster with groups", f"{where}: placement")
     model, cluster = (
@@ -335,17 +322,6 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
     framework = find_framework(written, cluster.device, folder, where)
     _say_misfit(written, model, cluster.device, folder, where)
     return written, (model, cluster, framework)
-
-
-def _check_kind(workload: object, where: str) -> None:
-    """Refuse a workload of another kind than a training step's.
-
-    Raises:
-        InputError: it has one, with the commands that take it.
-    """
-    kind = workload.get("kind") if isinstance(workload, Mapping) else None
-    if isinstance(kind, str) and kind in OTHER_KINDS:
-        raise InputError(OTHER_KINDS[kind], f"{where}: workload")
 
 
 def _say_misfit(written: Definition, model: Model, device: Device, folder: Path, where: str) -> None:

@@ -11,7 +11,7 @@ from meshwright.exporters import export as exported
 from meshwright.exporters import exporter, write_files
 from meshwright.exporters.base import Export, ExportQuestion
 from meshwright.exporters.imports import Imported, read_launch
-from meshwright.exporters.question import from_scenario, question_of
+from meshwright.jobs.exports import from_scenario, question_of
 from meshwright.questions.references import ClusterReference, ModelReference, Reference
 
 if TYPE_CHECKING:

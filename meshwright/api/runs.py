@@ -3,45 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, UnknownNameError
+from meshwright.jobs.base import AskOptions
+from meshwright.jobs.run import RunSimulation, answer
 from meshwright.questions.references import Reference
-from meshwright.questions.training import ask
-from meshwright.reports.plans import describe_plan, describe_setting
-from meshwright.reports.runs import describe_planned_run
+from meshwright.questions.training import ask, scenario_data
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
-from planner.prediction import simulate_plan
-from planner.run_search import QUANTILES, RunRanking, planned_run, rank_runs
-from planner.runs import PlannedRun
+from planner.run_search import QUANTILES, RunRanking, rank_runs
 from planner.sizing import counts
-from simulator.scenario import Scenario
-
-
-@dataclass(frozen=True, eq=False)
-class RunSimulation:
-    """A plan's run of weeks: when it finishes, and where its time goes."""
-
-    scenario: Scenario
-    planned: PlannedRun
-
-    @property
-    def title(self) -> str:
-        """The scenario's title; model and devices where it has none."""
-        setting = self.scenario.setting
-        return self.scenario.title or f"{setting.model.name} on {setting.cluster.devices:,} devices"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The mapping that ``meshwright simulate --json`` prints for a scenario with ``run``."""
-        described = describe_plan(self.planned.prediction, 0)
-        return {
-            "title": self.scenario.title,
-            **describe_setting(self.scenario.setting),
-            **described,
-            "run": describe_planned_run(self.planned),
-        }
 
 
 def run(
@@ -64,30 +38,12 @@ def run(
     Raises:
         InputError: a missing ``run`` or ``plan``, a wrong key or value, or a run that cannot work.
     """
-    checked, where = ask(scenario, arguments)
-    if checked.run is None:
+    question = scenario_data(scenario, arguments, "command line")
+    data, where, _ = question
+    if data.get("run") is None:
         raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
-    return run_of(checked, where, replications, progress, engine)
-
-
-def run_of(
-    scenario: Scenario,
-    where: str,
-    replications: int | None = None,
-    progress: Callable[[float], None] | None = None,
-    engine: bool = False,
-) -> RunSimulation:
-    """The run of a checked scenario.
-
-    Raises:
-        InputError: as ``run``.
-    """
-    if scenario.plan is None or scenario.run is None:
-        raise InputError("key 'plan' is missing; `meshwright plan --run` looks for one", where)
-    prediction = simulate_plan(scenario.setting, scenario.plan).prediction
-    constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
-    planned = planned_run(prediction, scenario.run, constraints, replications, progress, engine, partial=True)
-    return RunSimulation(scenario, planned)
+    named = str(scenario) if isinstance(scenario, str | Path) else ""
+    return answer(question, AskOptions(engine, replications=replications, named=named, progress=progress))
 
 
 def plan_run(

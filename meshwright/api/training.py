@@ -15,12 +15,12 @@ from core.errors import InfeasibleError, InputError, MeshwrightError
 from core.loading import Catalogue
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
+from meshwright.jobs import AskOptions, job_named, job_of
 from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
-from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import number
 from meshwright.questions.references import ClusterReference, Reference
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.questions.training import ask, scenario_data, size_range
+from meshwright.questions.scenarios import read_question, shipped_scenarios
+from meshwright.questions.training import ask, check_trains, scenario_data, size_range
 from meshwright.results import (
     Comparison,
     MixedSimulation,
@@ -33,14 +33,13 @@ from planner.evidence import nothing_proven
 from planner.evidence import proven as only_proven
 from planner.execution import Execution
 from planner.headroom import headroom_share
-from planner.prediction import simulate_plan
 from planner.scored import ScoredPlans
 from planner.search import SearchResult, search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
 from simulator.recipes import recipes
-from simulator.scenario import Search, find, make_mixed, make_scenario
+from simulator.scenario import Search, find, make_scenario
 from simulator.schedules import schedules
 
 if TYPE_CHECKING:
@@ -103,9 +102,9 @@ def plan(
     every: bool = False,
     progress: Callable[[float], None] | None = None,
     refining: Callable[[float], None] | None = None,
-    **arguments: Unpack[SearchArguments],
-) -> PlanSearch:
-    """Search all plans for training a model on a cluster, and rank those that fit.
+    **arguments: Any,
+) -> Any:
+    """Search all plans for training a model on a cluster, and rank those that fit; or all deployments.
 
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
@@ -115,11 +114,21 @@ def plan(
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
         progress, refining: called with the finished share of the search and of the refinement.
-        arguments: see ``SearchArguments``.
+        arguments: see ``SearchArguments``; of a serving scenario those of ``deploy``.
+
+    Returns:
+        The ranked plans; of a serving scenario a ``DeploymentSearch``, as ``deploy`` does.
 
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
+    if _serves(scenario):
+        from meshwright.deployments import deploy
+
+        unread = {"offload": offload, "raw": raw, "proven": proven, "every": every}
+        if refused := next((name for name, value in unread.items() if value), ""):
+            raise InputError("serving plans do not read it", refused)
+        return deploy(scenario, refine=refine or None, execution=execution, progress=progress, **arguments)
     values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})
@@ -147,6 +156,14 @@ def plan(
         raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored)
+
+
+def _serves(scenario: Reference | None) -> bool:
+    """Whether a scenario's plans are deployments."""
+    if not isinstance(scenario, str | Path | Mapping):
+        return False
+    question = (scenario, "", Path()) if isinstance(scenario, Mapping) else read_question(str(scenario))
+    return job_of(*question).planned_by == "serve"
 
 
 def size(
@@ -195,7 +212,7 @@ def size(
         data, where, folder = scenario_data(
             scenario, {**values, "cluster": cluster, "gpus": 1}, "command line"
         )
-        refuse_groups(data, where, folder)
+        check_trains(data, where, folder)
         # The plan of a saved or imported scenario has one size.
         checked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
         have, searched = checked.setting.cluster, checked.search
@@ -241,65 +258,58 @@ def simulate(
     plan: Mapping[str, Any] | Plan | None = None,
     engine: bool = False,
     detail: int = 100_000,
+    replications: int | None = None,
     progress: Callable[[float], None] | None = None,
     notice: Callable[[str], None] | None = None,
     **arguments: Unpack[StepArguments],
-) -> StepSimulation:
-    """Predict a training step of a given plan: time and memory by part.
+) -> Any:
+    """Predict what a scenario asks: the step of a plan, a run of weeks, or the requests of a deployment.
 
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         plan: fields of the plan; the framework fills the rest.
         engine: run the step on the event engine too; schedules without a closed form always do.
         detail: maximum number of kernels and collectives that the engine runs as separate tasks.
-        progress: called with the finished share of the engine's run.
-        notice: called with a message when the engine's run is long.
+        replications: times that a run of weeks is drawn, in place of the scenario's.
+        progress: called with the finished share.
+        notice: called with a message when the answer takes long.
         arguments: see ``StepArguments``; ``fix`` replaces fields of the plan.
 
+    Returns:
+        By kind of scenario: ``StepSimulation``, ``MixedSimulation`` (a cluster of groups), ``RunSimulation``
+        or ``ServingSimulation``; each has ``to_dict``.
+
     Raises:
-        InputError: a wrong or unknown argument, a scenario without a plan, or a step too long for the engine.
+        InputError: a wrong or unknown argument, a scenario without a plan, a step too long for the engine, or
+            keys of two kinds of question.
     """
     values = check_names(arguments, StepArguments, inspect.signature(simulate).parameters)
     values["plan"] = plan.model_dump() if isinstance(plan, Plan) else plan
-    checked, where = ask(scenario, values)
-    if checked.plan is None:
-        if isinstance(scenario, str | Path):
-            raise InputError(f"key 'plan' is missing; `meshwright plan {scenario}` looks for one", where)
-        problem = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
-        raise InputError(problem, where)
-    simulation = simulate_plan(checked.setting, checked.plan, engine, detail, progress, notice)
-    return StepSimulation(checked, checked.plan, simulation)
+    question = scenario_data(scenario, values, "command line")
+    named = str(scenario) if isinstance(scenario, str | Path) else ""
+    terms = AskOptions(engine, detail, replications, named=named, progress=progress, notice=notice)
+    return job_of(*question).answer(question, terms)
 
 
 def simulate_mixed(
     scenario: Reference | None, changes: Mapping[str, Any] | None = None, *, engine: bool = False
 ) -> MixedSimulation | None:
-    """Predict a step of a plan whose stages or replicas lie on different groups of nodes.
+    """Predict a step on a cluster of groups: ``simulate``, whose name this was; it goes in the next version.
 
     Args:
         scenario: file, shipped name or mapping with ``plan`` and ``placement``.
         changes: arguments of ``simulate`` that replace its keys.
-        engine: run it on the event engine too, as a schedule without a closed form always does.
+        engine: run it on the event engine too.
 
     Returns:
-        The step; None where the scenario's cluster is of one kind.
+        The step; None where the scenario is of another kind.
 
     Raises:
-        InputError: a wrong key, or a placement that does not fit the plan or the groups.
+        InputError: as ``simulate``.
     """
-    data, where, folder = scenario_data(scenario, changes or {}, "command line")
-    mixed = make_mixed(data, where, folder)
-    if mixed is None:
-        return None
-    from simulator.schedules import get_schedule
-    from simulator.training.mixed import predict_mixed
-    from simulator.training.mixed import simulate_mixed as run
-
-    arguments = mixed.setting, mixed.plan, f"{where}: placement"
-    closed = get_schedule(mixed.plan.schedule).has_closed_form
-    events = run(*arguments) if engine or not closed else None
-    step = predict_mixed(*arguments) if closed or events is None else events
-    return MixedSimulation(mixed, step, events)
+    question = scenario_data(scenario, changes or {}, "command line")
+    job = job_of(*question)
+    return job.answer(question, AskOptions(engine)) if job is job_named("mixed") else None  # type: ignore[return-value]
 
 
 def whatif(
@@ -310,9 +320,8 @@ def whatif(
     engine: bool = False,
     execution: Execution | None = None,
     **arguments: Unpack[StepArguments],
-) -> Comparison:
-    """Time a scenario and its variations: the change of every variation, and the parts of the step that
-    moved.
+) -> Any:
+    """Answered a scenario and its variations: what every variation changes.
 
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
@@ -322,17 +331,19 @@ def whatif(
         execution: where variations run, and the store of their results; by default all cores.
         arguments: see ``StepArguments``; ``fix`` replaces fields of the plan, and holds in searches.
 
+    Returns:
+        By kind of scenario: ``Comparison`` of steps and runs, ``MixedComparison`` or ``ServingComparison``;
+        each has ``to_dict`` and ``outcomes``, the base first.
+
     Raises:
         InputError: a wrong or unknown argument, or a key path that the scenario does not have.
     """
     values = check_names(arguments, StepArguments, inspect.signature(whatif).parameters)
     values |= {"plan": plan.model_dump() if isinstance(plan, Plan) else plan}
     values |= {"plans": True, "variations": variations}
-    from meshwright.variations.answer import Inquiry
-    from meshwright.variations.question import WhatIfQuestion
-
-    inquiry = Inquiry(WhatIfQuestion.of(*scenario_data(scenario, values, "whatif")), engine, execution)
+    question = scenario_data(scenario, values, "whatif")
+    inquiry = job_of(*question).inquiry(question, AskOptions(engine), execution)
     outcomes, work = inquiry.base()
     by_number = dict(inquiry.variations(work))
     outcomes += [by_number[number] for number in sorted(by_number)]
-    return Comparison(inquiry.question.title, outcomes, inquiry.engine)
+    return inquiry.comparison(outcomes)

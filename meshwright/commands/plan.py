@@ -75,7 +75,7 @@ def _name_question(flags: PlanFlags) -> None:
 def answer(flags: PlanFlags) -> None:
     """Run ``plan``; one attribute per flag."""
     from meshwright.commands.plan_files import PlanFiles
-    from meshwright.commands.serving_plan import asks_serving, plan_days, plan_mix, refuse_given
+    from meshwright.commands.serving_plan import plan_days, plan_mix, planned_by, refuse_given
     from planner.constraints import pairs
 
     _refuse_unread(flags)
@@ -103,7 +103,7 @@ def answer(flags: PlanFlags) -> None:
             "split": not flags.together,
         }
         plan_mix(flags.scenario, arguments, flags.mix, flags.refine or 0, flags.json, flags.html)
-    elif flags.serve or asks_serving(flags.scenario):
+    elif flags.serve or planned_by(flags.scenario) == "serve":
         _answer_serving(flags, {**place, **load}, constraints, files)
     else:
         refuse_given({"--watts": flags.watts}, "only serving plans have a power budget")
@@ -116,7 +116,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
     Raises:
         InputError: such a flag is given.
     """
-    from meshwright.commands.serving_plan import asks_serving, refuse_given
+    from meshwright.commands.serving_plan import planned_by, refuse_given
     from meshwright.questions.training import flag
 
     def refuse(names: Iterable[str], why: str) -> None:
@@ -124,7 +124,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
         refuse_given(unread, why)
 
     day, mix = flags.day is not None, flags.mix is not None
-    if flags.serve or day or mix or asks_serving(flags.scenario):
+    if flags.serve or day or mix or planned_by(flags.scenario) == "serve":
         refuse(OF_TRAINING, "serving plans do not read it")
         for name, why in OTHERWISE_IN_SERVING.items():
             refuse((name,), why)

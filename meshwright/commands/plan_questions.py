@@ -176,13 +176,13 @@ def check_kind(name: str, scenario: str) -> None:
         InputError: it trains and the question is about serving, or the reverse.
     """
     from core.errors import InputError
-    from meshwright.commands.serving_plan import asks_serving
+    from meshwright.commands.serving_plan import planned_by
 
     if not scenario:
         return
     serves = name not in ("train", "size")
-    if asks_serving(scenario) != serves:
-        kind, other = ("training", "train") if serves else ("serving", "serve")
+    if (other := planned_by(scenario)) != ("serve" if serves else "train"):
+        kind = "serving" if other == "serve" else "training"
         raise InputError(f"is a {kind} scenario: meshwright plan {other} {scenario}", scenario)
 
 

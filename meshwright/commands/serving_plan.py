@@ -21,11 +21,12 @@ PLANS = 5
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
-def asks_serving(scenario: str) -> bool:
-    """Whether a scenario is about serving."""
-    from meshwright.questions.scenarios import serving_data
+def planned_by(scenario: str) -> str:
+    """The question of `plan` that a scenario asks: train or serve; empty without a scenario."""
+    from meshwright.jobs import job_of
+    from meshwright.questions.scenarios import read_question
 
-    return bool(scenario) and serving_data(scenario) is not None
+    return job_of(*read_question(scenario)).planned_by if scenario else ""
 
 
 def plan_serving(

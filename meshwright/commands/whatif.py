@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,8 +11,8 @@ from meshwright.commands.flags import StepFlags, spread
 from meshwright.commands.output import Json
 
 if TYPE_CHECKING:
-    from meshwright.variations.answer import Inquiry, Outcome, Remaining
-    from planner.execution import Execution
+    from meshwright.jobs import Inquirer
+    from meshwright.variations.answer import Outcome, Remaining
 
 
 @spread
@@ -43,65 +42,34 @@ def whatif(
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
-    from meshwright.questions.scenarios import serving_data
+    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
     from meshwright.variations.flags import variation_of
 
-    scenario, arguments = step.scenario, step.arguments()
+    arguments: dict[str, Any] = {**step.arguments(), "plans": True}
     execution = options.execution(executor, address, workers, store)
-    arguments |= {"plans": True}
     arguments["variations"] = variation_of(set_ or (), sweep or (), replan) or None
-    if scenario and (served := serving_data(scenario)) is not None:
-        from meshwright.commands.serving import compare_serving
-
-        data = scenario_data(scenario, arguments, "")[0]
-        compare_serving(data, served[1], execution, html=html, json=json, typed=bool(arguments["variations"]))
-        return
-    data, where, folder = scenario_data(scenario or None, arguments, "command line")
-    typed = bool(arguments["variations"])
-    compare_training(data, where, folder, execution, engine, yes, html, json, typed)
-
-
-def compare_training(
-    data: dict[str, Any],
-    where: str,
-    folder: Path,
-    execution: Execution,
-    engine: bool,
-    yes: bool,
-    html: Path | None,
-    json: bool,
-    typed: bool = False,
-) -> None:
-    """Run a training scenario and its variations; print and draw the changes.
-
-    Raises:
-        InputError: a wrong key or value, a long run without confirmation, or the page cannot be written.
-        MeshwrightError: the base cannot be run.
-    """
-    from meshwright.commands.output import note, print_json, show_tables
-    from meshwright.variations.answer import Inquiry
-    from meshwright.variations.question import WhatIfQuestion
-    from meshwright.variations.tables import answer_table, describe_answer
-
-    inquiry = Inquiry(WhatIfQuestion.of(data, where, folder.resolve(), typed), engine, execution)
-    if inquiry.open_form and not engine:
-        note(f"no closed form for {', '.join(inquiry.open_form)}: every run is timed by the event engine")
-    outcomes, work = inquiry.base()
+    data, where, folder = scenario_data(step.scenario or None, arguments, "command line")
+    question = data, where, folder.resolve()
+    terms = AskOptions(engine=engine, typed=bool(arguments["variations"]))
+    inquiry = job_of(*question).inquiry(question, terms, execution)
+    for line in inquiry.notes:
+        note(line)
+    with progress("base") as advance:
+        outcomes, work = inquiry.base(advance)
     _ask(work, yes)
     finished, interrupted = _run(inquiry, work)
     outcomes += finished
-    title = inquiry.question.title
+    compared = inquiry.comparison(outcomes, interrupted)
     if json:
-        print_json(describe_answer(title, outcomes, inquiry.engine, interrupted))
+        print_json(compared.to_dict())
     else:
-        show_tables(*answer_table(title, outcomes))
+        show_tables(*compared._tables())
     if html is not None and interrupted and (html.exists() or not finished):
         note(f"interrupted: {html} is left as it was")
     elif html is not None:
-        from meshwright.pages.variations import write_variations
-
-        write_variations(html, title, outcomes)
+        inquiry.page(html, outcomes)
         note(f"page written: {html}")
     if interrupted:
         note(f"interrupted: {len(finished):,} of {work.runs:,} runs finished")
@@ -109,7 +77,7 @@ def compare_training(
 
 
 def _ask(work: Remaining, yes: bool) -> None:
-    """Announce a long question, and refuse a very long one without confirmation.
+    """Announce a long question, and refuse a very long one without confirmation; 0 s: nobody knows.
 
     Raises:
         InputError: it takes long and is not confirmed.
@@ -119,13 +87,15 @@ def _ask(work: Remaining, yes: bool) -> None:
     from meshwright.variations.answer import LONG_S
     from meshwright.variations.tables import estimate_words
 
+    if not work.seconds:
+        return
     expected = estimate_words(work.same_plan, work.replanned, work.seconds)
     if work.seconds > LONG_S and not yes:
         raise InputError(f"{expected}; --yes starts it, fewer values make it shorter")
     note(expected)
 
 
-def _run(inquiry: Inquiry, work: Remaining) -> tuple[list[Outcome], bool]:
+def _run(inquiry: Inquirer, work: Remaining) -> tuple[list[Outcome], bool]:
     """The outcomes of all variations in the order of the file, or those finished when Ctrl-C came."""
     from meshwright.commands.output import progress
 

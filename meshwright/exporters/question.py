@@ -13,9 +13,8 @@ from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
 from meshwright.exporters.facts import needs_plan
-from meshwright.questions.scenarios import scenario_path
 from simulator.scenario import make_scenario
-from simulator.serving.scenario import is_serving, make_serving
+from simulator.serving.scenario import make_serving
 
 MOST_BYTES = 256 * 2**20
 """Of a saved search; a plan has about 10 kB."""
@@ -23,48 +22,14 @@ KEPT = ("model", "cluster", "gpus", "framework", "allow")
 WORKLOAD = ("seq_len", "global_batch", "precision")
 
 
-def question_of(
-    reference: str,
-    rank: int | None = None,
-    command: str = "meshwright export",
-    allow: Sequence[str] | None = None,
-) -> ExportQuestion:
-    """Read the question to export.
-
-    Args:
-        reference: scenario (file or shipped name), or a file that ``meshwright plan --json`` printed.
-        rank: plan of the saved search, from 1; the first by default.
-        command: command line, for the comments of the files.
-        allow: rules of the release that the plan may break, instead of the scenario's.
-
-    Raises:
-        InputError: unreadable, no such rank, no plan in it; with the key path.
-    """
-    saved = saved_search(reference)
-    if saved is None:
-        if rank is not None:
-            raise InputError("only a saved `plan --json` has ranks, this is a scenario", "--rank")
-        path = scenario_path(reference)
-        from core.loading import read_mapping
-
-        return from_scenario(read_mapping(path), str(path), path.parent, command, allow)
-    scenario = scenario_of_search(saved, rank or 1, reference)
-    return from_scenario(scenario, reference, Path(reference).parent, command, allow)
-
-
-def from_scenario(
+def training_question(
     data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
 ) -> ExportQuestion:
-    """The question of a scenario's data; ``allow`` replaces its own.
+    """The question of a scenario that trains; ``allow`` replaces its own.
 
     Raises:
         InputError: a wrong key or value, or no plan.
     """
-    if is_serving(data):
-        if allow:
-            raise InputError("rules of releases are about training plans", "--allow")
-        setting = make_serving(data, where, folder)
-        return ExportQuestion(setting.title or where, serving=setting, command=command)
     scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
     plan = needs_plan(scenario, where)
     setting = scenario.setting
@@ -73,6 +38,20 @@ def from_scenario(
     )
     titled = title if plan.describe() in title else f"{title}: {plan.describe()}"
     return ExportQuestion(titled, scenario=scenario, plan=plan, command=command)
+
+
+def serving_question_of(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> ExportQuestion:
+    """The question of a scenario that serves.
+
+    Raises:
+        InputError: a wrong key or value, or rules to allow.
+    """
+    if allow:
+        raise InputError("rules of releases are about training plans", "--allow")
+    setting = make_serving(data, where, folder)
+    return ExportQuestion(setting.title or where, serving=setting, command=command)
 
 
 def saved_search(reference: str) -> dict[str, Any] | None:

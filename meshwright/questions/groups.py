@@ -17,11 +17,11 @@ def refuse_groups(data: Mapping[str, Any], where: str, folder: Path) -> None:
     """Refuse a cluster of groups, with a scenario of it that ``simulate`` takes.
 
     Raises:
-        InputError: the cluster has groups.
+        InputError: always.
     """
     cluster = mixed_cluster(data.get("cluster"), f"{where}: cluster", folder)
     if cluster is None:
-        return
+        raise InputError("a cluster of groups is needed", f"{where}: cluster")
     told = "has groups of nodes, which the search does not range over"
     ready = ready_scenario(data, cluster, find(models, data["model"], folder, f"{where}: model"))
     try:

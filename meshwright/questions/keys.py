@@ -18,12 +18,13 @@ from core.errors import InputError, UnknownNameError
 from core.loading import Catalogue, build
 from simulator.frameworks import default_framework
 from simulator.frameworks.moved import GROUPED, say_moved
+from simulator.kinds import kind_of
 from simulator.levers import LEVERS
 from simulator.plan import SHORT_NAMES, Plan, field_name
-from simulator.scenario import CATALOGUES, Definition, find, find_framework, training_definition
+from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.scenario import ServingDefinition, is_serving
+from simulator.serving.scenario import ServingDefinition
 from simulator.state.policy import POLICY_FIELDS
 
 Data = dict[str, Any]
@@ -86,7 +87,8 @@ def full_key(key: str, data: Mapping[str, Any]) -> str:
     """A key path; names and abbreviations of fields of the plan, or of the deployment where the scenario
     serves, are written out (tp, plan.pp)."""
     part, _, name = key.rpartition(".")
-    above, fields = ("deployment", Pool.model_fields) if is_serving(data) else ("plan", Plan.model_fields)
+    kind = kind_of(data)
+    above, fields = kind.above, kind.fields()
     if part not in ("", above) or (not part and name in definition_of(data).model_fields):
         return key
     field = field_name(name)
@@ -104,8 +106,8 @@ def key_paths(data: Mapping[str, Any], folder: Path, where: str) -> list[str]:
 
 
 def definition_of(data: Mapping[str, Any]) -> type[BaseModel]:
-    """The keys of a scenario: of one that trains, or of one that serves."""
-    return ServingDefinition if is_serving(data) else training_definition(data)
+    """The keys of a scenario of its kind."""
+    return kind_of(data).definition(data)
 
 
 def catalogues_of(data: Mapping[str, Any]) -> Mapping[str, Catalogue[Any]]:

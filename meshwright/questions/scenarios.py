@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -39,38 +38,15 @@ def scenario_path(reference: str) -> Path:
     raise UnknownNameError("scenario", reference, shipped)
 
 
-def serving_data(reference: str) -> tuple[dict[str, Any], Path] | None:
-    """The data and the file of a scenario that asks about serving; None where it asks about training.
+def read_question(reference: str) -> tuple[dict[str, Any], str, Path]:
+    """A scenario's keys and values, its name in errors, and the folder of its relative paths.
 
     Raises:
         InputError: there is no such file, or it is no mapping.
         UnknownNameError: no shipped scenario has this name.
     """
     path = scenario_path(reference)
-    data = read_mapping(path)
-    workload = data.get("workload")
-    serves = isinstance(workload, Mapping) and workload.get("kind") == "serving"
-    return (data, path) if serves else None
-
-
-def asks_post_training(reference: str) -> bool:
-    """Whether a scenario asks about a step of post-training; False without a scenario.
-
-    Raises:
-        InputError: there is no such file, or it is no mapping.
-        UnknownNameError: no shipped scenario has this name.
-    """
-    workload = read_mapping(scenario_path(reference)).get("workload") if reference else None
-    return isinstance(workload, Mapping) and workload.get("kind") == "rl"
-
-
-def has_run(reference: str) -> bool:
-    """Whether a scenario of training has a ``run`` of weeks; False without a scenario.
-
-    Raises:
-        InputError: there is no such file, or it is no mapping.
-    """
-    return bool(reference) and read_mapping(scenario_path(reference)).get("run") is not None
+    return read_mapping(path), str(path), path.parent
 
 
 def question_of(path: Path) -> str:

@@ -13,6 +13,7 @@ from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import adapter_of, as_numbers, number_format
 from meshwright.questions.scenarios import scenario_path
 from simulator.frameworks import frameworks
+from simulator.kinds import kind_of
 from simulator.models import models
 from simulator.scenario import Scenario, changed, find, make_scenario
 
@@ -170,7 +171,7 @@ def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, 
     workload, model = data.get("workload", {}), data.get("model")
     if not isinstance(workload, Mapping) or "seq_len" in workload or not isinstance(model, str | Mapping):
         return data
-    if workload.get("kind") == "serving" or (not workload and "model" not in data):
+    if kind_of(data, where, folder).above != "plan" or (not workload and "model" not in data):
         return data
     longest = find(models, model, folder, f"{where}: model").max_sequence
     return changed(data, "workload.seq_len", longest, where)
@@ -198,6 +199,18 @@ def ask(
         InputError: a wrong key or value, an unknown name, an impossible plan; with the key path.
     """
     data, where, folder = scenario_data(scenario, arguments, where)
-    if isinstance(data.get("cluster"), str | Mapping):
-        refuse_groups(data, where, folder)
+    check_trains(data, where, folder)
     return make_scenario(data, where, folder), where
+
+
+def check_trains(data: Mapping[str, Any], where: str, folder: Path) -> None:
+    """Refuse scenarios that do not ask about training on one kind of node.
+
+    Raises:
+        InputError: what takes such a scenario; of a cluster of groups, with one to start from.
+    """
+    kind = kind_of(data, where, folder)
+    if "placement" in kind.keys:
+        refuse_groups(data, where, folder)
+    if kind.elsewhere:
+        raise InputError(kind.elsewhere, f"{where}: workload")

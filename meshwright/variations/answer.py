@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +67,14 @@ class Inquiry:
         self.open_form = sorted(
             name for name in question.schedules() if not get_schedule(name).has_closed_form
         )
+        self.asked_engine = engine
         self.engine = engine or bool(self.open_form)
 
-    def base(self) -> tuple[list[Outcome], Remaining]:
+    def base(self, progress: Callable[[float], None] | None = None) -> tuple[list[Outcome], Remaining]:
         """Time the base, and re-plan it where variations are re-planned.
+
+        Args:
+            progress: not called: a step is timed at once.
 
         Raises:
             MeshwrightError: the base cannot be run.

@@ -15,10 +15,10 @@ from core.errors import InputError, UnknownNameError
 from core.loading import build, read_mapping
 from meshwright.questions.keys import Data, full_key, set_key
 from planner.constraints import Constraints
+from simulator.kinds import QuestionKind, kind_of
 from simulator.plan import Plan
-from simulator.scenario import Definition, Scenario, Variation, look_up, make_scenario
+from simulator.scenario import Definition, Scenario, Variation, make_scenario
 from simulator.schedules import get_schedule
-from simulator.serving.scenario import ServingDefinition, check_serving, is_serving
 
 BASE = "base"
 REPLANNED_BASE = "base, re-planned"
@@ -130,11 +130,7 @@ class WhatIfQuestion:
         Raises:
             InputError: as ``read``.
         """
-        written: Definition | ServingDefinition
-        if is_serving(data):
-            written = check_serving(data, where, folder)
-        else:
-            written, _ = look_up(data, where, folder)
+        written = kind_of(data, where, folder).check(data, where, folder)
         if not written.variations:
             raise InputError(
                 "key 'variations' is missing; it names what to change, as --set and --sweep do", where
@@ -148,13 +144,13 @@ class WhatIfQuestion:
     @property
     def base(self) -> ScenarioRun:
         """The unchanged scenario; planned if it has no plan."""
-        replan = "plan" not in self.data and not self.serves
+        replan = self.kind.searched and self.kind.above not in self.data
         return ScenarioRun(BASE, {}, {}, self.data, replan, self.where, self.folder)
 
     @property
-    def serves(self) -> bool:
-        """Whether the scenario is about serving."""
-        return is_serving(self.data)
+    def kind(self) -> QuestionKind:
+        """The kind of question of its scenarios."""
+        return kind_of(self.data, self.where, self.folder)
 
     @property
     def replanned_base(self) -> ScenarioRun | None:
@@ -243,7 +239,7 @@ class WhatIfQuestion:
         planned = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("plan.")]
         fixed = [key for key in (*self._overrides(name), *variation.sweep) if key.startswith("deployment.")]
         searched = [key for key in fixed if key.rpartition(".")[2] not in HELD]
-        if variation.replan and self.serves and searched:
+        if variation.replan and searched:
             keys = ", ".join(f"deployment.{key}" for key in HELD)
             raise InputError(
                 f"{searched[0]} has no effect on a deployment that is searched; a search keeps {keys}", where
@@ -253,10 +249,9 @@ class WhatIfQuestion:
             raise InputError(f"{planned[0]} has no effect on a plan that is searched; set {instead}", where)
 
     def _check_values(self, data: Data, where: str) -> None:
-        if is_serving(data):
-            check_serving(data, where, self.folder)
+        written = kind_of(data, where, self.folder).check(data, where, self.folder)
+        if not isinstance(written, Definition):
             return
-        written, _ = look_up(data, where, self.folder)
         Constraints.of(written.search.fix, written.search.limit, f"{where}: search")
         plan = written.plan or {}
         try:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from core.errors import InfeasibleError, InputError, MeshwrightError
+from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import nearest_words
-from meshwright.variations.answer import Outcome, inputs
+from meshwright.variations.answer import Outcome
 from meshwright.variations.question import ScenarioRun
-from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
@@ -58,22 +57,3 @@ def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:
     if result.plans:
         return question, result.plans[0]
     raise InfeasibleError(nearest_words(result))
-
-
-def serve_runs(runs: Sequence[ScenarioRun], execution: Execution) -> Iterator[tuple[int, Outcome]]:
-    """Run scenarios.
-
-    Yields:
-        The number of a run and its outcome, in the order in which runs end.
-    """
-    for number, report, _ in execution.run(_plain_answer, [(run,) for run in runs], inputs):
-        yield number, Outcome(runs[number], **report)
-
-
-def _plain_answer(run: ScenarioRun) -> dict[str, Any]:
-    """A run's outcome as plain data; a failure is an outcome too."""
-    try:
-        return {"report": run_serving(run).report}
-    except MeshwrightError as error:
-        problem = error.problem if isinstance(error, InputError) else str(error)
-        return {"problem": "; ".join(line.strip() for line in problem.splitlines() if line.strip())}

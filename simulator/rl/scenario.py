@@ -20,7 +20,7 @@ from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.roles import Roles
 from simulator.rl.schedules import AnyRlSchedule, PhasesInTurn
 from simulator.rl.setting import RlSetting, rollout_setting, trainer_setting
-from simulator.rl.workload import KIND, RlWorkload
+from simulator.rl.workload import RlWorkload
 from simulator.scenario import Reference, Variation, find
 
 
@@ -41,12 +41,6 @@ class RlDefinition(Strict):
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )
-
-
-def is_rl(data: Mapping[str, Any]) -> bool:
-    """Whether a scenario's data is about post-training."""
-    workload = data.get("workload")
-    return isinstance(workload, Mapping) and workload.get("kind") == KIND
 
 
 def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:

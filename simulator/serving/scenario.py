@@ -20,8 +20,6 @@ from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.workload import Serving
 from simulator.site import read_site, server_site
 
-KIND = "serving"
-
 
 class ServingDefinition(Strict):
     """The keys of a serving scenario's file."""
@@ -52,12 +50,6 @@ class ServingDefinition(Strict):
             return self.deployment
         site = server_site(read_site(self.site, f"{where}: site", folder), f"{where}: site")
         return self.deployment.model_copy(update={"site": site})
-
-
-def is_serving(data: Mapping[str, Any]) -> bool:
-    """Whether a scenario's data is about serving."""
-    workload = data.get("workload")
-    return isinstance(workload, Mapping) and workload.get("kind") == KIND
 
 
 def check_serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefinition:

@@ -215,7 +215,7 @@ def test_thousands_of_refusals_in_a_row_are_an_answer(refused, scenario):
 
 
 def test_long_runs_say_how_long_they_take():
-    from meshwright.commands.serving import run_notice
+    from meshwright.jobs.serving import run_notice
 
     assert run_notice(1000) is None
     assert "1,000,000 requests take about 50 s" in (run_notice(1_000_000) or "")

@@ -161,8 +161,8 @@ def test_a_cluster_of_one_kind_takes_no_placement():
     assert make_mixed(data, "test", Path()) is None
     with pytest.raises(InputError, match="placement: needs a cluster with groups"):
         make_scenario(data, "test", Path())
-    with pytest.raises(InputError, match="only `meshwright simulate` takes a cluster of groups"):
-        make_scenario(question(), "test", Path())
+    with pytest.raises(InputError, match="is a cluster of groups"):
+        make_scenario({key: value for key, value in question().items() if key != "placement"}, "test", Path())
 
 
 @pytest.mark.parametrize("placement", [STAGES, REPLICAS], ids=["stages", "replicas"])

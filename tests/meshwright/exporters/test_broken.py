@@ -15,7 +15,7 @@ import pytest
 from core.errors import InputError, MeshwrightError
 from meshwright.exporters import export
 from meshwright.exporters.imports import read_launch
-from meshwright.exporters.question import from_scenario, question_of
+from meshwright.jobs.exports import from_scenario, question_of
 
 SCENARIO = {
     "model": "llama3.1-8b",

@@ -13,8 +13,8 @@ import yaml
 
 from core.errors import InputError
 from meshwright.exporters import TARGETS, export, exporter
-from meshwright.exporters.question import from_scenario
 from meshwright.exporters.shell import read_script
+from meshwright.jobs.exports import from_scenario
 from simulator.frameworks import frameworks
 
 TRAINING = [name for name in TARGETS if "training" in exporter(name).kinds]

@@ -12,7 +12,7 @@ from core.errors import InputError
 from meshwright.exporters import export
 from meshwright.exporters.facts import chosen_levers, moot
 from meshwright.exporters.imports import read_launch
-from meshwright.exporters.question import from_scenario
+from meshwright.jobs.exports import from_scenario
 from simulator.levers import LEVERS
 from simulator.scenario import make_scenario
 

@@ -9,7 +9,7 @@ import pytest
 from hwmodels.cluster import clusters
 from meshwright.exporters import export
 from meshwright.exporters.launchers import launcher_of
-from meshwright.exporters.question import from_scenario
+from meshwright.jobs.exports import from_scenario
 from planner.search import search
 from simulator.frameworks import frameworks
 from simulator.models import models

@@ -12,9 +12,9 @@ import yaml
 from core.errors import InputError
 from core.loading import read_mapping
 from meshwright.exporters import TARGETS, export, exporter
-from meshwright.exporters.question import question_of
 from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts, pool_options
 from meshwright.exporters.table import table
+from meshwright.jobs.exports import question_of
 from meshwright.questions.scenarios import shipped_scenarios
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.exporters import export
 from meshwright.exporters.imports import read_launch
-from meshwright.exporters.question import from_scenario
+from meshwright.jobs.exports import from_scenario
 from simulator.plan import Plan
 
 ZEROPP = {

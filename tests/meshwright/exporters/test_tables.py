@@ -10,8 +10,8 @@ from core.errors import InputError, UnknownNameError
 from meshwright.exporters import TARGETS, export, exporter
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.megatron_lm import expert_layers
-from meshwright.exporters.question import from_scenario, question_of
 from meshwright.exporters.table import table
+from meshwright.jobs.exports import from_scenario, question_of
 from simulator.levers import LEVERS
 from simulator.plan import COLUMNS
 

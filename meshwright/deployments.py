@@ -1,0 +1,143 @@
+"""Searches of deployments: the best of them, and the question that arguments ask."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Unpack
+
+from core.errors import InfeasibleError, InputError
+from meshwright.measured_servers import rows_of_layouts
+from meshwright.questions.arguments import DeployArguments, check_names
+from meshwright.questions.references import Reference
+from meshwright.questions.serving import serving_question
+from meshwright.results import check_rank
+from meshwright.shown import Shown
+from planner.execution import Execution
+from planner.serving.checked import Check, check
+from planner.serving.deployment import scenario_of
+from planner.serving.plan import ServingPlan
+from planner.serving.policies import PolicySearch, try_policies, with_policies
+from planner.serving.question import ServingQuestion
+from planner.serving.refine import RefinedServing, refine_serving
+from planner.serving.search import ServingSearch, search_serving
+from simulator.serving.engines import engines
+
+MOST_WATTS = 1e12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeploymentSearch(Shown):
+    """The best deployments, and the highest rates found on the event engine by their index."""
+
+    search: ServingSearch
+    refined: Mapping[int, RefinedServing] = field(default_factory=dict)
+    interrupted: bool = False
+    """Whether Ctrl-C ended the event engine's runs early."""
+    policies: PolicySearch | None = None
+    """Policies tried around the first deployment, on the event engine."""
+    look: Check | None = None
+    """What the event engine said of the first deployments by default."""
+
+    def _tables(self) -> Sequence[Any]:
+        if not self.search.plans:
+            return ["no deployment meets the targets"]
+        from meshwright.reports.serving_plans import deployment_tables
+
+        return deployment_tables(self.search, self.refined, self.look)
+
+    @property
+    def best(self) -> ServingPlan:
+        """The first deployment.
+
+        Raises:
+            InfeasibleError: no deployment meets the targets.
+        """
+        if not self.search.plans:
+            raise InfeasibleError("no deployment meets the targets")
+        return self.search.plans[0]
+
+    def scenario(self, index: int = 0) -> dict[str, Any]:
+        """A deployment as a scenario that ``simulate`` reads, with the best of the policies that were tried.
+
+        Raises:
+            InputError: the search returned fewer deployments.
+        """
+        check_rank(index, len(self.search.plans))
+        deployed = scenario_of(self.search.question, self.search.plans[index])
+        return deployed if self.policies is None else with_policies(deployed, self.policies.best.policies)
+
+
+def deploy(
+    scenario: Reference | None = None,
+    *,
+    split: bool = True,
+    top: int = 5,
+    refine: int | None = None,
+    tries: Mapping[str, Sequence[Any]] | None = None,
+    execution: Execution | None = None,
+    progress: Callable[[float], None] | None = None,
+    **arguments: Unpack[DeployArguments],
+) -> DeploymentSearch:
+    """Search deployments for the lowest cost, energy or latency at a rate, or for the highest goodput.
+
+    Where nothing carries the rate, the deployments are those that carry most, at the rate that they carry.
+
+    Args:
+        scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
+        split: try separate pools for prefill and decode too.
+        top: deployments to return.
+        refine: number of best deployments whose highest rate the event engine finds too; by default a look
+            at three (``planner.serving.checked``) where that takes below a second.
+        tries: values of policies by key of the deployment (``planner.serving.policies.TRIED``; None goes
+            without), tried around the first deployment on the event engine.
+        execution: where the event engine runs, and the store of its results; by default all cores.
+        progress: called with the finished share.
+        arguments: see ``DeployArguments``.
+
+    Raises:
+        InputError: a wrong or unknown argument.
+        InfeasibleError: no replica fits.
+    """
+    values = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
+    question = deployment_question(scenario, values, split)
+    proof = rows_of_layouts(question.model.name, engines.get(question.engine).engine)
+    ranking = search_serving(question, max(top, refine or 0), progress, formats=True, proof=proof)
+    if question.unasked and not ranking.plans and ranking.nearest is not None and ranking.nearest.goodput > 0:
+        # Nothing carries the rate: what carries most, at the rate that it carries.
+        most = replace(question, objective="goodput")
+        ranking = search_serving(most, max(top, refine or 0), progress, formats=True, proof=proof)
+    look = check(ranking) if refine is None else Check(ranking, {})
+    ranking, runs = look.search, dict(look.runs)
+    interrupted = False
+    try:
+        for number, run in refine_serving(question, ranking.plans[: refine or 0], execution or Execution()):
+            runs[number] = run
+    except KeyboardInterrupt:
+        interrupted = True
+    policies = None
+    if tries and ranking.plans and not interrupted:
+        policies = try_policies(question, ranking.plans[0], tries, execution or Execution())
+    return DeploymentSearch(ranking, runs, interrupted, policies, look)
+
+
+def power_budget(watts: float | None) -> float | None:
+    """A power budget, W.
+
+    Raises:
+        InputError: not a positive number, or too large.
+    """
+    if watts is not None and not 0 < watts < MOST_WATTS:
+        raise InputError(f"must be above 0 and below {MOST_WATTS:g} W, found {watts:g}", "watts")
+    return watts
+
+
+def deployment_question(
+    scenario: Reference | None, values: Mapping[str, Any], split: bool = True
+) -> ServingQuestion:
+    """The checked question of arguments; those that its function has not are left out."""
+    values = {**check_names({}, DeployArguments), **values}
+    fix, limit, watts = values.pop("fix"), values.pop("limit"), power_budget(values["watts"])
+    question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
+    return replace(question, split=split and question.concurrency is None)

@@ -1,0 +1,130 @@
+"""A training step of a plan whose stages or replicas lie on different groups of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from core.errors import InputError
+from meshwright.jobs import step
+from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.jobs.each import EachRun, StepsCompared
+from meshwright.results import MixedSimulation
+from simulator.kinds import KINDS
+
+if TYPE_CHECKING:
+    from meshwright.variations.question import ScenarioRun
+    from planner.execution import Execution
+
+
+def _short(report: Mapping[str, Any]) -> str:
+    from meshwright.reports.mixed import shortage as told
+
+    return told(dict(report))
+
+
+FIGURES: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
+    {
+        "tok/s/GPU": lambda report: f"{report['tokens_per_s_per_gpu']:,.0f}",
+        "$/Mtok": lambda report: f"{report['usd_per_million_tokens']:.3g}",
+        "does not fit": _short,
+    }
+)
+"""Columns of a comparison, beside the step."""
+
+
+def answer(question: Question, terms: AskOptions) -> MixedSimulation:
+    """The predicted step; a schedule without a closed form is run by the event engine.
+
+    Raises:
+        InputError: a wrong key, or a placement that does not fit the plan or the groups.
+    """
+    from meshwright.jobs.traces import is_folder
+    from simulator.scenario import make_mixed
+    from simulator.schedules import get_schedule
+    from simulator.training.mixed import predict_mixed, simulate_mixed
+
+    if terms.trace is not None:
+        is_folder(terms.trace)
+    data, where, folder = question
+    mixed = make_mixed(data, where, folder)
+    if mixed is None:
+        raise InputError("a cluster of groups is needed", f"{where}: cluster")
+    arguments = mixed.setting, mixed.plan, f"{where}: placement"
+    closed = get_schedule(mixed.plan.schedule).has_closed_form
+    events = simulate_mixed(*arguments) if terms.engine or not closed else None
+    return MixedSimulation(mixed, predict_mixed(*arguments) if closed or events is None else events, events)
+
+
+def tables(step_: MixedSimulation) -> Sequence[Any]:
+    """Figures of the groups and of the step."""
+    from meshwright.reports.mixed import mixed_tables
+
+    return mixed_tables(step_.to_dict())
+
+
+def write_trace(step_: MixedSimulation, path: Path) -> None:
+    """Write the trace of the event engine."""
+    if step_.engine is not None and step_.engine.timeline is not None:
+        step.write_traces(step_.engine.timeline, path)
+
+
+def shortage(step_: MixedSimulation) -> str:
+    """The groups whose memory the plan exceeds."""
+    from meshwright.reports.mixed import shortage as told
+
+    return told(step_.to_dict())
+
+
+def run_one(run: ScenarioRun) -> dict[str, Any]:
+    """The figures of one variation.
+
+    Raises:
+        InputError: it cannot be run, or asks for a search.
+    """
+    if run.replan:
+        raise InputError("the search does not range over groups of nodes", run.where)
+    return answer((run.data, run.where, run.folder), AskOptions()).to_dict()
+
+
+def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
+    """The scenario and its variations."""
+    return EachRun.of(question, terms, execution, run_one, partial(StepsCompared, figures=FIGURES))
+
+
+def row(ask: str, question: Question) -> Mapping[str, Any]:
+    """Figures of the step."""
+    from meshwright.jobs.rows import flat
+
+    if ask == "plan":
+        return {"problem": "the search does not range over groups of nodes"}
+    return flat(answer(question, AskOptions()).to_dict())
+
+
+def export(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> NoReturn:
+    """No launcher is told of groups.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(KINDS["mixed"].elsewhere, f"{where}: cluster")
+
+
+JOB = Job(
+    kind="mixed",
+    waits="the step",
+    planned_by="train",
+    answer=answer,
+    tables=tables,
+    files={"trace": write_trace},
+    unread={**step.JOB.unread, "html": "pages show clusters of one kind of node only"},
+    shortage=shortage,
+    inquiry=inquiry,
+    row=row,
+    export=export,
+)

@@ -1,0 +1,62 @@
+"""Rows of sweeps: scalars of a report by dotted name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.jobs.base import Question
+
+
+def best_plan_row(question: Question) -> dict[str, Any]:
+    """The best plan for training."""
+    from meshwright.reports.plans import describe_plan
+    from planner.constraints import Constraints
+    from planner.headroom import headroom_share
+    from planner.prediction import Prediction
+    from planner.search import search
+    from simulator.scenario import make_scenario
+
+    data, where, folder = question
+    scenario = make_scenario(data, where, folder)
+    cluster = scenario.setting.cluster
+    result = search(
+        scenario.setting,
+        cluster.devices,
+        Constraints.of(scenario.search.fix, scenario.search.limit, f"{where}: search"),
+        scenario.search.objective,
+        1,
+        None,
+        headroom_share(scenario.search.headroom, scenario.setting),
+        alternatives=True,
+        offload=scenario.search.offload,
+    )
+    if not len(result.plans):
+        return {"problem": result.shortfall.message() if result.shortfall else "no plan fits"}
+    return flat(describe_plan(Prediction.of_search(result), 0))
+
+
+def given_plan_row(question: Question) -> dict[str, Any]:
+    """The step of a given plan."""
+    from meshwright.reports.plans import describe_plan
+    from planner.prediction import simulate_plan
+    from simulator.scenario import make_scenario
+
+    scenario = make_scenario(*question)
+    if scenario.plan is None:
+        return {"problem": "the scenario has no plan; ask: plan searches for one"}
+    return flat(describe_plan(simulate_plan(scenario.setting, scenario.plan).prediction, 0))
+
+
+def flat(report: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Scalars of a report by dotted name; lists, whose length may differ between points, are left out."""
+    row: dict[str, Any] = {}
+    for key, value in report.items():
+        name = f"{path}.{key}" if path else str(key)
+        if isinstance(value, Mapping):
+            row |= flat(value, name)
+        elif isinstance(value, float):
+            row[name] = float(value)
+        elif isinstance(value, str | int) or value is None:
+            row[name] = value
+    return row

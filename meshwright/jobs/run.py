@@ -1,0 +1,121 @@
+"""A run of weeks: the step of a plan, and what faults, checkpoints and recovery make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshwright.jobs import step
+from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.shown import Shown
+from planner.runs import PlannedRun
+from simulator.scenario import Scenario
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunSimulation(Shown):
+    """A plan's run of weeks: when it finishes, and where its time goes."""
+
+    scenario: Scenario
+    planned: PlannedRun
+
+    @property
+    def title(self) -> str:
+        """The scenario's title; model and devices where it has none."""
+        setting = self.scenario.setting
+        return self.scenario.title or f"{setting.model.name} on {setting.cluster.devices:,} devices"
+
+    def _tables(self) -> Sequence[Any]:
+        return tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``meshwright simulate --json`` prints for a scenario with ``run``."""
+        from meshwright.reports.plans import describe_plan, describe_setting
+        from meshwright.reports.runs import describe_planned_run
+
+        return {
+            "title": self.scenario.title,
+            **describe_setting(self.scenario.setting),
+            **describe_plan(self.planned.prediction, 0),
+            "run": describe_planned_run(self.planned),
+        }
+
+
+def answer(question: Question, terms: AskOptions) -> RunSimulation:
+    """The simulated run.
+
+    Raises:
+        InputError: a wrong scenario, no plan, or a run that cannot work.
+    """
+    from planner.constraints import Constraints
+    from planner.prediction import simulate_plan
+    from planner.run_search import planned_run
+
+    scenario = step.read(question, terms)
+    assert scenario.plan is not None and scenario.run is not None
+    prediction = simulate_plan(scenario.setting, scenario.plan).prediction
+    constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
+    planned = planned_run(
+        prediction, scenario.run, constraints, terms.replications, terms.progress, terms.engine
+    )
+    return RunSimulation(scenario, planned)
+
+
+def tables(run: RunSimulation) -> Sequence[Any]:
+    """Figures of the step and of the run."""
+    from meshwright.reports.plans import whole_plan
+    from meshwright.reports.runs import run_tables_of
+
+    return [*whole_plan(run.planned.prediction, run.title), *run_tables_of(run.planned)]
+
+
+def write_trace(run: RunSimulation, path: Path) -> None:
+    """Write the trace of the run."""
+    from meshwright.run_trace import write_run_trace
+
+    write_run_trace(path, run.planned)
+
+
+def write_page(run: RunSimulation, path: Path) -> None:
+    """Write the page of the run."""
+    from meshwright.pages.runs import write_run_page
+
+    write_run_page(path, run.title, run.planned)
+
+
+def shortage(run: RunSimulation) -> str:
+    """Why the run does not finish: memory, or faults."""
+    from meshwright.reports.plans import shortage as told
+
+    if short := told(run.planned.prediction):
+        return short
+    finished = any(each.done for each in run.planned.outcome.replications)
+    return "" if finished else "no replication of the run finishes: faults outrun its recovery"
+
+
+def row(ask: str, question: Question) -> Mapping[str, Any]:
+    """The best plan's figures, or those of the given plan and of its run."""
+    from meshwright.jobs.rows import flat
+    from meshwright.reports.runs import describe_planned_run
+
+    found = step.row(ask, question)
+    if ask == "plan" or "problem" in found:
+        return found
+    return {**found, **flat({"run": describe_planned_run(answer(question, AskOptions()).planned)})}
+
+
+JOB = Job(
+    kind="run",
+    waits="the run",
+    planned_by="train",
+    answer=answer,
+    tables=tables,
+    files={"trace": write_trace, "html": write_page},
+    unread=step.NO_REQUESTS,
+    shortage=shortage,
+    inquiry=step.inquiry,
+    row=row,
+    export=step.export,
+)

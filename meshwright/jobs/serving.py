@@ -1,0 +1,204 @@
+"""The requests of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.jobs.each import EachRun
+from meshwright.shown import Shown
+
+if TYPE_CHECKING:
+    from meshwright.exporters.base import ExportQuestion
+    from meshwright.variations.answer import Outcome
+    from meshwright.variations.question import ScenarioRun
+    from planner.execution import Execution
+    from simulator.serving.result import ServingResult
+
+REQUESTS_A_SECOND = 20_000
+"""Requests that one core simulates in a second, as `benchmarks.serving` prints it, on a busy machine."""
+NOTICED_S = 5.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServingSimulation(Shown):
+    """The requests of a deployment: latencies, throughput, cost; ``result`` holds every request."""
+
+    result: ServingResult
+
+    @property
+    def title(self) -> str:
+        """The scenario's title."""
+        return self.result.setting.title
+
+    def _tables(self) -> Sequence[Any]:
+        return tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``meshwright simulate --json`` prints for a serving scenario."""
+        return self.result.to_dict()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServingComparison(Shown):
+    """A deployment and its variations, or the reason why they cannot run."""
+
+    title: str
+    outcomes: Sequence[Outcome]
+    interrupted: bool = False
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.variations.serving_tables import comparison_tables
+
+        return comparison_tables(self.title, self.outcomes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output of ``meshwright whatif --json``."""
+        from meshwright.variations.serving_tables import describe_comparison
+
+        return describe_comparison(self.title, self.outcomes, self.interrupted)
+
+
+def answer(question: Question, terms: AskOptions) -> ServingSimulation:
+    """The simulated requests.
+
+    Raises:
+        InputError: a wrong scenario.
+        InfeasibleError: the model does not fit.
+    """
+    from simulator.serving.result import serve
+    from simulator.serving.scenario import make_serving
+
+    data, where, folder = question
+    setting = make_serving(data, where, folder)
+    if terms.notice is not None and (notice := run_notice(setting.serving.requests)):
+        terms.notice(notice)
+    return ServingSimulation(serve(setting, terms.progress, traced=terms.trace is not None, partial=True))
+
+
+def run_notice(requests: int) -> str | None:
+    """Notice of a long run."""
+    seconds = requests / REQUESTS_A_SECOND
+    if seconds < NOTICED_S:
+        return None
+    return f"{requests:,} requests take about {seconds:,.0f} s; Ctrl-C shows those that have ended"
+
+
+def tables(served: ServingSimulation) -> Sequence[Any]:
+    """Latencies, throughput and pools."""
+    from meshwright.reports.serving import serving_tables
+
+    return serving_tables(served.result)
+
+
+def write_requests(served: ServingSimulation, path: Path) -> None:
+    """Write one row per request."""
+    import csv
+    import io
+
+    from core.files import write_text
+    from meshwright.reports.serving import request_rows
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(request_rows(served.result))
+    write_text(path, text.getvalue())
+
+
+def write_trace(served: ServingSimulation, path: Path) -> None:
+    """Write the trace of the fleet."""
+    from simulator.serving.trace import write_serving_trace
+
+    write_serving_trace(path, served.result.fleet)
+
+
+def write_page(served: ServingSimulation, path: Path) -> None:
+    """Write the page of the requests."""
+    from meshwright.pages.serving import write_serving
+
+    write_serving(path, served.result)
+
+
+def interrupted(served: ServingSimulation) -> str:
+    """How many requests had ended at Ctrl-C."""
+    return f"{len(served.result.records):,} requests had ended" if served.result.interrupted else ""
+
+
+def run_one(run: ScenarioRun) -> dict[str, Any]:
+    """The figures of one variation.
+
+    Raises:
+        MeshwrightError: it cannot be run.
+    """
+    return base_run(run, None)
+
+
+def base_run(run: ScenarioRun, progress: Callable[[float], None] | None) -> dict[str, Any]:
+    """The figures of one run, with progress; raises as `run_one`."""
+    from meshwright.variations.serving import run_serving
+
+    return run_serving(run, progress).report or {}
+
+
+def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
+    """Write the page of a comparison."""
+    from meshwright.pages.serving_variations import write_comparison as write
+
+    write(path, title, outcomes)
+
+
+def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
+    """The scenario and its variations."""
+    return EachRun.of(question, terms, execution, run_one, ServingComparison, write_comparison, base_run)
+
+
+def row(ask: str, question: Question) -> Mapping[str, Any]:
+    """The best deployment's figures, or those of the given one's requests."""
+    from meshwright.jobs.rows import flat
+    from simulator.serving.result import serve
+    from simulator.serving.scenario import make_serving
+
+    if ask == "plan":
+        return _best_row(question[0])
+    return flat(serve(make_serving(*question), None).to_dict())
+
+
+def _best_row(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The best deployment."""
+    from meshwright.deployments import deploy
+    from meshwright.jobs.rows import flat
+    from meshwright.reports.serving_plans import describe_deployments, nearest_words
+
+    search = deploy(dict(data), top=1, refine=0)
+    if not search.search.plans:
+        return {"problem": nearest_words(search.search)}
+    best = describe_deployments(search.search, search.refined)["deployments"][0]
+    best["deployment"] = search.search.plans[0].describe()
+    return flat(best)
+
+
+def export(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> ExportQuestion:
+    """The deployment, for exporters."""
+    from meshwright.exporters.question import serving_question_of
+
+    return serving_question_of(data, where, folder, command, allow)
+
+
+JOB = Job(
+    kind="serving",
+    waits="requests",
+    planned_by="serve",
+    answer=answer,
+    tables=tables,
+    files={"requests": write_requests, "trace": write_trace, "html": write_page},
+    unread={"replications": "only a scenario with run is drawn several times"},
+    model=lambda served: (served.result.setting.model, 0),
+    interrupted=interrupted,
+    inquiry=inquiry,
+    row=row,
+    export=export,
+)

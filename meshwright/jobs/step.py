@@ -1,0 +1,165 @@
+"""A training step of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.results import Comparison, StepSimulation
+from meshwright.variations.answer import Inquiry, Outcome
+from meshwright.variations.question import WhatIfQuestion
+
+if TYPE_CHECKING:
+    from meshwright.exporters.base import ExportQuestion
+    from planner.execution import Execution
+    from simulator.engine import Timeline
+    from simulator.scenario import Scenario
+
+NO_REQUESTS = {"requests": "a training step has no requests"}
+
+
+def read(question: Question, terms: AskOptions) -> Scenario:
+    """The checked scenario, with a plan.
+
+    Raises:
+        InputError: a wrong key or value, or no plan.
+    """
+    from simulator.scenario import make_scenario
+
+    data, where, folder = question
+    scenario = make_scenario(data, where, folder)
+    if scenario.plan is None:
+        told = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
+        named = f"key 'plan' is missing; `meshwright plan {terms.named}` looks for one"
+        raise InputError(named if terms.named else told, where)
+    return scenario
+
+
+def answer(question: Question, terms: AskOptions) -> StepSimulation:
+    """The predicted step.
+
+    Raises:
+        InputError: a wrong scenario, or a step too long for the event engine.
+    """
+    from meshwright.jobs.traces import is_folder
+    from planner.prediction import simulate_plan
+
+    if terms.trace is not None:
+        is_folder(terms.trace)
+    scenario = read(question, terms)
+    assert scenario.plan is not None
+    run = simulate_plan(
+        scenario.setting, scenario.plan, terms.engine, terms.detail, terms.progress, terms.notice
+    )
+    return StepSimulation(scenario, scenario.plan, run)
+
+
+def tables(step: StepSimulation) -> Sequence[Any]:
+    """Figures of the step, and those of the event engine where it ran."""
+    from meshwright.reports.plans import whole_plan
+    from meshwright.reports.timeline import run_tables
+
+    timeline, analytic = step.simulation.timeline, step.simulation.analytic_step_s
+    engine = run_tables(timeline, analytic, step.traffic) if timeline is not None else []
+    return [*whole_plan(step.simulation.prediction, step.title), *engine]
+
+
+def write_trace(step: StepSimulation, path: Path) -> None:
+    """Write the trace of the event engine; see `write_traces`."""
+    if step.simulation.timeline is not None:
+        write_traces(step.simulation.timeline, path)
+
+
+def write_traces(timeline: Timeline, path: Path) -> None:
+    """Write one file, or a folder with one file per rank.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    from meshwright.jobs.traces import is_folder
+    from simulator.engine.trace import write_trace as write
+
+    if not is_folder(path):
+        write(timeline, path)
+        return
+    for rank in range(timeline.ranks):
+        write(timeline, path / f"rank-{rank}.json.gz", ranks=[rank])
+
+
+def write_page(step: StepSimulation, path: Path) -> None:
+    """Write the page of the step on the event engine."""
+    from meshwright.pages.step import write_step
+
+    run = step.simulation
+    if run.timeline is not None:
+        write_step(path, step.title, run.prediction, run.timeline, run.analytic_step_s)
+
+
+def shortage(step: StepSimulation) -> str:
+    """Why the step cannot run: memory."""
+    from meshwright.reports.plans import shortage as told
+
+    return told(step.simulation.prediction) or ""
+
+
+class StepInquiry(Inquiry):
+    """Answers a scenario and its variations; see `Inquirer`."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """See `Inquirer`."""
+        if not self.open_form or self.asked_engine:
+            return ()
+        return (f"no closed form for {', '.join(self.open_form)}: every run is timed by the event engine",)
+
+    def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Comparison:
+        """See `Inquirer`."""
+        return Comparison(self.question.title, outcomes, self.engine, interrupted)
+
+    def page(self, path: Path, outcomes: Sequence[Outcome]) -> None:
+        """See `Inquirer`."""
+        from meshwright.pages.variations import write_variations
+
+        write_variations(path, self.question.title, list(outcomes))
+
+
+def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> StepInquiry:
+    """The scenario and its variations."""
+    data, where, folder = question
+    return StepInquiry(WhatIfQuestion.of(dict(data), where, folder, terms.typed), terms.engine, execution)
+
+
+def row(ask: str, question: Question) -> Mapping[str, Any]:
+    """The best plan's figures, or those of the given plan."""
+    from meshwright.jobs.rows import best_plan_row, given_plan_row
+
+    return best_plan_row(question) if ask == "plan" else given_plan_row(question)
+
+
+def export(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> ExportQuestion:
+    """The plan, for exporters."""
+    from meshwright.exporters.question import training_question
+
+    return training_question(data, where, folder, command, allow)
+
+
+JOB = Job(
+    kind="step",
+    waits="the step",
+    planned_by="train",
+    answer=answer,
+    tables=tables,
+    files={"trace": write_trace, "html": write_page},
+    drawn_words="; its page and trace take several times as long",
+    unread=NO_REQUESTS | {"replications": "only a scenario with run is drawn several times"},
+    model=lambda step: (step.scenario.setting.model, step.scenario.setting.training.seq_len),
+    shortage=shortage,
+    inquiry=inquiry,
+    row=row,
+    export=export,
+)

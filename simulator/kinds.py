@@ -1,0 +1,183 @@
+"""Kinds of question that a scenario asks, told apart in this one place by what the scenario holds.
+
+`meshwright.jobs` says how each is answered. A new kind is a record here and a job there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError, UnknownNameError
+from core.loading import build
+from core.records import record
+from hwmodels.mixed import mixed_cluster
+from simulator.plan import Plan
+from simulator.scenario import look_up, training_definition
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from simulator.rl.scenario import RlDefinition
+    from simulator.scenario import Definition
+    from simulator.serving.scenario import ServingDefinition
+
+OF_TRAINING = ("plan", "search", "framework", "recipe", "stragglers")
+"""Keys of scenarios that train, beside those that every scenario has."""
+
+
+@record(kw_only=True)
+class QuestionKind:
+    """One kind of question.
+
+    Attributes:
+        name: of the kind.
+        words: what its scenarios ask about.
+        keys: those that other kinds lack.
+        above: the key whose fields may be named alone (``tp`` for ``plan.tensor``).
+        fields: names of those fields.
+        searched: a scenario without ``above`` is planned before it is varied.
+        workload: value of ``workload.kind`` that marks it; empty: another key does, or none.
+        elsewhere: what takes its scenarios, for those that ask only about training steps.
+        definition: the keys of a scenario.
+        check: every key and value of a scenario, apart from how they fit together; raises InputError.
+    """
+
+    name: str
+    words: str
+    keys: tuple[str, ...]
+    above: str
+    fields: Callable[[], Mapping[str, Any]]
+    searched: bool
+    workload: str = ""
+    elsewhere: str = ""
+    definition: Callable[[Mapping[str, Any]], type[BaseModel]]
+    check: Callable[[Mapping[str, Any], str, Path], Definition | ServingDefinition | RlDefinition]
+
+
+def _step(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
+    return look_up(data, where, folder)[0]
+
+
+def _mixed(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
+    mixed_cluster(data.get("cluster"), f"{where}: cluster", folder)
+    return build(training_definition(data), data, where)
+
+
+def _serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefinition:
+    from simulator.serving.scenario import check_serving
+
+    return check_serving(data, where, folder)
+
+
+def _serving_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.serving.scenario import ServingDefinition
+
+    return ServingDefinition
+
+
+def _rl_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.rl.scenario import RlDefinition
+
+    return RlDefinition
+
+
+def _rl(data: Mapping[str, Any], where: str, folder: Path) -> RlDefinition:
+    return build(_rl_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _pool_fields() -> Mapping[str, Any]:
+    from simulator.serving.question.deployment import Pool
+
+    return Pool.model_fields
+
+
+_trains = partial(
+    QuestionKind,
+    above="plan",
+    fields=lambda: Plan.model_fields,
+    searched=True,
+    definition=training_definition,
+)
+
+KINDS: Mapping[str, QuestionKind] = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            _trains(name="step", words="a training step", keys=OF_TRAINING, check=_step),
+            _trains(
+                name="mixed",
+                words="a step on groups of nodes",
+                keys=(*OF_TRAINING, "placement"),
+                elsewhere="only `simulate` and `whatif` take a cluster of groups",
+                check=_mixed,
+            ),
+            _trains(name="run", words="a run of weeks", keys=(*OF_TRAINING, "run"), check=_step),
+            QuestionKind(
+                name="serving",
+                words="serving",
+                workload="serving",
+                keys=("deployment", "seed"),
+                above="deployment",
+                fields=_pool_fields,
+                searched=False,
+                elsewhere="is a serving workload; `simulate`, `whatif` and `plan serve` take it",
+                definition=_serving_definition,
+                check=_serving,
+            ),
+            QuestionKind(
+                name="rl",
+                words="a step of post-training",
+                workload="rl",
+                keys=("roles", "schedule", "seed", "framework"),
+                above="",
+                fields=dict,
+                searched=False,
+                elsewhere="is a step of post-training; `simulate` and `whatif` take it",
+                definition=_rl_definition,
+                check=_rl,
+            ),
+        )
+    }
+)
+"""The kinds by name."""
+
+
+def kind_of(data: Mapping[str, Any], where: str = "", folder: Path = Path()) -> QuestionKind:
+    """The kind of question that a scenario asks.
+
+    Args:
+        data: keys and values of the scenario.
+        where: its name in errors.
+        folder: base of its relative paths.
+
+    Raises:
+        UnknownNameError: its workload is of no kind.
+        InputError: it has keys of two kinds, which the message names.
+    """
+    workload = data.get("workload")
+    named = workload.get("kind") if isinstance(workload, Mapping) else None
+    marks = {f"workload.kind: {named}": kind for kind in KINDS.values() if named and kind.workload == named}
+    if named is not None and not marks:
+        raise UnknownNameError("kind of question", str(named), KINDS, f"{where}: workload.kind")
+    if data.get("run") is not None:
+        marks["run"] = KINDS["run"]
+    if mixed_cluster(data.get("cluster"), f"{where}: cluster", folder) is not None:
+        marks["cluster.groups"] = KINDS["mixed"]
+    mine = next(iter(marks.values()), KINDS["step"])
+    for kind in KINDS.values():
+        for key in kind.keys:
+            if data.get(key) is not None and key not in mine.keys:
+                marks.setdefault(key, kind)
+    foreign = {mark: kind for mark, kind in marks.items() if kind is not mine}
+    foreign.pop("placement", None) if mine.above == "plan" else None
+    if foreign:
+        mark = next((mark for mark, kind in marks.items() if kind is mine), "workload")
+        other, kind = next(iter(foreign.items()))
+        raise InputError(
+            f"has keys of two kinds of question: {mark!r} of {mine.words}, {other!r} of {kind.words}", where
+        )
+    return mine
