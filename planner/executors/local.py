@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -77,3 +78,5 @@ def _prepare_worker() -> None:
     """End at once, without a traceback, on signals and with the first process, which reports."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     end_with_parent()
+    # Sentences of ours were said by the parent, which read the question; those of libraries say nothing.
+    warnings.simplefilter("ignore")
