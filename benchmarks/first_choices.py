@@ -91,7 +91,7 @@ class FirstChoice:
         name = f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name}"
         words = "none: " + self.problem
         if plan is not None:
-            levers = [str(getattr(plan, key)) for key in SEARCHED[:3] if getattr(plan, key)]
+            levers = [str(getattr(plan, key)) for key in [*SEARCHED][:3] if getattr(plan, key)]
             levers += ["overlap"] * plan.overlap_expert + ["+".join(plan.recompute_modules or ())]
             words = (
                 f"{plan.describe()} mbs{plan.micro_batch} Z{plan.zero} {plan.recompute} {' '.join(levers)}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from core.records import record
+from simulator.levers import VARIED
 from simulator.plan import Choice, Plan, Plans
 
 FASTEST, LEAST_MEMORY = "fastest", "least memory"
@@ -80,12 +81,7 @@ def differences(shown: Plan, other: Plan) -> str:
         "context_algorithm": other.context_algorithm,
         "shard_group": f"shard group {other.shard_group or 'all'}",
         "recompute": f"recompute {other.recompute}",
-        "recompute_modules": f"recompute {'+'.join(other.recompute_modules or ()) or 'as released'}",
-        "dispatcher": f"dispatcher {other.dispatcher or 'as released'}",
-        "grouped_launches": f"experts {other.grouped_launches or 'as released'}",
-        "graphs": f"graphs {other.graphs or 'as released'}",
-        "overlap_tensor": f"tensor overlap {other.overlap_tensor}",
-        "overlap_expert": f"exchange {'overlapped' if other.overlap_expert else 'exposed'}",
+        **{lever.name: lever.differs(getattr(other, lever.name)) for lever in VARIED if lever.differs},
         "zero": f"ZeRO-{other.zero}",
     }
     changed = [name for name in words if getattr(shown, name) != getattr(other, name)]

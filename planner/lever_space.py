@@ -7,7 +7,7 @@ it goes a set of recomputed modules. Values that a release does by default are l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -18,7 +18,7 @@ import numpy as np
 from core.errors import InputError
 from core.records import record
 from planner.constraints import Constraints
-from simulator.levers import MODULE_NAMES, SHARED, ModuleName, modules_code
+from simulator.levers import LEVERS, MODULE_NAMES, SHARED, VARIED, ActsOn, ModuleName, modules_code
 from simulator.ops.elementwise import CROSS_ENTROPY
 from simulator.plan import Choice, Plan, Plans
 from simulator.rules import OVERLAP_PARTNER, ReleaseRule, binding, may_overlap, runs
@@ -26,10 +26,9 @@ from simulator.setting import Setting
 from simulator.training.memory import LOGIT_BYTES
 from simulator.training.modules import has_module
 
-SEARCHED = ("dispatcher", "grouped_launches", "graphs", "overlap_expert")
+SEARCHED = {lever.name: lever for lever in VARIED if lever.combined}
 """Levers of a combination; they change the time of a layer, not what it keeps."""
 
-OF_EXPERTS = ("dispatcher", "grouped_launches", "overlap_expert")
 Modules = tuple[ModuleName, ...]
 INSIDE: dict[ModuleName, tuple[ModuleName, ...]] = {
     "mlp": ("mlp_act",),
@@ -42,18 +41,38 @@ PLAIN = Plans.of(Plan.model_validate({}))
 """A plan whose levers are replaced."""
 
 
-class Combination(NamedTuple):
-    """One value of each lever of ``SEARCHED``; None is the default of the release."""
+Acting = tuple[tuple[str, Any], ...]
+"""Some levers with their values."""
 
-    dispatcher: str | None = None
-    grouped_launches: str | None = None
-    graphs: str | None = None
-    overlap_expert: bool = False
 
-    @property
-    def levers(self) -> dict[str, Any]:
-        """The levers that a setting chooses by, without the overlap."""
-        return {name: getattr(self, name) for name in SEARCHED[:3]}
+@dataclass(frozen=True)
+class Combination:
+    """One value of each lever of ``SEARCHED``, in their order; None is the default of the release."""
+
+    values: tuple[Any, ...]
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The values by plan field."""
+        return dict(zip(SEARCHED, self.values, strict=True))
+
+    @cached_property
+    def ops(self) -> Acting:
+        """The levers that change the ops of a layer."""
+        return self._acting_on("ops")
+
+    @cached_property
+    def passes(self) -> Acting:
+        """The levers that change the passes of a layer alone, those of its ops among them."""
+        return self._acting_on("ops", "passes")
+
+    @cached_property
+    def overlaps(self) -> bool:
+        """Whether micro batches run beside each other."""
+        return any(value for _, value in self._acting_on("overlap"))
+
+    def _acting_on(self, *kinds: ActsOn) -> Acting:
+        return tuple((name, self.fields[name]) for name, lever in SEARCHED.items() if lever.acts_on in kinds)
 
 
 class MemoryUse(NamedTuple):
@@ -92,13 +111,13 @@ class LeverSpace:
         offers, fixed = setting.framework.offers, constraints.fixed
         setting = setting.with_choices(**{name: fixed[name] for name in SHARED if name in fixed})
         values: dict[str, tuple[Any, ...]] = {}
-        for name in SEARCHED:
+        for name, lever in SEARCHED.items():
             default = Plan.model_fields[name].default
-            if name == "overlap_expert":  # no lever of ``Levers``: plans state it
+            if name not in LEVERS:  # plans state it
                 default = setting.framework.defaults.get(name, default)
             if name in fixed:
                 values[name] = (fixed[name],)
-            elif name in OF_EXPERTS and setting.model.moe is None:
+            elif lever.of_experts and setting.model.moe is None:
                 values[name] = (default,)
             else:
                 tried = _values(setting, name, default, offers.get(name, ()))
@@ -147,7 +166,7 @@ class LeverSpace:
     @cached_property
     def combinations(self) -> tuple[Combination, ...]:
         """All combinations, the release's default first."""
-        combinations = [Combination(*values) for values in product(*(self.values[name] for name in SEARCHED))]
+        combinations = [Combination(values) for values in product(*(self.values[name] for name in SEARCHED))]
         plain = self._together(combinations, self._as_plans(combinations), ())
         return tuple(chosen for chosen, runs in zip(combinations, plain, strict=True) if runs)
 
@@ -165,7 +184,7 @@ class LeverSpace:
         """Combinations as columns of plans, shape (combinations,) each."""
         columns = {}
         for name in SEARCHED:
-            values, words = [getattr(chosen, name) for chosen in combinations], Choice.get(name)
+            values, words = [chosen.fields[name] for chosen in combinations], Choice.get(name)
             columns[name] = np.array(
                 [words.index(value) for value in values] if words else values, dtype=np.int64
             )
@@ -184,7 +203,7 @@ class LeverSpace:
     @cached_property
     def _uses(self) -> list[MemoryUse]:
         graphs = {name: self.setting.with_choices(graphs=name).graphs for name in self.values["graphs"]}
-        return [MemoryUse(graphs[chosen.graphs], chosen.overlap_expert) for chosen in self.combinations]
+        return [MemoryUse(graphs[chosen.fields["graphs"]], chosen.overlaps) for chosen in self.combinations]
 
     def allows(self, chosen: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined, with the modules that they recompute (None: whole layers)."""
@@ -220,7 +239,7 @@ class LeverSpace:
 
     def in_context(self, overlaps: bool) -> np.ndarray:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
-        return np.array([overlaps or not chosen.overlap_expert for chosen in self.combinations])
+        return np.array([overlaps or not chosen.overlaps for chosen in self.combinations])
 
     def may_overlap(self, plans: Plans) -> np.ndarray:
         """Which plans may overlap the exchange with experts, shape (plans,)."""
@@ -251,9 +270,9 @@ def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
         InputError: the first rule that no combination meets, with the levers that it reads.
     """
     sets = {"none": ((),), "selective": space.modules, "full": (None,)}
-    combinations = [Combination(*values) for values in product(*(space.values[name] for name in SEARCHED))]
+    combinations = [Combination(values) for values in product(*(space.values[name] for name in SEARCHED))]
     tried = [
-        Plan.model_validate({**chosen._asdict(), "recompute": kind, "recompute_modules": modules or None})
+        Plan.model_validate({**chosen.fields, "recompute": kind, "recompute_modules": modules or None})
         for kind in space.recompute
         for modules in sets[kind]
         for chosen in combinations

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from core.records import record
-from planner.lever_space import LeverSpace, Modules
+from planner.lever_space import Acting, LeverSpace, Modules
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
@@ -55,12 +55,12 @@ class Table:
     index: np.ndarray
     origin: np.ndarray
     lists: list[list[Op]]
-    priced: dict[tuple[str | None, str | None], list[list[Priced]]]
-    layers: dict[tuple[str | None, str | None, str | None], list[Layer]]
+    priced: dict[Acting, list[list[Priced]]]
+    layers: dict[Acting, list[Layer]]
     forward: np.ndarray
     backward: np.ndarray
     repeated: np.ndarray
-    repeats: dict[tuple[str | None, str | None, str | None], np.ndarray] = field(default_factory=dict)
+    repeats: dict[Acting, np.ndarray] = field(default_factory=dict)
     """Results of ``modules``, shared by the parts that ``take`` makes."""
 
     @classmethod
@@ -72,19 +72,19 @@ class Table:
         shapes = replace(shapes, recompute=np.full(len(shapes), FULL))
         kinds = list(setting.model.layer_groups)
         lists, priced = _priced(space, setting, shapes, kinds)
-        layers: dict[tuple[str | None, str | None, str | None], list[Layer]] = {}
+        layers: dict[Acting, list[Layer]] = {}
         times = []
         index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
         for chosen in space.combinations:
-            ops = priced[chosen.dispatcher, chosen.grouped_launches]
-            if chosen[:3] not in layers:
-                layers[chosen[:3]] = [
-                    layer_passes(setting.with_choices(**chosen.levers), exposed, listed, kind)
+            ops = priced[chosen.ops]
+            if chosen.passes not in layers:
+                layers[chosen.passes] = [
+                    layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
                     for listed, kind in zip(ops, kinds, strict=True)
                 ]
-            passes = layers[chosen[:3]]
-            if not chosen.overlap_expert:
+            passes = layers[chosen.passes]
+            if not chosen.overlaps:
                 times.append([_seconds(layer)[:, origin] for layer in passes])
                 continue
             passes = [overlapped(beside, layer) for layer in passes]
@@ -165,15 +165,15 @@ class Table:
         Whether the exchange overlaps does not change them.
         """
         chosen = self.space.combinations[combination]
-        if chosen[:3] not in self.repeats:
-            setting, kinds = self.setting.with_choices(**chosen.levers), self.setting.model.layer_groups
-            ops, passes = self.priced[chosen.dispatcher, chosen.grouped_launches], self.layers[chosen[:3]]
+        if chosen.passes not in self.repeats:
+            setting, kinds = self.setting.with_choices(**dict(chosen.passes)), self.setting.model.layer_groups
+            ops, passes = self.priced[chosen.ops], self.layers[chosen.passes]
             seconds = [
                 _repeated_modules(setting, self.space.modules, kind, listed, layer.forward)
                 for kind, listed, layer in zip(kinds, ops, passes, strict=True)
             ]
-            self.repeats[chosen[:3]] = np.stack(seconds, axis=1)
-        return self.repeats[chosen[:3]]
+            self.repeats[chosen.passes] = np.stack(seconds, axis=1)
+        return self.repeats[chosen.passes]
 
 
 @cache
@@ -191,13 +191,13 @@ def _first_least(values: np.ndarray) -> np.ndarray:
 
 def _priced(
     space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
-) -> tuple[list[list[Op]], dict[tuple[str | None, str | None], list[list[Priced]]]]:
+) -> tuple[list[list[Op]], dict[Acting, list[list[Priced]]]]:
     """Ops of a layer of each kind under the first combination, and priced ops by dispatcher and kernels."""
-    priced: dict[tuple[str | None, str | None], list[list[Priced]]] = {}
+    priced: dict[Acting, list[list[Priced]]] = {}
     first: list[list[Op]] = []
     common: list[list[Priced]] = []
-    for key in dict.fromkeys(chosen[:2] for chosen in space.combinations):
-        own = setting.with_choices(dispatcher=key[0], grouped_launches=key[1])
+    for key in dict.fromkeys(chosen.ops for chosen in space.combinations):
+        own = setting.with_choices(**dict(key))
         lists = layer_lists(own, shapes, kinds)
         if not priced:
             first, whole = lists, price_passes(own, *lists)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from simulator.levers import VARIED
 from simulator.plan import Plan
 from simulator.setting import Setting
 
@@ -41,32 +42,16 @@ def _recompute(_: Setting, value: Any) -> tuple[str, ...]:
     return () if value == "none" else (f"{value} recomputation",)
 
 
-def _graphs(setting: Setting, value: Any) -> tuple[str, ...]:
-    used = setting.with_choices(graphs=value).graphs
-    return () if used == "none" else (f"CUDA graphs of {used}",)
+ACTS_ON = ("recomputation", "overlap", "ops", "passes")
+"""Order of levers among mechanisms."""
 
-
-def _dispatcher(setting: Setting, value: Any) -> tuple[str, ...]:
-    used = setting.choices.dispatcher if value is None else value
-    # Between nodes: DeepEP or HybridEP only where experts span domains, so either is the release's own.
-    return () if setting.model.moe is None or used == "flex-between-nodes" else (f"{used} dispatcher",)
-
-
-def _grouped(setting: Setting, value: Any) -> tuple[str, ...]:
-    used = setting.choices.grouped_launches if value is None else value
-    return ("fused expert kernels",) if setting.model.moe and used == "fused-mlp" else ()
-
-
-def _tensor_overlap(setting: Setting, value: Any) -> tuple[str, ...]:
-    # Runs of a release with one overlap are evidence for it, whatever it is called.
-    chosen = "overlap_tensor" in setting.framework.offers and value == "full"
-    return ("tensor traffic beside slices of products",) if chosen else ()
-
-
-def _modules(setting: Setting, value: Any) -> tuple[str, ...]:
-    used = setting.choices.recompute_modules if value is None else value
-    return tuple(f"recomputed {name}" for name in used or () if name != "core_attn")
-
+LEVERS = {
+    lever.name: lever
+    for kind in ACTS_ON
+    for lever in VARIED
+    if lever.acts_on == kind and lever.mechanism is not None
+}
+"""Levers that are mechanisms, each of which its own file names."""
 
 MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
     "tensor": _above_one("tensor parallelism"),
@@ -81,12 +66,7 @@ MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
     "zero": lambda _, value: (f"ZeRO-{value}",) if value else (),
     "shard_group": lambda _, value: ("hybrid sharding",) if value else (),
     "recompute": _recompute,
-    "recompute_modules": _modules,
-    "overlap_tensor": _tensor_overlap,
-    "overlap_expert": lambda _, value: ("overlap of the expert exchange",) if value else (),
-    "dispatcher": _dispatcher,
-    "grouped_launches": _grouped,
-    "graphs": _graphs,
+    **{name: lever.mechanism for name, lever in LEVERS.items() if lever.mechanism is not None},
     "place": lambda _, value: () if value is None else ("state off the device",),
     "sync": lambda _, value: () if value is None else ("replicas synchronised apart",),
 }
@@ -106,13 +86,7 @@ def _relevant(plan: Plan, name: str) -> bool:
     """Whether a field does anything in a plan."""
     if name in ("schedule", "virtual_pipeline"):
         return plan.pipeline > 1
-    if name == "overlap_tensor":
-        return plan.tensor > 1
-    if name == "recompute_modules":
-        return plan.recompute == "selective"
-    if name in ("dispatcher", "overlap_expert"):
-        return plan.expert > 1
-    return True
+    return name not in LEVERS or LEVERS[name].relevant(plan)
 
 
 def format_mechanism(setting: Setting) -> str:

@@ -109,7 +109,7 @@ class ProvenChooser(Chooser):
 
         def together(chosen: Combination, modules: Modules | None) -> bool:
             kind = "full" if modules is None else "selective" if modules else "none"
-            values = {**chosen._asdict(), "recompute": kind, "recompute_modules": modules or None}
+            values = {**chosen.fields, "recompute": kind, "recompute_modules": modules or None}
             return keeps.together(frozenset(mechanisms(setting, plan.model_copy(update=values))))
 
         space = replace(self.space, together=together)

@@ -15,14 +15,15 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from core.errors import InputError
 from core.records import record
-from simulator.levers import SHARED, Dispatcher, ExpertKernels, Graphs, Levers, modules_code, modules_of
+from simulator.levers import CODED, SHARED, LeverColumns, Levers, Recompute, modules_code, modules_of
+from simulator.levers import FULL as FULL
+from simulator.levers import SELECTIVE as SELECTIVE
 from simulator.state.levels import ShardLevels
 from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
 from simulator.state.sync import Sync
 from simulator.state.wire import Wire
 
-Recompute = Literal["none", "selective", "full"]
 ContextAlgorithm = Literal["ring", "all_gather", "ulysses"]
 RankOrder = Literal["tensor-context-data-pipeline", "tensor-context-pipeline-data"]
 TensorOverlap = Literal["none", "backward", "full"]
@@ -32,14 +33,11 @@ Choice = {
     "context_algorithm": get_args(ContextAlgorithm),
     "rank_order": get_args(RankOrder),
     "overlap_tensor": get_args(TensorOverlap),
-    "dispatcher": (None, *get_args(Dispatcher)),
-    "grouped_launches": (None, *get_args(ExpertKernels)),
-    "graphs": (None, *get_args(Graphs)),
+    **CODED,
 }
 """Allowed words of fields with a choice; arrays of plans hold the index of a word. None is the default of the
 framework's release."""
 
-SELECTIVE, FULL = (Choice["recompute"].index(word) for word in ("selective", "full"))
 RING, ALL_GATHER, ULYSSES = (
     Choice["context_algorithm"].index(word) for word in ("ring", "all_gather", "ulysses")
 )
@@ -204,7 +202,7 @@ FIXABLE = (*COLUMNS, *SHARED)
 
 
 @record()
-class Plans:
+class Plans(LeverColumns):
     """Many plans as arrays of one length: the form that every cost function reads.
 
     A field that holds a word in ``Plan`` holds its index in ``Choice`` here; ``schedule`` holds an
@@ -234,10 +232,6 @@ class Plans:
     first_stage_layers: np.ndarray
     last_stage_layers: np.ndarray
     rank_order: np.ndarray
-    dispatcher: np.ndarray
-    grouped_launches: np.ndarray
-    graphs: np.ndarray
-    recompute_modules: np.ndarray
     schedule_names: tuple[str, ...] = ("1f1b",)
     policy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     policies: tuple[StatePolicy, ...] = (PLAIN,)

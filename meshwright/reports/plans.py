@@ -18,6 +18,7 @@ from planner.metrics import COMMUNICATION, Metrics
 from planner.prediction import Prediction
 from planner.search import SearchResult
 from planner.shortlist import ShortlistRow
+from simulator.levers import ENTRIES, VARIED
 from simulator.plan import Plan
 from simulator.rules import insisted
 from simulator.setting import Setting
@@ -290,11 +291,9 @@ def _levers(plans: Sequence[Plan]) -> dict[str, list[str]]:
 
 def lever_words(plan: Plan) -> str:
     """What a plan chooses beyond its degrees, apart from recomputation."""
-    graphs = f"{plan.graphs} graphs" if plan.graphs and plan.graphs != "none" else plan.graphs and "no graphs"
-    kernels = plan.grouped_launches and f"{plan.grouped_launches} experts"
-    loss = plan.cross_entropy and f"{plan.cross_entropy} loss"
-    words = plan.dispatcher, kernels, graphs, "overlapped exchange" if plan.overlap_expert else None, loss
-    return ", ".join(word for word in words if word)
+    levers = dict.fromkeys((*VARIED, *ENTRIES.values()))
+    stated = ((lever.words, getattr(plan, lever.name)) for lever in levers if lever.words)
+    return ", ".join(filter(None, (words(value) for words, value in stated if value is not None)))
 
 
 def sharding(plan: Plan) -> str:

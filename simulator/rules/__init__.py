@@ -1,17 +1,14 @@
 """Rules of plans: which shapes are valid, and what a release can run."""
 
+from simulator.levers import OVERLAP_PARTNER, ReleaseRule, insist, may_overlap
 from simulator.rules.check import check
 from simulator.rules.release import (
     OFFERS,
-    OVERLAP_PARTNER,
     RELEASE_RULES,
-    ReleaseRule,
     binding,
     breaks,
     check_allow,
-    insist,
     insisted,
-    may_overlap,
     offers,
     runs,
     unoffered,

@@ -96,8 +96,8 @@ def by_hand(space: Space) -> dict[tuple[object, ...], float]:
         for kind in levers.recompute:
             sets = levers.modules if kind == "selective" else (None if kind == "full" else (),)
             for chosen, modules in product(levers.combinations, sets):
-                if levers.allows(chosen, modules) and (overlaps or not chosen.overlap_expert):
-                    given = {"recompute": kind, "recompute_modules": modules or None, **chosen._asdict()}
+                if levers.allows(chosen, modules) and (overlaps or not chosen.overlaps):
+                    given = {"recompute": kind, "recompute_modules": modules or None, **chosen.fields}
                     listed.append(plan.model_copy(update=given))
     keeps = space.constraints.keeps
     if keeps is not None:
@@ -266,7 +266,7 @@ def test_the_flex_dispatcher_is_tried_where_it_runs(framework, cluster, fix, fle
     training = Training.model_validate({"seq_len": 4096, "global_batch": 64})
     setting = Setting(models.get("mixtral-8x7b"), clusters.get(cluster), training, frameworks.get(framework))
     levers = LeverSpace.of(setting, Constraints.of(fix))
-    assert ("flex" in {chosen.dispatcher for chosen in levers.combinations}) == flex
+    assert ("flex" in {chosen.fields["dispatcher"] for chosen in levers.combinations}) == flex
 
 
 def test_a_release_that_brings_its_dispatcher_tries_it_on_any_device():
@@ -276,7 +276,7 @@ def test_a_release_that_brings_its_dispatcher_tries_it_on_any_device():
     )
     tried = LeverSpace.of(setting, Constraints()).combinations
     assert setting.choices.dispatcher == "flex"
-    assert {chosen.dispatcher for chosen in tried} == {None, "all-to-all"}
+    assert {chosen.fields["dispatcher"] for chosen in tried} == {None, "all-to-all"}
 
 
 def test_fixed_levers_that_cannot_run_are_refused_with_the_rule(ask):

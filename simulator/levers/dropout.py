@@ -1,0 +1,23 @@
+"""Dropout where the workload states none."""
+
+from pydantic import Field
+
+from simulator.levers.lever import Lever, Partial, chosen
+
+
+class Stated(Partial):
+    """As a plan states it."""
+
+    dropout: bool | None = Field(
+        default=None, description="dropout after attention and MLP, where the workload states none"
+    )
+
+
+@chosen
+class Chosen:
+    """As a release does it."""
+
+    dropout: bool = False
+
+
+LEVER = Lever("dropout")

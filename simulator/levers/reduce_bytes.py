@@ -1,0 +1,25 @@
+"""Bytes of a gradient on the wire."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from simulator.levers.lever import Lever, Partial, chosen
+
+Value = Literal[2, 4]
+
+
+class Stated(Partial):
+    """As a plan states it."""
+
+    reduce_bytes: Value | None = Field(default=None, description="bytes of one gradient on the wire")
+
+
+@chosen
+class Chosen:
+    """As a release does it."""
+
+    reduce_bytes: Value = 4
+
+
+LEVER = Lever("reduce_bytes")
