@@ -97,7 +97,9 @@ def test_a_new_lever_touches_two_files(tmp_path):
         text = text.replace(old, new)
     listed.write_text(text)
     where = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run([sys.executable, "-c", USE], env=where, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", USE], env=where, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
