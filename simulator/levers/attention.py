@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
 
 
-class Stated(Partial):
+class StatedAttention(Partial):
     """As a plan states it."""
 
     attention: Value | None = Field(
@@ -21,7 +21,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenAttention:
     """As a release does it."""
 
     attention: Value = "flash"

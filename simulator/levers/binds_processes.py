@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedBindsProcesses(Partial):
     """As a plan states it."""
 
     binds_processes: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenBindsProcesses:
     """As a release does it."""
 
     binds_processes: bool = True

@@ -11,7 +11,7 @@ Value = Literal[
 ]
 
 
-class Stated(Partial):
+class StatedCrossEntropy(Partial):
     """As a plan states it."""
 
     cross_entropy: Value | None = Field(
@@ -26,7 +26,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenCrossEntropy:
     """As a release does it."""
 
     cross_entropy: Value = "eager"

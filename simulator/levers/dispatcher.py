@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field
 
 from simulator.levers.lever import Lever, Partial, chosen, column
-from simulator.levers.rule import MEGATRON_CORE, Asked, Columns, ReleaseRule, every, uses
+from simulator.levers.rule import MEGATRON_CORE, Columns, LeverSetting, ReleaseRule, every, uses
 
 Value = Literal["all-to-all", "flex", "flex-between-nodes"]
 WORDS = (None, *get_args(Value))
 
 
-class Stated(Partial):
+class StatedDispatcher(Partial):
     """As a plan states it."""
 
     dispatcher: Value | None = Field(
@@ -23,47 +23,47 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenDispatcher:
     """As a release does it."""
 
     dispatcher: Value = "all-to-all"
 
 
 @column
-class Column:
+class DispatcherColumn:
     """Of arrays of plans: codes of the values, shape (plans,)."""
 
     dispatcher: np.ndarray
 
 
-def flex(setting: Asked, plans: Columns) -> np.ndarray:
+def flex(setting: LeverSetting, plans: Columns) -> np.ndarray:
     """Whether plans send tokens with the flex dispatcher, shape (plans,)."""
     return uses(setting, "dispatcher", WORDS, plans.dispatcher, "flex")
 
 
-def _flex(setting: Asked, plans: Columns) -> np.ndarray:
+def _flex(setting: LeverSetting, plans: Columns) -> np.ndarray:
     runs = setting.cluster.device.generation.flex_dispatcher or setting.model.moe is None
     return every(plans) if runs else ~flex(setting, plans)
 
 
-def _deepep(setting: Asked, plans: Columns) -> np.ndarray:
+def _deepep(setting: LeverSetting, plans: Columns) -> np.ndarray:
     """Whether plans send tokens with DeepEP, shape (plans,)."""
     if setting.of(plans).choices.dispatcher_library != "deepep" or setting.model.moe is None:
         return ~every(plans)
     return flex(setting, plans)
 
 
-def _deepep_rack(setting: Asked, plans: Columns) -> np.ndarray:
+def _deepep_rack(setting: LeverSetting, plans: Columns) -> np.ndarray:
     in_rack = setting.cluster.domain > setting.cluster.devices_per_node
     return ~_deepep(setting, plans) if in_rack else every(plans)
 
 
-def _deepep_capacity(setting: Asked, plans: Columns) -> np.ndarray:
+def _deepep_capacity(setting: LeverSetting, plans: Columns) -> np.ndarray:
     pads = setting.of(plans).choices.fixed_capacity
     return ~_deepep(setting, plans) if pads else every(plans)
 
 
-def _mechanism(setting: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     used = setting.choices.dispatcher if value is None else value
     # Between nodes: DeepEP or HybridEP only where experts span domains, so either is the release's own.
     return () if setting.model.moe is None or used == "flex-between-nodes" else (f"{used} dispatcher",)

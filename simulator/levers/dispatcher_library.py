@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedDispatcherLibrary(Partial):
     """As a plan states it."""
 
     dispatcher_library: str | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenDispatcherLibrary:
     """As a release does it."""
 
     dispatcher_library: str = "hybridep"

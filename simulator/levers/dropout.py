@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedDropout(Partial):
     """As a plan states it."""
 
     dropout: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenDropout:
     """As a release does it."""
 
     dropout: bool = False

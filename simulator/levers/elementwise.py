@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["fused", "eager"]
 
 
-class Stated(Partial):
+class StatedElementwise(Partial):
     """As a plan states it."""
 
     elementwise: Value | None = Field(
@@ -18,7 +18,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenElementwise:
     """As a release does it."""
 
     elementwise: Value = "fused"

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedFixedCapacity(Partial):
     """As a plan states it."""
 
     fixed_capacity: bool | None = Field(
@@ -15,7 +15,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenFixedCapacity:
     """As a release does it."""
 
     fixed_capacity: bool = False

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedFusedAccumulation(Partial):
     """As a plan states it."""
 
     fused_accumulation: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenFusedAccumulation:
     """As a release does it."""
 
     fused_accumulation: bool = True

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedFusedLatentRope(Partial):
     """As a plan states it."""
 
     fused_latent_rope: bool | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenFusedLatentRope:
     """As a release does it."""
 
     fused_latent_rope: bool = True

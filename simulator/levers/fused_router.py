@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedFusedRouter(Partial):
     """As a plan states it."""
 
     fused_router: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenFusedRouter:
     """As a release does it."""
 
     fused_router: bool = True

@@ -9,14 +9,14 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal[2, 4]
 
 
-class Stated(Partial):
+class StatedGradientBytes(Partial):
     """As a plan states it."""
 
     gradient_bytes: Value | None = Field(default=None, description="bytes of one accumulated gradient")
 
 
 @chosen
-class Chosen:
+class ChosenGradientBytes:
     """As a release does it."""
 
     gradient_bytes: Value = 4

@@ -9,14 +9,14 @@ from simulator.levers.dispatcher import flex
 from simulator.levers.grouped_launches import fused_mlp
 from simulator.levers.lever import Lever, Partial, chosen, column
 from simulator.levers.recompute_modules import repeats_experts, repeats_layers
-from simulator.levers.rule import MEGATRON_CORE, Asked, Columns, ReleaseRule, every, uses
+from simulator.levers.rule import MEGATRON_CORE, Columns, LeverSetting, ReleaseRule, every, uses
 
 Value = Literal["none", "slow-hosts", "router", "attention", "layer", "step"]
 WORDS = (None, *get_args(Value))
 GRAPHS_RECOMPUTE = "graphs_recompute"
 
 
-class Stated(Partial):
+class StatedGraphs(Partial):
     """As a plan states it."""
 
     graphs: Value | None = Field(
@@ -28,34 +28,34 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenGraphs:
     """As a release does it."""
 
     graphs: Value = "none"
 
 
 @column
-class Column:
+class GraphsColumn:
     """Of arrays of plans: codes of the values, shape (plans,)."""
 
     graphs: np.ndarray
 
 
-def _step_graphs(setting: Asked, plans: Columns) -> np.ndarray:
+def _step_graphs(setting: LeverSetting, plans: Columns) -> np.ndarray:
     if setting.model.moe is None or setting.of(plans).choices.fixed_capacity:
         return every(plans)
     on_device = fused_mlp(setting, plans) & flex(setting, plans)
     return ~uses(setting, "graphs", WORDS, plans.graphs, "step") | on_device
 
 
-def _graphs_recompute(setting: Asked, plans: Columns) -> np.ndarray:
+def _graphs_recompute(setting: LeverSetting, plans: Columns) -> np.ndarray:
     replayed = [setting.with_choices(graphs=word).graphs for word in WORDS]
     of_parts = np.array([graphs not in ("none", "step") for graphs in replayed])[plans.graphs]
     around = repeats_layers(plans) | repeats_experts(setting, plans) & (setting.model.moe is not None)
     return ~(around & of_parts)
 
 
-def _mechanism(setting: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     used = setting.with_choices(graphs=value).graphs
     return () if used == "none" else (f"CUDA graphs of {used}",)
 

@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import Field
 
 from simulator.levers.lever import Lever, Partial, chosen, column
-from simulator.levers.rule import Asked, Columns, ReleaseRule, every, uses
+from simulator.levers.rule import Columns, LeverSetting, ReleaseRule, every, uses
 
 Value = Literal["one", "per-expert", "fused-mlp"]
 WORDS = (None, *get_args(Value))
 
 
-class Stated(Partial):
+class StatedGroupedLaunches(Partial):
     """As a plan states it."""
 
     grouped_launches: Value | None = Field(
@@ -23,30 +23,30 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenGroupedLaunches:
     """As a release does it."""
 
     grouped_launches: Value = "per-expert"
 
 
 @column
-class Column:
+class GroupedLaunchesColumn:
     """Of arrays of plans: codes of the values, shape (plans,)."""
 
     grouped_launches: np.ndarray
 
 
-def fused_mlp(setting: Asked, plans: Columns) -> np.ndarray:
+def fused_mlp(setting: LeverSetting, plans: Columns) -> np.ndarray:
     """Whether the products of experts are one kernel with what lies between, shape (plans,)."""
     return uses(setting, "grouped_launches", WORDS, plans.grouped_launches, "fused-mlp")
 
 
-def _fused_mlp(setting: Asked, plans: Columns) -> np.ndarray:
+def _fused_mlp(setting: LeverSetting, plans: Columns) -> np.ndarray:
     runs = setting.training.precision == "mxfp8" and setting.cluster.device.generation.grouped_mxfp8
     return every(plans) if runs or setting.model.moe is None else ~fused_mlp(setting, plans)
 
 
-def _mechanism(setting: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     used = setting.choices.grouped_launches if value is None else value
     return ("fused expert kernels",) if setting.model.moe and used == "fused-mlp" else ()
 

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedLaunchesAhead(Partial):
     """As a plan states it."""
 
     launches_ahead: bool | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenLaunchesAhead:
     """As a release does it."""
 
     launches_ahead: bool = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, dataclass_transform
 
 from core.loading import Strict
-from simulator.levers.rule import Asked, ReleaseRule
+from simulator.levers.rule import LeverSetting, ReleaseRule
 
 ClassT = TypeVar("ClassT", bound=type[Any])
 ActsOn = Literal["recomputation", "overlap", "ops", "passes"]
@@ -51,7 +51,7 @@ class Lever:
     combined: bool = False
     of_experts: bool = False
     relevant: Callable[[Any], bool] = lambda plan: True
-    mechanism: Callable[[Asked, Any], tuple[str, ...]] | None = None
+    mechanism: Callable[[LeverSetting, Any], tuple[str, ...]] | None = None
     differs: Callable[[Any], str] | None = None
     words: Callable[[Any], str] | None = None
     rules: tuple[ReleaseRule, ...] = ()

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedNarrowOutput(Partial):
     """As a plan states it."""
 
     narrow_output: bool | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenNarrowOutput:
     """As a release does it."""
 
     narrow_output: bool = False

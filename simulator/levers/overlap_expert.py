@@ -6,12 +6,12 @@ import numpy as np
 
 from simulator.levers.lever import Lever
 from simulator.levers.recompute_modules import repeats_experts, repeats_layers
-from simulator.levers.rule import MEGATRON_CORE, Asked, Columns, ReleaseRule
+from simulator.levers.rule import MEGATRON_CORE, Columns, LeverSetting, ReleaseRule
 
 OVERLAP_PARTNER = "overlap_partner"
 
 
-def may_overlap(setting: Asked, plans: Columns) -> np.ndarray:
+def may_overlap(setting: LeverSetting, plans: Columns) -> np.ndarray:
     """Whether an exchange with experts may run beside another micro batch, shape (plans,)."""
     interleaved = np.array([name == "interleaved" for name in plans.schedule_names])[plans.schedule]
     chunks = (plans.pipeline == 1) | interleaved & (plans.virtual_pipeline > 1)
@@ -23,15 +23,15 @@ def _overlaps(plans: Columns) -> np.ndarray:
     return plans.overlap_expert.astype(bool)
 
 
-def _overlap_recompute(setting: Asked, plans: Columns) -> np.ndarray:
+def _overlap_recompute(setting: LeverSetting, plans: Columns) -> np.ndarray:
     return ~(_overlaps(plans) & (repeats_layers(plans) | repeats_experts(setting, plans)))
 
 
-def _overlap_partner(setting: Asked, plans: Columns) -> np.ndarray:
+def _overlap_partner(setting: LeverSetting, plans: Columns) -> np.ndarray:
     return ~_overlaps(plans) | may_overlap(setting, plans)
 
 
-def _mechanism(_: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(_: LeverSetting, value: Any) -> tuple[str, ...]:
     return ("overlap of the expert exchange",) if value else ()
 
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from simulator.levers.lever import Lever
-from simulator.levers.rule import Asked
+from simulator.levers.rule import LeverSetting
 
 
-def _mechanism(setting: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     # Runs of a release with one overlap are evidence for it, whatever it is called.
     sliced = "overlap_tensor" in setting.framework.offers and value == "full"
     return ("tensor traffic beside slices of products",) if sliced else ()

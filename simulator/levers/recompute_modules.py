@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from simulator.levers.lever import Lever, Partial, chosen, column
-from simulator.levers.rule import Asked, Columns
+from simulator.levers.rule import Columns, LeverSetting
 
 Recompute = Literal["none", "selective", "full"]
 SELECTIVE, FULL = (get_args(Recompute).index(word) for word in ("selective", "full"))
@@ -18,7 +18,7 @@ MODULE_NAMES: tuple[ModuleName, ...] = get_args(ModuleName)
 MOE_BIT = 1 << MODULE_NAMES.index("moe")
 
 
-class Stated(Partial):
+class StatedRecomputeModules(Partial):
     """As a plan states it."""
 
     recompute_modules: tuple[ModuleName, ...] | None = Field(
@@ -38,14 +38,14 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenRecomputeModules:
     """As a release does it."""
 
     recompute_modules: tuple[ModuleName, ...] | None = None
 
 
 @column
-class Column:
+class RecomputeModulesColumn:
     """Of arrays of plans: each a ``modules_code``, shape (plans,)."""
 
     recompute_modules: np.ndarray
@@ -66,7 +66,7 @@ def repeats_layers(plans: Columns) -> np.ndarray:
     return plans.recompute == FULL
 
 
-def repeats_experts(setting: Asked, plans: Columns) -> np.ndarray:
+def repeats_experts(setting: LeverSetting, plans: Columns) -> np.ndarray:
     """Whether selective recomputation repeats the experts of whole layers, shape (plans,)."""
     usual = setting.choices.recompute_modules or ()
     modules = plans.recompute_modules
@@ -74,7 +74,7 @@ def repeats_experts(setting: Asked, plans: Columns) -> np.ndarray:
     return (plans.recompute == SELECTIVE) & repeats
 
 
-def _mechanism(setting: Asked, value: Any) -> tuple[str, ...]:
+def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     used = setting.choices.recompute_modules if value is None else value
     return tuple(f"recomputed {name}" for name in used or () if name != "core_attn")
 

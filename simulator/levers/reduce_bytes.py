@@ -9,14 +9,14 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal[2, 4]
 
 
-class Stated(Partial):
+class StatedReduceBytes(Partial):
     """As a plan states it."""
 
     reduce_bytes: Value | None = Field(default=None, description="bytes of one gradient on the wire")
 
 
 @chosen
-class Chosen:
+class ChosenReduceBytes:
     """As a release does it."""
 
     reduce_bytes: Value = 4

@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["", "halves"]
 
 
-class Stated(Partial):
+class StatedRotary(Partial):
     """As a plan states it."""
 
     rotary: Value | None = Field(
@@ -20,7 +20,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenRotary:
     """As a release does it."""
 
     rotary: Value = ""

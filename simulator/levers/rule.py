@@ -15,7 +15,7 @@ from simulator.workload import Training
 MEGATRON_CORE = ("Megatron Core",)
 
 
-class Asked(Protocol):
+class LeverSetting(Protocol):
     """What levers read of a setting."""
 
     @property
@@ -48,11 +48,11 @@ class Asked(Protocol):
         """Graphs as they run on the cluster's hosts."""
         ...
 
-    def with_choices(self, **levers: Any) -> "Asked":
+    def with_choices(self, **levers: Any) -> "LeverSetting":
         """The setting with some levers chosen."""
         ...
 
-    def of(self, plans: Any) -> "Asked":
+    def of(self, plans: Any) -> "LeverSetting":
         """The setting with the levers that plans share."""
         ...
 
@@ -153,13 +153,13 @@ class ReleaseRule(NamedTuple):
     bound: Callable[[Any], bool] | None = None
     says: Callable[[Any, Any], str] | None = None
 
-    def binds(self, setting: Asked) -> bool:
+    def binds(self, setting: LeverSetting) -> bool:
         """Whether it concerns the release of a setting, whatever the user allows."""
         release = setting.framework
         of_base = not self.code_bases or release.code_base in self.code_bases
         return of_base and self.name not in release.lifts and (self.bound is None or self.bound(setting))
 
-    def explain(self, setting: Asked, plan: Any) -> str:
+    def explain(self, setting: LeverSetting, plan: Any) -> str:
         """Why a plan breaks it, in one sentence."""
         if self.says:
             return f"{self.says(setting, plan)}; {insist(self.name)}"
@@ -190,7 +190,9 @@ def every(plans: Columns) -> np.ndarray:
     return np.ones(len(plans), dtype=bool)
 
 
-def uses(setting: Asked, name: str, words: tuple[Any, ...], codes: np.ndarray, *values: str) -> np.ndarray:
+def uses(
+    setting: LeverSetting, name: str, words: tuple[Any, ...], codes: np.ndarray, *values: str
+) -> np.ndarray:
     """Whether plans use one of the values of a lever, the release's own where they leave it out.
 
     Args:

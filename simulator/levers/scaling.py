@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["", "delayed", "current"]
 
 
-class Stated(Partial):
+class StatedScaling(Partial):
     """As a plan states it."""
 
     scaling: Literal["delayed", "current"] | None = Field(
@@ -20,7 +20,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenScaling:
     """As a release does it."""
 
     scaling: Value = ""

@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedSkipsBlocks(Partial):
     """As a plan states it."""
 
     skips_blocks: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenSkipsBlocks:
     """As a release does it."""
 
     skips_blocks: bool = True

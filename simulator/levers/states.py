@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["mixed", "moments-16", "bf16", "8-bit"]
 
 
-class Stated(Partial):
+class StatedStates(Partial):
     """As a plan states it."""
 
     states: Value | None = Field(
@@ -22,7 +22,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenStates:
     """As a release does it."""
 
     states: Value = "mixed"

@@ -9,7 +9,7 @@ from simulator.levers.lever import Lever, Partial, chosen
 Value = Literal["none", "one", "per-expert"]
 
 
-class Stated(Partial):
+class StatedSwizzledScales(Partial):
     """As a plan states it."""
 
     swizzled_scales: Value | None = Field(
@@ -20,7 +20,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenSwizzledScales:
     """As a release does it."""
 
     swizzled_scales: Value = "none"

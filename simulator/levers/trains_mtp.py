@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedTrainsMtp(Partial):
     """As a plan states it."""
 
     trains_mtp: bool | None = Field(
@@ -14,7 +14,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenTrainsMtp:
     """As a release does it."""
 
     trains_mtp: bool = False

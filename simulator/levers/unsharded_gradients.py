@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedUnshardedGradients(Partial):
     """As a plan states it."""
 
     unsharded_gradients: bool | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenUnshardedGradients:
     """As a release does it."""
 
     unsharded_gradients: bool = False

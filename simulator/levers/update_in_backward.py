@@ -5,7 +5,7 @@ from pydantic import Field
 from simulator.levers.lever import Lever, Partial, chosen
 
 
-class Stated(Partial):
+class StatedUpdateInBackward(Partial):
     """As a plan states it."""
 
     update_in_backward: bool | None = Field(
@@ -16,7 +16,7 @@ class Stated(Partial):
 
 
 @chosen
-class Chosen:
+class ChosenUpdateInBackward:
     """As a release does it."""
 
     update_in_backward: bool = False

@@ -34,17 +34,17 @@ from simulator.levers.rule import ReleaseRule
 Value = Literal["slow", "fast"]
 
 
-class Stated(Partial):
+class StatedWarp(Partial):
     warp: Value | None = Field(default=None, description="how fast space is crossed")
 
 
 @chosen
-class Chosen:
+class ChosenWarp:
     warp: Value = "slow"
 
 
 @column
-class Column:
+class WarpColumn:
     warp: np.ndarray
 
 
@@ -89,9 +89,9 @@ def test_a_new_lever_touches_two_files(tmp_path):
     text = listed.read_text()
     for old, new in (
         ("    update_in_backward,\n", "    update_in_backward,\n    warp,\n"),
-        ("    attention.Stated,\n", "    attention.Stated,\n    warp.Stated,\n"),
-        ("    attention.Chosen,\n", "    attention.Chosen,\n    warp.Chosen,\n"),
-        ("class LeverColumns(\n", "class LeverColumns(\n    warp.Column,\n"),
+        ("    attention.StatedAttention,\n", "    attention.StatedAttention,\n    warp.StatedWarp,\n"),
+        ("    attention.ChosenAttention,\n", "    attention.ChosenAttention,\n    warp.ChosenWarp,\n"),
+        ("class LeverColumns(\n", "class LeverColumns(\n    warp.WarpColumn,\n"),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)
