@@ -20,7 +20,7 @@ from rich.console import Console
 
 from core.errors import InputError
 from core.records import record
-from meshwright.exporters.question import from_scenario
+from meshwright.jobs.exports import from_scenario
 from meshwright.reports.tables import table
 from planner.blame import no_shape
 from planner.candidates import Enumeration
