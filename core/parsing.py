@@ -61,8 +61,13 @@ def parse_text(text: str, where: str) -> Any:
     return data
 
 
-def parse_json(text: str, where: str) -> Any:
+def parse_json(text: str, where: str, bounded: bool = True) -> Any:
     """Parse JSON strictly.
+
+    Args:
+        text: of the file.
+        where: to name in errors.
+        bounded: whether numbers beyond `LARGEST` are refused.
 
     Raises:
         InputError: broken or cut off, a duplicate key, or out of bounds; with file and line.
@@ -77,7 +82,7 @@ def parse_json(text: str, where: str) -> Any:
         raise InputError(error.problem, where) from None
     except RecursionError:
         raise InputError(_too_deep(), where) from None
-    check_plain(data, where)
+    check_plain(data, where, bounded)
     return data
 
 
@@ -118,38 +123,50 @@ def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
         raise InputError(f"cannot be read ({error})", shown_path(path)) from None
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path, bounded: bool = True) -> dict[str, Any]:
     """Read a YAML or JSON file whose top is a mapping.
+
+    Args:
+        path: the file.
+        bounded: whether a JSON file's numbers beyond `LARGEST` are refused; not where another program wrote
+            keys that nothing reads.
 
     Raises:
         InputError: unreadable, empty, broken, out of bounds, or its top is something else.
     """
     text = read_text(path)
-    data = parse_json(text, str(path)) if path.suffix == ".json" else parse_text(text, str(path))
+    where = str(path)
+    data = parse_json(text, where, bounded) if path.suffix == ".json" else parse_text(text, where)
     if not isinstance(data, dict):
         content = "an empty file" if data is None else f"a {type(data).__name__}"
         raise InputError(f"a mapping of keys to values is needed, found {content}", str(path))
     return data
 
 
-def check_plain(data: Any, where: str) -> None:
+def check_plain(data: Any, where: str, bounded: bool = True) -> None:
     """Refuse data that is too deep or too large, other types than JSON's, and numbers out of range.
+
+    Args:
+        data: parsed.
+        where: to name in errors.
+        bounded: whether numbers have a range.
 
     Raises:
         InputError: with the key path.
     """
     try:
-        _expanded(data, (), {})
+        _expanded(data, (), {}, bounded)
     except InputError as error:
         raise InputError(error.problem, where) from None
 
 
-def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int]) -> int:
+def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int], bounded: bool) -> int:
     """Number of values in a structure; shared values count once per reference."""
     if isinstance(value, str) or value is None or isinstance(value, bool):
         return 1
     if isinstance(value, int | float):
-        _check_number(value, path)
+        if bounded:
+            _check_number(value, path)
         return 1
     if not isinstance(value, dict | list):
         raise InputError(
@@ -160,7 +177,7 @@ def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int]) -> 
     if len(path) >= DEEPEST:
         raise InputError(_too_deep())
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    count = 1 + sum(_expanded(part, (*path, key), sizes) for key, part in items)
+    count = 1 + sum(_expanded(part, (*path, key), sizes, bounded) for key, part in items)
     if count > MOST_VALUES:
         raise InputError(f"{_at(path)}more than {MOST_VALUES:,} values, aliases expanded")
     sizes[id(value)] = count

@@ -18,7 +18,7 @@ PARTS = ("moe", "mla", "linear", "numerics")
 """Keys of a model that are flattened."""
 UNTOLD = (
     *("name", "aliases", "family", "source", "stated_parameters", "left_out", "checkpoint", "checkpoints"),
-    *("draft_heads", "fp4"),
+    *("draft_heads", "fp4", "parts", "weight_only", "checkpoint_kv", "checkpoint_problem"),
     *PARTS,
 )
 """Keys of a model that are no shape, or that are flattened."""

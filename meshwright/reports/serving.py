@@ -58,6 +58,7 @@ def _setting(result: ServingResult) -> dict[str, str]:
         },
         "router": setting.router.name,
         **({"site": f"learned from {', '.join(sites)}"} if (sites := setting.sites) else {}),
+        **({"left out": left_out} if (left_out := setting.model.left_out) else {}),
     }
 
 
@@ -76,10 +77,11 @@ def describe_pool(pool: PoolSetting) -> str:
     device = f" {pool.cluster.device.name}" if plan.cluster is not None else ""
     power = f", {plan.clock_mhz:,.0f} MHz" if plan.clock_mhz else ""
     power += f", {plan.power_cap_w:,.0f} W a device" if plan.power_cap_w else ""
+    kv = f" in {plan.kv}" if plan.kv else ""
     return (
         f"{plan.replicas} x {cut}{device}{power}, {plan.weights} weights, {engine}, {pool.scheduler.name} "
         f"(budget {options.token_budget:,} tokens, {options.max_sequences:,} sequences), "
-        f"KV for {counted(pool.costs.kv_blocks * options.block_tokens)} tokens"
+        f"KV for {counted(pool.costs.kv_blocks * options.block_tokens)} tokens{kv}"
     )
 
 

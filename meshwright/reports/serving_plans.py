@@ -342,6 +342,7 @@ def _basis(search: ServingSearch) -> Table:
             **error_rows(search),
             **unproven(search),
             **({} if question.site is None else {"site": f"learned from {question.site.source}"}),
+            **({"left out": question.model.left_out} if question.model.left_out else {}),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
         },
         "What this rests on",
@@ -391,7 +392,9 @@ def _weights_words(search: ServingSearch) -> str:
         return (
             f"{told}; the checkpoint holds {model.checkpoint}: another checkpoint, or quantised when loaded"
         )
-    return f"{told}, as the checkpoint"
+    parts = f" ({model.parts.describe()})" if model.parts else ""
+    kv = f", KV in {model.checkpoint_kv}" if model.checkpoint_kv else ""
+    return f"{told}, as the checkpoint{parts}{kv}"
 
 
 def nearest_words(search: ServingSearch) -> str:

@@ -17,7 +17,7 @@ from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.adapters import adapted_table, with_adapters
 from simulator.serving.adapters.steps import AdapterSteps
-from simulator.serving.question.deployment import Pool
+from simulator.serving.question.deployment import Pool, checkpoint_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steps.capped import iteration_table
@@ -181,8 +181,8 @@ VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProx
         "data": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "pipeline": lambda question: _powers(min(question.devices, 8)),
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
-        "weights": lambda question: (question.model.checkpoint,),
-        "kv": lambda question: (None,),
+        "weights": lambda question: (checkpoint_of(question.model),),
+        "kv": lambda question: (question.model.checkpoint_kv,),
         "speculation": lambda question: usual_drafts(question.model, question.engine),
         "clock_mhz": lambda question: _clocks(question),
         "power_cap_w": lambda question: (None,),

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
+from core.parsing import check_plain
 from simulator.models.checkpoints import format_of_name
 from simulator.models.huggingface import config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
@@ -64,9 +65,10 @@ class ModelCatalogue(Catalogue[Model]):
         if not self._is_path(reference):
             return self._published(super().get(reference, where), str(reference))
         path = config_path(Path(reference))
-        data = read_mapping(path)
+        data = read_mapping(path, bounded=False)
         if path.name == "config.json" or looks_like_config(data):
             return read_config(path, data)
+        check_plain(data, str(path))
         if {"dim", "n_layers"} <= data.keys():
             raise InputError("is Mistral's params.json; give the config.json of the same model", str(path))
         return build(Model, data, str(path))

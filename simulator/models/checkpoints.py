@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from core.errors import InputError, UnknownNameError, shown
 from simulator.models.huggingface_rules import Config
-from simulator.models.model import CheckpointFormat
+from simulator.models.model import Model
+from simulator.models.module_formats import WIDE, Formats, ModuleList, part_formats
+from simulator.models.parts import CheckpointFormat, PartFormats
 
-WIDE: CheckpointFormat = "bf16"
 KEYS = ("quantization_config", "compression_config")
+SIDECAR = "hf_quant_config.json"
+"""File beside ``config.json`` in which Model Optimizer states formats."""
+EXCLUSIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude")
+"""Keys with modules in 16 bits: transformers, vLLM's fp8, compressed-tensors, Model Optimizer, Quark."""
+SKIPPED = (*EXCLUSIONS, "llm_int8_skip_modules")
+MOST_GROUPS = 64
 
 WORDS: tuple[tuple[str, CheckpointFormat], ...] = (
     (r"bf16|fp16", "bf16"),
@@ -32,31 +41,140 @@ def format_of_name(name: str) -> CheckpointFormat | None:
     return None
 
 
-def format_of_config(config: Config) -> CheckpointFormat:
-    """The number format of a ``config.json``'s weights; 16 bits where it states no quantisation.
+@dataclass(frozen=True)
+class Stored:
+    """What a checkpoint states of its number formats."""
 
-    Raises:
-        InputError: an unknown method, or layers of several formats; with file and key.
+    checkpoint: CheckpointFormat
+    """Format of most weights."""
+    parts: PartFormats | None = None
+    weight_only: tuple[CheckpointFormat, ...] = ()
+    kv: Literal["fp8", "int8", "fp4"] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def quantization(config: Config, sidecar: Config | None = None) -> Config | None:
+    """The part of a ``config.json`` that states its formats, else that of the sidecar file; None without any.
+
+    Args:
+        config: the file's text model.
+        sidecar: content of ``hf_quant_config.json``.
     """
     key = next((key for key in KEYS if isinstance(config.values.get(key), Mapping)), None)
+    beside = sidecar.inner("quantization") if sidecar else None
     if key is None:
-        return WIDE
+        if beside is None or not beside.values:
+            return None
+        return beside._replace(values={"quant_method": "modelopt", **beside.values})
     part = config.inner(key)
-    method = part.values.get("quant_method", "compressed-tensors" if key == KEYS[1] else None)
+    more = {"quant_method": "compressed-tensors"} if key == KEYS[1] else {}
+    more |= dict(beside.values) if beside else {}
+    return part._replace(values={**more, **part.values})
+
+
+def stored_of(part: Config | None, model: Model) -> Stored:
+    """Formats of a checkpoint's weights by part, and of its KV cache.
+
+    Args:
+        part: what `quantization` returns.
+        model: its layers and widths.
+
+    Raises:
+        InputError: an unknown method or width; with file and key.
+    """
+    if part is None:
+        return Stored(WIDE)
+    method = part.values.get("quant_method")
     if not isinstance(method, str) or method.lower() not in METHODS:
         raise UnknownNameError("quant_method", str(method), sorted(METHODS), part.where)
-    return METHODS[method.lower()](part)
+    listed, weight_only = METHODS[method.lower()](part)
+    default = listed if isinstance(listed, str) else listed[0]
+    named = () if isinstance(listed, str) else listed[1]
+    formats = Formats(default, ModuleList(_excluded(part)), named)
+    parts, note = part_formats(model, formats)
+    by_part = {
+        name: getattr(parts, name) for name in ("attention", "dense", "experts") if getattr(parts, name)
+    }
+    main = _most(model, parts) if by_part else default
+    plain = all(shares == {default: 1.0} for shares in by_part.values()) and parts.head == {WIDE: 1.0}
+    by_rule = default == "fp4" and model.moe is not None
+    if not by_part or (plain and not by_rule) or (method.lower() == "mxfp4" and not _excluded(part)):
+        parts = None
+    notes = [note] if note else []
+    if formats.unread:
+        notes.append(f"modules named by {formats.unread[0]!r} are not evaluated")
+    return Stored(main, parts, weight_only, _kv(part), tuple(notes))
 
 
-def blocks_of_config(config: Config) -> str:
+def _most(model: Model, parts: PartFormats) -> CheckpointFormat:
+    """The format of most weights of the linear layers; of most quantised ones where any are."""
+    from simulator.models.module_formats import linears
+
+    counts: Counter[CheckpointFormat] = Counter()
+    for members in linears(model).values():
+        for linear in members:
+            for own, share in getattr(parts, linear.part).items():
+                counts[own] += round(share * linear.weights)
+    narrow = Counter({own: count for own, count in counts.items() if own != WIDE and count})
+    return (narrow or counts).most_common(1)[0][0]
+
+
+def _words(value: object) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _excluded(part: Config) -> list[str]:
+    """Modules that stay in 16 bits, under any of the keys for them."""
+    names = [word for key in SKIPPED for word in _words(part.values.get(key))]
+    dynamic = part.inner("dynamic").values  # GPTQModel: `-:` before the expression of modules left out
+    names += [f"re:{key[2:]}" for key in dynamic if isinstance(key, str) and key.startswith("-:")]
+    extra = part.inner("extra_config")  # AutoRound: bits of single modules
+    names += [key for key in extra.values if extra.inner(key).values.get("bits") == 16]
+    return names
+
+
+def _kv(part: Config) -> Literal["fp8", "int8", "fp4"] | None:
+    """Format of the KV cache: ``kv_cache_quant_algo``, or a scheme of bits and type.
+
+    Raises:
+        InputError: an unknown algorithm or width.
+    """
+    inner = part.inner("quantization")
+    algorithm = part.values.get("kv_cache_quant_algo", inner.values.get("kv_cache_quant_algo"))
+    if isinstance(algorithm, str) and algorithm.lower() not in ("none", "auto"):
+        if algorithm.upper() not in KV_ALGORITHMS:
+            raise UnknownNameError("kv_cache_quant_algo", algorithm, sorted(KV_ALGORITHMS), part.where)
+        return KV_ALGORITHMS[algorithm.upper()]
+    scheme = part.inner("kv_cache_scheme")
+    if not scheme.values:
+        return None
+    kind = str(scheme.values.get("type", "float"))
+    own = _of_bits(scheme.values.get("num_bits"), kind, f"{scheme.where}.num_bits")
+    known: dict[str, Literal["fp8", "int8", "fp4"]] = {"fp8": "fp8", "int8": "int8", "fp4": "fp4"}
+    return known.get(own)
+
+
+KV_ALGORITHMS: dict[str, Literal["fp8", "int8", "fp4"]] = {
+    "FP8": "fp8",
+    "INT8": "int8",
+    "NVFP4": "fp4",
+    "NVFP4_AFFINE": "fp4",
+}
+"""``kv_cache_quant_algo`` of Model Optimizer (TensorRT-LLM, tensorrt_llm/quantization/mode.py)."""
+
+
+def blocks_of_config(config: Config) -> Literal["nvfp4", "mxfp4"]:
     """Blocks of the 4-bit floating-point weights of a ``config.json``: ``mxfp4`` where its method says so."""
-    parts = (config.values.get(key) for key in KEYS)
-    methods = (part.get("quant_method") for part in parts if isinstance(part, Mapping))
-    return "mxfp4" if any(str(method).lower() == "mxfp4" for method in methods) else "nvfp4"
+    parts = [part for key in KEYS if isinstance(part := config.values.get(key), Mapping)]
+    return "mxfp4" if any("mxfp4" in str(_stated_kind(part)).lower() for part in parts) else "nvfp4"
 
 
-def _always(stored: CheckpointFormat) -> Callable[[Config], CheckpointFormat]:
-    return lambda part: stored
+def _stated_kind(part: Mapping[str, Any]) -> tuple[object, ...]:
+    return part.get("quant_method"), part.get("quant_algo"), part.get("format")
+
+
+def _always(stored: CheckpointFormat) -> Reader:
+    return lambda part: (stored, ())
 
 
 def _of_bits(bits: object, kind: str, where: str) -> CheckpointFormat:
@@ -74,117 +192,189 @@ def _of_bits(bits: object, kind: str, where: str) -> CheckpointFormat:
     return known[bits]
 
 
-def _integers(part: Config) -> CheckpointFormat:
-    """AWQ and GPTQ: ``bits``."""
-    return _of_bits(part.values.get("bits", part.values.get("w_bit", 4)), "int", f"{part.where}.bits")
+Listed = tuple[CheckpointFormat, tuple[tuple[ModuleList, CheckpointFormat], ...]]
+Read = tuple[CheckpointFormat | Listed, tuple[CheckpointFormat, ...]]
+"""The format of all modules, or that of unnamed ones and lists of others; formats with 16-bit inputs."""
+Reader = Callable[[Config], Read]
 
 
-def _bitsandbytes(part: Config) -> CheckpointFormat:
-    return "int8" if part.flag("load_in_8bit", "_load_in_8bit") else "int4"
+def _integers(part: Config) -> Read:
+    """AWQ and GPTQ: ``bits``; those of AutoRound's single modules."""
+    bits = part.values.get("bits", part.values.get("w_bit", 4))
+    default = _of_bits(bits, "int", f"{part.where}.bits")
+    extra = part.inner("extra_config")
+    others: dict[CheckpointFormat, list[str]] = {}
+    for name in extra.values:
+        own = extra.inner(name).values.get("bits", bits)
+        if own not in (bits, 16):
+            others.setdefault(_of_bits(own, "int", f"{extra.where}.{name}.bits"), []).append(name)
+    return (default, tuple((ModuleList(names), own) for own, names in others.items())), ()
 
 
-def _groups(part: Config) -> CheckpointFormat:
-    """compressed-tensors: weights of ``config_groups``.
+def _bitsandbytes(part: Config) -> Read:
+    return "int8" if part.flag("load_in_8bit", "_load_in_8bit") else "int4", ()
+
+
+def _groups(part: Config) -> Read:
+    """compressed-tensors: ``config_groups``, each with targets and the format of their weights.
 
     Raises:
-        InputError: groups of several formats, or none.
+        InputError: no group, or weights of an unknown width.
     """
     groups = part.inner("config_groups")
-    formats: dict[str, CheckpointFormat] = {}
-    for name in groups.values:
-        weights = groups.inner(name).inner("weights")
-        if weights.values:
-            kind = str(weights.values.get("type", "int"))
-            formats[name] = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
-    return _single(formats, groups.where)
+    default: CheckpointFormat | None = None
+    unnamed: dict[str, CheckpointFormat] = {}
+    lists: list[tuple[ModuleList, CheckpointFormat]] = []
+    wide_inputs: list[CheckpointFormat] = []
+    for name in list(groups.values)[:MOST_GROUPS]:
+        group = groups.inner(name)
+        weights = group.inner("weights")
+        if not weights.values:
+            continue
+        kind = str(weights.values.get("type", "int"))
+        own = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
+        if kind.startswith("float") and not group.inner("input_activations").values:
+            wide_inputs.append(own)
+        targets = _words(group.values.get("targets"))
+        if "Linear" in targets or not targets or (default is None and _all_linears(targets)):
+            default = default or own
+            unnamed[name] = own
+        if others := [word for word in targets if word != "Linear"]:
+            lists.append((ModuleList(others), own))
+    if default is None and not lists:
+        raise InputError("states no format of the weights", groups.where)
+    if len(set(unnamed.values())) > 1:
+        formats = ", ".join(f"{name} {own}" for name, own in list(unnamed.items())[:3])
+        raise InputError(f"groups of mixed formats ({formats}) have the same or no targets", groups.where)
+    return (default or WIDE, tuple(lists)), tuple(dict.fromkeys(wide_inputs))
 
 
-def _modelopt(part: Config) -> CheckpointFormat:
+def _all_linears(targets: list[str]) -> bool:
+    """Whether targets are classes of modules rather than names."""
+    return all(re.fullmatch(r"[A-Z]\w*", word) for word in targets)
+
+
+def _modelopt(part: Config) -> Read:
     """NVIDIA's Model Optimizer: ``quant_algo``, else groups as compressed-tensors has them.
 
     Raises:
-        InputError: layers of several formats, or an unknown algorithm.
+        InputError: an unknown algorithm.
     """
     inner = part.inner("quantization")
     algorithm = part.values.get("quant_algo", inner.values.get("quant_algo"))
     if algorithm is None:
         return _groups(part)
     name = str(algorithm).upper()
-    if name == "MIXED_PRECISION":
-        layers = part.inner("quantized_layers")
-        formats: dict[str, CheckpointFormat] = {
-            layer: ALGORITHMS.get(str(layers.inner(layer).values.get("quant_algo")).upper(), WIDE)
-            for layer in layers.values
-        }
-        return _single(formats, f"{part.where}.quantized_layers")
+    if name != "MIXED_PRECISION":
+        return _algorithm(name, part.where), (_algorithm(name, part.where),) if _wide_inputs(name) else ()
+    layers = part.inner("quantized_layers")
+    if not layers.values:
+        layers = inner.inner("quantized_layers")
+    if not layers.values:
+        if part.inner("config_groups").values:
+            return _groups(part)
+        raise InputError("states no format of the weights: quantized_layers is missing", part.where)
+    named: dict[CheckpointFormat, list[str]] = {}
+    wide_inputs: list[CheckpointFormat] = []
+    for layer, own in _layer_algorithms(layers):
+        stored = _algorithm(own, f"{layers.where}.{layer}")
+        named.setdefault(stored, []).append(layer)
+        if _wide_inputs(own):
+            wide_inputs.append(stored)
+    return (WIDE, tuple((ModuleList(names), own) for own, names in named.items())), tuple(
+        dict.fromkeys(wide_inputs)
+    )
+
+
+def _layer_algorithms(layers: Config) -> Iterator[tuple[str, str]]:
+    for layer in layers.values:
+        own = layers.inner(layer).values.get("quant_algo")
+        if own is not None:
+            yield layer, str(own).upper()
+
+
+def _algorithm(name: str, where: str) -> CheckpointFormat:
     if name not in ALGORITHMS:
-        raise UnknownNameError("quant_algo", str(algorithm), sorted(ALGORITHMS), part.where)
+        raise UnknownNameError("quant_algo", name, sorted(ALGORITHMS), where)
     return ALGORITHMS[name]
 
 
+def _wide_inputs(algorithm: str) -> bool:
+    """Whether an algorithm's products have 16-bit inputs, in a format that has narrow ones too."""
+    return algorithm.startswith("W4A16_") and "FP4" in algorithm
+
+
 ALGORITHMS: dict[str, CheckpointFormat] = {
+    "NONE": "bf16",
     "FP8": "fp8",
     "FP8_PB_WO": "fp8",
     "FP8_PB_REAL": "fp8",
+    "FP8_BLOCK_SCALES": "fp8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "MXFP8": "fp8",
     "NVFP4": "fp4",
     "NVFP4_AWQ": "fp4",
-    "W4A16_AWQ": "int4",
-    "W4A8_AWQ": "int4",
+    "NVFP4_ARC": "fp4",
+    "NVFP4_SVDQUANT": "fp4",
+    "MXFP4": "fp4",
+    "W4A16_NVFP4": "fp4",
+    "W4A16_MXFP4": "fp4",
     "W4A8_NVFP4_FP8": "fp4",
     "W4A8_MXFP4_FP8": "fp4",
+    "W4A8_MXFP4_MXFP8": "fp4",
+    "W4A16": "int4",
+    "W4A16_AWQ": "int4",
+    "W4A16_GPTQ": "int4",
+    "W4A8_AWQ": "int4",
+    "W4A8_QSERVE_PER_GROUP": "int4",
+    "W4A8_QSERVE_PER_CHANNEL": "int4",
     "INT4_AWQ": "int4",
+    "W8A16": "int8",
+    "W8A16_GPTQ": "int8",
     "INT8_SQ": "int8",
     "W8A8_SQ_PER_CHANNEL": "int8",
+    "W8A8_SQ_PER_TENSOR_PLUGIN": "int8",
 }
 """``quant_algo`` of Model Optimizer (TensorRT-LLM, tensorrt_llm/quantization/mode.py, QuantAlgo)."""
 
+QUARK: dict[str, CheckpointFormat] = {
+    "fp4": "fp4",
+    "fp8_e4m3": "fp8",
+    "fp8_e5m2": "fp8",
+    "int4": "int4",
+    "uint4": "int4",
+    "int8": "int8",
+}
 
-def _quark(part: Config) -> CheckpointFormat:
-    """AMD's Quark: the global dtype of weights.
+
+def _quark(part: Config) -> Read:
+    """AMD's Quark: the global dtype of weights, and those of single layers.
 
     Raises:
         InputError: another dtype.
     """
-    weight = part.inner("global_quant_config").inner("weight")
+    default = _quark_weight(part.inner("global_quant_config"))
+    layers = part.inner("layer_quant_config")
+    named = {name: _quark_weight(layers.inner(name)) for name in layers.values}
+    lists = tuple((ModuleList([name]), own) for name, own in list(named.items())[:MOST_GROUPS])
+    return (default, lists), ()
+
+
+def _quark_weight(part: Config) -> CheckpointFormat:
+    weight = part.inner("weight")
     dtype = str(weight.values.get("dtype", ""))
-    known: dict[str, CheckpointFormat] = {
-        "fp4": "fp4",
-        "fp8_e4m3": "fp8",
-        "fp8_e5m2": "fp8",
-        "int4": "int4",
-        "uint4": "int4",
-        "int8": "int8",
-    }
-    if dtype not in known:
-        raise UnknownNameError("dtype", dtype, sorted(known), weight.where)
-    return known[dtype]
+    if dtype not in QUARK:
+        raise UnknownNameError("dtype", dtype, sorted(QUARK), weight.where)
+    return QUARK[dtype]
 
 
-def _single(formats: Mapping[str, CheckpointFormat], where: str) -> CheckpointFormat:
-    """The format that all parts share.
-
-    Raises:
-        InputError: several formats, or no part.
-    """
-    distinct = sorted(set(formats.values()))
-    if not distinct:
-        raise InputError("states no format of the weights", where)
-    if len(distinct) > 1:
-        some = ", ".join(f"{name} {value}" for name, value in list(formats.items())[:3])
-        raise InputError(
-            f"a checkpoint of mixed formats ({', '.join(distinct)}: {some}) is not described; remove this "
-            "key and state one with `weights` of the deployment or --fix weights=",
-            where,
-        )
-    return distinct[0]
-
-
-METHODS: Mapping[str, Callable[[Config], Any]] = {
+METHODS: Mapping[str, Reader] = {
     "fp8": _always("fp8"),
     "fbgemm_fp8": _always("fp8"),
     "mxfp4": _always("fp4"),
     "modelopt": _modelopt,
     "modelopt_fp4": _always("fp4"),
+    "modelopt_mixed": _modelopt,
     "awq": _integers,
     "gptq": _integers,
     "auto-round": _integers,

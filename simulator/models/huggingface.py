@@ -13,7 +13,14 @@ from typing import Any
 
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import build, exists, read_mapping
-from simulator.models.checkpoints import blocks_of_config, format_of_config, format_of_name
+from simulator.models.checkpoints import (
+    SIDECAR,
+    Stored,
+    blocks_of_config,
+    format_of_name,
+    quantization,
+    stored_of,
+)
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
@@ -54,30 +61,51 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
             architecture that Model cannot describe; with file and key.
     """
     path = config_path(path)
-    config = Config(read_mapping(path) if data is None else data, str(path))
+    config = Config(read_mapping(path, bounded=False) if data is None else data, str(path))
     for part in TEXT_PARTS:
         text = config.inner(part)
         if text.values:  # Top-level keys of a multimodal file apply to its text model too.
             config = Config({**config.values, **text.values}, text.where)
     _refuse_unsupported(config)
-    config = _leading_dense_layers(config)
+    config = _expert_layers(config)
     model_type = _model_type(config)
     fields = _fields(config, model_type)
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
-    fields["checkpoint"] = format_of_config(config)
     fields["fp4"] = blocks_of_config(config)
     if constants := numerics_of(config):
         fields["numerics"] = constants
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
-    named = format_of_name(fields["name"])
-    if named not in (None, fields["checkpoint"]):
-        notes.append(
-            f"its name says {named}, its config.json {fields['checkpoint']} weights, which are taken"
-        )
-    if notes:
-        fields["left_out"] = "; ".join(notes)
-    return build(Model, fields, config.where)
+    return _with_formats(build(Model, fields, config.where), config, path, notes)
+
+
+def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) -> Model:
+    """The model with the number formats of its checkpoint; a format that is not known is kept as words."""
+    problem = ""
+    try:
+        stored = stored_of(quantization(config, _sidecar(path)), model)
+    except InputError as error:
+        stored, problem = Stored("bf16"), str(error)
+    named = format_of_name(model.name)
+    if named not in (None, stored.checkpoint) and not problem:
+        notes.append(f"its name says {named}, its config.json {stored.checkpoint} weights, which are taken")
+    fields = {
+        "checkpoint": stored.checkpoint,
+        "parts": stored.parts,
+        "weight_only": list(stored.weight_only),
+        "checkpoint_kv": stored.kv,
+        "checkpoint_problem": problem,
+        "left_out": "; ".join([*notes, *stored.notes]),
+    }
+    return model.model_copy(update=fields)
+
+
+def _sidecar(path: Path) -> Config | None:
+    """The file of Model Optimizer beside a ``config.json``."""
+    beside = path.parent / SIDECAR
+    if path.name != "config.json" or not exists(beside):
+        return None
+    return Config(read_mapping(beside, bounded=False), str(beside))
 
 
 def _name(path: Path) -> str:
@@ -198,24 +226,56 @@ def _window_period(config: Config) -> tuple[str, ...] | None:
     return None
 
 
-def _leading_dense_layers(config: Config) -> Config:
-    """Convert lists of dense and expert layers to the number of leading dense layers.
+def _expert_layers(config: Config) -> Config:
+    """Convert lists of dense and expert layers to leading dense layers and a period of expert layers.
 
     Raises:
-        InputError: the dense layers are elsewhere, which Model does not describe.
+        InputError: a list that Model does not describe, with its key.
     """
     values = dict(config.values)
-    frequency, dense = values.get("moe_layer_freq"), values.get("mlp_only_layers") or []
-    if isinstance(frequency, list):
-        del values["moe_layer_freq"]
-        dense = [layer for layer, has_experts in enumerate(frequency) if not has_experts]
-    if not isinstance(dense, list) or dense != list(range(len(dense))):
-        raise InputError(
-            f"only the first layers may be dense; found dense layers {shown(dense)}", config.where
-        )
-    if dense:
-        values["first_k_dense_replace"] = len(dense)
-    return config._replace(values=values)
+    key, pattern = _expert_list(config)
+    if key == "mlp_only_layers":
+        dense = values[key]
+        if not isinstance(dense, list) or dense != list(range(len(dense))):
+            raise InputError(
+                f"{key}: only the first layers may be dense; found dense layers {shown(dense)}", config.where
+            )
+        return config._replace(values={**values, "first_k_dense_replace": len(dense)}) if dense else config
+    if not pattern:
+        return config
+    values.pop("moe_layer_freq", None)
+    first = pattern.index(True) if True in pattern else len(pattern)
+    if not any(pattern):
+        for spelling in (*_tables()["numbers"]["moe.experts"], "first_k_dense_replace"):
+            values.pop(spelling, None)
+        return config._replace(values=values)
+    if all(pattern[first:]):
+        values["first_k_dense_replace"] = first
+        return config._replace(values=values)
+    every = first + 1
+    if pattern != [(index + 1) % every == 0 for index in range(len(pattern))]:
+        problem = f"{key}: expert layers must follow dense ones, or be every n-th; found {shown(values[key])}"
+        raise InputError(problem, config.where)
+    return config._replace(values={**values, "first_k_dense_replace": 0, "moe_layer_freq": every})
+
+
+def _expert_list(config: Config) -> tuple[str, list[bool]]:
+    """The key with a list of dense and expert layers, and whether each layer has experts.
+
+    Raises:
+        InputError: a kind of layer that is neither.
+    """
+    kinds = config.values.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        unknown = next((kind for kind in kinds if kind not in ("dense", "sparse", "moe")), None)
+        if unknown is not None:
+            raise UnknownNameError(
+                "kind of MLP", str(unknown), ["dense", "sparse"], f"{config.where}: mlp_layer_types"
+            )
+        return "mlp_layer_types", [kind != "dense" for kind in kinds]
+    if isinstance(frequency := config.values.get("moe_layer_freq"), list):
+        return "moe_layer_freq", [bool(has_experts) for has_experts in frequency]
+    return "mlp_only_layers" if config.values.get("mlp_only_layers") else "", []
 
 
 def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,16 +13,15 @@ from core.loading import Strict
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.numerics import Numerics
 from simulator.models.parts import (
+    CheckpointFormat,
     LatentAttention,
     LayerKind,
     Layers,
     MixtureOfExperts,
     NotNegative,
+    PartFormats,
     Positive,
 )
-
-CheckpointFormat = Literal["bf16", "fp8", "int8", "int4", "fp4"]
-"""Number formats of published weights; bf16 stands for any 16 or 32 bits."""
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
 AttentionKind = Literal["full", "sliding", "linear", "none"]
@@ -57,6 +56,14 @@ class Model(Strict):
     """Other published checkpoints by number format: names on Hugging Face."""
     draft_heads: dict[Literal["eagle", "eagle3"], list[str]] = Field(default_factory=dict)
     """Published heads that draft for the model, by kind of speculation: names on Hugging Face."""
+    parts: PartFormats | None = None
+    """Formats of the checkpoint's parts, where layers stay in 16 bits or formats are mixed."""
+    weight_only: list[CheckpointFormat] = Field(default_factory=list)
+    """Formats of the checkpoint whose products have inputs of 16 bits."""
+    checkpoint_kv: Literal["fp8", "int8", "fp4"] | None = None
+    """Number format of the KV cache that the checkpoint has scales for; engines take it by default."""
+    checkpoint_problem: str = ""
+    """Reason why the format of the checkpoint is not known; a deployment then states ``weights``."""
     fp4: Literal["nvfp4", "mxfp4"] = "nvfp4"
     """Blocks of its 4-bit floating-point weights: 16 weights share a scale, or 32 (MXFP4)."""
 

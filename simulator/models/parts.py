@@ -1,6 +1,6 @@
 """The parts of a transformer: kinds of layers, latent attention, mixture of experts."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,44 @@ Positive = Annotated[int, Field(gt=0, le=2**24)]
 NotNegative = Annotated[int, Field(ge=0, le=2**24)]
 Layers = Annotated[int, Field(gt=0, le=2**10)]
 """The deepest transformer published has 1,000 (DeepNet, arXiv 2203.00555)."""
+
+
+CheckpointFormat = Literal["bf16", "fp8", "int8", "int4", "fp4"]
+"""Number formats of published weights; bf16 stands for any 16 or 32 bits."""
+
+Shares = dict[CheckpointFormat, Annotated[float, Field(gt=0, le=1)]]
+"""Share of the weights of a part in each format; the shares add up to 1."""
+
+
+class PartFormats(Strict):
+    """Number formats of a checkpoint's linear layers, where its parts differ."""
+
+    attention: Shares = Field(default_factory=dict)
+    """Projections of attention, linear attention and state-space mixers."""
+    dense: Shares = Field(default_factory=dict)
+    """Dense MLPs and shared experts."""
+    experts: Shares = Field(default_factory=dict)
+    """Routed experts."""
+    head: Shares = Field(default_factory=dict)
+    """Output layer; the embedding is in 16 bits."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "PartFormats":
+        for part in type(self).model_fields:
+            shares = getattr(self, part)
+            if shares and abs(sum(shares.values()) - 1.0) > 1e-6:
+                raise ValueError(f"{part}: shares must add up to 1, found {sum(shares.values()):g}")
+        return self
+
+    def describe(self) -> str:
+        """The formats in words: ``attention bf16, experts fp4 97 %, bf16 3 %``."""
+        words = []
+        for part in type(self).model_fields:
+            shares: Shares = getattr(self, part)
+            each = [name if share == 1 else f"{name} {100 * share:.3g} %" for name, share in shares.items()]
+            if each:
+                words.append(f"{part} {' and '.join(each)}")
+        return ", ".join(words)
 
 
 class LayerKind(NamedTuple):

@@ -80,6 +80,15 @@ def _kinds(model: Model) -> str:
     return f": {', '.join(told)}" if len(told) > 1 or "full" not in kinds else ""
 
 
+def _weights(model: Model) -> str:
+    """Formats of the checkpoint's weights and KV; nothing for 16 bits."""
+    if model.checkpoint_problem:
+        return f"not known: {model.checkpoint_problem}"
+    parts = f" ({model.parts.describe()})" if model.parts else ""
+    kv = f", KV in {model.checkpoint_kv}" if model.checkpoint_kv else ""
+    return f"{model.checkpoint}{parts}{kv}" if (model.checkpoint, kv) != ("bf16", "") else ""
+
+
 def _tables(model: Model) -> list[Table]:
     stated = f" (stated {counted(model.stated_parameters)})" if model.stated_parameters else ""
     active = f", {counted(active_parameters(model))} active" if model.moe else ""
@@ -93,6 +102,8 @@ def _tables(model: Model) -> list[Table]:
         "longest sequence": str(model.max_sequence),
         "norm": model.norm,
         "forward FLOP per token": _flops(model),
+        "weights": _weights(model),
+        "left out": model.left_out,
         "also": ", ".join(model.aliases),
         "source": model.source,
     }

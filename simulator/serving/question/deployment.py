@@ -11,6 +11,7 @@ from core.errors import InputError, shown
 from core.loading import Strict, build
 from core.quantities import Few
 from simulator.models import Model
+from simulator.models.parts import CheckpointFormat
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.failures import Drain, Failures
 from simulator.serving.question.finetuning import FineTuning
@@ -37,6 +38,18 @@ def _name_or_mapping(value: object) -> object:
 
 def _none_or_reference(value: object) -> object:
     return None if value is None else _name_or_mapping(value)
+
+
+def checkpoint_of(model: Model) -> CheckpointFormat:
+    """The format of a model's checkpoint.
+
+    Raises:
+        InputError: it is not known.
+    """
+    if model.checkpoint_problem:
+        told = "state the format with `weights` of the deployment or --fix weights="
+        raise InputError(f"{model.checkpoint_problem}; {told}", model.name)
+    return model.checkpoint
 
 
 class Pool(Strict):
@@ -138,8 +151,15 @@ class Pool(Strict):
         return self.tensor * self.data * self.pipeline
 
     def of(self, model: Model) -> Pool:
-        """The pool with the format of the model's checkpoint, where it states none."""
-        return self if self.weights else self.model_copy(update={"weights": model.checkpoint})
+        """The pool with the formats of the model's checkpoint, where it states none.
+
+        Raises:
+            InputError: the checkpoint's format is not known.
+        """
+        update: dict[str, Any] = {} if self.weights else {"weights": checkpoint_of(model)}
+        if self.kv is None and model.checkpoint_kv:
+            update["kv"] = model.checkpoint_kv
+        return self.model_copy(update=update) if update else self
 
     @property
     def stored(self) -> str:

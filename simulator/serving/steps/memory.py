@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 from core.errors import InfeasibleError
 from simulator.models import Model
-from simulator.ops.counts import expert_parameters, model_parameters
+from simulator.ops.counts import expert_parameters, layer_counts
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
+from simulator.serving.steps.weight_only import ENDS_BYTES
 
 LIBRARY_BYTES = 0.25e9
 """Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
 blocks of Llama-2-7B, Qwen2.5-7B and Mistral-Nemo)."""
 SAMPLER_BYTES = 40.0
 """Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
-ENDS_BYTES = 2.0
-"""Embedding and output layer stay in 16 bits in quantised checkpoints."""
 INDEX_SCALE_BYTES = 4.0
 """Scale beside the 8-bit key of sparse attention's indexer (vLLM's DeepseekV32IndexerCache)."""
 KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
@@ -62,14 +61,23 @@ def weight_bytes(price: StepPrice) -> float:
     """Return the bytes of weights on one device of a replica."""
     model, pool, formats = price.model, price.pool, price.weights
     routed = model.moe_layers * model.moe.experts * expert_parameters(model) if model.moe else 0
-    ends = model.embedding_parameters + model.output_parameters
-    dense = model_parameters(model) - routed - ends
+    embedding, output = model.embedding_parameters, model.output_parameters
     ranks = pool.tensor * pool.data
     stages = pool.pipeline
     experts = routed * price.expert_padding * formats.expert_bytes / ranks
-    return (
-        dense * formats.dense_bytes / pool.tensor + experts
-    ) / stages + ends * ENDS_BYTES / pool.tensor / (min(stages, 2))
+    ends = embedding * ENDS_BYTES + output * formats.head_bytes
+    return (dense_weight_bytes(price) / pool.tensor + experts) / stages + ends / pool.tensor / min(stages, 2)
+
+
+def dense_weight_bytes(price: StepPrice) -> float:
+    """Return the bytes of all weights but embedding, output layer and routed experts."""
+    model, formats = price.model, price.weights
+    groups, counts = model.layer_groups, layer_counts(model)
+    attention = sum(len(groups[kind]) * count.attention for kind, count in counts.items())
+    listed = sum(len(groups[kind]) * count.parameters for kind, count in counts.items())
+    routed = model.moe_layers * model.moe.experts * expert_parameters(model) if model.moe else 0
+    others = listed - attention - routed + model.norm_width
+    return attention * (formats.attention_bytes or formats.dense_bytes) + others * formats.dense_bytes
 
 
 def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sliding: float = 1.0) -> float:

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hwmodels.clocks import dynamic_power
 from hwmodels.kernels.chip import peak_dtype
-from simulator.ops.counts import expert_parameters, matmul_flops_per_token, model_parameters
+from simulator.ops.counts import expert_parameters, matmul_flops_per_token
 from simulator.serving.steps.all_reduce import all_reduce_seconds
+from simulator.serving.steps.memory import dense_weight_bytes
 from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.weight_only import stored_bytes
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,8 @@ class PowerModel:
         model, device, pool = price.model, price.cluster.device, price.pool
         moe = model.moe
         routed = model.moe_layers * moe.experts * expert_parameters(model) if moe else 0
-        dense = model_parameters(model) - routed - model.embedding_parameters
+        # The output layer is counted in the dense format, as its share of a step's reads is small.
+        dense = dense_weight_bytes(price) + model.output_parameters * price.weights.dense_bytes
         peaks = device.peak_flops
         peak = peaks.get("bf16") or peaks.get("fp16") or max(peaks.values())
         if peak_dtype(price.weights.experts) in ("fp8", "mxfp8") and "fp8" in peaks:
@@ -88,8 +89,8 @@ class PowerModel:
             idle_w=device.idle_watts,
             limit_w=device.tdp_watts,
             host_w=price.cluster.host_watts * pool.devices / price.cluster.devices_per_node,
-            dense_bytes=dense * price.weights.dense_bytes * pool.data,
-            expert_bytes=routed * stored_bytes(model, pool.stored),
+            dense_bytes=dense * pool.data,
+            expert_bytes=routed * price.weights.expert_bytes,
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
             kv_bytes=model.cached_layers * model.kv_cache_width * kv,

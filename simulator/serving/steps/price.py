@@ -50,6 +50,8 @@ Array = NDArray[np.float64]
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
 """Names of the engine families' kernels in calibrations."""
 
+ATTENTION = "projections", "core"
+"""Parts of a layer's ops whose weights are attention's."""
 LINEAR = "linear"
 """Kind of layers with linear attention."""
 STATE_COPIES = 4.0
@@ -110,6 +112,7 @@ class StepPrice:
         self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels, engine)
         kv = "fp8" if pool.kv == "fp8" else None
         self.formats = Formats(linear=self.weights.dense, kv=kv)
+        self.attention_formats = replace(self.formats, linear=self.weights.of_attention().dense)
         self.prices = Prices(kernels, cluster, served=True)
         self.expert_prices = Prices(self._expert_kernels(), cluster, served=True)
         self.prefill_prices = Prices(self._prefill_kernels(), cluster, served=True)
@@ -144,7 +147,7 @@ class StepPrice:
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
         for kind, layers in self.layer_kinds.items():
-            ops = [op for op in layer_ops(rank, *kind) if op.depends_on == "tokens"]
+            ops = [op for op in self._layer_ops(rank, *kind) if op.depends_on == "tokens"]
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
         return self.site.factor("products") * self.site.by_tokens(count) * seconds
 
@@ -300,13 +303,21 @@ class StepPrice:
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
 
+    def _layer_ops(self, rank: Rank, mixer: str, experts: bool, mlp: bool = True) -> list[Op]:
+        """Ops of a layer; attention's products in the format of their weights."""
+        ops = layer_ops(rank, mixer, experts, mlp)
+        if self.attention_formats == self.formats:
+            return ops
+        others = layer_ops(replace(rank, formats=self.attention_formats), mixer, experts, mlp)
+        return [own if own.part in ATTENTION else op for op, own in zip(ops, others, strict=True)]
+
     def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices, kinds: str = "") -> Array:
         """Attention of all layers, or of those of one kind."""
         seconds = np.zeros(shape)
         for kind, layers in self.attention_kinds.items():
             if kinds and kind != kinds:
                 continue
-            ops = [op for op in layer_ops(rank, kind, False) if op.depends_on == "context"]
+            ops = [op for op in self._layer_ops(rank, kind, False) if op.depends_on == "context"]
             seconds = seconds + layers * self._seconds(ops, prices)
         return seconds
 
@@ -372,18 +383,19 @@ class StepPrice:
     def _narrowed(self, op: Op, seconds: Array) -> Array:
         """Seconds of a product whose weights are read in a narrower format than it computes in."""
         experts = isinstance(op, ExpertLayer)
-        if not (self.weights.experts_widened if experts else self.weights.dense_widened):
+        weights = self.weights.of_attention() if op.part in ATTENTION else self.weights
+        if not (weights.experts_widened if experts else weights.dense_widened):
             return seconds
         if not np.any(np.asarray(op.parameters)) or op.part == "end":
             return seconds
         device = self.prices.kernels.device
         flops = np.asarray(op.flops, dtype=np.float64)
         if experts:
-            kernel = experts_kernel(self.weights, device, self.engine)
-            return widened_experts(self.weights, device, seconds, flops, kernel)
+            kernel = experts_kernel(weights, device, self.engine)
+            return widened_experts(weights, device, seconds, flops, kernel)
         parameters = np.asarray(op.parameters, dtype=np.float64)
         product = isinstance(op, Product)
-        return widened_product(self.weights, device, seconds, parameters, flops, self.engine, product)
+        return widened_product(weights, device, seconds, parameters, flops, self.engine, product)
 
     def exchange(self, tokens: ArrayLike) -> Array:
         """Exchange of tokens between attention ranks and experts in all layers, for tokens of all ranks."""

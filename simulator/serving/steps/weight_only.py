@@ -7,6 +7,7 @@ for its weights takes less time, and one that waits for the matrix units takes n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -32,6 +33,8 @@ NARROW: dict[str, tuple[str, ...]] = {
 
 WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.53, "fp4": 0.5625}
 """Bytes of a weight, scales included (int4: groups of 128; fp4: groups of 16)."""
+ENDS_BYTES = 2.0
+"""Embedding and output layer stay in 16 bits in most quantised checkpoints."""
 MXFP4_BYTES = 0.5 + 1 / 32
 """The same of fp4 in blocks of 32 (OCP Microscaling Formats 1.0: one scale of 8 bits)."""
 
@@ -94,7 +97,7 @@ class WeightFormats:
     """Number formats of a deployment's products and weights."""
 
     dense: str
-    """dtype of the kernels of attention and dense MLP products."""
+    """dtype of the kernels of dense MLP products."""
     experts: str
     """dtype of the kernels of expert products."""
     dense_bytes: float
@@ -104,6 +107,11 @@ class WeightFormats:
     experts_widened: bool
     experts_tiled: bool = False
     """Whether experts are stored in whole tiles of `EXPERTS_TILE`."""
+    attention: str = ""
+    """dtype of the kernels of attention's products; empty: `dense`."""
+    attention_bytes: float = 0.0
+    attention_widened: bool = False
+    head_bytes: float = 2.0
 
     def padding(self, hidden: int, width: float) -> float:
         """Return the stored over the model's own size of an expert.
@@ -141,8 +149,9 @@ class WeightFormats:
     ) -> WeightFormats:
         """Formats of a model's weights on a device.
 
-        Block-scaled fp8 is the format of expert models' checkpoints; fp4 checkpoints of expert models keep
-        attention in 16 bits.
+        Block-scaled fp8 is the format of expert models' checkpoints. Where the checkpoint does not state the
+        formats of its parts, fp4 checkpoints of expert models keep attention in 16 bits. A part of several
+        formats runs the kernels of the one that most of its weights have.
 
         Args:
             model: the architecture.
@@ -150,27 +159,68 @@ class WeightFormats:
             weights: format of the weights.
             activations: format of the products' inputs; that of the weights where the device computes in it.
         """
-        size = stored_bytes(model, weights)
-        if weights not in NARROW:
-            return cls("bf16", "bf16", 2.0, 2.0, False, False)
-        peaks = cluster.device.peak_flops
-        # fp4 checkpoints of expert models keep attention in 16 bits.
+        stated = model.parts if weights == model.checkpoint else None
         only_experts = weights == "fp4" and model.moe is not None
-        dense_size = 2.0 if only_experts else size
-        if activations in ("fp8", "int8") and weights in ("int4", "fp4") and activations in peaks:
-            dense = "bf16" if only_experts else activations
-            return cls(dense, activations, dense_size, size, not only_experts, True)
-        wide = activations is not None and WEIGHT_BYTES[activations] >= 2.0
-        if wide or not any(name in peaks for name in NARROW[weights]):
-            return cls("bf16", "bf16", dense_size, size, not only_experts, True)
-        four_bits = "nvfp4" if "nvfp4" in peaks else "mxfp4"
-        names = {"fp8": ("fp8", "fp8_block"), "int8": ("int8", "int8"), "fp4": (four_bits, four_bits)}
-        dense, experts = names[weights]
-        if model.moe is None:
-            return cls(dense, experts, size, size, False, False)
-        if weights == "fp4":
-            return cls("bf16", experts, 2.0, size, False, False)
-        return cls(experts, experts, size, size, False, False)
+        others = "bf16" if only_experts else weights
+        shares = {
+            part: (getattr(stated, part) if stated else {}) or {uniform: 1.0}
+            for part, uniform in (("attention", others), ("dense", others), ("experts", weights))
+        }
+        peaks, found = cluster.device.peak_flops, {}
+        for part, formats in shares.items():
+            most = max(formats, key=lambda name: formats[name])
+            inputs = activations
+            if inputs is None and weights == model.checkpoint and most in model.weight_only:
+                inputs = "bf16"
+            size = sum(share * _stored_in(model, name) for name, share in formats.items())
+            found[part] = *_computed(most, peaks, inputs, model.moe is not None), size
+        attention, dense, experts = (found[part] for part in ("attention", "dense", "experts"))
+        head = sum(share * _stored_in(model, name) for name, share in stated.head.items()) if stated else 0.0
+        return cls(
+            *(dense[0], experts[0], dense[2], experts[2], dense[1], experts[1]),
+            attention=attention[0],
+            attention_bytes=attention[2],
+            attention_widened=attention[1],
+            head_bytes=head or ENDS_BYTES,
+        )
+
+    def of_attention(self) -> WeightFormats:
+        """The formats with those of attention in place of dense MLPs'."""
+        if not self.attention:
+            return self
+        return replace(
+            self,
+            dense=self.attention,
+            dense_bytes=self.attention_bytes,
+            dense_widened=self.attention_widened,
+        )
+
+
+def _stored_in(model: Model, weights: str) -> float:
+    """Bytes of a weight; formats of 16 bits and more are computed, and kept, in 16."""
+    return stored_bytes(model, weights) if weights in NARROW else ENDS_BYTES
+
+
+def _computed(
+    weights: str, peaks: Mapping[str, float], activations: str | None, blocks: bool
+) -> tuple[str, bool]:
+    """The dtype of a product's kernel, and whether its weights are narrower.
+
+    Args:
+        weights: their format.
+        peaks: of the device, by format.
+        activations: format of the inputs; None: that of the weights.
+        blocks: whether weights of 8 bits have scales by block.
+    """
+    if weights not in NARROW:
+        return "bf16", False
+    if activations in ("fp8", "int8") and weights in ("int4", "fp4") and activations in peaks:
+        return activations, True
+    wide = activations is not None and WEIGHT_BYTES[activations] >= 2.0
+    if wide or not any(name in peaks for name in NARROW[weights]):
+        return "bf16", True
+    four_bits = "nvfp4" if "nvfp4" in peaks else "mxfp4"
+    return {"fp8": "fp8_block" if blocks else "fp8", "int8": "int8", "fp4": four_bits}[weights], False
 
 
 def widened_product(

@@ -8,6 +8,7 @@ from core.errors import InputError
 from hwmodels.usual_clusters import USUAL
 from simulator.models import models
 from simulator.models.checkpoints import format_of_name
+from simulator.serving.question.deployment import Pool
 from simulator.serving.scenario import make_serving
 from tests.simulator.models.hf_configs import LLAMA
 
@@ -74,10 +75,13 @@ def test_a_config_without_quantisation_holds_16_bits(tmp_path):
     ],
 )
 def test_a_quantisation_that_is_not_described_is_refused(tmp_path, quantization, problem):
+    model = read(tmp_path, quantization)
     with pytest.raises(InputError) as error:
-        read(tmp_path, quantization)
+        Pool().of(model)
     assert problem in str(error.value)
     assert "quantization_config" in str(error.value)
+    assert "--fix weights=" in str(error.value)
+    assert Pool(weights="int4").of(model).weights == "int4"
 
 
 def test_the_config_wins_over_the_name_and_is_named(tmp_path):
