@@ -59,7 +59,8 @@ def _model(model: Model) -> tuple[str | dict[str, Any], str]:
     """
     if model.name in models.names():
         known = models.get(model.name)
-        if known.model_copy(update={"checkpoint": model.checkpoint}) == model:
+        told = {"checkpoint": model.checkpoint, "left_out": model.left_out}
+        if known.model_copy(update=told) == model:
             return known.name, known.checkpoint
     return reference(models, model), model.checkpoint
 

@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
 from core.parsing import check_plain
 from simulator.models.checkpoints import format_of_name
-from simulator.models.huggingface import config_path, looks_like_config, read_config
+from simulator.models.huggingface import VISION, config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
 from simulator.models.parts import LatentAttention, LayerKind, MixtureOfExperts
@@ -80,7 +80,10 @@ class ModelCatalogue(Catalogue[Model]):
             own for own, names in model.checkpoints.items() if short in map(_squeezed, _short_names(names))
         )
         own = next(listed, None) or format_of_name(name)
-        return model if own in (None, model.checkpoint) else model.model_copy(update={"checkpoint": own})
+        update = {} if own in (None, model.checkpoint) else {"checkpoint": own}
+        if SEES.search(name.lower()) and not model.left_out:
+            update["left_out"] = VISION
+        return model.model_copy(update=update) if update else model
 
     def _is_path(self, reference: str | Path) -> bool:
         if isinstance(reference, Path):
@@ -97,6 +100,9 @@ NOT_SHAPE = re.compile(
     r"|(nvfp4|mxfp4|fp4)(-v\d)?|fp8|bf16|fp16|int4|int8|awq|gptq|w4a16|w8a8)(?![a-z0-9])"
 )
 """Words of a Hugging Face name for vendor, tuning and weight format; they do not affect shapes."""
+
+SEES = re.compile(r"(?<![a-z0-9])(vl|vision|omni|kimi-k2\.[56])(?![a-z0-9])")
+"""Words of a name whose model has a vision encoder beside the language model of the catalogue."""
 
 REVISION = re.compile(r"[-_](\d{4}|v\d+(\.\d+)+)(?=[-_]|$)")
 """A date or a version of weights of one shape: -0528, -2507, -v0.1."""

@@ -40,6 +40,7 @@ from simulator.serving.steps.deepgemm import packing_seconds, padded_seconds
 from simulator.serving.steps.weight_only import (
     WeightFormats,
     experts_kernel,
+    wide_format,
     widened_experts,
     widened_product,
 )
@@ -111,7 +112,8 @@ class StepPrice:
         kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
         self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels, engine)
         kv = "fp8" if pool.kv == "fp8" else None
-        self.formats = Formats(linear=self.weights.dense, kv=kv)
+        wide = wide_format(cluster.device.peak_flops)
+        self.formats = Formats(linear=self.weights.dense, core=wide, kv=kv)
         self.attention_formats = replace(self.formats, linear=self.weights.of_attention().dense)
         self.prices = Prices(kernels, cluster, served=True)
         self.expert_prices = Prices(self._expert_kernels(), cluster, served=True)
@@ -222,13 +224,12 @@ class StepPrice:
         heads = model.heads / self.pool.tensor
         kv_heads = max(model.kv_heads / self.pool.tensor, 1.0)
         seconds = np.zeros(np.broadcast_shapes(sequences.shape, keys.shape))
+        formats = {"dtype": self.formats.core, "kv_dtype": self.formats.kv}
         for kind, layers in self.attention_kinds.items():
             window = model.sliding_window if kind == "sliding" and model.sliding_window else np.inf
             shape = heads, kv_heads, model.head_dim
-            both = kernels.mixed_attention(
-                1.0, 1.0, sequences, np.minimum(keys, window), *shape, kv_dtype=self.formats.kv
-            )
-            chunk = kernels.mixed_attention(1.0, 1.0, 0.0, 1.0, *shape, kv_dtype=self.formats.kv)
+            both = kernels.mixed_attention(1.0, 1.0, sequences, np.minimum(keys, window), *shape, **formats)
+            chunk = kernels.mixed_attention(1.0, 1.0, 0.0, 1.0, *shape, **formats)
             seconds = seconds + layers * np.maximum(both - chunk, 0.0)
         return self.site.factor("attention") * seconds
 
@@ -418,7 +419,7 @@ class StepPrice:
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
         sent = tokens / ranks * hit * wide
-        dispatch = sent * (1.0 if peak_dtype(self.weights.experts) != "bf16" else 2.0)
+        dispatch = sent * (1.0 if peak_dtype(self.weights.experts) not in ("bf16", "fp16") else 2.0)
         there = exchange_seconds(self.cluster, ranks, dispatch)
         both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent)
         return both if self.pool.exchange == "deepep" else np.minimum(gathered, both)

@@ -134,7 +134,7 @@ class WeightFormats:
         if not self.experts_widened and mxfp4:
             timed = filter(kernels.times_experts, MXFP4_FORMATS.get(engine.engine, ()))
             return replace(self, experts=next(timed, self.experts))
-        if not self.experts_widened or self.experts != "bf16":
+        if not self.experts_widened or self.experts not in ("bf16", "fp16"):
             return self
         kernel = experts_kernel(self, kernels.device, engine)
         stored = replace(self, experts_tiled=mxfp4 and kernel == "marlin")
@@ -196,6 +196,11 @@ class WeightFormats:
         )
 
 
+def wide_format(peaks: Mapping[str, float]) -> str:
+    """The format of 16 bits that a device computes in: fp16 before Ampere, whatever the checkpoint has."""
+    return "fp16" if "bf16" not in peaks and "fp16" in peaks else "bf16"
+
+
 def _stored_in(model: Model, weights: str) -> float:
     """Bytes of a weight; formats of 16 bits and more are computed, and kept, in 16."""
     return stored_bytes(model, weights) if weights in NARROW else ENDS_BYTES
@@ -213,12 +218,12 @@ def _computed(
         blocks: whether weights of 8 bits have scales by block.
     """
     if weights not in NARROW:
-        return "bf16", False
+        return wide_format(peaks), False
     if activations in ("fp8", "int8") and weights in ("int4", "fp4") and activations in peaks:
         return activations, True
     wide = activations is not None and WEIGHT_BYTES[activations] >= 2.0
     if wide or not any(name in peaks for name in NARROW[weights]):
-        return "bf16", True
+        return wide_format(peaks), True
     four_bits = "nvfp4" if "nvfp4" in peaks else "mxfp4"
     return {"fp8": "fp8_block" if blocks else "fp8", "int8": "int8", "fp4": four_bits}[weights], False
 

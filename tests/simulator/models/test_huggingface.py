@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from core.errors import InputError, UnknownNameError
 from core.loading import parse_text
 from simulator.models import models
+from simulator.models.huggingface import VISION
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, CONSTANTS, LLAMA, PUBLISHED_2025
 
@@ -24,6 +25,7 @@ ABOUT = {
     "fp4",
     "mtp_layers",
     "draft_heads",
+    "left_out",
 }
 
 
@@ -38,10 +40,15 @@ def shape(model):
     return model.model_dump(exclude=ABOUT | {"attention_pattern"}) | {"kinds": kinds}
 
 
+def _tower(config):
+    return VISION if "vision_config" in config else ""
+
+
 @pytest.mark.parametrize("name", sorted(CONFIGS))
 def test_a_config_reads_as_the_catalogue_says(name, tmp_path):
     got = models.get(written(tmp_path, CONFIGS[name]))
     assert shape(got) == shape(models.get(name))
+    assert got.left_out == _tower(CONFIGS[name])
     assert model_parameters(got) == model_parameters(models.get(name))
 
 
@@ -54,7 +61,8 @@ def test_a_config_of_2025_has_the_parameters_and_layers_of_the_catalogue(name, t
     layers = range(known.layers)
     assert [*map(got.attention_kind, layers)] == [*map(known.attention_kind, layers)]
     assert [*map(got.is_moe_layer, layers)] == [*map(known.is_moe_layer, layers)]
-    assert (got.max_sequence, got.left_out) == (known.max_sequence, known.left_out)
+    assert got.max_sequence == known.max_sequence
+    assert got.left_out == "; ".join(filter(None, (known.left_out, _tower(PUBLISHED_2025[name]))))
 
 
 def test_layers_of_nemotron_h_are_read_from_a_list_too(tmp_path):
@@ -343,3 +351,47 @@ def test_constants_are_those_of_the_catalogue(name, tmp_path):
 def test_constants_of_wrong_types_are_refused(wrong, tmp_path):
     with pytest.raises(InputError, match="a number is needed"):
         models.get(written(tmp_path, {**CONFIGS["llama3.1-8b"], **wrong}))
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-235b-a22b", "moonshotai/Kimi-K2.5"]
+)
+def test_a_name_of_a_vision_language_model_names_its_tower_as_left_out(name):
+    assert models.get(name).left_out == VISION
+    assert models.get("qwen2.5-7b").left_out == ""
+
+
+def test_lists_of_dense_and_expert_layers_are_read(tmp_path):
+    config = CONFIGS["mixtral-8x7b"]
+    layers = config["num_hidden_layers"]
+    leading = models.get(
+        written(tmp_path, config | {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * (layers - 2)})
+    )
+    assert [leading.is_moe_layer(layer) for layer in range(4)] == [False, False, True, True]
+    other = models.get(written(tmp_path, config | {"mlp_layer_types": ["dense", "sparse"] * (layers // 2)}))
+    assert [other.is_moe_layer(layer) for layer in range(4)] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "problem"),
+    [
+        (["dense", "spars"], "did you mean 'sparse'"),
+        (["sparse", "dense", "sparse", "sparse"], "mlp_layer_types"),
+    ],
+)
+def test_a_list_of_expert_layers_that_no_model_has_is_refused_by_its_key(tmp_path, kinds, problem):
+    with pytest.raises(InputError, match=problem):
+        models.get(written(tmp_path, CONFIGS["mixtral-8x7b"] | {"mlp_layer_types": kinds}))
+
+
+def test_a_number_out_of_range_counts_only_in_a_key_that_is_read(tmp_path):
+    limit = CONFIGS["llama3.1-8b"] | {"time_step_limit": [0.0, 1e308]}
+    assert models.get(written(tmp_path, limit)).layers == 32
+    with pytest.raises(InputError, match="hidden_size"):
+        models.get(written(tmp_path, CONFIGS["llama3.1-8b"] | {"hidden_size": 1e308}))
+
+
+def test_layers_of_sparse_attention_are_those_of_the_indexer(tmp_path):
+    base = PUBLISHED_2025["glm-5"]
+    kinds = {"layer_types": ["deepseek_sparse_attention"] * base["num_hidden_layers"]}
+    assert models.get(written(tmp_path, base | kinds)).mla == models.get(written(tmp_path, base)).mla
