@@ -2,7 +2,8 @@
 
 Read are JSON and JSON Lines of ``vllm bench serve`` (vllm/benchmarks/serve.py) and of SGLang's
 ``bench_serving`` (python/sglang/bench_serving.py), which share their keys; ``profile_export_aiperf.json`` of
-AIPerf (docs: JSON export schema); ``benchmarks.json`` of guidellm (benchmark/schemas/generative/metrics.py).
+AIPerf (docs: JSON export schema); ``benchmarks.json`` of guidellm (benchmark/schemas/generative/metrics.py);
+and the formats of `meshwright.client_results`. Entries without a load are skipped with the reason.
 The server itself is a serving scenario, ``plan.yaml`` in the file's folder. Rows of a CSV with the columns of
 closed loops (docs/validation.md) state their server themselves.
 """
@@ -11,15 +12,20 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, shown
-from core.loading import read_mapping, read_text
+from core.loading import exists, read_mapping, read_text
 from core.written_numbers import measured
+from meshwright.client_results import TABLE, is_inference_perf, of_inference_perf, tables_of
+from meshwright.lean_json import read_lean
 from meshwright.training_logs import PLAN
 from simulator.kinds import kind_of
+from simulator.models import models
+from simulator.ops.counts import model_parameters
 from simulator.uncertainty.servers import MeasuredLoad
 
 if TYPE_CHECKING:
@@ -27,6 +33,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".json", ".jsonl")
 """Suffixes of files that are read as results of a benchmark client."""
+BEGINNING = 2**20
+"""Bytes in which a printed table begins; a server's own lines may stand above it."""
+PRINTED = (".txt", ".log", ".out")
+"""Suffixes of files that may hold a client's printed table."""
 LATENCIES = ("ttft_mean", "ttft_p50", "tpot_mean", "tpot_p50")
 MOST_TOKENS, MOST_REQUESTS = 2**24, 2**24
 ROUNDS = 10
@@ -41,6 +51,8 @@ def is_servers(path: Path) -> bool:
     """
     if path.suffix in SUFFIXES:
         return True
+    if path.suffix in PRINTED:
+        return TABLE in _beginning(path)
     if path.suffix != ".csv":
         return False
     from meshwright.validation.serving.collection import collections
@@ -49,13 +61,22 @@ def is_servers(path: Path) -> bool:
     return set(collections()["closed_loop"].needs) - {"harness"} <= set(header)
 
 
+def _beginning(path: Path) -> str:
+    """The first characters of a file; empty for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(BEGINNING).decode("utf-8", errors="ignore")
+    except OSError:
+        return ""
+
+
 def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
     """Loads of a file, and rows that were left out with the reasons.
 
     Raises:
         InputError: unreadable, no known format, or no scenario of the server beside a client's results.
     """
-    return _rows(path) if path.suffix == ".csv" else (_results(path), [])
+    return _rows(path) if path.suffix == ".csv" else _results(path)
 
 
 def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
@@ -87,7 +108,7 @@ def load_of(case: ServingCase) -> MeasuredLoad:
     return MeasuredLoad(case.case_id, case.question.run().scenario, latencies)
 
 
-def _results(path: Path) -> list[MeasuredLoad]:
+def _results(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
     server = path.parent / PLAN
     if not server.is_file():
         raise InputError(
@@ -96,24 +117,72 @@ def _results(path: Path) -> list[MeasuredLoad]:
     data = dict(read_mapping(server))
     if kind_of(data, str(server), server.parent).above != "deployment":
         raise InputError("asks about training; a serving scenario is needed", str(server))
-    entries = list(_entries(_parsed(path), str(path)))
-    if not entries:
+    loads, skipped, refused = [], [], None
+    for number, (entry, model) in enumerate(_entries(_parsed(path), str(path)), 1):
+        where = f"{path}: result {number}"
+        if model:
+            check_model(model, data.get("model"), server.parent, where)
+        try:
+            name = f"{path.parent.name}/{path.name}:{number}"
+            loads.append(_load(entry, data, server.parent, name, where))
+        except InputError as error:
+            refused = refused or error
+            skipped.append((f"{path.name}: result {number}", error.problem))
+    if refused is not None and not loads:
+        raise refused
+    if not loads:
         raise InputError("holds no result", str(path))
-    return [
-        _load(
-            entry, data, server.parent, f"{path.parent.name}/{path.name}:{number}", f"{path}: result {number}"
+    return loads, skipped
+
+
+MODEL_KEYS = ("model_id", "model", "served_model_name", "model_name")
+"""Keys under which clients keep the name of the model that they asked."""
+SIZE = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,3})?)b(?![a-z0-9])")
+SIZES_APART = 1.35
+"""Ratio of sizes in a name and of the plan's model from which they are two models."""
+
+
+def check_model(name: str, planned: object, folder: Path, where: str) -> None:
+    """Refuse a result of another model than the plan's; a name that tells nothing passes.
+
+    Args:
+        name: of the model, as the client kept it.
+        planned: the plan's model.
+        folder: of the plan.
+        where: to name in errors.
+
+    Raises:
+        InputError: they are two models.
+    """
+    if not isinstance(planned, str | Mapping):
+        return
+    reference = planned
+    if isinstance(planned, str) and planned not in models.names() and exists(folder / planned):
+        reference = str(folder / planned)
+    model = models.get(reference)
+    ours, theirs = models.resolve(model.name), models.resolve(name)
+    sizes = [float(size) * 1e9 for size in SIZE.findall(name.lower())]
+    counted = model_parameters(model)
+    other = bool(ours and theirs and ours != theirs)
+    if not theirs and sizes:  # the first size of 30B-A3B is the whole
+        other = not 1 / SIZES_APART < sizes[0] / counted < SIZES_APART
+    if other:
+        raise InputError(
+            f"is of the model {shown(name)}; the scenario beside it ({PLAN}) is of {model.name}: give the "
+            "scenario of that server, or leave the file out",
+            where,
         )
-        for number, entry in enumerate(entries, 1)
-    ]
 
 
 def _parsed(path: Path) -> list[Any]:
-    """The values of a JSON or JSON Lines file.
+    """The values of a JSON or JSON Lines file, or of printed tables.
 
     Raises:
         InputError: it is neither.
     """
-    text = read_text(path)
+    text = read_lean(path)
+    if path.suffix in PRINTED:
+        return list(tables_of(text))
     try:
         return [json.loads(text)]
     except (ValueError, RecursionError):
@@ -121,28 +190,46 @@ def _parsed(path: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is neither JSON nor JSON Lines: {error}", str(path)) from None
+        problem = f"is neither JSON nor JSON Lines: {str(error)[:200]}"
+        raise InputError(problem, str(path)) from None
 
 
-def _entries(values: Sequence[Any], where: str) -> Iterator[Mapping[str, float]]:
-    """One mapping a load: ``clients`` or ``rate``, ``requests``, ``prompt``, ``output`` and latencies in s.
+def _entries(values: Sequence[Any], where: str) -> Iterator[tuple[Mapping[str, float], str]]:
+    """One mapping a load (``clients`` or ``rate``, ``requests``, ``prompt``, ``output`` and latencies in s),
+    and the name of the model, where the client kept it.
 
     Raises:
         InputError: a value in no known format.
     """
     for value in values:
+        named = [value[key] for key in MODEL_KEYS if isinstance(value, Mapping) and key in value]
+        model = next((name for name in named if isinstance(name, str)), "")
         if isinstance(value, Mapping) and "mean_ttft_ms" in value and "total_input_tokens" in value:
-            yield _of_bench(value)
+            yield _of_bench(value), model
         elif isinstance(value, Mapping) and isinstance(value.get("time_to_first_token"), Mapping):
-            yield _of_aiperf(value)
+            yield _of_aiperf(value), model
+        elif isinstance(value, Mapping) and is_inference_perf(value):
+            yield {key: _number(figure) for key, figure in of_inference_perf(value).items()}, model
         elif isinstance(value, Mapping) and isinstance(value.get("benchmarks"), list):
-            yield from (_of_guidellm(each) for each in value["benchmarks"] if isinstance(each, Mapping))
+            yield from (
+                (_of_guidellm(each), _guided(each))
+                for each in value["benchmarks"]
+                if isinstance(each, Mapping)
+            )
         else:
             raise InputError(
-                "is no result of vllm bench serve, SGLang's bench_serving, AIPerf or guidellm: found "
-                f"{shown(list(value)[:6] if isinstance(value, Mapping) else value)}",
+                "is no result of vllm bench serve, SGLang's bench_serving, AIPerf, genai-perf, guidellm or "
+                f"inference-perf: found {shown(list(value)[:6] if isinstance(value, Mapping) else value)}",
                 where,
             )
+
+
+def _guided(value: Mapping[str, Any]) -> str:
+    """The model of a benchmark of guidellm."""
+    config = value.get("config") or value.get("args")
+    backend = config.get("backend") if isinstance(config, Mapping) else None
+    name = backend.get("model") if isinstance(backend, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 def _number(value: Any) -> float:
@@ -180,8 +267,10 @@ def _of_aiperf(value: Mapping[str, Any]) -> dict[str, float]:
 
     config = value.get("input_config")
     config = config if isinstance(config, Mapping) else {}
-    inner = config.get("loadgen")
-    load = inner if isinstance(inner, Mapping) else config
+    load: Mapping[str, Any] = config
+    for key in ("loadgen", "perf_analyzer", "stimulus"):  # genai-perf keeps the load two steps down
+        inner = load.get(key)
+        load = inner if isinstance(inner, Mapping) else load
     return {
         "clients": _first(load.get("concurrency")),
         "rate": _first(load.get("request_rate")),

@@ -48,6 +48,10 @@ def profile(
         ),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="Format of --import; default: detected.")] = "",
+    collective: Annotated[
+        str,
+        typer.Option(help="Collective of an imported log that does not name it: all_reduce, alltoall, ..."),
+    ] = "",
     json: Json = False,
 ) -> None:
     """Measure kernels of this machine with torch, and write point files.
@@ -61,7 +65,7 @@ def profile(
     from meshwright.reports import points as report
 
     if imported is not None:
-        result: ImportResult | ProfileResult = _import(imported, out, format_, name)
+        result: ImportResult | ProfileResult = _import(imported, out, format_, name, collective)
     elif collectives:
         from profiles.measure import profile_collectives
 
@@ -89,12 +93,12 @@ def profile(
         raise typer.Exit(INTERRUPTED)
 
 
-def _import(source: Path, out: Path, form: str, name: str) -> ImportResult:
+def _import(source: Path, out: Path, form: str, name: str, collective: str) -> ImportResult:
     from core.files import written_together
     from profiles.importers import ImportOptions, import_points
 
     with written_together():
-        return import_points(source, out, form, ImportOptions(gpu=name, system=name))
+        return import_points(source, out, form, ImportOptions(name, name, collective))
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Logs of NVIDIA's nccl-tests (and rccl-tests): the printed table, and the JSON of ``-J``.
 
-Out-of-place times are taken. ``size`` is the whole buffer, as in our files. Older logs do not name the
-collective; then the file's name or the options must.
+Out-of-place times are taken. ``size`` is the whole buffer, as in our files. Labels of launchers (mpirun's
+``[1,0]<stdout>:``, srun's ``0:``, kubectl's, time stamps) before a line are dropped. Older logs do not name
+the collective: a command line in the log, the file's name, or the operation and the bus factor then do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
+from core.errors import InputError, UnknownNameError, shown
 from core.loading import read_text
 from profiles.importers.common import Importer, ImportOptions, TablePoint, beginning, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
@@ -34,6 +35,22 @@ RANK = re.compile(
     r"#\s+Rank\s+\d+\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+(\S+) device\s+\d+ \[[^\]]*\]\s+(.+)"
 )
 HEADING = re.compile(r"#\s+size\s+count\s+type\b")
+LABEL = re.compile(
+    r"(?:\[[^\]\s][^\]\n]{0,120}\](?:<std(?:out|err)>)?:?|\d{1,6}:|[A-Za-z][\w.\-/]{0,80}:"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?)[ \t]?(?=[#\s\d\[]|\Z)"
+)
+"""What a launcher puts before each line of a rank."""
+MOST_LABELS = 3
+LONGEST_US = 3.6e9
+MOST_LINE = 4096
+"""Characters of a line that are read."""
+COMMAND = re.compile(r"\b([a-z_]+)_perf\b")
+SUMMED = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
+}
+"""Bus bandwidth over algorithm bandwidth of collectives that add up (nccl-tests, doc/PERFORMANCE.md)."""
+BUS_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,17 @@ def _recognises(path: Path) -> bool:
     return HEADING.search(start) is not None
 
 
+def unlabelled(line: str) -> str:
+    """A line without the labels of launchers."""
+    line = line[:MOST_LINE]
+    for _ in range(MOST_LABELS):
+        match = LABEL.match(line)
+        if match is None:
+            break
+        line = line[match.end() :]
+    return line
+
+
 def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     text = read_text(path)
     return (
@@ -68,12 +96,48 @@ def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     )
 
 
-def _collective(named: str, path: Path, options: ImportOptions) -> str:
+def _collective(named: str, path: Path, options: ImportOptions, otherwise: str = "") -> str:
+    """The collective of a log.
+
+    Args:
+        named: by the log itself.
+        path: whose name may tell.
+        options: of the import.
+        otherwise: what the table of results implies.
+
+    Raises:
+        InputError: nothing names it, or the option names none.
+    """
+    if options.collective and options.collective.lower() not in COLLECTIVES:
+        raise UnknownNameError(
+            "collective", options.collective, sorted(set(COLLECTIVES.values())), "--collective"
+        )
     for candidate in (options.collective, named, path.stem):
         for name, collective in COLLECTIVES.items():
             if name in candidate.lower():
                 return collective
-    raise InputError("does not say which collective it measured; name it", str(path))
+    if otherwise:
+        return otherwise
+    listed = ", ".join(dict.fromkeys(COLLECTIVES.values()))
+    raise InputError(
+        f"does not say which collective it measured; name it with --collective: {listed}", str(path)
+    )
+
+
+def _implied(cells: list[str], time_column: int, ranks: int) -> str:
+    """The collective that ``redop``, ``algbw`` and ``busbw`` of a row of results imply, or none."""
+    try:
+        added = cells[3].lower() not in ("none", "")
+        algorithm, bus = float(cells[time_column + 1]), float(cells[time_column + 2])
+    except (IndexError, ValueError):
+        return ""
+    if not added or ranks < 3 or not algorithm > 0.0:  # of two ranks a sum over one half has the same factor
+        return ""
+    factors = {name: factor(ranks) for name, factor in SUMMED.items()}
+    matches = [
+        name for name, factor in factors.items() if abs(bus / algorithm / factor - 1.0) < BUS_TOLERANCE
+    ]
+    return matches[0] if len(matches) == 1 else ""
 
 
 def _version(number: int) -> str:
@@ -86,7 +150,8 @@ def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePo
     run: _Run | None = None
     ranks: list[tuple[str, str, str]] = []
     named, version, time_column = "", "unknown", 5
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, labelled in enumerate(text.splitlines(), start=1):
+        line = unlabelled(labelled)
         if line.startswith("#"):
             if match := re.search(r"Collective test starting: (\S+)", line):
                 named = match[1]
@@ -99,6 +164,9 @@ def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePo
             elif HEADING.match(line):
                 time_column = _time_column(line, path, number)
             continue
+        if match := COMMAND.search(line):
+            named, run = match[1], None
+            continue
         cells = line.split()
         if len(cells) < 8 or not cells[0].isdigit() or not cells[1].isdigit():
             continue
@@ -107,7 +175,13 @@ def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePo
                 raise InputError(f"line {number}: no 'Rank' lines before the first result", str(path))
             members = [rank for rank in ranks if rank[0] == ranks[0][0]]
             hosts = {host for _, host, _ in members}
-            run = _Run(_collective(named, path, options), ranks[0][2], len(members), len(hosts), version)
+            implied = _implied(cells, time_column, len(members))
+            collective = _collective(named, path, options, implied)
+            run = _Run(collective, ranks[0][2], len(members), len(hosts), version)
+        if len(cells) <= time_column:
+            raise InputError(
+                f"line {number}: no column time in {shown(line.strip())}; is the log cut off?", str(path)
+            )
         time_us = _time(cells[time_column], path, f"line {number}, column time")
         yield run.row(int(cells[0]), cells[2], time_us, options)
 
@@ -148,8 +222,8 @@ def _time(value: str | float, path: Path, where: str) -> float:
         time_us = float(value)
     except ValueError:
         raise InputError(f"{where}: a time in microseconds is needed, found {value!r}", str(path)) from None
-    if not time_us >= 0:
-        raise InputError(f"{where}: a time above 0 is needed, found {value!r}", str(path))
+    if not 0 <= time_us < LONGEST_US:
+        raise InputError(f"{where}: a time from 0 to an hour is needed, found {value!r}", str(path))
     return time_us
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from core.errors import InputError, UnknownNameError, shown
 from simulator.models.huggingface_rules import Config
 from simulator.models.model import Model
-from simulator.models.module_formats import WIDE, Formats, ModuleList, part_formats
+from simulator.models.module_formats import WIDE, ModuleFormats, ModuleList, part_formats
 from simulator.models.parts import CheckpointFormat, PartFormats
 
 KEYS = ("quantization_config", "compression_config")
@@ -90,7 +90,7 @@ def stored_of(part: Config | None, model: Model) -> Stored:
     listed, weight_only = METHODS[method.lower()](part)
     default = listed if isinstance(listed, str) else listed[0]
     named = () if isinstance(listed, str) else listed[1]
-    formats = Formats(default, ModuleList(_excluded(part)), named)
+    formats = ModuleFormats(default, ModuleList(_excluded(part)), named)
     parts, note = part_formats(model, formats)
     by_part = {
         name: getattr(parts, name) for name in ("attention", "dense", "experts") if getattr(parts, name)

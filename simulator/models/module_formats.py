@@ -196,7 +196,7 @@ class ModuleList:
 
 
 @dataclass(frozen=True)
-class Formats:
+class ModuleFormats:
     """What a quantisation states of its modules.
 
     Args:
@@ -229,7 +229,7 @@ LISTED_SHARE = 0.5
 """Share of the layers that a list of quantised modules names at least; a shorter one shows the pattern."""
 
 
-def part_formats(model: Model, formats: Formats) -> tuple[PartFormats, str]:
+def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str]:
     """Shares of the weights of each part by format, and a note where a list names a few layers only.
 
     Args:
@@ -239,15 +239,15 @@ def part_formats(model: Model, formats: Formats) -> tuple[PartFormats, str]:
     named = set[int]().union(*(modules.layers for modules, _ in formats.listed))
     few = bool(named) and len(named) < LISTED_SHARE * model.layers and formats.default == WIDE
     shares: dict[str, Counter[CheckpointFormat]] = defaultdict(Counter)
-    asked: dict[Linear, CheckpointFormat] = {}
+    kinds: dict[Linear, CheckpointFormat] = {}
     for layer, members in linears(model).items():
         for linear in members:
-            if few and linear not in asked:
-                asked[linear] = formats.of_kind(linear)
-            own = asked[linear] if few else formats.of(layer, linear)
+            if few and linear not in kinds:
+                kinds[linear] = formats.of_kind(linear)
+            own = kinds[linear] if few else formats.of(layer, linear)
             shares[linear.part][own] += linear.weights
     if few:
-        _mixers_alike(model, asked, shares)
+        _mixers_alike(model, kinds, shares)
     head = next((own for modules, own in formats.listed if modules.has_output()), WIDE)
     note = f"its list names modules of {len(named)} of {model.layers} layers; the others are taken alike"
     parts = {part: _shares(counts) for part, counts in shares.items()}
@@ -255,11 +255,11 @@ def part_formats(model: Model, formats: Formats) -> tuple[PartFormats, str]:
 
 
 def _mixers_alike(
-    model: Model, asked: Mapping[Linear, CheckpointFormat], shares: dict[str, Counter[CheckpointFormat]]
+    model: Model, kinds: Mapping[Linear, CheckpointFormat], shares: dict[str, Counter[CheckpointFormat]]
 ) -> None:
     """Give attention of a kind that no named layer has the format of the kind that they have."""
     mixers: dict[str, Counter[CheckpointFormat]] = defaultdict(Counter)
-    for linear, own in asked.items():
+    for linear, own in kinds.items():
         if linear.mixer:
             mixers[linear.mixer][own] += linear.weights
     silent = [mixer for mixer, counts in mixers.items() if set(counts) == {WIDE}]

@@ -166,15 +166,15 @@ class WeightFormats:
             part: (getattr(stated, part) if stated else {}) or {uniform: 1.0}
             for part, uniform in (("attention", others), ("dense", others), ("experts", weights))
         }
-        peaks, found = cluster.device.peak_flops, {}
+        peaks, by_part = cluster.device.peak_flops, {}
         for part, formats in shares.items():
             most = max(formats, key=lambda name: formats[name])
             inputs = activations
             if inputs is None and weights == model.checkpoint and most in model.weight_only:
                 inputs = "bf16"
             size = sum(share * _stored_in(model, name) for name, share in formats.items())
-            found[part] = *_computed(most, peaks, inputs, model.moe is not None), size
-        attention, dense, experts = (found[part] for part in ("attention", "dense", "experts"))
+            by_part[part] = *_computed(most, peaks, inputs, model.moe is not None), size
+        attention, dense, experts = (by_part[part] for part in ("attention", "dense", "experts"))
         head = sum(share * _stored_in(model, name) for name, share in stated.head.items()) if stated else 0.0
         return cls(
             *(dense[0], experts[0], dense[2], experts[2], dense[1], experts[1]),

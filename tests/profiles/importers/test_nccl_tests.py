@@ -127,3 +127,54 @@ def test_faster_than_memory_is_dropped(tmp_path):
     result, rows = read(log, tmp_path / "out")
     assert result.impossible == {"collectives": 1}
     assert [row["bytes"] for row in rows] == [1048576]
+
+
+NAMED = LOG.replace("# Collective test starting: all_reduce_perf\n", "")
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", "[pod/nccl-0/main] ", "node-a: ", "2025-03-01T10:00:00Z "],
+)
+def test_labels_of_launchers_are_dropped(tmp_path, label):
+    log = tmp_path / "all_reduce.log"
+    log.write_text("".join(f"{label}{line}\n" for line in NAMED.splitlines()))
+    _, rows = read(log, tmp_path / "out")
+    assert [(row["n_gpus"], row["n_nodes"], row["time_us"]) for row in rows] == [
+        (4, 2, 55.12),
+        (4, 2, 2410.6),
+    ]
+
+
+def test_the_bus_factor_of_a_sum_tells_the_collective(tmp_path):
+    log = tmp_path / "run1.log"
+    log.write_text(NAMED)
+    assert {row["op"] for row in read(log, tmp_path / "out")[1]} == {"all_reduce"}
+    log.write_text(NAMED.replace("28.53", "14.26").replace("83.52", "41.76"))
+    assert {row["op"] for row in read(log, tmp_path / "out")[1]} == {"reduce_scatter"}
+
+
+def test_a_command_line_in_the_log_tells_the_collective(tmp_path):
+    log = tmp_path / "run1.log"
+    log.write_text(
+        "+ mpirun -np 4 ./build/alltoall_perf -b 1M -e 128M -f 128\n" + NAMED.replace(" sum ", " none")
+    )
+    assert {row["op"] for row in read(log, tmp_path / "out")[1]} == {"alltoall"}
+
+
+def test_a_log_that_names_no_collective_asks_for_the_option(tmp_path):
+    log = tmp_path / "run1.log"
+    log.write_text(NAMED.replace(" sum ", " none"))
+    with pytest.raises(InputError, match="--collective: all_reduce"):
+        read(log, tmp_path / "out")
+    assert {row["op"] for row in read(log, tmp_path / "out", collective="alltoall")[1]} == {"alltoall"}
+    with pytest.raises(InputError, match="did you mean 'alltoall'"):
+        read(log, tmp_path / "out", collective="alltoal")
+
+
+@pytest.mark.parametrize("row", ["1e400   19.02", "nan   19.02", "-3   19.02"])
+def test_a_time_that_none_can_be_is_refused_by_its_line(tmp_path, row):
+    log = tmp_path / "all_reduce.log"
+    log.write_text(LOG.replace("55.12   19.02", row))
+    with pytest.raises(InputError, match="line 14"):
+        read(log, tmp_path / "out")

@@ -9,6 +9,7 @@ from core.errors import InputError
 from simulator.serving.workload import Serving
 from simulator.serving.workload.source import Source
 from simulator.serving.workload.traces import get_format
+from simulator.serving.workload.traces.detection import detect_format
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:46.6805900,374,44
@@ -32,6 +33,15 @@ MOONCAKE = """{"timestamp": 0, "input_length": 6955, "output_length": 52, "hash_
 PLAIN = """arrived_at,num_prefill_tokens,num_decode_tokens
 0.5,100,10
 1.25,2000,1
+"""
+BAILIAN = """{"chat_id": 7, "timestamp": 0.5, "input_length": 40, "output_length": 9, "hash_ids": [1, 2, 3]}
+{"chat_id": 7, "timestamp": 62.25, "input_length": 50, "output_length": 3, "hash_ids": [1, 2, 8, 9]}
+"""
+SPLITWISE = """request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size
+0,2,0,0.25,1,374,44
+1,2,0,3.5,1,396,109
+"""
+LLMSERVINGSIM = """{"input_toks": 20, "output_toks": 5, "arrival_time_ns": 1500000000, "input_tok_ids": [1]}
 """
 VLLM = json.dumps({"input_lens": [1024, 7], "output_lens": [128, 3], "start_times": [100.5, 100.0]})
 SGLANG = (
@@ -62,6 +72,9 @@ def rows(tmp_path, form, text, packed=False):
         ("burstgpt", BURSTGPT, [(0, 472, 18), (40, 1087, 230), (115.5, 1360, 276)]),
         ("mooncake", MOONCAKE, [(0, 6955, 52), (3.052, 6472, 26)]),
         ("plain", PLAIN, [(0.5, 100, 10), (1.25, 2000, 1)]),
+        ("bailian", BAILIAN, [(0.5, 40, 9), (62.25, 50, 3)]),
+        ("splitwise", SPLITWISE, [(0.25, 374, 44), (3.5, 396, 109)]),
+        ("llmservingsim", LLMSERVINGSIM, [(1.5, 20, 5)]),
         ("benchmark", VLLM, [(0, 7, 3), (0.5, 1024, 128)]),
     ],
 )
@@ -132,3 +145,23 @@ def test_a_whole_file_is_read_up_to_a_bound(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"[" + b" " * 2**21 + b"]"))
     with pytest.raises(InputError, match="unpacks to more than"):
         list(get_format("sharegpt").read(path))
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("bailian", BAILIAN),
+        ("mooncake", MOONCAKE),
+        ("splitwise", SPLITWISE),
+        ("llmservingsim", LLMSERVINGSIM),
+    ],
+)
+def test_a_format_is_told_by_its_own_columns(tmp_path, form, text):
+    (tmp_path / "trace").write_text(text)
+    assert detect_format(tmp_path / "trace").name == form
+
+
+def test_hashes_of_another_size_of_block_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"line 1.*3 hashes for 40 tokens"):
+        rows(tmp_path, "mooncake", BAILIAN)
+    assert [row[3] for row in rows(tmp_path, "bailian", BAILIAN)] == [(1, 2, 3), (1, 2, 8, 9)]

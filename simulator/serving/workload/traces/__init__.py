@@ -6,11 +6,34 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.errors import UnknownNameError
-from simulator.serving.workload.traces import azure, benchmark, burstgpt, mooncake, plain, sharegpt
+from simulator.serving.workload.traces import (
+    azure,
+    bailian,
+    benchmark,
+    burstgpt,
+    llmservingsim,
+    mooncake,
+    plain,
+    sharegpt,
+    splitwise,
+)
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow
 
 formats: Mapping[str, TraceFormat] = MappingProxyType(
-    {module.FORMAT.name: module.FORMAT for module in (azure, burstgpt, mooncake, benchmark, sharegpt, plain)}
+    {
+        module.FORMAT.name: module.FORMAT
+        for module in (
+            azure,
+            burstgpt,
+            bailian,
+            mooncake,
+            llmservingsim,
+            benchmark,
+            sharegpt,
+            splitwise,
+            plain,
+        )
+    }
 )
 
 

@@ -185,11 +185,18 @@ def json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield where, row
 
 
-def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT], least: float) -> NumberT:
+def number(
+    cells: Mapping[str, Any],
+    column: str,
+    where: str,
+    kind: type[NumberT],
+    least: float,
+    most: float = LARGEST,
+) -> NumberT:
     """The number in a column.
 
     Raises:
-        InputError: missing, not a number, or below ``least``.
+        InputError: missing, not a number, below ``least`` or above ``most``.
     """
     text = cells.get(column)
     try:
@@ -199,7 +206,7 @@ def number(cells: Mapping[str, Any], column: str, where: str, kind: type[NumberT
         raise InputError(f"column {column!r}: {wanted} is needed, found {shown(text)}", where) from None
     if not value >= least:
         raise InputError(f"column {column!r}: at least {least:g} is needed, found {shown(text)}", where)
-    if value > LARGEST:
-        problem = f"column {column!r}: at most {LARGEST:g} is allowed, found {shown(text)}"
+    if value > most:
+        problem = f"column {column!r}: at most {most:g} is allowed, found {shown(text)}"
         raise InputError(f"{problem}; is it in another unit?", where)
     return value

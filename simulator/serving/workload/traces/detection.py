@@ -8,11 +8,30 @@ from itertools import islice
 from pathlib import Path
 
 from core.errors import InputError, shown_path
-from simulator.serving.workload.traces import azure, burstgpt, formats, plain
+from simulator.serving.workload.traces import (
+    azure,
+    bailian,
+    burstgpt,
+    formats,
+    llmservingsim,
+    plain,
+    splitwise,
+)
 from simulator.serving.workload.traces.base import TraceFormat, opened
 
-BY_COLUMNS = {"azure": azure.COLUMNS, "burstgpt": burstgpt.COLUMNS, "plain": plain.COLUMNS}
-BY_KEYS = {"mooncake": ("input_length", "output_length"), "benchmark": ("input_lens", "output_lens")}
+BY_COLUMNS = {
+    "azure": azure.COLUMNS,
+    "burstgpt": burstgpt.COLUMNS,
+    "plain": plain.COLUMNS,
+    "splitwise": splitwise.COLUMNS,
+}
+BY_KEYS = {
+    "bailian": bailian.COLUMNS,
+    "mooncake": ("input_length", "output_length"),
+    "llmservingsim": llmservingsim.COLUMNS,
+    "benchmark": ("input_lens", "output_lens"),
+}
+"""Columns or keys that tell a format; the first whose own a file has."""
 ENOUGH = 2**16
 """Characters in which keys of a JSON document are looked for."""
 
