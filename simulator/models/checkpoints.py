@@ -115,7 +115,10 @@ def _most(model: Model, parts: PartFormats) -> CheckpointFormat:
         for linear in members:
             for own, share in getattr(parts, linear.part).items():
                 counts[own] += round(share * linear.weights)
-    narrow = Counter({own: count for own, count in counts.items() if own != WIDE and count})
+    narrow: Counter[CheckpointFormat] = Counter()
+    for own, count in counts.items():
+        if own != WIDE and count:
+            narrow[own] = count
     return (narrow or counts).most_common(1)[0][0]
 
 
@@ -355,8 +358,9 @@ def _quark(part: Config) -> Read:
     """
     default = _quark_weight(part.inner("global_quant_config"))
     layers = part.inner("layer_quant_config")
-    named = {name: _quark_weight(layers.inner(name)) for name in layers.values}
-    lists = tuple((ModuleList([name]), own) for name, own in list(named.items())[:MOST_GROUPS])
+    lists: tuple[tuple[ModuleList, CheckpointFormat], ...] = tuple(
+        (ModuleList([name]), _quark_weight(layers.inner(name))) for name in list(layers.values)[:MOST_GROUPS]
+    )
     return (default, lists), ()
 
 

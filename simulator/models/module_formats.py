@@ -96,7 +96,7 @@ def _linear_attention(model: Model) -> Iterator[Linear]:
 
 def _mlp(model: Model, part: str, parents: str, width: int, hidden: int) -> Iterator[Linear]:
     """Products of a gated or plain MLP."""
-    leaves = {"up_proj": ("up_proj", "gate_up_proj", "w3", "fc1")}
+    leaves: dict[str, tuple[str, ...]] = {"up_proj": ("up_proj", "gate_up_proj", "w3", "fc1")}
     leaves |= {"down_proj": ("down_proj", "w2", "fc2")}
     if model.gated:
         leaves["gate_proj"] = ("gate_proj", "gate_up_proj", "w1")
@@ -213,11 +213,17 @@ class ModuleFormats:
         """The format of a layer's module."""
         if self.excluded.has(layer, linear):
             return WIDE
-        return next((own for modules, own in self.listed if modules.has(layer, linear)), self.default)
+        for modules, own in self.listed:
+            if modules.has(layer, linear):
+                return own
+        return self.default
 
     def of_kind(self, linear: Linear) -> CheckpointFormat:
         """The format of a module in any layer that the lists name."""
-        return next((own for modules, own in self.listed if modules.has_kind(linear)), self.default)
+        for modules, own in self.listed:
+            if modules.has_kind(linear):
+                return own
+        return self.default
 
     @property
     def unread(self) -> list[str]:
@@ -248,7 +254,9 @@ def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str
             shares[linear.part][own] += linear.weights
     if few:
         _mixers_alike(model, kinds, shares)
-    head = next((own for modules, own in formats.listed if modules.has_output()), WIDE)
+    head: CheckpointFormat = WIDE
+    for modules, own in reversed(formats.listed):
+        head = own if modules.has_output() else head
     note = f"its list names modules of {len(named)} of {model.layers} layers; the others are taken alike"
     parts = {part: _shares(counts) for part, counts in shares.items()}
     return PartFormats(**parts, head={head: 1.0}), note if few else ""

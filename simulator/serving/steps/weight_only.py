@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,7 +197,7 @@ class WeightFormats:
         )
 
 
-def wide_format(peaks: Mapping[str, float]) -> str:
+def wide_format(peaks: Mapping[Any, float]) -> str:
     """The format of 16 bits that a device computes in: fp16 before Ampere, whatever the checkpoint has."""
     return "fp16" if "bf16" not in peaks and "fp16" in peaks else "bf16"
 
@@ -207,7 +208,7 @@ def _stored_in(model: Model, weights: str) -> float:
 
 
 def _computed(
-    weights: str, peaks: Mapping[str, float], activations: str | None, blocks: bool
+    weights: str, peaks: Mapping[Any, float], activations: str | None, blocks: bool
 ) -> tuple[str, bool]:
     """The dtype of a product's kernel, and whether its weights are narrower.
 
