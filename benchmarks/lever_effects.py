@@ -88,10 +88,10 @@ def effects(entries: Iterable[PredictedCase]) -> Iterator[Effect]:
         for pair in combinations(group, 2):
             slow, fast = sorted(pair, key=lambda entry: -(entry.case.measured_step_s or 0.0))
             before, after = chosen(slow), chosen(fast)
-            changed = [name for name in before if before[name] != after.get(name)]
+            changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
             gain = (slow.case.measured_step_s or 0.0) / (fast.case.measured_step_s or 1.0) - 1
             if len(changed) == 1 and changed[0] not in LAYOUT and gain > LEAST:
-                old, new = (_words(side[changed[0]]) for side in (before, after))
+                old, new = (_words(side.get(changed[0])) for side in (before, after))
                 predicted = slow.predicted_step_s / fast.predicted_step_s - 1
                 yield Effect(changed[0], old, new, gain, predicted, fast.case.case_id)
 
