@@ -1,11 +1,11 @@
 """How well the printed bands hold, and the errors of parts that they are made of.
 
-    python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
+    python -m benchmarks.bands RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--new OPEN.csv] [--write]
 
 A band of a step adds the errors of its parts (``simulator/uncertainty/errors.yaml``); the band of the ratio
 of two plans adds those that differ. ``benchmarks.part_errors`` fits them. The width of a band follows from
-sources that nothing was tuned to (the open rows of NEW), by what was measured near them in RUNS
-(``simulator.uncertainty.EVIDENCE``): their framework on their device, or less.
+sources that nothing was tuned to (the open rows of NEW, all rows of OPEN), by what was measured near them in
+RUNS (``simulator.uncertainty.EVIDENCE``): their framework on their device, or less. Each source has one vote.
 
 Coverage is printed twice: with the errors that ship, and for each source with the errors fitted to the
 other sources. A source is the part of a case name before the first dash or digit.
@@ -52,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
     )
+    parser.add_argument("--new", type=Path, action="append", default=[], help="CSV of new sources, all open")
     parser.add_argument("--write", action="store_true", help=f"write {ERRORS_FILE.name}")
     return parser.parse_args()
 
@@ -72,7 +73,7 @@ def run_of(entry: PredictedCase) -> PredictedRun:
         own=np.array([own[name] for name in PARTS]) ** 2,
         framework=setting.framework.name,
         device=setting.cluster.device.name,
-        generation=setting.cluster.device.generation,
+        generation=setting.cluster.device.generation.name,
         vendor=setting.cluster.device.vendor,
         experts=setting.model.moe is not None,
         question=repr(setting),
@@ -235,7 +236,9 @@ def main() -> None:
     """Print coverage and errors; write them if asked."""
     asked = arguments()
     files = asked.files or published_files()
-    parted = divided(evaluate([*files, *asked.kept_apart]), files, asked.kept_apart)
+    parted = divided(
+        evaluate([*files, *asked.kept_apart, *asked.new]), [*files, *asked.new], asked.kept_apart
+    )
     # A guessed micro batch says nothing of the model's error.
     stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
     entries = [e for e in stated if schedules[e.case.plan.schedule].has_closed_form]
@@ -252,13 +255,17 @@ def main() -> None:
     gaps = pair_gaps(entries)
     print_order(gaps)
     if asked.write:
-        names = ", ".join(file.name for file in (*files, *asked.kept_apart))
+        names = ", ".join(file.name for file in (*files, *asked.kept_apart, *asked.new))
         off = float(np.median(np.abs(gaps[:, 1] - gaps[:, 0])))
         made: ModelErrors = old.model_copy(
             update={
                 "source": f"benchmarks.bands, {date.today()}: {len(runs)} steps of {names}",
                 "parts": errors,
                 "measured": measured_on(run for run in runs if run.source in of_files),
+                "sources": {
+                    name: len({run.source for run in runs if run.new and run.evidence == name})
+                    for name in EVIDENCE
+                },
                 "difference": old.difference.model_copy(update={"median": round(off, 3)}),
             }
         )

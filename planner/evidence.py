@@ -24,6 +24,7 @@ from planner import metrics
 from planner.constraints import Constraints
 from planner.mechanisms import MECHANISMS, format_mechanism, mechanisms
 from planner.space import VALUES
+from simulator.frameworks.code_bases import code_base
 from simulator.models.model import Model
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plan
@@ -33,25 +34,6 @@ from simulator.uncertainty.parts import NINETY_OVER_MEDIAN
 
 RUNS_FILE = Path(__file__).with_name("measured_runs.csv")
 
-CODE_BASES: Mapping[str, tuple[str, ...]] = {
-    "Megatron Core": ("megatron-core", "megatron-bridge", "nemo", "primus"),
-    "Megatron-LM": ("megatron-lm-2021", "megatron-lm-2022", "megatron-lm-2022-rocm5"),
-    "Megatron-DeepSpeed": (
-        "megatron-deepspeed",
-        "megatron-deepspeed-openllm",
-        "megatron-deepspeed-rocm5",
-        "megatron-deepspeed-wheels",
-        "megatron-deepspeed-wheels-2022-02",
-    ),
-    "GPT-NeoX": ("gpt-neox", "gpt-neox-rocm5"),
-    "DeepSpeed": ("deepspeed-zero1", "deepspeed-zero3", "deepspeed-zero3-2021"),
-    "torchtitan": ("torchtitan", "torchtitan-eager"),
-    "FSDP": ("torch-fsdp", "torch-fsdp-eager"),
-    "prime-rl": ("prime-rl", "prime-rl-eager", "prime-rl-loop"),
-    "KempnerForge": ("kempnerforge", "kempnerforge-eager"),
-}
-"""Frameworks that are releases or recipes of one code base; any other is its own."""
-
 LARGEST_NODE = 16
 """Devices of one node at most; more that reach each other without NICs are a rack (GB200 NVL72)."""
 
@@ -60,11 +42,6 @@ ABOUT = 1.5
 """Ratio of widths within which the kernels of two models are of about one size."""
 FEWEST_NEAR = 3
 """Runs below which their median error says nothing of another plan."""
-
-
-def code_base(framework: str) -> str:
-    """The code base of a framework's release."""
-    return next((name for name, members in CODE_BASES.items() if framework in members), framework)
 
 
 @record()

@@ -56,6 +56,10 @@ class Combination:
         """The values by plan field."""
         return dict(zip(SEARCHED, self.values, strict=True))
 
+    def with_value(self, name: str, value: Any) -> Combination:
+        """The combination with another value of a lever."""
+        return Combination(tuple(value if own == name else self.fields[own] for own in SEARCHED))
+
     @cached_property
     def ops(self) -> Acting:
         """The levers that change the ops of a layer."""

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from core.records import record
-from planner.lever_space import Acting, LeverSpace, Modules
+from planner.lever_space import Acting, Combination, LeverSpace, Modules
 from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
@@ -23,6 +23,7 @@ from simulator.plan import FULL, Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
+from simulator.training.domains import outside, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
@@ -73,22 +74,28 @@ class Table:
         kinds = list(setting.model.layer_groups)
         lists, priced = _priced(space, setting, shapes, kinds)
         layers: dict[Acting, list[Layer]] = {}
-        times = []
         index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
-        for chosen in space.combinations:
-            ops = priced[chosen.ops]
+
+        def timed(chosen: Combination) -> np.ndarray:
+            """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
+            if chosen.ops not in priced:
+                own = setting.with_choices(**dict(chosen.ops))
+                priced[chosen.ops] = price_passes(own, *layer_lists(own, shapes, kinds))
             if chosen.passes not in layers:
                 layers[chosen.passes] = [
                     layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
-                    for listed, kind in zip(ops, kinds, strict=True)
+                    for listed, kind in zip(priced[chosen.ops], kinds, strict=True)
                 ]
             passes = layers[chosen.passes]
             if not chosen.overlaps:
-                times.append([_seconds(layer)[:, origin] for layer in passes])
-                continue
+                return np.array([_seconds(layer)[:, origin] for layer in passes])
             passes = [overlapped(beside, layer) for layer in passes]
-            times.append([_seconds(layer)[:, origin] + share * _gained(layer)[:, origin] for layer in passes])
+            gained = [share * _gained(layer)[:, origin] for layer in passes]
+            return np.array([_seconds(layer)[:, origin] for layer in passes]) + np.array(gained)
+
+        known: dict[Combination, np.ndarray] = {chosen: timed(chosen) for chosen in space.combinations}
+        times = [_expected(setting, shapes, origin, chosen, known, timed) for chosen in space.combinations]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
         return cls(space, setting, shapes, index, origin, lists, priced, layers, forward, backward, repeated)
 
@@ -207,6 +214,40 @@ def _priced(
         routed = price_passes(own, *([op for op in listed if op.part == ROUTED] for listed in lists))
         priced[key] = [[*same, *other] for same, other in zip(common, routed, strict=True)]
     return first, priced
+
+
+def _expected(
+    setting: Setting,
+    shapes: Plans,
+    origin: np.ndarray,
+    chosen: Combination,
+    known: dict[Combination, np.ndarray],
+    timed: Callable[[Combination], np.ndarray],
+) -> np.ndarray:
+    """Seconds of a combination with the waits of ``simulator.training.expected``, shape (kinds, 3, shapes).
+
+    Args:
+        setting: what the plans share.
+        shapes: distinct shapes that are priced.
+        origin: the priced shape of each shape.
+        chosen: the combination.
+        known: seconds of combinations without such waits; those of further ones are added.
+        timed: the seconds of a combination.
+    """
+    seconds = known[chosen]
+    experts = np.array([kind.experts for kind in setting.model.layer_groups])
+    if not experts.any():
+        return seconds
+    own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
+    places, plain, before = shapes.take(origin), chosen, seconds
+    for lever, value in outside(own, shapes, chosen.overlaps).items():
+        plain = plain.with_value(lever, False if lever == "overlap_expert" else usual(own, lever))
+        if plain not in known:
+            known[plain] = timed(plain)
+        gains = np.log(known[plain][:, :2].sum(axis=1) / before[:, :2].sum(axis=1))
+        waits = [waiting(own, places, lever, value, gain) for gain in gains]
+        factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), known[plain]
+    return np.concatenate([seconds[:, :2] * factor[:, np.newaxis], seconds[:, 2:]], axis=1)
 
 
 def _by_share(

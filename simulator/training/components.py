@@ -14,7 +14,8 @@ from simulator.layout.parameters import Parameters
 from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans, taken
 from simulator.training.ends import End, embedding_passes, head_passes
-from simulator.training.layer import Layer, PassCosts, layer_passes
+from simulator.training.expected import expected_passes
+from simulator.training.layer import Layer, PassCosts
 from simulator.training.overlap import NO_TRANSFER
 from simulator.training.work import price_passes
 
@@ -129,7 +130,7 @@ def _pieces(part: LeverOps, stages: Stages) -> list[_Piece]:
     priced = price_passes(setting, part.embedding, part.head, part.further, *part.layers)
     pieces = []
     for layer, kind in zip(priced[3:], stages.groups, strict=True):
-        passes = layer_passes(setting, plans, layer, kind)
+        passes = expected_passes(setting, plans, layer, kind)
         pieces.append(_piece(passes, [passes.recompute]))
     first, last = embedding_passes(setting, plans, priced[0]), head_passes(setting, plans, *priced[1:3])
     return [*pieces, _piece(first, []), _piece(last, [])]

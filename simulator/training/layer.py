@@ -36,7 +36,8 @@ class PassCosts:
     ``after_read`` are those of the kernels that the host launches after it has read how many tokens each
     expert has, where it does; ``reads`` says for which plans. ``blocked``: for which plans the host launches
     nothing while tokens are exchanged with experts. ``waits``: share of its waits for the host that a pass
-    has beside those it is combined with, shape (plans,).
+    has beside those it is combined with, shape (plans,). ``unproven``: seconds of waiting that a gain which
+    no run near measured is expected to leave (``simulator.training.expected``), shape (plans,).
     """
 
     work: KernelTimes
@@ -48,6 +49,7 @@ class PassCosts:
     reads: np.ndarray | bool = False
     blocked: np.ndarray | bool = False
     waits: np.ndarray | float = 1.0
+    unproven: np.ndarray | float = 0.0
 
     @cached_property
     def seconds(self) -> np.ndarray:
@@ -70,8 +72,8 @@ class PassCosts:
         setting = self.setting
         host, device = self._host(self.work), self.device * setting.pace
         if not setting.launches_ahead:
-            return device + host
-        free = device + self.waits * np.maximum(self.lag, 0.0)
+            return device + host + self.unproven
+        free = device + self.waits * np.maximum(self.lag, 0.0) + self.unproven
         if not np.any(self.reads):
             return free
         beside = self.tensor.exposed + self.context.exposed
@@ -80,7 +82,7 @@ class PassCosts:
         late = np.maximum(first - self.after_read.device * setting.pace, 0.0)
         # The host waits for the dispatch, and launches while tokens are combined.
         hidden = beside + exchanged / 2
-        return np.where(self.reads, np.maximum(device + late, host - hidden), free)
+        return np.where(self.reads, np.maximum(device + late, host - hidden) + self.unproven, free)
 
     @cached_property
     def lag(self) -> np.ndarray:
@@ -123,13 +125,6 @@ class Layer:
     backward_weight: PassCosts
     recompute: PassCosts
     experts: Work
-
-
-def layers(setting: Setting, plans: Plans) -> list[Layer]:
-    """Cost of one layer of each kind that the model has."""
-    kinds = setting.model.layer_groups
-    priced = price_passes(setting, *layer_lists(setting, plans, kinds))
-    return [layer_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
 
 
 def layer(setting: Setting, plans: Plans, kind: LayerKind) -> Layer:

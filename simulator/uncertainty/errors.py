@@ -62,6 +62,9 @@ class ModelErrors(Strict):
     source: str
     parts: PartErrors
     measured: dict[str, list[str]] = Field(description="devices with measured steps, by framework")
+    sources: dict[Evidence, int] = Field(
+        default_factory=dict, description="sources, none tuned to, that the width rests on, by evidence"
+    )
     memory: MemoryErrors
     difference: DifferenceErrors
 

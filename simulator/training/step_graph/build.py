@@ -23,7 +23,7 @@ from simulator.training.activations import kept_by_layers
 from simulator.training.boundary import hop_transfer
 from simulator.training.data_parallel import host_waits, once_a_step
 from simulator.training.ends import embedding, head
-from simulator.training.layer import layers
+from simulator.training.expected import layers
 from simulator.training.memory import memory
 from simulator.training.outer import synchronised_apart
 from simulator.training.overlap import contention, exchange_slowdown

@@ -1,0 +1,212 @@
+"""Domains of levers: the drivers of runs that were measured with a lever, and what its gain is beyond them.
+
+The gain of a lever in a layer is the logarithm of the layer's seconds without it over those with it. A plan
+is inside the lever's domain if one measured run of the same code base, kind of model and generation had each
+driver (experts of a rank, ranks that share them, tokens of a rank) within a factor of two. Outside, the
+expected gain is the share that measured gains realise of predicted ones, and no more than the largest of the
+lever's measured runs; the rest is time that the plan is expected to wait. ``lever_domains.csv`` is derived
+from rows of published runs (``python -m benchmarks.lever_domains``).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from core.errors import InputError
+from core.loading import Strict, build, read_text
+from core.records import record
+from simulator.frameworks import frameworks
+from simulator.frameworks.code_bases import code_base
+from simulator.levers import Choices
+from simulator.plan import Plans
+from simulator.setting import Setting
+
+DOMAINS_FILE = Path(__file__).with_name("lever_domains.csv")
+DomainLever = Literal["grouped_launches", "graphs", "dispatcher", "overlap_expert"]
+OF_LAYERS: tuple[DomainLever, ...] = ("grouped_launches", "graphs", "dispatcher")
+"""Levers of a layer with experts that have a domain, without the overlap of the exchange."""
+DRIVERS = "experts_a_rank", "expert_ranks", "tokens_a_rank"
+NEAR = 2.0
+"""Ratio up to which a driver is that of a measured run: sizes count by doublings."""
+REALISED = 0.95
+"""Share of a predicted gain that is measured: slope through the origin of 127 measured effects of single
+levers over predicted ones, each of 16 sources with one vote (``python -m benchmarks.lever_effects``); 0.83 to
+1.01 with a source left out."""
+
+
+class DomainRun(Strict):
+    """A measured run that used a lever: its drivers, and the gain that its prediction credits."""
+
+    lever: DomainLever
+    value: str = Field(description="value of the lever, other than the release's default")
+    case: str
+    source: str
+    code: str = Field(description="framework of the run")
+    device: str
+    generation: str
+    kind: Literal["experts", "hybrid"] = Field(
+        description="layers: attention alone, or state-space layers too"
+    )
+    experts_a_rank: float = Field(gt=0)
+    expert_ranks: float = Field(gt=0)
+    tokens_a_rank: float = Field(gt=0)
+    gain: float = Field(description="logarithm of a layer's seconds without the lever over those with it")
+
+
+@record()
+class Domain:
+    """The measured runs of one value of a lever; arrays of shape (runs, drivers) and (runs,)."""
+
+    drivers: np.ndarray
+    gains: np.ndarray
+
+    def holds(self, drivers: np.ndarray) -> np.ndarray:
+        """Whether a run is near each point, shape (points,), of drivers of shape (points, drivers)."""
+        if not len(self.gains):
+            return np.zeros(len(drivers), dtype=bool)
+        apart = np.abs(np.log(drivers[:, np.newaxis] / self.drivers)).max(axis=2).min(axis=1)
+        return apart <= np.log(NEAR) + 1e-9
+
+    @property
+    def most(self) -> float:
+        """The largest gain of a measured run; 0 without one."""
+        return float(np.max(self.gains, initial=0.0))
+
+
+LEFT_OUT: ContextVar[str] = ContextVar("source left out of the domains", default="")
+
+
+@contextmanager
+def without_source(source: str) -> Iterator[None]:
+    """Domains without the runs of a source, to judge what they say about it."""
+    token = LEFT_OUT.set(source)
+    try:
+        yield
+    finally:
+        LEFT_OUT.reset(token)
+
+
+def read_domains(path: Path) -> tuple[DomainRun, ...]:
+    """The runs of a file.
+
+    Raises:
+        InputError: a column is missing or unknown, or a value cannot be used.
+    """
+    header, *lines = csv.reader(read_text(path).splitlines())
+    for name in DomainRun.model_fields:
+        if name not in header:
+            kind = "a driver" if name in DRIVERS else "a column"
+            raise InputError(f"{kind} is missing: {name!r}; found {', '.join(header)}", str(path))
+    return tuple(
+        build(DomainRun, _typed(header, cells), f"{path}: line {number}")
+        for number, cells in enumerate(lines, start=2)
+    )
+
+
+def _typed(header: list[str], cells: list[str]) -> dict[str, str | float]:
+    """The cells of a line by column, numbers as such; words in their place are left to the checks."""
+    row: dict[str, str | float] = dict(zip(header, cells, strict=False))
+    for name in (*DRIVERS, "gain"):
+        with suppress(ValueError, KeyError):
+            row[name] = float(row[name])
+    return row
+
+
+@cache
+def _shipped() -> tuple[DomainRun, ...]:
+    return read_domains(DOMAINS_FILE)
+
+
+@cache
+def domain(lever: str, value: str, framework: str, generation: str, kind: str, left_out: str) -> Domain:
+    """The domain of a lever's value under releases of a code base on devices of a generation."""
+    runs = [
+        run
+        for run in _shipped()
+        if (run.lever, run.value, run.generation, run.kind) == (lever, value, generation, kind)
+        and code_base(run.code) == code_base(framework)
+        and run.source != left_out
+    ]
+    drivers = np.array([[getattr(run, name) for name in DRIVERS] for run in runs]).reshape(-1, len(DRIVERS))
+    return Domain(drivers, np.array([run.gain for run in runs]))
+
+
+def drivers(setting: Setting, plans: Plans) -> np.ndarray:
+    """Drivers of the gains of plans of a model with experts, shape (plans, drivers)."""
+    experts = setting.model.moe.experts if setting.model.moe else 1
+    tokens = setting.tokens(plans) / plans.tensor
+    columns = experts / plans.expert, plans.expert * plans.expert_tensor, tokens
+    return np.stack([np.asarray(column, float) + np.zeros(len(plans)) for column in columns], axis=1)
+
+
+def usual(setting: Setting, lever: str) -> object:
+    """What a release does with a lever by itself, whatever recipe or plan say."""
+    if setting.framework.name not in frameworks.names():
+        return getattr(setting.choices, lever)
+    return getattr(Choices.of(frameworks.get(setting.framework.name).defaults), lever)
+
+
+def changed(setting: Setting, lever: DomainLever) -> str:
+    """The value of a lever that a setting chooses; empty where the release does the same by itself."""
+    if lever not in setting.framework.offers:
+        return ""
+    plain = setting.with_choices(**{lever: usual(setting, lever)})
+    own, default = (
+        each.graphs if lever == "graphs" else getattr(each.choices, lever) for each in (setting, plain)
+    )
+    return "" if own == default else str(own)
+
+
+def is_inside(setting: Setting, plans: Plans, lever: str, value: str) -> np.ndarray:
+    """Whether plans with a lever lie in its domain, shape (plans,)."""
+    return _domain(setting, lever, value).holds(drivers(setting, plans))
+
+
+def _domain(setting: Setting, lever: str, value: str) -> Domain:
+    generation = setting.cluster.device.generation.name
+    return domain(lever, value, setting.framework.name, generation, kind_of(setting), LEFT_OUT.get())
+
+
+def kind_of(setting: Setting) -> Literal["experts", "hybrid"]:
+    """Kind of a model with experts."""
+    return "hybrid" if setting.model.linear else "experts"
+
+
+def outside(setting: Setting, plans: Plans, overlaps: bool) -> dict[DomainLever, str]:
+    """Levers of plans and their values, in order up to the last with plans outside its domain.
+
+    Args:
+        setting: with its levers.
+        plans: of models with experts.
+        overlaps: whether the exchange with experts overlaps.
+    """
+    used: dict[DomainLever, str] = {lever: changed(setting, lever) for lever in OF_LAYERS}
+    used["overlap_expert"] = "True" if overlaps else ""
+    levers: list[tuple[DomainLever, str]] = [(lever, value) for lever, value in used.items() if value]
+    beyond = [not is_inside(setting, plans, lever, value).all() for lever, value in levers]
+    last = max((place for place, out in enumerate(beyond, start=1) if out), default=0)
+    return dict(levers[:last])
+
+
+def waiting(setting: Setting, plans: Plans, lever: str, value: str, gain: np.ndarray) -> np.ndarray:
+    """Factor of a layer's seconds with a lever by what its predicted gain exceeds the expected one.
+
+    Args:
+        setting: with the lever.
+        plans: of models with experts.
+        lever: the lever, and its ``value``.
+        value: as the domains have it.
+        gain: logarithm of the layer's seconds without the lever over those with it, shape (plans,).
+    """
+    expected = REALISED * np.minimum(gain, _domain(setting, lever, value).most)
+    beyond = (gain > 0) & ~is_inside(setting, plans, lever, value)
+    return np.where(beyond, np.exp(gain - expected), 1.0)

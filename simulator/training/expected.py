@@ -1,0 +1,81 @@
+"""Expected seconds of layers: gains of levers beyond the runs that measured them are expected in part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.layout.model_ops import layer_lists
+from simulator.models import LayerKind
+from simulator.plan import Plans
+from simulator.setting import Setting
+from simulator.training.domains import DomainLever, outside, usual, waiting
+from simulator.training.layer import Layer, layer_ops, layer_passes
+from simulator.training.work import Priced, price_passes
+
+
+def layers(setting: Setting, plans: Plans) -> list[Layer]:
+    """Cost of one layer of each kind that the model has."""
+    kinds = setting.model.layer_groups
+    priced = price_passes(setting, *layer_lists(setting, plans, kinds))
+    return [expected_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
+
+
+def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:
+    """The passes of one layer, with the waits that gains which no run near measured are expected to leave."""
+    layer = layer_passes(setting, plans, priced, kind)
+    if not kind.experts or not len(plans):
+        return layer
+    factor, before = np.ones(len(plans)), _seconds(layer)
+    for lever, value, without in _without(setting, plans, priced, kind):
+        after = _seconds(without)
+        factor = factor * waiting(setting, plans, lever, value, np.log(after / before))
+        before = after
+    if (factor == 1.0).all():
+        return layer
+    passes = ("forward", "backward_input", "backward_weight")
+    costs = {name: getattr(layer, name) for name in passes}
+    return replace(
+        layer, **{n: replace(each, unproven=each.seconds * (factor - 1)) for n, each in costs.items()}
+    )
+
+
+def _without(
+    setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
+) -> Iterator[tuple[DomainLever, str, Layer]]:
+    """Levers in order up to the last with plans outside its domain: value, layer without it and those before.
+
+    Each gain is that over the levers which follow, so that it does not depend on those before.
+    """
+    levers = outside(setting, plans, bool(plans.overlap_expert.any()))
+    for lever, value in levers.items():
+        if lever == "overlap_expert":
+            plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
+        else:
+            setting = setting.with_choices(**{lever: usual(setting, lever)})
+            priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
+        yield lever, value, layer_passes(setting, plans, priced, kind)
+
+
+def gain_of(setting: Setting, plans: Plans, lever: str) -> np.ndarray:
+    """Logarithm of the seconds of a layer with experts without a lever over those with it, shape (plans,)."""
+    kind = next(kind for kind in setting.model.layer_groups if kind.experts)
+
+    def seconds(setting: Setting, plans: Plans) -> np.ndarray:
+        return _seconds(
+            layer_passes(setting, plans, price_passes(setting, layer_ops(setting, plans, kind))[0], kind)
+        )
+
+    own = seconds(setting, plans)
+    if lever == "overlap_expert":
+        return np.log(
+            seconds(setting, replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))) / own
+        )
+    return np.log(seconds(setting.with_choices(**{lever: usual(setting, lever)}), plans) / own)
+
+
+def _seconds(layer: Layer) -> np.ndarray:
+    passes = layer.forward, layer.backward_input, layer.backward_weight
+    return sum((costs.seconds for costs in passes), np.zeros(()))
