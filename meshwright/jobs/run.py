@@ -43,8 +43,8 @@ class RunSimulation(Shown):
         }
 
 
-def answer(question: Question, terms: AskOptions) -> RunSimulation:
-    """The simulated run.
+def answer(question: Question, terms: AskOptions, partial: bool = True) -> RunSimulation:
+    """The simulated run; with ``partial`` Ctrl-C keeps the replications that were drawn.
 
     Raises:
         InputError: a wrong scenario, no plan, or a run that cannot work.
@@ -58,7 +58,7 @@ def answer(question: Question, terms: AskOptions) -> RunSimulation:
     prediction = simulate_plan(scenario.setting, scenario.plan).prediction
     constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
     planned = planned_run(
-        prediction, scenario.run, constraints, terms.replications, terms.progress, terms.engine
+        prediction, scenario.run, constraints, terms.replications, terms.progress, terms.engine, partial
     )
     return RunSimulation(scenario, planned)
 
@@ -95,6 +95,12 @@ def shortage(run: RunSimulation) -> str:
     return "" if finished else "no replication of the run finishes: faults outrun its recovery"
 
 
+def interrupted(run: RunSimulation) -> str:
+    """How many replications were drawn at Ctrl-C."""
+    outcome = run.planned.outcome
+    return f"{len(outcome.replications):,} replications were drawn" if outcome.interrupted else ""
+
+
 def row(ask: str, question: Question) -> Mapping[str, Any]:
     """The best plan's figures, or those of the given plan and of its run."""
     from meshwright.jobs.rows import flat
@@ -103,7 +109,8 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
     found = step.row(ask, question)
     if ask == "plan" or "problem" in found:
         return found
-    return {**found, **flat({"run": describe_planned_run(answer(question, AskOptions()).planned)})}
+    run = answer(question, AskOptions(), partial=False)
+    return {**found, **flat({"run": describe_planned_run(run.planned)})}
 
 
 JOB = Job(
@@ -115,6 +122,7 @@ JOB = Job(
     files={"trace": write_trace, "html": write_page},
     unread=step.NO_REQUESTS,
     shortage=shortage,
+    interrupted=interrupted,
     inquiry=step.inquiry,
     row=row,
     export=step.export,
