@@ -258,8 +258,7 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
     if any(rule.name == OFFERS for rule in binding(setting)):
         for name, value in constraints.fixed.items():
             if not offers(setting, name, value):
-                problem = f"{unoffered(setting, name, value)}; {insist(OFFERS)}"
-                raise InputError(problem, f"--fix {name}")
+                raise InputError(f"{unoffered(setting, name, value)}; {insist(OFFERS)}", f"--fix {name}")
     modules = constraints.fixed.get("recompute_modules")
     for module in modules if isinstance(modules, tuple) else ():
         if not has_module(setting.model, module):

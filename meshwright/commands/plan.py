@@ -29,6 +29,7 @@ OF_TRAINING = (
         "batch_tokens",
         "adapter",
         "framework",
+        "allow",
         "recipe",
         "headroom",
         "offload",

@@ -68,14 +68,12 @@ def offers(setting: Setting, name: str, value: Any) -> bool:
 
 
 def unoffered(setting: Setting, name: str, value: Any) -> str:
-    """Sentence about a value that a release lacks, with those that it has and their source."""
+    """Sentence about a value that a release lacks, with those that it has; its file has their source."""
     release = setting.framework
     offered = release.offers[name]
     if isinstance(value, tuple):
         value = tuple(part for part in value if part not in offered)
-    words = ", ".join(map(spelled, offered))
-    why = release.source.get(OFFERS, "")
-    return f"{release.name} offers {name} {words}, found {spelled(value)} ({why})"
+    return f"{release.name} offers {name} {', '.join(map(spelled, offered))}, found {spelled(value)}"
 
 
 def _offered(setting: Setting, plans: Plans) -> np.ndarray:
