@@ -249,9 +249,8 @@ def stage_times(
     whole, exchanges = Sharding(setting, plans), None
     index = np.flatnonzero(whole.parameters)
     if len(index):
-        exchanges = _share_passes(
-            links or setting, plans.take(index), stages, counts, index, (forward, backward, exposed, waits)
-        )
+        times = forward, backward, exposed, waits, forward_ends, backward_ends
+        exchanges = _share_passes(links or setting, plans.take(index), stages, counts, index, times)
     # Copies between tiers run beside kernels and beside what these wait for.
     copied = copied_exposed(whole, stages, counts, forward, backward)
     passes = forward + copied[0], backward + copied[1], forward_ends, backward_ends
@@ -264,7 +263,7 @@ def _share_passes(
     stages: Stages,
     counts: Parameters,
     index: np.ndarray,
-    times: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    times: tuple[np.ndarray, ...],
 ) -> InEachPass:
     """Add to passes what their exchange of sharded parameters exposes.
 
@@ -273,22 +272,63 @@ def _share_passes(
         plans: those that shard parameters.
         stages, counts: of all plans.
         index: places of ``plans`` among all.
-        times: forward, backward, exposed and waiting seconds of all plans, changed in place.
+        times: forward, backward, exposed and waiting seconds of all plans, and forward and backward ones of
+            the model's ends, changed in place.
     """
-    forward, backward, exposed, waits = times
+    forward, backward, exposed, waits, *ends = times
     sharding = Sharding(links, plans)
     layers, dense, experts, ahead, behind = (
         taken(values, index) for values in (stages.total, counts.dense, counts.experts, forward, backward)
     )
     gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(links, plans)
     exchanges = InEachPass.of(sharding, gathered, dense, experts, m)
-    shown = exchanges.exposed(ahead, behind, sharding.contention)
+    shown = exchanges.exposed(ahead, behind)
     host = host_waits(sharding, gathered, m)
+    if (plans.virtual_pipeline > 1).any():
+        here = [taken(end, index) for end in ends]
+        surplus = taken(stages.surplus, index).sum(axis=1) / gathered[[FIRST, LAST]]
+        beyond = _ends_exposed(plans, exchanges, (ahead, behind), here, surplus, shown)
+        for end, own, added, waited in zip(ends, here, beyond, host, strict=True):
+            put(end, index, own + added + surplus * waited[[FIRST, LAST]])
     put(forward, index, ahead + (shown[0] + host[0]))
     put(backward, index, behind + (shown[1] + host[1]))
     put(exposed, index, shown[0] + shown[1])
     put(waits, index, taken(waits, index) + (host[0] + host[1]))
     return exchanges
+
+
+def _ends_exposed(
+    plans: Plans,
+    exchanges: InEachPass,
+    passes: tuple[np.ndarray, np.ndarray],
+    ends: list[np.ndarray],
+    surplus: np.ndarray,
+    shown: tuple[np.ndarray, np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exposed seconds of the model's ends beyond those of the other chunks of their stages, shape (2, plans).
+
+    A chunk exposes what its own kernels do not hide: an end of the model may have other layers and other
+    kernels than the rest of its stage.
+
+    Args:
+        plans: those that shard parameters.
+        exchanges: of all classes of stage.
+        passes: forward and backward of each class of stage, shape (classes, plans).
+        ends: forward and backward of the ends beyond those of other chunks, shape (2, plans).
+        surplus: layers that the ends have beyond, as a share of those of their stages, shape (2, plans).
+        shown: exposed seconds of passes of each class, shape (classes, plans), changed in place.
+    """
+    rows, chunks, several = [FIRST, LAST], plans.virtual_pipeline, plans.virtual_pipeline > 1
+    share = (1 - surplus) / chunks
+    work = [(whole[rows] - end) / chunks for whole, end in zip(passes, ends, strict=True)]
+    inside = exchanges.part(rows, share).exposed(*work)
+    outside = exchanges.part(rows, share + surplus).exposed(
+        *(np.maximum(kernels + end, 0.0) for kernels, end in zip(work, ends, strict=True))
+    )
+    for exposed, inner, end in zip(shown, inside, outside, strict=True):
+        exposed[rows] = np.where(several, (chunks - 1) * inner + end, exposed[rows])
+    first, second = (end - inner for end, inner in zip(outside, inside, strict=True))
+    return first, second
 
 
 def _ends(stages: Stages, pieces: list[Component]) -> np.ndarray:
@@ -367,8 +407,8 @@ def data_parallel_times(
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
     step = once_a_step(sharding, dense, experts, m)
-    reduced = exposed_once(sharding, step.reduce, backward, sharding.reduce_contention, window)
-    gathered = exposed_once(sharding, step.gather, forward, sharding.contention, window)
+    reduced = exposed_once(sharding, step.reduce, backward, window)
+    gathered = exposed_once(sharding, step.gather, forward, window)
     return step, step.reductions * reduced + step.narrowed.seconds, gathered + step.widened.seconds
 
 

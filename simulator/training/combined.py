@@ -43,7 +43,11 @@ def alone_share(setting: Setting, plans: Plans) -> np.ndarray:
 
 
 def beside_partner(
-    forward: np.ndarray, backward: np.ndarray, attention: Work, experts: Work, slows: np.ndarray
+    forward: np.ndarray,
+    backward: np.ndarray,
+    attention: Work,
+    experts: Work,
+    slows: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds of a layer's exchange that run beside kernels of the other micro batch, forward and backward.
 
@@ -56,7 +60,7 @@ def beside_partner(
         backward: those of a backward pass.
         attention: kernels before dispatch and after combination.
         experts: kernels between dispatch and combination.
-        slows: share of their speed that kernels lose meanwhile.
+        slows: share of their speed that kernels lose beside either exchange.
     """
     dispatched, returned = _in_turn(forward / 2, backward / 2, experts, slows)
     combined, back = _in_turn(forward / 2, backward / 2, attention, slows)
@@ -80,9 +84,9 @@ def waits_together(*lags: np.ndarray) -> np.ndarray:
 
 
 def _in_turn(
-    first: np.ndarray, second: np.ndarray, kernels: Work, slows: np.ndarray
+    first: np.ndarray, second: np.ndarray, kernels: Work, slows: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hidden seconds of an exchange beside backward kernels, then of one beside weights left and forward."""
-    beside = hidden(first, kernels.backward + kernels.weights, slows)
-    done = np.clip((1 - slows) * beside - kernels.backward, 0.0, kernels.weights)
-    return beside, hidden(second, kernels.weights - done + kernels.forward, slows)
+    beside = hidden(first, kernels.backward + kernels.weights, slows[0])
+    done = np.clip((1 - slows[0]) * beside - kernels.backward, 0.0, kernels.weights)
+    return beside, hidden(second, kernels.weights - done + kernels.forward, slows[1])

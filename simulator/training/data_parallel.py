@@ -7,9 +7,9 @@ import numpy as np
 from core.records import record
 from hwmodels.collectives.cost import Cost
 from simulator.layout.stages import gathered_together
-from simulator.training.overlap import Exchange, hide
+from simulator.training.overlap import Exchange, contention, hide
 from simulator.training.sharding import Sharding
-from simulator.training.state_moves import move_between_levels, move_copy, move_state
+from simulator.training.state_moves import move_between_levels, move_copy, move_state, sent_state
 
 
 @record()
@@ -58,9 +58,12 @@ def once_a_step(
     owned = sharding.owned(dense, experts)
     tail = 1 / sharding.buckets(unsharded)
     here = ~sharding.parameters
+    beside = _beside(sharding, (gather, reduce), sent_state(sharding, dense, experts))
     return OnceAStep(
-        Exchange(gather * (sharding.optimizer & here), np.where(plans.overlap_parameters, tail, 1.0)),
-        Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0)),
+        Exchange(
+            gather * (sharding.optimizer & here), np.where(plans.overlap_parameters, tail, 1.0), beside[0]
+        ),
+        Exchange(reduce * here, np.where(plans.overlap_gradients, tail, 1.0), beside[1]),
         sharding.reductions(micro_batches),
         _gradient_kernels(sharding, owned, unsharded, micro_batches),
         setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer")
@@ -70,6 +73,25 @@ def once_a_step(
         sharding,
         widened,
     )
+
+
+def _beside(
+    sharding: Sharding, costs: tuple[Cost, Cost], sent: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Share of their speed that kernels lose beside gathers and reductions, shape (..., plans).
+
+    Args:
+        sharding: of the plans.
+        costs: of a gather and of a reduction.
+        sent: bytes that a rank sends in each (``sent_state``).
+    """
+    dense, setting = sharding.dense, sharding.setting
+    sizes = dense.shard, dense.shard * dense.replicas
+    gathers, reductions = (
+        contention(setting, size, dense.shard_stride, cost.seconds, lambda moved=moved: moved)
+        for size, cost, moved in zip(sizes, costs, sent, strict=True)
+    )
+    return gathers, reductions
 
 
 def _slice_loops(sharding: Sharding) -> np.ndarray:
@@ -84,7 +106,6 @@ def exposed_once(
     sharding: Sharding,
     exchange: Exchange,
     window: np.ndarray,
-    slow: np.ndarray,
     passes: np.ndarray | float = 1.0,
 ) -> np.ndarray:
     """Exposed seconds of a step's exchange: the longer of all chunks beside all passes and of the last chunk
@@ -94,14 +115,13 @@ def exposed_once(
         sharding: of the plans.
         exchange: one round of the exchange.
         window: seconds of one micro batch's kernels, which can overlap it, shape (plans,).
-        slow: share of their speed that these kernels lose meanwhile, shape (plans,).
         passes: micro batches' worth of passes between a rank's first finished gradient and its last
             (``Schedule.window``); what more than one adds lies before the last chunk's gradients.
     """
     chunks = sharding.plans.virtual_pipeline
     last_tail = np.minimum(1.0, exchange.tail * chunks)
-    last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, slow)
-    return np.maximum(exchange.exposed(passes * window, slow), last)
+    last = hide(exchange.cost.seconds / chunks, window / chunks, last_tail, exchange.slows)
+    return np.maximum(exchange.exposed(passes * window), last)
 
 
 def _gradient_kernels(
@@ -184,25 +204,30 @@ class InEachPass:
         part = 1 / gathered_together(sharding.plans, micro_batches)
         gather, reduce = move_state(sharding, dense, experts, layers * sharding.gather_calls, layers)
         copied = move_copy(sharding, dense, experts, layers * sharding.gather_calls, gather)
+        sent = sent_state(sharding, dense, experts)
+        gathers, reductions = _beside(sharding, (gather, reduce), sent)
+        again = _beside(sharding, (copied, reduce), sent)[0] if copied is not gather else gathers
         layer = (dense + experts) / layers
         ahead = np.where(sharding.prefetches(layer), 1 / layers, 1.0)
         beside = sharding.plans.overlap_gradients.astype(bool) & ~sharding.in_turn(layer)
         behind = np.where(beside, 1 / layers, 1.0)
         often = 1 / np.where(sharding.unsharded(micro_batches), micro_batches, 1)
         return cls(
-            Exchange(part * gather, ahead),
-            Exchange(part * sharding.backward_gathers(layer) * copied, ahead),
-            Exchange(often * part * reduce, behind),
+            Exchange(part * gather, ahead, gathers),
+            Exchange(part * sharding.backward_gathers(layer) * copied, ahead, again),
+            Exchange(often * part * reduce, behind, reductions),
         )
+
+    def part(self, rows: list[int], share: np.ndarray) -> InEachPass:
+        """A share of the exchanges of some classes of stage; shape of the share (rows, plans)."""
+        return InEachPass(*(each.part(rows, share) for each in (self.forward, self.backward, self.reduce)))
 
     @property
     def cost(self) -> Cost:
         """Cost of all exchanges."""
         return self.forward.cost + self.backward.cost + self.reduce.cost
 
-    def exposed(
-        self, forward: np.ndarray, backward: np.ndarray, slowdown: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def exposed(self, forward: np.ndarray, backward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Exposed seconds beside the kernels of a forward and of a backward pass.
 
         Passes and seconds have shape (..., plans).
@@ -211,6 +236,4 @@ class InEachPass:
         """
         gathers = self.backward
         left = np.maximum(backward - gathers.cost.seconds * (1 - gathers.tail), 0.0)
-        return self.forward.exposed(forward, slowdown), gathers.exposed(
-            backward, slowdown
-        ) + self.reduce.exposed(left, slowdown)
+        return self.forward.exposed(forward), gathers.exposed(backward) + self.reduce.exposed(left)

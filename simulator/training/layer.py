@@ -87,9 +87,13 @@ class PassCosts:
     @cached_property
     def lag(self) -> np.ndarray:
         """Seconds by which launching the kernels takes longer than they and what is exposed beside them."""
-        exchanged = self._exchanged
-        beside = self.tensor.exposed + self.context.exposed + exchanged
-        return self._host(self.work) - beside - self.device * self.setting.pace
+        return self._host(self.work) - self.needed
+
+    @property
+    def needed(self) -> np.ndarray:
+        """Seconds of the kernels and of what is exposed beside them while the host launches."""
+        beside = self.tensor.exposed + self.context.exposed + self._exchanged
+        return beside + self.device * self.setting.pace
 
     @property
     def _exchanged(self) -> np.ndarray:
@@ -167,7 +171,6 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     if any(graphed(entry.op) for entry in parts.named("core")):
         # The graph of the backward pass repeats the core too.
         core = KernelTimes(core.seconds)
-    _alternate(backward_input, backward_weight)
     context = context_traffic(setting, plans, parts.named("core"))
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     routed = KernelTimes.of(parts.between_exchanges(""))
@@ -178,10 +181,12 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     blocked = kind.experts and _blocked(setting, plans)
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads, blocked)
     back = PassCosts(backward_input, tensor.backward, context[1], expert[1], setting, blocked=blocked)
+    weight = PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting)
+    _alternate(back, weight)
     exposed = Layer(
         forward=first,
         backward_input=back,
-        backward_weight=PassCosts(backward_weight, NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting),
+        backward_weight=weight,
         recompute=_recompute(setting, plans, parts, core, first, _modules(setting, parts, kind, graphed)),
         experts=Work(*(parts.experts(gradient) for gradient in ("", "input", "weight"))),
     )
@@ -253,12 +258,16 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
     setting, chosen = ahead.setting, plans.overlap_expert.astype(bool)
     passes = ahead, back, layer.backward_weight
     attention = Work(*(costs.device - own for costs, own in zip(passes, layer.experts, strict=True)))
-    slows = exchange_slowdown(setting, plans.expert * plans.expert_tensor)
+    size = plans.expert * plans.expert_tensor
+    slows = (
+        exchange_slowdown(setting, size, ahead.expert.cost),
+        exchange_slowdown(setting, size, back.expert.cost),
+    )
     sent = ahead.expert.total, back.expert.total
     beside = beside_partner(*sent, attention, layer.experts, slows)
     first, second = (
-        Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), slows, alone)
-        for costs, seconds in zip((ahead, back), beside, strict=True)
+        Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), lost, alone)
+        for costs, seconds, lost in zip((ahead, back), beside, slows, strict=True)
     )
     forward = replace(ahead, expert=first, reads=ahead.reads & ~chosen)
     backward = replace(back, expert=second)
@@ -278,17 +287,20 @@ def _blocked(setting: Setting, plans: Plans) -> np.ndarray:
     return posts & (plans.expert * plans.expert_tensor > max(cluster.domain, cluster.devices_per_node))
 
 
-def _alternate(inputs: KernelTimes, weights: KernelTimes) -> None:
-    """Spread the launches of both backward products over their device time.
+def _alternate(inputs: PassCosts, weights: PassCosts) -> None:
+    """Spread the launches of both backward passes over the time that the device needs for them.
 
-    Autograd runs them linear layer by linear layer, so long kernels of one let the host catch up with short
-    ones of the other.
+    Autograd runs them linear layer by linear layer, so long kernels of one, and communication that is exposed
+    beside them, let the host catch up with short ones of the other: both take the time of the device or of
+    all launches.
     """
-    both = inputs.device + weights.device
-    share = np.divide(inputs.device, both, out=np.full(np.shape(both), 0.5), where=both > 0)
-    launches, looped = inputs.launches + weights.launches, inputs.looped + weights.looped
-    inputs.launches, weights.launches = launches * share, launches * (1 - share)
-    inputs.looped, weights.looped = looped * share, looped * (1 - share)
+    needed = [np.maximum(costs.needed, 0.0) for costs in (inputs, weights)]
+    both = needed[0] + needed[1]
+    share = np.divide(needed[0], both, out=np.full(np.shape(both), 0.5), where=both > 0)
+    launches = inputs.work.launches + weights.work.launches
+    looped = inputs.work.looped + weights.work.looped
+    for work, part in ((inputs.work, share), (weights.work, 1 - share)):
+        work.launches, work.looped = launches * part, looped * part
 
 
 def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple[Transfer, Transfer]:

@@ -6,10 +6,12 @@ communication on a separate stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from core.records import record
-from hwmodels.collectives.cost import Cost
+from hwmodels.collectives.cost import Cost, Links
 from simulator.setting import Setting
 
 COLLECTIVE_MULTIPROCESSORS = 16
@@ -32,40 +34,44 @@ def multiprocessors_taken(setting: Setting) -> float:
     return min(1.0, COLLECTIVE_MULTIPROCESSORS / setting.cluster.device.multiprocessors)
 
 
-def contention(setting: Setting, size: np.ndarray, stride: np.ndarray | int = 1) -> np.ndarray:
-    """Share of their speed that kernels lose while a collective runs beside them.
+def contention(
+    setting: Setting,
+    size: np.ndarray,
+    stride: np.ndarray | int,
+    seconds: np.ndarray,
+    sent: Callable[[], np.ndarray],
+) -> np.ndarray:
+    """Share of their speed that kernels lose while collectives run beside them; broadcast of all shapes.
 
-    Its thread blocks take multiprocessors on any link. What a collective inside a domain takes beyond them
-    (cache, memory bandwidth, power) grows with the bytes per second that each rank moves: a ring through all
-    devices of nodes with eight 200 Gb/s NICs moves 0.8 of those of a ring inside an A100 domain, one with a
-    member a node an eighth of that.
+    Thread blocks of a collective take multiprocessors for as long as it runs, on any link. Its bytes take
+    cache, memory bandwidth and power beyond them: of kernels beside a collective that leaves its domain as
+    many seconds as the same bytes take there at the rate of a domain's links, and never more than the
+    collective lasts. A faster link shortens the first part and leaves the second: no step is slower for it.
 
     Args:
         setting: what the plans share.
-        size: ranks in the group, shape (...).
-        stride: distance between neighbours of the group, in ranks; broadcasts.
+        size: ranks in the group.
+        stride: distance between neighbours of the group, in ranks.
+        seconds: of the collectives.
+        sent: gives the bytes that a rank sends in them; asked where a group leaves its domain.
     """
     cluster, alone = setting.cluster, multiprocessors_taken(setting)
-    inside = SLOWDOWN.get(cluster.device.vendor, alone)
-    ranks, apart = np.broadcast_arrays(size, stride)
-    leaves = (ranks > 1) & (ranks * apart > cluster.domain)
+    inside = max(SLOWDOWN.get(cluster.device.vendor, alone), alone)
+    leaves = (size > 1) & (size * stride > cluster.domain)
     if cluster.domain == 1 or not leaves.any():
         return np.where(leaves, alone, inside)
-    # Few groups are distinct among the plans of a search.
-    groups, index = np.unique(ranks[leaves] + 1j * apart[leaves], return_inverse=True)
-    inside_s = cluster.collective("all_gather", LONG_BUFFER, cluster.domain)
-    outside_s = cluster.collective(
-        "all_gather", LONG_BUFFER, groups.real.astype(int), groups.imag.astype(int)
-    )
-    lost = np.full(ranks.shape, inside)
-    lost[leaves] = (alone + (inside - alone) * np.minimum(1.0, inside_s / outside_s))[index]
-    return lost
+    ring_s = float(cluster.collective("all_gather", LONG_BUFFER, cluster.domain))
+    at_ring_rate = sent() * (ring_s / (LONG_BUFFER * (1 - 1 / cluster.domain)))
+    share = np.divide(at_ring_rate, seconds, out=np.ones(np.shape(seconds)), where=seconds > 0)
+    return np.where(leaves, alone + (inside - alone) * np.minimum(share, 1.0), inside)
 
 
-def exchange_slowdown(setting: Setting, size: np.ndarray) -> np.ndarray:
+def exchange_slowdown(setting: Setting, size: np.ndarray, cost: Cost) -> np.ndarray:
     """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks."""
-    slowdown = contention(setting, size)
-    return np.maximum(slowdown, setting.cluster.device.generation.exchange_slowdown)
+    least = setting.cluster.device.generation.exchange_slowdown
+    if least >= SLOWDOWN.get(setting.cluster.device.vendor, 0.0):
+        return np.full(np.shape(size), max(least, multiprocessors_taken(setting)))
+    return np.maximum(contention(setting, size, 1, cost.seconds, lambda: cost.bytes.sum(axis=0)), least)
 
 
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:
@@ -74,7 +80,9 @@ def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray |
         return np.minimum(communication, np.where(window > 0, window / (1 - slowdown), 0.0))
 
 
-def hide(communication: np.ndarray, window: np.ndarray, tail: np.ndarray, slowdown: np.ndarray) -> np.ndarray:
+def hide(
+    communication: np.ndarray, window: np.ndarray, tail: np.ndarray, slowdown: np.ndarray | float
+) -> np.ndarray:
     """Seconds by which communication extends ``window`` seconds of kernels.
 
     The share ``tail`` of the communication starts when the kernels have ended. Overlapped communication slows
@@ -143,11 +151,31 @@ class Exchange:
     Args:
         cost: the round; arrays of shape (plans,).
         tail: share of it that has no kernels to run beside: its first or last collective, or all of it.
+        slows: share of their speed that kernels lose beside it, shape (plans,).
     """
 
     cost: Cost
     tail: np.ndarray
+    slows: np.ndarray | float
 
-    def exposed(self, window: np.ndarray, slowdown: np.ndarray) -> np.ndarray:
+    def part(self, rows: list[int], share: np.ndarray) -> Exchange:
+        """A share of the exchange of some rows, of arrays of shape (all rows, plans)."""
+        seconds = self.cost.seconds[rows] * share
+        cost = Cost(seconds, lambda: Links(*(part[:, rows] * share for part in self.cost.links())))
+        tail, slows = (
+            part[rows] if part.ndim > 1 else part for part in (np.asarray(self.tail), np.asarray(self.slows))
+        )
+        return Exchange(cost, tail, slows)
+
+    def exposed(self, window: np.ndarray) -> np.ndarray:
         """Exposed seconds beside ``window`` seconds of kernels, shape (plans,)."""
-        return hide(self.cost.seconds, window, self.tail, slowdown)
+        return hide(self.cost.seconds, window, self.tail, self.slows)
+
+
+def mean_slows(parts: Iterable[Exchange | Transfer]) -> float:
+    """Share of their speed that kernels lose beside communication of one plan: the mean over its seconds."""
+    total = lost = 0.0
+    for part in parts:
+        seconds = np.asarray(part.cost.seconds)
+        total, lost = total + float(seconds.sum()), lost + float((seconds * part.slows).sum())
+    return lost / total if total else 0.0

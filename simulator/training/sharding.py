@@ -19,7 +19,6 @@ from simulator.state.adapter import BASE_BYTES
 from simulator.state.levels import ShardLevels, StateKind, level_devices
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.state.wire import WIRE_FORMATS, Wire
-from simulator.training.overlap import contention
 
 STATE_FIELDS = (
     "tensor",
@@ -239,21 +238,6 @@ class Sharding:
         return np.array([value(policy) for policy in self.plans.policies], dtype=np.float64)[
             self.plans.policy
         ]
-
-    @cached_property
-    def contention(self) -> np.ndarray:
-        """Share of their speed that kernels lose beside gathers and reduce-scatters, shape (plans,)."""
-        dense = StateGroups.dense(self.states.plans)
-        return contention(self.setting, dense.shard, dense.shard_stride)[self.states.index]
-
-    @cached_property
-    def reduce_contention(self) -> np.ndarray:
-        """Share of their speed that kernels lose beside reductions of gradients, shape (plans,)."""
-        if self.scatters.all():
-            return self.contention
-        dense = StateGroups.dense(self.states.plans)
-        everywhere = contention(self.setting, dense.shard * dense.replicas, dense.shard_stride)
-        return np.where(self.scatters, self.contention, everywhere[self.states.index])
 
     def owned(self, dense: np.ndarray, experts: np.ndarray) -> np.ndarray:
         """Number of a device's parameters whose optimizer state it holds."""

@@ -68,6 +68,27 @@ def move_between_levels(sharding: Sharding, dense: np.ndarray, experts: np.ndarr
     return widened, narrowed
 
 
+def sent_state(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes that a rank sends to gather the parameters and to reduce the gradients of one device once.
+
+    Shape (..., plans); those of ``Cost.bytes`` in rings over all levels together, without its prices.
+
+    Args:
+        sharding: of the plans.
+        dense, experts: as in ``move_state``.
+    """
+    gathered = reduced = np.zeros(dense.shape)
+    kinds = [(dense, sharding.dense)]
+    if np.any(experts > 0):
+        kinds.append((experts, sharding.experts))
+    for count, groups in kinds:
+        gathered = gathered + count * (1 - 1 / groups.shard)
+        apart = (1 - 1 / groups.shard) + 2 * (1 - 1 / groups.replicas) / groups.shard
+        together = 2 * (1 - 1 / (groups.shard * groups.replicas))
+        reduced = reduced + count * np.where(sharding.scatters, apart, together)
+    return gathered * sharding.gather_bytes, reduced * (sharding.setting.trained * sharding.reduce_bytes)
+
+
 def _of_states(sharding: Sharding, build: Build, *arguments: np.ndarray | float) -> tuple[Cost, ...]:
     """Evaluate costs once for plans of one state, and spread them over the plans.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from core.records import record
+from hwmodels.collectives.cost import Cost
 from simulator.layout.model_ops import slices_products
 from simulator.ops import Collective, Product
 from simulator.plan import BACKWARD_OVERLAP, Plans
@@ -30,37 +31,74 @@ class TensorTraffic:
 
 
 @record()
+class _Beside:
+    """Communication beside kernels: its seconds, and those that the kernels do not lose; shape (plans,)."""
+
+    seconds: np.ndarray
+    gained: np.ndarray
+
+    def __add__(self, other: _Beside) -> _Beside:
+        return _Beside(self.seconds + other.seconds, self.gained + other.gained)
+
+    def times(self, share: np.ndarray) -> _Beside:
+        """A share of it."""
+        return _Beside(self.seconds * share, self.gained * share)
+
+    def transfer(self, cost: Cost) -> Transfer:
+        """All communication of a direction, of which this part runs beside kernels."""
+        gains = np.divide(self.gained, self.seconds, out=np.ones(self.seconds.shape), where=self.seconds > 0)
+        return Transfer(cost, self.seconds, 1 - gains)
+
+
+@record()
+class _Collective:
+    """Collectives of one end of a block: seconds, and how much they slow kernels; shape (plans,)."""
+
+    seconds: np.ndarray
+    slows: np.ndarray
+
+    def beside(self, window: np.ndarray) -> _Beside:
+        """What runs beside ``window`` seconds of kernels."""
+        seconds = hidden(self.seconds, window, self.slows)
+        return _Beside(seconds, (1 - self.slows) * seconds)
+
+
+@record()
 class _Collectives:
-    """Communication of attention or of the MLP, seconds of each collective, shape (plans,).
+    """Communication of attention or of the MLP.
 
     ``gather`` gathers its input, where the sequence is sharded; ``output`` reduces its output, ``gradient``
     the gradient of its input.
     """
 
-    gather: np.ndarray
-    output: np.ndarray
-    gradient: np.ndarray
+    gather: _Collective
+    output: _Collective
+    gradient: _Collective
 
     @classmethod
-    def of(cls, plans: Plans, block: list[Priced]) -> _Collectives:
-        def seconds(end: str, operations: tuple[str, ...], gradient: str) -> np.ndarray:
-            return sum_seconds(
-                (
-                    entry
-                    for entry in block
-                    if entry.op.gradient == gradient
-                    and isinstance(entry.op, Collective)
-                    and entry.op.end == end
-                    and entry.op.operation in operations
-                ),
-                (len(plans),),
-            )
+    def of(cls, setting: Setting, plans: Plans, block: list[Priced]) -> _Collectives:
+        def collective(end: str, operations: tuple[str, ...], gradient: str) -> _Collective:
+            entries = [
+                entry
+                for entry in block
+                if entry.op.gradient == gradient
+                and isinstance(entry.op, Collective)
+                and entry.op.end == end
+                and entry.op.operation in operations
+            ]
+            shape = (len(plans),)
+            seconds = sum_seconds(entries, shape)
+
+            def sent() -> np.ndarray:
+                return sum_costs(setting, entries, shape).bytes.sum(axis=0)
+
+            return _Collective(seconds, contention(setting, plans.tensor, 1, seconds, sent))
 
         reductions = "reduce_scatter", "all_reduce"
         return cls(
-            seconds("input", ("all_gather",), ""),
-            seconds("output", reductions, ""),
-            seconds("input", reductions, "input"),
+            collective("input", ("all_gather",), ""),
+            collective("output", reductions, ""),
+            collective("input", reductions, "input"),
         )
 
 
@@ -86,38 +124,36 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
         none = np.zeros(len(plans))
         return TensorTraffic(NO_TRANSFER, NO_TRANSFER, none, none)
     shape, sliced = (len(plans),), slices_products(setting, plans)
-    hidden_forward, hidden_backward = np.zeros((2, *shape))
+    forward, backward = (_Beside(*np.zeros((2, *shape))) for _ in range(2))
     sent: list[Priced] = []
-    slows = contention(setting, plans.tensor)
     for block in blocks:
         sends = [entry for entry in block if entry.op.kind == "tensor"]
         sent += sends
-        beside = _beside(plans, block, _Collectives.of(plans, sends), sliced, slows)
-        hidden_forward += beside[0]
-        hidden_backward += beside[1]
+        beside = _beside(plans, block, _Collectives.of(setting, plans, sends), sliced)
+        forward, backward = forward + beside[0], backward + beside[1]
     return TensorTraffic(
-        Transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape), hidden_forward, slows),
-        Transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape), hidden_backward, slows),
+        forward.transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape)),
+        backward.transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape)),
         *_slicing(setting, plans, [entry for block in blocks for entry in block], sliced),
     )
 
 
 def _beside(
-    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray, slows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of one block's communication that run beside its products, forward and backward."""
+    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray
+) -> tuple[_Beside, _Beside]:
+    """One block's communication that runs beside its products, forward and backward."""
 
     def product(role: str, gradient: str = "") -> np.ndarray:
         return sum_seconds(products(block, role, gradient), (len(plans),))
 
     others = 1 - 1 / plans.tensor
-    whole = hidden(sends.gather, product("column", "input"), slows)
-    whole += hidden(sends.gradient, product("column", "weight"), slows)
-    forward = hidden(sends.gather, others * product("column"), slows)
-    forward += others * hidden(sends.output, product("row"), slows)
-    backward = whole + hidden(sends.gather, others * product("row", "input"), slows)
-    whole = np.where(plans.overlap_tensor >= BACKWARD_OVERLAP, whole, 0.0)
-    return np.where(sliced, forward, 0.0), np.where(sliced, backward, whole)
+    whole = sends.gather.beside(product("column", "input"))
+    whole += sends.gradient.beside(product("column", "weight"))
+    forward = sends.gather.beside(others * product("column"))
+    forward += sends.output.beside(product("row")).times(others)
+    in_slices = sends.gather.beside(others * product("row", "input"))
+    backward = whole.times(sliced | (plans.overlap_tensor >= BACKWARD_OVERLAP))
+    return forward.times(sliced), backward + in_slices.times(sliced)
 
 
 def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:

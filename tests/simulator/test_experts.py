@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hwmodels.collectives.cost import Cost
 from simulator.layout.model_ops import ModelOps
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import FIRST, LAST, Stages
@@ -18,9 +19,9 @@ from simulator.pricing import price
 from simulator.training import predict
 from simulator.training.activations import kept_by_layers
 from simulator.training.ends import head
-from simulator.training.layer import _alternate, layer, layer_ops
+from simulator.training.layer import PassCosts, _alternate, layer, layer_ops
 from simulator.training.memory import memory
-from simulator.training.overlap import contention, multiprocessors_taken
+from simulator.training.overlap import NO_TRANSFER, Transfer, contention, multiprocessors_taken
 from simulator.training.work import KernelTimes, price_passes
 
 EXPERTS = LayerKind(experts=True)
@@ -159,13 +160,30 @@ def test_a_slow_host_slows_small_micro_batches_and_graphs_help(make_setting):
     assert fast < graphs < 0.8 * slow
 
 
-def test_both_backward_products_share_the_host():
-    inputs, weights = KernelTimes(), KernelTimes()
-    inputs.add("gemm", np.array([1e-3, 0.0]), 90)
-    weights.add("gemm", np.array([3e-3, 0.0]), 10)
+def test_both_backward_products_share_the_host(make_setting):
+    setting = make_setting()
+    inputs, weights = (
+        PassCosts(KernelTimes(), NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting) for _ in range(2)
+    )
+    inputs.work.add("gemm", np.array([1e-3, 0.0]), 90)
+    weights.work.add("gemm", np.array([3e-3, 0.0]), 10)
     _alternate(inputs, weights)
-    assert inputs.launches == pytest.approx([25, 50])
-    assert weights.launches == pytest.approx([75, 50])
+    assert inputs.work.launches == pytest.approx([25, 50])
+    assert weights.work.launches == pytest.approx([75, 50])
+
+
+def test_the_host_launches_weight_gradients_while_others_wait_for_links(make_setting):
+    """A backward pass takes what the device needs, or all launches: not the longer of each part."""
+    setting = make_setting()
+    sends = Transfer(Cost(np.array([3e-3]), Cost.none((1,)).links))
+    inputs = PassCosts(KernelTimes(), sends, NO_TRANSFER, NO_TRANSFER, setting)
+    weights = PassCosts(KernelTimes(), NO_TRANSFER, NO_TRANSFER, NO_TRANSFER, setting)
+    launched = 3.5e-3 / setting.host_seconds_per_kernel
+    inputs.work.add("gemm", np.array([0.5e-3]), launched / 2)
+    weights.work.add("gemm", np.array([0.5e-3]), launched / 2)
+    _alternate(inputs, weights)
+    kernels = 1e-3 * setting.pace
+    assert inputs.seconds + weights.seconds == pytest.approx(max(kernels + 3e-3, 3.5e-3))
 
 
 def test_multi_token_prediction_sits_on_a_last_stage_that_makes_room_for_it(make_setting):
@@ -215,9 +233,11 @@ def test_an_exchange_beside_kernels_hides_no_more_than_they_last(make_setting, e
 def test_an_exchange_with_experts_slows_kernels_as_other_collectives_do(make_setting):
     plans = Plans.of(Plan(data=64, expert=expert, overlap_expert=True) for expert in (8, 64))
     setting = experts(make_setting, "qwen3-30b-a3b", 64, cluster="dgx-b200")
-    slows = layer(setting, plans, EXPERTS).forward.expert.slows
-    assert slows == pytest.approx(contention(setting, np.array([8, 64])))
-    assert slows[0] > slows[1] > multiprocessors_taken(setting)
+    exchange = layer(setting, plans, EXPERTS).forward.expert
+    sent = exchange.cost.bytes.sum(axis=0)
+    lost = contention(setting, plans.expert, 1, exchange.cost.seconds, lambda: sent)
+    assert exchange.slows == pytest.approx(lost)
+    assert exchange.slows[0] > exchange.slows[1] > multiprocessors_taken(setting)
 
 
 def test_an_exchange_slows_fixed_grids_on_hopper_by_a_second_round(make_setting):

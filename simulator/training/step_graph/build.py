@@ -21,12 +21,12 @@ from simulator.setting import Setting
 from simulator.training import micro_batches, predict, tied_embedding
 from simulator.training.activations import kept_by_layers
 from simulator.training.boundary import hop_transfer
-from simulator.training.data_parallel import host_waits, once_a_step
+from simulator.training.data_parallel import InEachPass, host_waits, once_a_step
 from simulator.training.ends import embedding, head
 from simulator.training.expected import layers
 from simulator.training.memory import memory
 from simulator.training.outer import synchronised_apart
-from simulator.training.overlap import contention, exchange_slowdown
+from simulator.training.overlap import Exchange, mean_slows
 from simulator.training.placement_shares import placed
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_copy, move_state
@@ -179,15 +179,25 @@ class _Build:
 
     def _contention(self) -> Contention:
         """Slow-down of kernels beside data-parallel traffic, and beside that of other streams."""
-        setting = self.setting
+        layers = [passes for kind in self.kinds for passes in (kind.forward, kind.backward_input)]
         lost = {
-            DATA: float(self.sharding.contention[0]),
-            TENSOR: float(contention(setting, self.plans.tensor)[0]),
-            EXPERT: float(exchange_slowdown(setting, self.plans.expert * self.plans.expert_tensor)[0]),
+            DATA: mean_slows(self._exchanges()),
+            TENSOR: mean_slows(passes.tensor for passes in layers),
+            EXPERT: mean_slows(passes.expert for passes in layers),
         }
         slower = {stream.name: 1 / (1 - share) for stream, share in lost.items()}
         others = tuple((name, slow) for name, slow in slower.items() if slow != slower[DATA.name])
         return Contention(slower[DATA.name], 1.0, others)
+
+    def _exchanges(self) -> tuple[Exchange, ...]:
+        """Rounds of gathering and reducing the state of each class of stage; arrays of shape (classes, 1)."""
+        counts, m = self.counts, np.array([self.micro_batches])
+        if not self.in_passes:
+            step = once_a_step(self.sharding, counts.dense, counts.experts, m)
+            return step.gather, step.reduce
+        layers = np.maximum(np.ceil(self.stages.total), 1)
+        passes = InEachPass.of(self.sharding, layers, counts.dense, counts.experts, m)
+        return passes.forward, passes.backward, passes.reduce
 
     def _prefetch(self) -> int:
         """Number of gathers ahead of use: one layer under full sharding, all where a step gathers once.

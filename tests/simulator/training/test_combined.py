@@ -10,7 +10,7 @@ ATTENTION, EXPERTS = Work(1.0, 2.0, 0.5), Work(3.0, 4.0, 1.0)
 
 
 def hidden(forward: float, backward: float, slows: float = 0.0) -> tuple[float, float]:
-    return tuple(float(x) for x in beside_partner(forward, backward, ATTENTION, EXPERTS, slows))
+    return tuple(float(x) for x in beside_partner(forward, backward, ATTENTION, EXPERTS, (slows, slows)))
 
 
 def test_short_exchanges_run_beside_kernels_whole():
