@@ -2,8 +2,16 @@
 
 import pytest
 
+from benchmarks.conventions import idle
 from meshwright.validation.cases import read_case
-from meshwright.validation.rows import PublishedRow, matches
+from meshwright.validation.rows import (
+    PublishedRow,
+    conventions,
+    matches,
+    published_files,
+    read_rows,
+    rule_of,
+)
 from meshwright.validation.words import filled, spellings
 
 BRIDGE, PAX = "Megatron-Bridge/Megatron-Core", "PaxML (JAX/XLA)"
@@ -171,3 +179,23 @@ def test_blank_recomputation_is_the_least_that_fits():
     large = read_case({**ROW, **wide, "n_gpus": "32", "global_batch": "256"}, "test")
     assert (small.plan.recompute, large.plan.recompute) == ("none", "full")
     assert "recomputation" in small.assumed and "recomputation" in large.assumed
+
+
+def test_megatron_lm_of_2021_ran_the_zero_3_of_its_year():
+    """Six rows of Narayanan et al.: the later DeepSpeed promised them twice their speed."""
+    rows = read_rows(next(path for path in published_files() if path.stem == "narayanan_2021"))
+    zero = [PublishedRow(row, "test") for row in rows if row["zero_stage"] == "3"]
+    assert len(zero) == 6
+    assert {rule_of(row)["release"] for row in zero} == {"deepspeed-zero3-2021"}
+
+
+def test_an_idle_rule_is_told_unless_it_says_why_it_stands(monkeypatch):
+    """Of the shipped tables alone; ``python -m benchmarks.conventions`` takes more."""
+    rules = conventions()
+    idle_rule = {"match": "no framework has this name", "release": "nemo"}
+    for extra, told in ((idle_rule, True), ({**idle_rule, "stands": "tables of users"}, False)):
+        changed = {**rules, "releases": [extra, *rules["releases"]]}
+        monkeypatch.setattr("benchmarks.conventions.conventions", lambda new=changed: new)
+        monkeypatch.setattr("meshwright.validation.rows.conventions", lambda new=changed: new)
+        lines = idle(published_files())
+        assert ("releases: no framework has this name -> nemo" in lines) == told
