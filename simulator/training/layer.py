@@ -307,7 +307,8 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     """Context-parallel traffic forward and backward, and how much of it runs beside attention.
 
     Ring attention computes a block while the next one's keys and values travel; gathers and all-to-alls are
-    not hidden (Llama 3, section 3.3.2). Sends take few channels: they slow nothing.
+    not hidden (Llama 3, section 3.3.2), nor is the all-to-all of a linear layer, whatever the plan's other
+    layers do. Sends take few channels: they slow nothing.
     """
     c, ring = plans.context, plans.context_algorithm == RING
     if (c == 1).all():
@@ -315,8 +316,10 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     transfers = []
     for gradient in ("", "input"):
         direction = [entry for entry in core if entry.op.gradient == gradient]
-        cost = sum_costs(setting, (entry for entry in direction if entry.op.kind == "context"), (len(plans),))
-        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(direction).device
+        sends = [entry for entry in direction if entry.op.kind == "context"]
+        cost = sum_costs(setting, sends, (len(plans),))
+        rings = [entry for entry in sends if getattr(entry.op, "operation", "") == "send_receive"]
+        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(direction).device if rings else 0.0
         transfers.append(Transfer(cost, np.minimum(cost.seconds, window)))
     return transfers[0], transfers[1]
 
