@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import fit_engines
+from benchmarks.left_out_models import scaled, shares_without
 from benchmarks.served_rows import Group, group_of
 from meshwright.validation.serving.case import Setup
 
@@ -47,14 +48,18 @@ def constants(folder: Path, kept: Path | None = None) -> dict[str, dict[str, Con
 
 
 def _fits(folder: Path) -> dict[str, dict[str, list]]:
-    rows = fit_engines.fitted_rows(folder)
+    rows = fit_engines.fitted_rows([folder])
     fit_engines.fresh_tables()
     whole = fit_engines.Fit(fit_engines.with_empty(rows))
+    models = whole.left_out_models()
+    share = shares_without(models)
     fits = {}
     for what, name in LEFT.items():
-        fits[what] = {NOTHING: _lines(whole.times)}
+        fits[what] = {NOTHING: _lines(scaled(whole.times, share))}
         for value in sorted({name(runs.setup) for same in rows.values() for runs in same}):
-            fits[what][value] = _lines(whole.without(lambda runs: name(runs.setup) == value))  # noqa: B023
+            others = shares_without(models, value) if what == "model" else share
+            times = whole.without(lambda runs: name(runs.setup) == value)  # noqa: B023
+            fits[what][value] = _lines(scaled(times, others))
     return fits
 
 

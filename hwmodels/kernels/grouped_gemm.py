@@ -159,6 +159,23 @@ def uniform_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
     return experts * -np.expm1(tokens * np.log1p(-np.minimum(top_k / experts, 1.0 - 1e-12)))
 
 
+POPULARITY = 2.0
+"""Shape of the gamma distribution that experts' popularities follow on a server; infinite: all are equal.
+Derived from decode steps of nine models under vLLM, SGLang and TensorRT-LLM: with the time around kernels of
+steps of up to 8 tokens, those of 9 to 64 are off by +2.7 % with equal experts, -0.7 % with shape 2 and -3.6 %
+with shape 1 (medians)."""
+
+
+def popular_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
+    """Return the expected number of experts with tokens where experts differ in popularity by `POPULARITY`.
+
+    Copies of an expert are Poisson with a gamma-distributed mean; one token hits `top_k` experts.
+    """
+    copies = tokens * top_k / experts
+    hits = experts * (1.0 - (1.0 + copies / POPULARITY) ** -POPULARITY)
+    return np.maximum(hits, np.minimum(top_k * np.minimum(tokens, 1.0), experts))
+
+
 def busiest(mean: Array, variance: Array, ranks: Array) -> Array:
     """Return the expected largest of `ranks` random shares (normal approximation)."""
     off = np.interp(np.log2(ranks), np.arange(len(LARGEST_OF)), LARGEST_OF)

@@ -197,12 +197,14 @@ class Products(Kernels):
         expert_parallel: ArrayLike = 1,
         dtype: str = "bf16",
         skewed: ArrayLike = False,
+        popular: bool = False,
     ) -> Array:
         """Return the time of a gated mixture-of-experts layer on its busiest device, as engines run it.
 
-        Tokens choose experts at random, so the weights of E (1 - (1 - k/E)^tokens) experts are read; the
-        busiest device counts. Kernels are those of `GroupedTileWave.served`; token movement is included,
-        start-up is not. `expert_layer_of` gives the kernels of benchmark tables.
+        Tokens choose experts at random, so the weights of E (1 - (1 - k/E)^tokens) experts are read, and of
+        fewer where popularities differ; the busiest device counts. Kernels are those of
+        `GroupedTileWave.served`; token movement is included, start-up is not. `expert_layer_of` gives the
+        kernels of benchmark tables.
 
         Args:
             tokens: token positions over all devices of the expert group.
@@ -214,6 +216,7 @@ class Products(Kernels):
             expert_parallel: devices over which the experts are spread.
             dtype: of the products.
             skewed: preference for some experts, from 0 (none) to 1 (a power law with exponent 1.2).
+            popular: whether experts differ in popularity as on servers (`grouped_gemm.POPULARITY`).
         """
         arrays = broadcast(tokens, hidden, feed_forward, top_k, experts, tensor, expert_parallel, skewed)
         tokens, hidden, feed_forward, top_k, experts, tensor, ranks, prefers = arrays
@@ -224,7 +227,8 @@ class Products(Kernels):
             form.skewed_busiest_exponent * prefers
         )
         local = experts * share
-        hits = grouped_gemm.uniform_hits(tokens, top_k, experts) * share
+        hit = grouped_gemm.popular_hits if popular else grouped_gemm.uniform_hits
+        hits = hit(tokens, top_k, experts) * share
         hits = grouped_gemm.busiest(hits, hits * (1.0 - hits / local) * spread, ranks)
         layer = grouped_gemm.Experts(
             np.minimum(copies, tokens * top_k),

@@ -19,7 +19,19 @@ def as_json(ledger: ServingLedger) -> dict[str, Any]:
         "cases": [_entry(entry) for entry in ledger.entries],
         "skipped": [{"case_id": case_id, "reason": reason} for case_id, reason in ledger.skipped],
         "summary": [_summary(summary) for summary in ledger.summaries()],
+        "rows": rows_of(ledger),
         "constant_shares": [asdict(share) for share in _shares(ledger)],
+    }
+
+
+def rows_of(ledger: ServingLedger) -> dict[str, float]:
+    """Numbers of rows predicted and skipped, and the share of those skipped."""
+    predicted = len({(entry.case.file, entry.case.case_id) for entry in ledger.entries})
+    skipped = len(ledger.skipped)
+    return {
+        "predicted": predicted,
+        "skipped": skipped,
+        "skipped_share": skipped / max(predicted + skipped, 1),
     }
 
 
@@ -68,6 +80,9 @@ def as_tables(ledger: ServingLedger, each: bool) -> list[RenderableType]:
             for entry in ledger.entries
         ]
         parts.append(table(("case", "metric", "measured", "predicted", "error"), rows, left=2))
+    counted = rows_of(ledger)
+    heading = f"{counted['predicted']:,} rows predicted, {counted['skipped']:,} skipped"
+    parts.append(f"{heading} ({percent(counted['skipped_share'])} of all; reasons below)")
     parts.append(_errors("all rows", ledger.summaries(lambda e: (e.case.file, "", "", e.metric))))
     parts.append(
         _errors("by engine and GPU", [summary for summary in ledger.summaries() if not summary.flagged])

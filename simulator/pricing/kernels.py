@@ -190,7 +190,8 @@ def _state_step(ops: list[StateStep], prices: Prices, *sizes: Array) -> Array:
 
 
 def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
-    return prices.kernels.expert_layer(*sizes, dtype=ops[0].dtype, skewed=ops[0].skewed)
+    op, kernels = ops[0], prices.kernels
+    return kernels.expert_layer(*sizes, dtype=op.dtype, skewed=op.skewed, popular=prices.served)
 
 
 def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array) -> Array:

@@ -15,16 +15,15 @@ def test_lines_name_engines_and_devices_of_the_catalogue():
         engine, _, device = error.of
         assert not engine or engine in FAMILIES
         assert not device or device in devices.names()
-        assert error.left_out in LEFT_OUT.values()
+        assert error.left_out in {what for left_out in LEFT_OUT.values() for what in left_out}
         assert 0.0 <= error.median <= error.p90 and error.rows >= 10
 
 
-def test_errors_grow_with_what_the_fit_has_not_seen():
-    """A fit that saw the rows is nearest to them."""
+def test_errors_are_those_of_models_left_out_and_never_smaller():
+    """Neither rows of the fit nor other layouts make an answer surer."""
     found = [served_errors(Evidence(close, 1), "", "", "")["tpot"] for close in (3, 2, 1, 0)]
-    assert [one.left_out for one in found] == ["nothing", "layout", "model", "place"]
-    assert found[0].median < min(one.median for one in found[1:])
-    assert found[0].p90 < min(one.p90 for one in found[1:])
+    assert {one.left_out for one in found[:3]} == {"model"}
+    assert found[3].median >= found[2].median
 
 
 def test_an_engine_without_rows_takes_the_errors_of_all():

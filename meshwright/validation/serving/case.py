@@ -182,6 +182,10 @@ def degrees(tp: int, dp: int, ep: int, pp: int, gpus: int) -> dict[str, int]:
     return {"tensor": tensor, "data": dp, "pipeline": pp, "expert": expert}
 
 
+MARLIN = "VLLM_MXFP4_USE_MARLIN=1"
+"""Variable of a vLLM server whose MXFP4 experts run in Marlin (mxfp4.py)."""
+
+
 def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, Any], precision: str) -> Setup:
     """The replica that a row describes.
 
@@ -197,6 +201,8 @@ def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, A
     weights = find_format(precision)
     kv = row.text("kv_precision")
     values: dict[str, Any] = {"weights": weights, "engine": preset.engine.name, **pool}
+    if MARLIN in row.text("notes"):
+        values["expert_kernels"] = "marlin"
     if activations := find_activations(precision):
         values["activations"] = activations
     if kv and find_format(kv) in ("fp8", "int8", "fp4"):

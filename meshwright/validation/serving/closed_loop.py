@@ -22,7 +22,7 @@ from meshwright.validation.serving.collection import Collection, read_case
 from meshwright.validation.serving.inferencex import DEFAULTS, Flags, flags_of
 from meshwright.validation.serving.served_run import ServedRun, client_defaults, figures_of, scenario_of
 from meshwright.validation.serving.stated import LONGEST, NOTHING, Stated, lengths, read_stated
-from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.speculation import RANDOM, TEXT, Speculation, published_acceptance
 from simulator.serving.steady.disaggregated import PoolSide, disaggregated
 from simulator.serving.steady.kinds import memory_of, table_of
 from simulator.serving.steady.steady import Limits, Load, SpeculativeCases, steady_state
@@ -94,7 +94,11 @@ class ClosedLoop(ReplicaQuestion):
     def speculation(self) -> dict[str, Any]:
         """Prediction heads of the server, as keys of a scenario."""
         if self.stated.speculation:
-            return dict(self.stated.speculation)
+            keys = dict(self.stated.speculation)
+            task = TEXT if self.stated.varied else RANDOM
+            if positions := published_acceptance(keys["kind"], self.serving.model.name, task):
+                keys["acceptance_by_position"] = positions[: keys["tokens"]]
+            return keys
         engine, pool = self.serving.engine.engine, self.serving.pool
         tokens = self.drafts or MTP_DRAFTS.get(engine, OTHER_DRAFTS)[pool.data > 1]
         accepted = CLIENT["acceptance_of_random_tokens" if engine == "sglang" else "acceptance"]
@@ -103,10 +107,16 @@ class ClosedLoop(ReplicaQuestion):
 
     @property
     def longest(self) -> float:
-        """Tokens of the longest request."""
-        if self.stated.varied:
-            return 2.0 * LONGEST
-        return (self.prompt + self.output) / (JITTER_MEAN if self.jitters else 1.0)
+        """Tokens of the longest request that the run draws, or that its server takes."""
+        nominal = (self.prompt + self.output) / (0.5 + 0.5 * self.shortest)
+        cut = LONGEST if self.stated.varied else 0
+        drawn = sum(cut if tokens < cut else tokens for tokens in (self.prompt, self.output))
+        return max(nominal, drawn, self.stated.longest)
+
+    @property
+    def shortest(self) -> float:
+        """Tokens of the shortest prompts over those of the longest."""
+        return CLIENT["jittered_from"] if self.jitters else 1.0 if self.sized else CLIENT["unstated_from"]
 
     def options(self, clients: int) -> dict[str, Any]:
         """Options of a replica's server that differ from the engine's defaults."""
@@ -117,12 +127,15 @@ class ClosedLoop(ReplicaQuestion):
         sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most)
         budget = self.budget if engine.chunked_prefill.value else max(self.budget, int(self.longest))
         options: dict[str, Any] = {
-            "prefix_caching": False,
             "token_budget": min(budget, MOST_BUDGET),
             "max_sequences": sequences,
             "max_context": 1 << (int(self.longest) + 1).bit_length(),
             **self.memory(clients, min(clients, sequences)),
         }
+        if self.caches is not None:
+            options["prefix_caching"] = self.caches
+        if self.stated.state_buffers:
+            options["state_buffers"] = True
         if self.sized:
             options["scheduler"] = "chunked"
         if clients > 1:
@@ -130,12 +143,19 @@ class ClosedLoop(ReplicaQuestion):
             options["compile_s"] = self.start_s
         return options
 
+    @property
+    def caches(self) -> bool | None:
+        """Whether the server caches equal prefixes; None: as its engine does. The clients of InferenceX and
+        AIConfigurator send no prefix twice, and their servers cache none."""
+        return False if self.bursts or self.sized else self.stated.prefix_caching
+
     def memory(self, clients: float, sequences: float) -> dict[str, Any]:
         """Options of the server's memory. The run took place, so its longest request did fit."""
         share = self.flags.memory_share
         options = {} if share is None else {"memory_share": share}
         room = self.kv_tokens(sequences, share)
-        if room < clients / self.serving.pool.data * (self.prompt + self.output):
+        needed = clients / self.serving.pool.data * (self.prompt + self.output)
+        if room < needed and share is None:
             tuned = self.kv_tokens(sequences, CLIENT["tuned_share"])
             if tuned > room:
                 room, options = tuned, {"memory_share": CLIENT["tuned_share"]}
@@ -161,7 +181,7 @@ class ClosedLoop(ReplicaQuestion):
         if self.prefill is not None:
             return None
         clients = max(round(self.concurrency / self.replicas), 1)
-        low = CLIENT["jittered_from"] if self.jitters else 1.0 if self.sized else CLIENT["unstated_from"]
+        low = self.shortest
         keys: dict[str, Any] = {"options": self.options(clients)}
         if self.speculates:
             keys["speculation"] = self.speculation

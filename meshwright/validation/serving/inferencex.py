@@ -23,7 +23,9 @@ class Flags(Strict):
     """Token budget in prompts of the nominal length, where the scripts size it so; 0 otherwise."""
     memory_share: Positive | None = None
     kv: Literal["fp8"] | None = None
-    expert_kernels: Literal["triton"] | None = None
+    expert_kernels: Literal["triton", "marlin"] | None = None
+    activations: Literal["fp8"] | None = None
+    """Number format of the experts' inputs."""
     spreads_experts: bool = False
     """Whether experts lie on all ranks, whatever degree the row lists."""
     poll_steps: int = 0
@@ -38,7 +40,11 @@ class Flags(Strict):
     def server(self, serving: Setup) -> Setup:
         """A server under these flags, where its row leaves them out."""
         pool = serving.pool
-        fields: dict[str, Any] = {"kv": pool.kv or self.kv, "expert_kernels": self.expert_kernels}
+        fields: dict[str, Any] = {
+            "kv": pool.kv or self.kv,
+            "expert_kernels": self.expert_kernels,
+            "activations": pool.activations or self.activations,
+        }
         if self.spreads_experts and pool.expert == 1:
             fields["expert"] = pool.tensor * pool.data
         changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hwmodels.device import Device
+from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow
 from simulator.lengths.lognormal import median_of_mean
 from simulator.serving.engines import Engine
@@ -21,6 +22,10 @@ DRAFTS = re.compile(r"num_speculative_tokens\W+(\d+)|--speculative-num-steps[ =]
 THROUGHPUT = re.compile(r"--performance-mode[ =]throughput")
 """vLLM's mode that doubles the default token budget and number of sequences (arg_utils.py,
 ``_set_default_max_num_seqs_and_batched_tokens_args``)."""
+NO_PREFIXES = re.compile(r"--no-enable-prefix-caching|--disable-radix-cache")
+METHOD = re.compile(r"method\W+(\w+)|--speculative-algorithm[ =](\w+)")
+METHODS = {"eagle3": "eagle3", "mtp": "mtp", "nextn": "mtp", "ngram": "ngram", "eagle": "eagle"}
+"""Kinds of speculation by the words of a command line in lower case; the first that it has counts."""
 VERIFIED = re.compile(r"--speculative-num-draft-tokens[ =](\d+)")
 HEADS = re.compile(r"heads: ([^;]*)")
 """Headings of the page above a row; they name the dataset where its column is blank."""
@@ -37,6 +42,12 @@ class Stated:
     """Of the whole run."""
     limits_factor: int = 1
     """Limits of a step over the engine's defaults, where the row states none."""
+    prefix_caching: bool | None = None
+    """Whether equal prefixes are cached; None: as the engine does by default."""
+    state_buffers: bool = False
+    """Whether each sequence has buffers for states of linear layers (SGLang)."""
+    longest: int = 0
+    """Tokens of the longest request that the server takes."""
     varied: bool = False
     """Whether lengths are those of conversations."""
     speculation: tuple[tuple[str, Any], ...] = ()
@@ -63,16 +74,34 @@ NOTHING = Stated()
 
 
 def read_stated(row: MeasuredRow) -> Stated:
-    """What a row states."""
+    """What a row states.
+
+    Raises:
+        SkippedRow: it has drafts of a method that it does not name.
+    """
+    arguments = row.text("server_args")
+    speculation = _speculation(arguments)
+    if row.text("spec") == "draft" and not speculation:
+        raise SkippedRow("method of its drafts not stated")
     return Stated(
+        prefix_caching=_caches(row.text("prefix_caching"), arguments),
+        state_buffers="extra_buffer" in arguments,
+        longest=int(row.number("max_model_len") or 0),
         max_sequences=int(row.number("max_num_seqs") or 0),
         token_budget=int(row.number("max_num_batched_tokens") or 0),
         memory_share=row.number("memory_share") or 0.0,
         requests=int(row.number("num_prompts") or 0),
         varied="sharegpt" in _dataset(row).lower(),
-        limits_factor=2 if THROUGHPUT.search(row.text("server_args")) else 1,
-        speculation=tuple(_speculation(row.text("server_args")).items()),
+        limits_factor=2 if THROUGHPUT.search(arguments) else 1,
+        speculation=tuple(speculation.items()),
     )
+
+
+def _caches(column: str, arguments: str) -> bool | None:
+    """Whether a server caches equal prefixes, by its row's column or its command line."""
+    if column in ("on", "off"):
+        return column == "on"
+    return False if NO_PREFIXES.search(arguments) else None
 
 
 def _dataset(row: MeasuredRow) -> str:
@@ -86,8 +115,9 @@ def _speculation(arguments: str) -> dict[str, Any]:
     drafts = DRAFTS.search(arguments)
     if drafts is None:
         return {}
-    kinds = {"EAGLE3": "eagle3", '"mtp"': "mtp", "ngram": "ngram", "EAGLE": "eagle"}
-    kind = next((kind for word, kind in kinds.items() if word in arguments), "mtp")
+    named = METHOD.search(arguments)
+    words = (named[1] or named[2] if named else arguments).lower()
+    kind = next((kind for word, kind in METHODS.items() if word in words), "mtp")
     keys: dict[str, Any] = {"kind": kind, "tokens": int(drafts[1] or drafts[2])}
     if verified := VERIFIED.search(arguments):
         keys["verified"] = int(verified[1])

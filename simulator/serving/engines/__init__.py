@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from core.errors import UnknownNameError
 from core.loading import Catalogue
+from hwmodels.device import Device
 from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
 from simulator.serving.engines.figure import Figure
 
-if TYPE_CHECKING:
-    from hwmodels.device import Device
-
-__all__ = ["Engine", "Figure", "LayerTimes", "Preset", "engines", "generation_of", "layer_times", "nearest"]
+__all__ = [
+    "BLACKWELL",
+    "Engine",
+    "Figure",
+    "LayerTimes",
+    "Preset",
+    "engines",
+    "generation_of",
+    "layer_times",
+    "nearest",
+]
 
 engines = Catalogue("engine", FOLDER, Engine)
 
@@ -27,6 +35,10 @@ FAMILIES = {
     "fastertransformer": "static",
 }
 """Other spellings of a family, letters and digits only."""
+
+
+BLACKWELL = "blackwell"
+"""NVIDIA's generation that has times of its own."""
 
 
 class Preset(NamedTuple):
@@ -59,9 +71,9 @@ def _number(version: str) -> tuple[int, ...]:
 def nearest(name: str, version: str = "") -> Preset:
     """Return the preset of a family whose version is nearest to the one asked for, the newer of two.
 
-    Without a release number (none, or a nightly build), the newest version with times from published runs:
-    a preset read from code alone stands for its own releases only. ``assumed`` is false only for the release
-    that a preset is named after (vllm-0.15 for 0.15.2, sglang-0.5.9 for 0.5.9.post1).
+    Without a release number (none, a branch's name, or a nightly build), the newest version with times from
+    published runs: a preset read from code alone stands for its own releases only. ``assumed`` is false only
+    for the release that a preset is named after (vllm-0.15 for 0.15.2, sglang-0.5.9 for 0.5.9.post1).
 
     Raises:
         UnknownNameError: no shipped engine of that family.
@@ -70,7 +82,7 @@ def nearest(name: str, version: str = "") -> Preset:
     known = sorted(
         (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
     )
-    if not version or re.search("nightly|main|dev-", version):
+    if not re.search(r"\d", version) or re.search("nightly|main|dev-", version):
         return Preset([preset for preset in known if preset.fitted][-1], True)
     release = _number(version)
     preset = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release)))
@@ -81,12 +93,12 @@ def nearest(name: str, version: str = "") -> Preset:
 def generation_of(engine: Engine, device: Device) -> str:
     """The generation whose times an engine states for a device: its own, or the nearest that it is based on.
 
-    Empty for NVIDIA, whose times are not told apart.
+    Empty for NVIDIA before Blackwell, whose times are not told apart.
     """
-    if device.vendor == "nvidia":
-        return ""
-    stated = {entry.generation for entry in engine.times}
     lineage = device.generation.lineage
+    if device.vendor == "nvidia":
+        return BLACKWELL if BLACKWELL in lineage else ""
+    stated = {entry.generation for entry in engine.times}
     return next((name for name in lineage if name in stated), lineage[0])
 
 
@@ -102,7 +114,7 @@ def layer_times(
     """
 
     def distance(entry: LayerTimes) -> float:
-        steps = 4.0 * (entry.generation != generation)
+        steps = _generation_distance(entry.generation, generation)
         steps += 2.0 * _class_distance(entry.layers, layers)
         return steps + _FORMAT_DISTANCE[frozenset((entry.format, number_format))]
 
@@ -119,7 +131,7 @@ def layer_times(
         other = OTHER_POLICY * (preset.scheduler.value != engine.scheduler.value)
         candidates.append((distance(best) + other, gap, best))
     chosen = min(candidates, key=lambda item: item[:2])[2]
-    if own[0].generation != generation:
+    if _generation_distance(own[0].generation, generation) > 1.0:
         return chosen, True
     return chosen.model_copy(update={"sequence_s": own[0].sequence_s}), True
 
@@ -135,6 +147,12 @@ _FORMAT_DISTANCE = {
     frozenset(("fp8", "fp4")): 0.5,
     frozenset(("16-bit", "fp4")): 1.0,
 }
+
+
+def _generation_distance(generation: str, other: str) -> float:
+    if generation == other:
+        return 0.0
+    return 0.3 if {generation, other} == {"", BLACKWELL} else 4.0
 
 
 def _class_distance(layer: LayerClass, other: LayerClass) -> float:

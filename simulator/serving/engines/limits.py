@@ -83,6 +83,8 @@ class StatePool(Strict):
     """Bytes of states for each byte of KV."""
     slots: Annotated[int, Field(ge=1, le=16)]
     """States for each running sequence where prefixes are cached: its own, and copies at shared prefixes."""
+    buffers: Annotated[int, Field(ge=0, le=16)] = 0
+    """Further states for each where the engine has buffers for them; one more where it schedules ahead."""
     kind: Kind
     source: str
 

@@ -110,8 +110,10 @@ class Pool(Strict):
         max_length=256,
         description="captured sizes of decode steps (`[1, 2, 4, 8]`); default: the engine's",
     )
-    expert_kernels: Literal["triton"] | None = Field(
-        None, description="kernels of experts on Blackwell, in vLLM (`--moe-backend`); default: the engine's"
+    expert_kernels: Literal["triton", "marlin"] | None = Field(
+        None,
+        description="kernels of experts in vLLM (`--moe-backend`): triton (on Blackwell, and of MXFP4 on "
+        "Hopper) or marlin (of MXFP4 on Hopper); default: the engine's",
     )
     all_reduce: Literal["star"] | None = Field(
         default=None,

@@ -32,6 +32,11 @@ class EngineOptions(Strict):
         0, ge=0, le=2**31, description="KV blocks of a rank; 0: what the memory rule leaves"
     )
     prefix_caching: bool = Field(True, description="reuse KV blocks of equal prefixes")
+    state_buffers: bool = Field(
+        default=False,
+        description="buffers for the states of linear layers of each sequence, with `prefix_caching` "
+        "(SGLang: --mamba-scheduler-strategy extra_buffer; speculation has them)",
+    )
     asynchronous: bool = Field(True, description="schedule step k+1 while step k runs")
     preemption: Literal["recompute", "swap", "none"] = Field(
         "recompute",

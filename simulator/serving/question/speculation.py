@@ -47,8 +47,12 @@ class PublishedAcceptance(Strict):
 
     models: list[str]
     """Names in the catalogue."""
+    task: str
+    """What was generated: text, or answers to random tokens."""
     by_position: Figure[list[float]]
     """Probability that proposal 1, 2, ... is accepted after those before it; the last for later ones."""
+    spread: Annotated[float, Field(ge=0, lt=0.5)]
+    """Standard deviation of these probabilities between runs."""
 
 
 class DraftingDefaults(Strict):
@@ -61,7 +65,7 @@ class DraftingDefaults(Strict):
     host_s: Figure[float]
     pass_s: Figure[float] | None = None
     verified: Figure[int] | None = None
-    published: PublishedAcceptance | None = None
+    published: tuple[PublishedAcceptance, ...] = Field((), strict=False)
 
 
 @cache
@@ -73,10 +77,16 @@ def drafting_defaults() -> Mapping[str, DraftingDefaults]:
     }
 
 
-def published_acceptance(kind: Kind, model: str) -> list[float] | None:
-    """Acceptance by position that a source states for a kind on a model of the catalogue."""
-    published = drafting_defaults()[kind].published
-    return published.by_position.value if published is not None and model in published.models else None
+TEXT, RANDOM = "text", "random tokens"
+"""Tasks of published acceptances."""
+
+
+def published_acceptance(kind: Kind, model: str, task: str = TEXT) -> list[float] | None:
+    """Acceptance by position that a source states for a kind on a model of the catalogue and a task."""
+    for published in drafting_defaults()[kind].published:
+        if model in published.models and published.task == task:
+            return published.by_position.value
+    return None
 
 
 class Speculation(Strict):
@@ -190,6 +200,11 @@ class Speculation(Strict):
         return self.defaults.layers.value if self.layers is None else self.layers
 
     @property
+    def pass_s(self) -> float:
+        """Time of a pass of draft heads beside its layers, s."""
+        return 0.0 if self.defaults.pass_s is None else self.defaults.pass_s.value
+
+    @property
     def host_s(self) -> float:
         """Host time of a step beside the engine's own, s."""
         return self.defaults.host_s.value if self.host is None else self.host
@@ -273,6 +288,9 @@ class Speculation(Strict):
             values = getattr(self, name)
             if isinstance(values, list) and not (sum(values) > 0 if name == "acceptance" else values):
                 raise ValueError(f"`{name}` is empty or all zero")
+        positions = len(self.acceptance_by_position or ())
+        if positions > self.chain:
+            raise ValueError(f"`acceptance_by_position` has {positions} positions for {self.tokens} drafts")
         if self.queries <= self.tokens and self.verified is not None:
             raise ValueError(f"`verified` ({self.verified}) must exceed `tokens` ({self.tokens})")
         return self

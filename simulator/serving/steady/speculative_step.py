@@ -17,6 +17,6 @@ def speed_up(kind: ReplicaKind, speculation: Speculation, accepted: float, keys:
         keys: KV tokens of the sequence.
     """
     table = table_of(kind, 2 * speculation.queries, 1, 2 * keys)
-    heads = DraftHeads(table, speculation.draft_layers / kind.model.layers)
+    heads = DraftHeads(table, speculation.draft_layers / kind.model.layers, speculation.pass_s)
     drafted = SpeculativeSteps(table, heads, speculation).step((), 1, keys)
     return accepted * table.step((), 1, keys) / drafted

@@ -85,7 +85,7 @@ def within_states(
     footprint = memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
-    most = admitted(price, footprint, options.prefix_caching)
+    most = admitted(price, footprint, options)
     if most is None or most >= options.max_sequences:
         return options
     return options.model_copy(update={"max_sequences": most})
@@ -184,7 +184,11 @@ def speculating(
         weights, kv_token, name = footprint.weights, footprint.kv_token, f"draft model {draft.name}"
     else:
         share = layers / target.layers
-        steps = DraftHeads(costs.steps, share) if layers and speculation.draft_passes else None
+        steps = (
+            DraftHeads(costs.steps, share, speculation.pass_s)
+            if layers and speculation.draft_passes
+            else None
+        )
         weights = share * costs.weight_bytes
         kv_token = share * costs.kv_token_bytes / (pool.tensor * pool.pipeline)
         name = f"draft of kind {speculation.kind}"

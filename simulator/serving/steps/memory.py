@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from core.errors import InfeasibleError
 from simulator.models import Model
 from simulator.ops.counts import expert_parameters, layer_counts
+from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
 from simulator.serving.steps.weight_only import ENDS_BYTES
@@ -168,12 +169,14 @@ def state_bytes(price: StepPrice) -> float:
     return layers * model.linear.state_bytes / price.pool.tensor
 
 
-def admitted(price: StepPrice, footprint: ReplicaMemory, caches_prefixes: bool) -> int | None:
+def admitted(price: StepPrice, footprint: ReplicaMemory, options: EngineOptions) -> int | None:
     """Return the sequences of an attention rank that the engine's pool of states admits; None: any number."""
     pool = price.engine.state_pool
     if pool is None or not footprint.states:
         return None
-    slots = pool.slots if caches_prefixes else 1
+    slots = pool.slots if options.prefix_caching else 1
+    if options.prefix_caching and (options.state_buffers or price.pool.speculation is not None):
+        slots += pool.buffers + (options.asynchronous and pool.buffers > 0)
     return max(int(footprint.states // state_bytes(price)) // slots, 1)
 
 

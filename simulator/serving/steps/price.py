@@ -110,7 +110,8 @@ class StepPrice:
         pool = pool.of(model)
         self.model, self.cluster, self.pool, self.engine = model, cluster, pool, engine
         kernels = cluster.device.kernels.using(LIBRARIES.get(engine.engine, ""))
-        self.weights = WeightFormats.of(model, cluster, pool.stored, pool.activations).timed(kernels, engine)
+        formats = WeightFormats.of(model, cluster, pool.stored, pool.activations)
+        self.weights = formats.timed(kernels, engine, pool.expert_kernels)
         kv = "fp8" if pool.kv == "fp8" else None
         wide = wide_format(cluster.device.peak_flops)
         self.formats = Formats(linear=self.weights.dense, core=wide, kv=kv)
@@ -392,7 +393,7 @@ class StepPrice:
         device = self.prices.kernels.device
         flops = np.asarray(op.flops, dtype=np.float64)
         if experts:
-            kernel = experts_kernel(weights, device, self.engine)
+            kernel = experts_kernel(weights, device, self.engine, self.pool.expert_kernels)
             return widened_experts(weights, device, seconds, flops, kernel)
         parameters = np.asarray(op.parameters, dtype=np.float64)
         product = isinstance(op, Product)

@@ -57,23 +57,25 @@ class DraftHeads:
     Args:
         target: step times of the target.
         share: layers of the heads over those of the target.
+        pass_s: time of a pass beside its layers, s: its launches, output layer and choice of tokens.
     """
 
-    def __init__(self, target: StepTimes, share: float) -> None:
+    def __init__(self, target: StepTimes, share: float, pass_s: float = 0.0) -> None:
         self.target, self.share, self.stages = target, share, target.stages
+        self.pass_s = pass_s
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Seconds of one pass."""
-        return self.share * self.target.step(prefills, decodes, kv_tokens, queries)
+        return self.pass_s + self.share * self.target.step(prefills, decodes, kv_tokens, queries)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Seconds of passes in consecutive steps."""
         first_s, growth_s, steps = self.target.stretch(decodes, kv_tokens, queries)
-        return self.share * first_s, self.share * growth_s, steps
+        return self.pass_s + self.share * first_s, self.share * growth_s, steps
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one pass of attention ranks."""
-        return self.share * self.target.lockstep(ranks, queries)
+        return self.pass_s + self.share * self.target.lockstep(ranks, queries)
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the target's step."""

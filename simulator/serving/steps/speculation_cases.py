@@ -34,6 +34,7 @@ class SpeculativeCases:
             raise InputError("asynchronous drafts are simulated, not searched", "speculation.asynchronous")
         self._target, self._draft = target, draft or target
         self._passes, self._host_s = speculation.draft_passes, speculation.host_s
+        self._pass_s = speculation.pass_s if draft is None else 0.0
         self._share = 1.0 if draft is not None else speculation.draft_layers / layers
         self.verified = float(speculation.queries)
         self.pace = speculation.mean()
@@ -59,7 +60,8 @@ class SpeculativeCases:
         seconds = self._target.decode_seconds(sequences, keys, self.verified) + self._host_s
         if not self._passes:
             return seconds
-        return seconds + self._passes * self._share * self._draft.decode_seconds(sequences, keys)
+        drafted = self._pass_s + self._share * self._draft.decode_seconds(sequences, keys)
+        return seconds + self._passes * drafted
 
     def mixed_seconds(
         self,
@@ -76,7 +78,7 @@ class SpeculativeCases:
         if not self._passes:
             return seconds + np.where(np.asarray(sequences) >= 0.5, self._host_s, 0.0)
         some = np.asarray(sequences, dtype=np.float64) >= 0.5
-        drafts = self._passes * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
+        drafts = self._pass_s + self._share * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
         alone = np.zeros_like(np.asarray(sequences, dtype=np.float64))
         prompts = self._draft.mixed_seconds(queries, before, alone, keys, chunks, ranks)
-        return seconds + np.where(some, self._host_s + self._share * drafts, 0.0) + self._share * prompts
+        return seconds + np.where(some, self._host_s + self._passes * drafts, 0.0) + self._share * prompts

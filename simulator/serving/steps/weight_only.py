@@ -88,6 +88,9 @@ MXFP4_FORMATS = {
 }
 """Formats of MXFP4 experts on Blackwell by engine: activations of 16 bits in vLLM (mxfp4.py), of 8 in
 TensorRT-LLM (W4A8_MXFP4_MXFP8) and SGLang (flashinfer_mxfp4_moe_precision)."""
+MXFP4_ACTIVATIONS_8 = ("mxfp4_w4a8",)
+"""Format of MXFP4 experts where the deployment asks for activations of 8 bits
+(vLLM: ``VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8``)."""
 EXPERTS_COMPUTE_SHARE = 0.54
 """Share of the 16-bit peak that they reach at most: 150 of A100's 312 TFLOP/s, 194 of L40S' 362, 80 of H20's
 148 (flagos-ai/FlagGems, pull 4483)."""
@@ -113,6 +116,8 @@ class WeightFormats:
     attention_bytes: float = 0.0
     attention_widened: bool = False
     head_bytes: float = 2.0
+    experts_narrowed: bool = False
+    """Whether activations of MXFP4 experts are 8 bits wide by the deployment's wish."""
 
     def padding(self, hidden: int, width: float) -> float:
         """Return the stored over the model's own size of an expert.
@@ -126,18 +131,24 @@ class WeightFormats:
         sizes = zip((hidden, width), EXPERTS_TILE, strict=True)
         return math.prod(tile * math.ceil(size / tile) / size for size, tile in sizes)
 
-    def timed(self, kernels: KernelModel, engine: Engine) -> WeightFormats:
+    def timed(self, kernels: KernelModel, engine: Engine, stated: str | None = None) -> WeightFormats:
         """The same with 4-bit experts in a format of their own, where the device's tables have their kernel.
 
         Marlin reads int4 and MXFP4 alike: both take 0.53 bytes a weight with their scales.
+
+        Args:
+            kernels: of the device.
+            engine: whose kernels run.
+            stated: kernels of experts that the deployment names.
         """
         mxfp4 = self.expert_bytes == MXFP4_BYTES
         if not self.experts_widened and mxfp4:
-            timed = filter(kernels.times_experts, MXFP4_FORMATS.get(engine.engine, ()))
+            formats = MXFP4_ACTIVATIONS_8 if self.experts_narrowed else MXFP4_FORMATS.get(engine.engine, ())
+            timed = filter(kernels.times_experts, formats)
             return replace(self, experts=next(timed, self.experts))
         if not self.experts_widened or self.experts not in ("bf16", "fp16"):
             return self
-        kernel = experts_kernel(self, kernels.device, engine)
+        kernel = experts_kernel(self, kernels.device, engine, stated)
         stored = replace(self, experts_tiled=mxfp4 and kernel == "marlin")
         name = {"triton": "mxfp4_w4a16", "marlin": "int4_w4a16"}[kernel]
         if not (mxfp4 or self.expert_bytes == WEIGHT_BYTES["int4"]) or not kernels.times_experts(name):
@@ -176,6 +187,9 @@ class WeightFormats:
             size = sum(share * _stored_in(model, name) for name, share in formats.items())
             by_part[part] = *_computed(most, peaks, inputs, model.moe is not None), size
         attention, dense, experts = (by_part[part] for part in ("attention", "dense", "experts"))
+        narrowed = activations == "fp8" and experts[2] == MXFP4_BYTES and "mxfp4" in peaks
+        if narrowed:
+            experts = "mxfp4", False, experts[2]
         head = sum(share * _stored_in(model, name) for name, share in stated.head.items()) if stated else 0.0
         return cls(
             *(dense[0], experts[0], dense[2], experts[2], dense[1], experts[1]),
@@ -183,6 +197,7 @@ class WeightFormats:
             attention_bytes=attention[2],
             attention_widened=attention[1],
             head_bytes=head or ENDS_BYTES,
+            experts_narrowed=narrowed,
         )
 
     def of_attention(self) -> WeightFormats:
@@ -263,10 +278,19 @@ def widened_product(
     return CALL_S + np.maximum(seconds - saved, np.maximum(computed, narrow * read))
 
 
-def experts_kernel(formats: WeightFormats, device: Specifications, engine: Engine) -> str:
-    """Return the kernels of 4-bit experts: gpt-oss' may run in Triton on Hopper, others run in Marlin."""
+def experts_kernel(
+    formats: WeightFormats, device: Specifications, engine: Engine, stated: str | None = None
+) -> str:
+    """Return the kernels of 4-bit experts: gpt-oss' may run in Triton on Hopper, others run in Marlin.
+
+    Args:
+        formats: of the weights.
+        device: its data sheet.
+        engine: whose default counts where the deployment names none.
+        stated: kernels that the deployment names.
+    """
     mxfp4 = device.generation.mxfp4_triton and formats.expert_bytes == MXFP4_BYTES
-    return engine.mxfp4_hopper.value if mxfp4 else "marlin"
+    return (stated or engine.mxfp4_hopper.value) if mxfp4 else "marlin"
 
 
 def widened_experts(

@@ -56,6 +56,17 @@ def test_random_routing_hits_all_experts_of_a_token_and_in_the_end_all():
     assert grouped_gemm.uniform_hits(np.array(3.0), np.array(4.0), np.array(4.0)) == pytest.approx(4.0)
 
 
+def test_experts_that_differ_in_popularity_are_hit_less_until_all_are():
+    tokens, experts = np.array([1.0, 16.0, 64.0, 1e6]), np.array(128.0)
+    popular = grouped_gemm.popular_hits(tokens, np.array(8.0), experts)
+    uniform = grouped_gemm.uniform_hits(tokens, np.array(8.0), experts)
+    assert popular[0] == 8.0 and popular[-1] == pytest.approx(128.0)
+    assert np.all(popular[1:3] < uniform[1:3])
+    # A gamma of shape 2: 1 - 1 / (1 + 1 / 2)^2 of the experts at one copy each.
+    assert popular[1] == pytest.approx(128 * 5 / 9)
+    assert grouped_gemm.popular_hits(np.array(1.0), np.array(2.0), np.array(2.0)) == pytest.approx(2.0)
+
+
 def test_chance_loads_the_busiest_device_less_and_less_as_tokens_grow():
     kernels = devices.get("h200-sxm").kernels
     tokens = np.array([8.0, 64.0, 512.0, 8192.0])

@@ -7,7 +7,7 @@ from core.loading import build
 from hwmodels.cluster import usual_cluster
 from hwmodels.device import devices
 from simulator.models import models
-from simulator.serving.engines import Engine, engines, layer_times, nearest
+from simulator.serving.engines import Engine, engines, generation_of, layer_times, nearest
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.costs import options_of
 from simulator.serving.steps.price import StepPrice, format_class, layer_class
@@ -222,3 +222,18 @@ def test_a_stated_share_is_obeyed():
         options_of(build(Pool, {"engine": "sglang-0.5.9"}, "pool"), devices.get("h200-sxm")).memory_share
         > 0.85
     )
+
+
+def test_a_version_without_a_number_is_the_newest_with_times():
+    newest = nearest("trtllm")
+    assert nearest("trtllm", "gpt-oss-dev") == newest and newest.assumed
+
+
+def test_blackwell_has_times_of_its_own():
+    assert generation_of(engines.get("vllm-0.19"), devices.get("b200")) == "blackwell"
+    assert generation_of(engines.get("vllm-0.19"), devices.get("h100-sxm")) == ""
+    entry, assumed = layer_times(engines.get("vllm-0.19"), "experts", "fp8", "blackwell")
+    assert not assumed and entry.generation == "blackwell"
+    # NVIDIA's generations stand for each other before another class of layers does.
+    other, assumed = layer_times(engines.get("vllm-0.6"), "dense", "16-bit", "blackwell")
+    assert assumed and other.layers == "dense" and other.generation in ("", "blackwell")

@@ -10,6 +10,7 @@ from core.loading import build
 from hwmodels.cluster import clusters
 from simulator.models import models
 from simulator.serving.question.deployment import Pool
+from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.costs import engine_of, options_of, within_states
 from simulator.serving.steps.memory import admitted, memory, state_bytes
 from simulator.serving.steps.price import StepPrice
@@ -45,7 +46,8 @@ def test_a_state_of_qwen_has_its_heads_and_the_convolution_s_inputs():
 def test_states_take_nine_bytes_for_ten_of_kv_and_three_a_sequence():
     price, held = footprint(*replica())
     assert held.states == pytest.approx(0.9 * held.kv_bytes)
-    assert limits(*replica()).max_sequences == admitted(price, held, True) == int(held.states // STATES) // 3
+    most = limits(*replica()).max_sequences
+    assert most == admitted(price, held, EngineOptions()) == int(held.states // STATES) // 3
     # By Little's law 132 run at once in the mean, with start and end (gpustack, docs/performance-lab).
     assert 132 < limits(*replica()).max_sequences < 1.3 * 132
 
@@ -55,6 +57,16 @@ def test_without_the_prefix_cache_each_sequence_has_one_state():
         limits(*replica(options={"prefix_caching": caches})).max_sequences for caches in (True, False)
     )
     assert alone == pytest.approx(3 * cached, abs=2)
+
+
+@pytest.mark.parametrize(("ahead", "slots"), [(True, 5), (False, 4)])
+def test_buffers_of_a_sequence_take_two_states_more_where_steps_are_scheduled_ahead(ahead, slots):
+    """SGLang: MAMBA_CACHE_V2_ADDITIONAL_RATIO_OVERLAP and _NO_OVERLAP, with extra_buffer."""
+    price, held = footprint(*replica())
+    options = EngineOptions(state_buffers=True, asynchronous=ahead)
+    assert admitted(price, held, options) == int(held.states // STATES) // slots
+    alone = EngineOptions(state_buffers=True, prefix_caching=False)
+    assert admitted(price, held, alone) == int(held.states // STATES)
 
 
 def test_a_stated_limit_below_that_of_states_stays():

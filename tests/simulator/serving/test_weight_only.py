@@ -104,6 +104,19 @@ def test_mxfp4_experts_run_in_the_kernels_of_their_engine(device, engine, format
     assert gpt_oss("gpt-oss-20b", device, engine).weights.experts == format_
 
 
+def test_a_deployment_names_the_kernels_and_inputs_of_mxfp4_experts():
+    def experts(device, **degrees):
+        pool = Pool(weights="fp4", **degrees)
+        model, cluster = models.get("gpt-oss-120b"), usual_cluster(device)
+        return StepPrice(model, cluster, pool, engines.get("vllm-0.19")).weights.experts
+
+    assert experts("h100-sxm") == "mxfp4_w4a16"
+    assert experts("h100-sxm", expert_kernels="marlin") == "int4_w4a16"
+    assert experts("b200") == "mxfp4_w4a16"
+    # No table of vLLM's library has MXFP4 with inputs of 8 bits: it is estimated.
+    assert experts("b200", activations="fp8") == "mxfp4"
+
+
 def test_triton_experts_take_as_long_as_in_the_public_table():
     # aiconfigurator 0.12, vLLM 0.24 on H100, 32 experts of 2,880 x 2,880: 773 us with balanced routing of
     # 2,048 tokens, 1,007 us with skewed routing.

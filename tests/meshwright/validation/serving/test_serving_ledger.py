@@ -116,7 +116,7 @@ def test_repeats_count_once_and_flagged_rows_apart(tmp_path):
     counted = {(one.metric, one.flagged): one.n for one in ledger.summaries()}
     assert counted["tpot_ms_mean", False] == counted["tpot_ms_mean", True] == 1
     report = as_json(ledger)
-    assert set(report) == {"cases", "skipped", "summary", "constant_shares"}
+    assert set(report) == {"cases", "skipped", "summary", "rows", "constant_shares"}
     assert {case["flagged"] for case in report["cases"]} == {True, False}
     assert as_tables(ledger, each=True)
 
@@ -186,6 +186,43 @@ def test_flags_of_inferencex_belong_to_a_version():
     # The script of 2026-03 turned FlashInfer's experts off and experts over all ranks on.
     pools = old.serving.pool, new.serving.pool
     assert [(pool.expert, pool.expert_kernels) for pool in pools] == [(2, "triton"), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kernels", "activations", "kv"),
+    [("h100-sxm", "marlin", None, None), ("b200", None, "fp8", "fp8")],
+)
+def test_scripts_of_gpt_oss_choose_its_experts(gpu, kernels, activations, kv):
+    row = CLOSED | {"model": "openai/gpt-oss-120b", "gpu": gpu, "weight_precision": "fp4", "tp": "2"}
+    row |= {"n_gpus": "2", "ep": "1", "engine_version": "0.18.0"}
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    pool = found.serving.pool
+    assert (pool.expert_kernels, pool.activations, pool.kv) == (kernels, activations, kv)
+    assert found.flags.token_budget == 8192
+
+
+def test_a_known_memory_share_is_not_replaced():
+    """Clients wait for KV blocks where the share leaves too few of them."""
+    row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}
+    stated, open_ = (
+        read(MeasuredRow(row | {"memory_share": share}, "row"), "closed_loop.csv").question
+        for share in ("0.5", "")
+    )
+    assert stated.options(4096)["memory_share"] == 0.5
+    assert open_.options(4096)["memory_share"] == 0.95
+
+
+@pytest.mark.parametrize("lengths", [("4000", "4100"), ("8100", "92")])
+def test_the_longest_request_of_a_run_fits_its_server(lengths):
+    row = CLOSED | {"isl_tokens": lengths[0], "osl_tokens": lengths[1], "harness": "x", "length_jitter": ""}
+    for dataset in ("random", "sharegpt"):
+        found = read(MeasuredRow(row | {"dataset": dataset}, "row"), "closed_loop.csv").question
+        run = found.run()
+        drawn = [run.scenario["workload"][name] for name in ("input", "output")]
+        longest = sum(
+            length["high"] if isinstance(length, dict) and "high" in length else 1024 for length in drawn
+        )
+        assert longest <= run.scenario["deployment"]["options"]["max_context"]
 
 
 def test_configurations_that_ran_with_prediction_heads_only_speculate():

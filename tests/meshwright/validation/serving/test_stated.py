@@ -4,6 +4,7 @@ import pytest
 
 from core.loading import build
 from hwmodels.device import devices
+from meshwright.validation.rows import SkippedRow
 from meshwright.validation.serving.case import MeasuredRow
 from meshwright.validation.serving.stated import LONGEST, NOTHING, lengths, read_stated
 from simulator.lengths.lognormal import Lognormal
@@ -35,6 +36,11 @@ def test_limits_and_memory_become_options():
             "--speculative-algorithm EAGLE3 --speculative-num-steps 3 --speculative-num-draft-tokens 16",
             {"kind": "eagle3", "tokens": 3, "verified": 16},
         ),
+        (
+            '--speculative-config {"model":"x-Eagle3-v3","num_speculative_tokens":7,"method":"eagle3"}',
+            {"kind": "eagle3", "tokens": 7},
+        ),
+        ("--speculative-algorithm NEXTN --speculative-num-steps 2", {"kind": "mtp", "tokens": 2}),
         ("--speculative-algorithm EAGLE --speculative-num-steps 1", {"kind": "eagle", "tokens": 1}),
         ("--max-model-len=32768", {}),
     ],
@@ -67,3 +73,27 @@ def test_a_mode_doubles_the_limits_that_no_row_states():
 def test_nominal_lengths_are_the_longest():
     assert lengths(980.0, 0.96, varied=False) == {"kind": "uniform", "low": 960, "high": 1000}
     assert lengths(1.0, 1.0, varied=False) == 1
+
+
+def test_drafts_of_a_method_that_the_row_leaves_out_are_skipped():
+    with pytest.raises(SkippedRow, match="method of its drafts not stated"):
+        read_stated(row(spec="draft", drafts=3))
+
+
+@pytest.mark.parametrize(
+    ("values", "caches"),
+    [
+        ({}, None),
+        ({"prefix_caching": "on"}, True),
+        ({"prefix_caching": "off"}, False),
+        ({"server_args": "--disable-radix-cache"}, False),
+        ({"server_args": "vllm serve x --no-enable-prefix-caching"}, False),
+    ],
+)
+def test_a_row_states_whether_its_server_caches_prefixes(values, caches):
+    assert read_stated(row(**values)).prefix_caching is caches
+
+
+def test_a_command_line_tells_buffers_of_states():
+    assert read_stated(row(server_args="--mamba-scheduler-strategy extra_buffer")).state_buffers
+    assert not read_stated(row(server_args="--mamba-scheduler-strategy auto")).state_buffers
