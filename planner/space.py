@@ -23,7 +23,7 @@ from planner.offload import placements
 from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
 from simulator.ops.counts import layer_counts
 from simulator.plan import Choice, Plan
-from simulator.rules import OFFERS, binding, insist, offers, unoffered
+from simulator.rules import IDLE, OFFERS, binding, insist, offers, unoffered
 from simulator.schedules import get_schedule, schedules
 from simulator.setting import Setting
 from simulator.state.policy import PLAIN, StatePolicy
@@ -257,7 +257,9 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
     """
     if any(rule.name == OFFERS for rule in binding(setting)):
         for name, value in constraints.fixed.items():
-            if not offers(setting, name, value):
+            other, idle = IDLE.get(name, ("", None))
+            does_nothing = other in constraints.fixed and constraints.fixed[other] == idle
+            if not (does_nothing or offers(setting, name, value)):
                 raise InputError(f"{unoffered(setting, name, value)}; {insist(OFFERS)}", f"--fix {name}")
     modules = constraints.fixed.get("recompute_modules")
     for module in modules if isinstance(modules, tuple) else ():

@@ -3,6 +3,7 @@
 from simulator.levers import OVERLAP_PARTNER, ReleaseRule, insist, may_overlap
 from simulator.rules.check import check
 from simulator.rules.release import (
+    IDLE,
     OFFERS,
     RELEASE_RULES,
     binding,
@@ -17,6 +18,7 @@ from simulator.rules.release import (
 from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken
 
 __all__ = [
+    "IDLE",
     "OFFERS",
     "OVERLAP_PARTNER",
     "RELEASE_RULES",

@@ -8,7 +8,7 @@ bases. A release that is an exception says so in its file (``lifts``), and a use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from core.errors import InputError, UnknownNameError
 from simulator.levers import (
     GRAPHS_RECOMPUTE,
     RULES,
-    SELECTIVE,
     SHARED,
     ReleaseRule,
     modules_of,
@@ -32,15 +31,14 @@ OFFERS = "offers"
 COMPARED = ("schedule", "zero")
 """Fields whose ``offers`` narrow a search alone: users compare their values on any release."""
 
-ACTS: dict[str, Callable[[Plans], np.ndarray]] = {
-    "virtual_pipeline": lambda plans: plans.pipeline > 1,
-    "context_algorithm": lambda plans: plans.context > 1,
-    "overlap_tensor": lambda plans: plans.tensor > 1,
-    "sequence_parallel": lambda plans: plans.tensor > 1,
-    "shard_group": lambda plans: plans.zero > 0,
-    "recompute_modules": lambda plans: plans.recompute == SELECTIVE,
+IDLE: dict[str, tuple[str, int]] = {
+    "virtual_pipeline": ("pipeline", 1),
+    "context_algorithm": ("context", 1),
+    "overlap_tensor": ("tensor", 1),
+    "sequence_parallel": ("tensor", 1),
+    "shard_group": ("zero", 0),
 }
-"""Plans in which a field does anything, by its name; others always may."""
+"""Fields that do nothing where another one has a value: the other field and that value."""
 
 
 def lacking(setting: Setting, plan: Plan) -> list[str]:
@@ -94,7 +92,10 @@ def _offered_of(setting: Setting, plans: Plans, name: str) -> np.ndarray:
     else:
         values = [words[int(code)] for code in codes] if words else codes.tolist()
     has = np.array([offers(setting, name, value) for value in values], dtype=bool)[places]
-    return has | ~ACTS[name](plans) if name in ACTS else has
+    if name not in IDLE:
+        return has
+    other, value = IDLE[name]
+    return has | (getattr(plans, other) == value)
 
 
 def _bound(setting: Setting) -> bool:
@@ -161,10 +162,11 @@ def check_allow(setting: Setting, where: str) -> None:
 
 def without_default_graphs(setting: Setting, plan: Plan) -> Plan:
     """The plan, with no graphs where those of its release's default would lie inside recomputed modules."""
-    broken = (rule for rule in binding(setting) if not rule.holds(setting, Plans.of(plan))[0])
-    if plan.graphs is None and any(rule.name == GRAPHS_RECOMPUTE for rule in broken):
-        return plan.model_copy(update={"graphs": "none"})
-    return plan
+    if plan.graphs is not None or setting.graphs == "none":
+        return plan
+    around = [rule for rule in binding(setting) if rule.name == GRAPHS_RECOMPUTE]
+    broken = not runs(setting, Plans.of(plan), around)[0]
+    return plan.model_copy(update={"graphs": "none"}) if broken else plan
 
 
 def breaks(setting: Setting, plan: Plan) -> dict[str, str]:
