@@ -19,7 +19,7 @@ from meshwright.exporters.table import Facts, Options, same, table, whole
 from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.rules import insisted
-from simulator.scenario import make_scenario
+from simulator.scenario import Scenario, make_scenario
 from simulator.workload import Training
 
 MOST_DIGITS = 12
@@ -81,6 +81,7 @@ def read_launch(
     _, left = known.read(launch.options)
     left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
     framework = str(facts.get("derived.framework") or known.framework)
+    known.check_known(left, where)
     scenario = _scenario(facts, launch, values, framework, where)
     scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
@@ -92,12 +93,29 @@ def read_launch(
         scenario["plan"].pop(name, None)
     broken = insisted(checked.setting, plan)
     against = (f"against the rule {rule}, as --allow asks: {why}" for rule, why in broken.items())
-    notes = (*launch.notes, *_tokens_of_run(left, checked.setting.training), *against)
+    more = (*_tokens_of_run(left, checked.setting.training), *_older_attention(checked, scenario))
+    notes = (*launch.notes, *more, *against)
     return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
 
 
 ITERATIONS = ("--train-iters", "train.train_iters", "training.steps")
 """Options with the optimizer steps of the whole run."""
+
+
+WITHOUT_FLASH = ("pascal", "volta", "turing")
+"""Generations that FlashAttention and cuDNN's fused attention have no kernel for (FlashAttention-2, README:
+Ampere and later; Transformer Engine, attention backends)."""
+
+
+def _older_attention(checked: Scenario, scenario: dict[str, Any]) -> tuple[str, ...]:
+    """State unfused attention on devices without a fused kernel, where the file leaves it to the release."""
+    device, plan = checked.setting.cluster.device, scenario["plan"]
+    if device.generation.name not in WITHOUT_FLASH or plan.get("attention", "flash") != "flash":
+        return ()
+    if checked.setting.choices.attention != "flash":
+        return ()
+    plan["attention"] = "unfused"
+    return (f"{device.name} has no kernel of flash attention: plan.attention is unfused",)
 
 
 def _tokens_of_run(left: Options, workload: Training) -> tuple[str, ...]:

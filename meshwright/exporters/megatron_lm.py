@@ -12,6 +12,7 @@ from core.errors import InputError, shown
 from core.parsing import parse_text
 from hwmodels.cluster import Cluster
 from hwmodels.generation import Generation
+from meshwright.exporters import nemo_hydra
 from meshwright.exporters.base import (
     Export,
     Exporter,
@@ -192,9 +193,50 @@ def read(launch: Launch, where: str) -> Facts:
     """
     facts, _ = table(TABLE).read(launch.options)
     facts |= megatron_state(launch.options, MEGATRON, where)
+    check_optimizer(launch.options, where)
+    facts |= recomputed(launch.options, facts, where)
     if "pretrain_bert" in launch.script:
         facts["workload.causal"] = False
     return undone(facts, launch, where)
+
+
+OPTIMIZERS = ("adam", "adamw")
+
+
+def check_optimizer(options: Options, where: str) -> None:
+    """Refuse optimizers with other state than Adam's.
+
+    Raises:
+        InputError: such an optimizer.
+    """
+    name = str(options.get("--optimizer", "adam"))
+    if name.lower() not in OPTIMIZERS:
+        problem = f"{shown(name)} has other state than Adam, which is what predictions count"
+        raise InputError(f"{problem}; leave the option out to ask for Adam", f"{where}: --optimizer")
+
+
+def recomputed(options: Options, facts: Facts, where: str) -> Facts:
+    """Recomputation by ``--recompute-method``: of all layers, or refused where it is of a part of them.
+
+    ``uniform N`` keeps the input of every N-th layer and computes all layers again, as 1 does, with less kept
+    (transformer/transformer_block.py: _checkpointed_forward); ``block N`` computes the first N of each stage.
+
+    Raises:
+        InputError: a part of a stage's layers is computed again.
+    """
+    if str(options.get("--recompute-granularity")) != "full":
+        return {}
+    layers, stages = (whole(facts, name, where) or 1 for name in ("model.layers", "plan.pipeline"))
+    count = whole(
+        {"count": options.get("--recompute-num-layers", 1)}, "count", f"{where}: --recompute-num-layers"
+    )
+    if str(options.get("--recompute-method")) == "block" and (count or 1) * stages < layers:
+        problem = (
+            f"layers of a stage: {count} of {layers // stages} would be computed again, which no plan states"
+        )
+        ways = "--recompute-method uniform (all layers), or no --recompute-granularity (none)"
+        raise InputError(f"{problem}; ask for {ways}", f"{where}: --recompute-num-layers")
+    return {"plan.recompute": "full"}
 
 
 def undone(facts: Facts, launch: Launch, where: str) -> Facts:
@@ -260,7 +302,8 @@ def _read_model(facts: Facts, where: str) -> None:
         facts.pop("model.kv_heads", None)
     hidden = whole(facts, "model.hidden", where)
     if hidden and "model.feed_forward" not in facts:
-        facts["model.feed_forward"] = 4 * hidden
+        gated = facts.get("model.activation") == "swiglu"  # training/arguments.py: validate_args
+        facts["model.feed_forward"] = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
     if "model.bias" in facts:
         facts["model.qkv_bias"] = bool(facts["model.bias"] or facts.get("derived.qkv_bias"))
     if window := facts.get("derived.window"):
@@ -348,6 +391,8 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
     """The launch of a script, a command line, or a recipe (YAML with the options under ``ARGS``)."""
     if path is None or path.suffix not in (".yaml", ".yml"):
         launch = read_script(text, where)
+        if nemo_hydra.is_hydra(launch):
+            return nemo_hydra.megatron_options(launch, where)
         bert = "pretrain_bert" in launch.script
         notes = ("masks no keys (BERT); its pooler and second loss are not modelled",) if bert else ()
         return replace(launch, notes=(*launch.notes, *notes))
@@ -382,5 +427,6 @@ EXPORTER = Exporter(
         "--micro-batch-size",
         "pretrain_",
         "\n  tensor_model_parallel_size:",
+        *nemo_hydra.HINTS,
     ),
 )

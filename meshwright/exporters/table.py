@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from core.errors import InputError, shown
+from core.errors import InputError, shown, suggestion
 from core.loading import Strict, build, read_mapping
 
 Facts = dict[str, Any]
@@ -78,6 +78,8 @@ class LauncherTable(Strict):
     """Options (or ``option=value``) that change a step in a way that no prediction knows, and the reason."""
     aside: list[str] = Field(default_factory=list)
     """Options of the launcher that no prediction reads."""
+    deciding: list[str] = Field(default_factory=list)
+    """Parts of the names of options that decide a run: one of them that no table knows is refused."""
 
     def tells(self, field: str) -> bool:
         """Whether the launcher has options for a field of a plan, or of the release's defaults of one."""
@@ -149,6 +151,22 @@ class LauncherTable(Strict):
             stated = option in options and (not value or same(options[option], value))
             if stated and not (named and "--model" in reason):
                 raise InputError(reason, f"{where}: {name}")
+
+    def check_known(self, left: Options, where: str) -> None:
+        """Refuse an unknown option of the sections that decide a run.
+
+        Raises:
+            InputError: such an option, with the nearest known one.
+        """
+        for name in self.unknown(left):
+            if any(re.search(part, name) for part in self.deciding) and left[name] not in (False, "false"):
+                known = [entry.option for entry in self.options.values() if entry.option]
+                known += [
+                    option for entry in self.options.values() for c in entry.choices for option in c.sets
+                ]
+                problem = f"is not read, and may change the step{suggestion(name, known)}"
+                ways = "leave it out to predict the run without it, or state the plan's field with --fix"
+                raise InputError(f"{problem}; {ways}", f"{where}: {name}")
 
     def unknown(self, left: Options) -> list[str]:
         """Remaining options that are unknown to the table."""

@@ -54,10 +54,51 @@ def toml_options(text: str, where: str) -> Options:
         if isinstance(keys, dict)
         for key, value in keys.items()
     }
+    options = _renamed(options, where)
     converters = options.pop("model.converters", [])
     if "float8" in str(converters):
         options["converters"] = "Float8LinearConverter"
     return options
+
+
+RENAMED = {
+    "training.batch_size": "training.local_batch_size",
+    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
+    "training.data_parallel_shard_degree": "parallelism.data_parallel_shard_degree",
+    "training.data_parallel_replicate_degree": "parallelism.data_parallel_replicate_degree",
+    "training.tensor_parallel_degree": "parallelism.tensor_parallel_degree",
+    "training.context_parallel_degree": "parallelism.context_parallel_degree",
+    "experimental.context_parallel_degree": "parallelism.context_parallel_degree",
+    "training.pipeline_parallel_degree": "parallelism.pipeline_parallel_degree",
+    "experimental.pipeline_parallel_degree": "parallelism.pipeline_parallel_degree",
+    "experimental.pipeline_parallel_schedule": "parallelism.pipeline_parallel_schedule",
+    "experimental.pipeline_parallel_microbatch_size": "parallelism.pipeline_parallel_microbatch_size",
+    "experimental.enable_async_tensor_parallel": "compile.enable_async_tensor_parallel",
+    "parallelism.enable_async_tensor_parallel": "compile.enable_async_tensor_parallel",
+    "training.fsdp_reshard_after_forward": "parallelism.fsdp_reshard_after_forward",
+    "training.compile": "compile.enable",
+}
+"""Keys of torchtitan's TOML of 2024 and early 2025 by those of 0.3 (train_configs of its releases)."""
+FLOAT8 = ("float8.enable_float8_linear", "training.enable_float8_linear", "training.enable_fp8_linear")
+"""Keys that turned 8-bit products on before converters did."""
+
+
+def _renamed(options: Options, where: str) -> Options:
+    """Options under the keys of 0.3.
+
+    Raises:
+        InputError: an old and a new key that disagree.
+    """
+    renamed: Options = {}
+    for key, value in options.items():
+        name = RENAMED.get(key, key)
+        if renamed.get(name, value) != value:
+            raise InputError(f"{key} and {name} disagree: {value} and {renamed[name]}", where)
+        renamed[name] = value
+    for key in FLOAT8:
+        if renamed.pop(key, False):
+            renamed["converters"] = "Float8LinearConverter"
+    return renamed
 
 
 def python_options(text: str, where: str, package: str = "") -> Options:

@@ -19,6 +19,8 @@ from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 
 TABLE = "torchtitan-0.3.yaml"
+EAGER = "torchtitan-eager"
+"""Framework of launches that state not to compile."""
 FILE, SCRIPT = "meshwright_config.py", "train.sh"
 NOTES = ("tokenizer assets and data (hf_assets_path, dataloader), learning rate, checkpoints",)
 POLICIES = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
@@ -157,6 +159,8 @@ def read(launch: Launch, where: str) -> Facts:
         flavor = f"{options['model.name']}/{flavor}"
     facts["model.name"] = next((ours for ours, theirs in known.models.items() if theirs == flavor), None)
     facts["derived.model"] = flavor
+    if options.get("compile.enable") in (False, "False", "false"):
+        facts["derived.framework"] = EAGER
     stages, local = whole(facts, "plan.pipeline", where) or 1, whole(facts, "derived.local_batch", where)
     _read_sharding(facts, launch, where)
     if stages > 1:
