@@ -147,7 +147,7 @@ class Devices(Catalogue[Device]):
 
         A size that is not part of the name must be the device's.
         """
-        bare = re.sub(BESIDE, " ", name, flags=re.IGNORECASE)
+        bare = re.sub(BESIDE, " ", name.replace("_", " "), flags=re.IGNORECASE)
         known = super().resolve(name) or super().resolve(_joined(bare))
         size = re.search(MEMORY_SIZE, bare, re.IGNORECASE)
         if known is not None or size is None:

@@ -28,7 +28,7 @@ from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offloa
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.shell import read_script
-from meshwright.exporters.state_read import megatron_state
+from meshwright.exporters.state_read import TAKEN, megatron_state
 from meshwright.exporters.table import Facts, Options, table, whole, words_of
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
@@ -236,7 +236,7 @@ def recomputed(options: Options, facts: Facts, where: str) -> Facts:
         )
         ways = "--recompute-method uniform (all layers), or no --recompute-granularity (none)"
         raise InputError(f"{problem}; ask for {ways}", f"{where}: --recompute-num-layers")
-    return {"plan.recompute": "full"}
+    return {"plan.recompute": "full", TAKEN: [*facts.get(TAKEN, ()), "--recompute-granularity"]}
 
 
 def undone(facts: Facts, launch: Launch, where: str) -> Facts:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from core.errors import InputError, shown
 from meshwright.exporters.base import Launch
-from meshwright.exporters.table import Options
+from meshwright.exporters.table import TYPING, Options
 
 HINTS = ("model.micro_batch_size", "model.global_batch_size", "model.encoder_seq_length")
 VALUES: Mapping[str, str] = MappingProxyType(
@@ -122,6 +123,8 @@ def megatron_options(launch: Launch, where: str) -> Launch:
                 raise InputError(
                     f"model.{key}: {shown(value)} is not read; state the plan's field with --fix", where
                 )
+        elif nearest := get_close_matches(key, VALUES, 1, TYPING):
+            raise InputError(f"model.{key} is no key of NeMo; did you mean 'model.{nearest[0]}'?", where)
         elif not key.startswith(UNREAD):
             options[f"model.{key}"] = value
     if "--seq-length" in options:  # max_position_embeddings: ${.encoder_seq_length}

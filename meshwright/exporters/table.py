@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from pydantic import Field, model_validator
 from core.errors import InputError, shown, suggestion
 from core.loading import Strict, build, read_mapping
 
+TYPING = 0.93
+"""Likeness of an unknown option to a known one from which it is a typing error."""
 Facts = dict[str, Any]
 """Values by field (``plan.tensor``, ``workload.seq_len``, ``model.moe.experts``)."""
 Options = dict[str, Any]
@@ -158,12 +161,16 @@ class LauncherTable(Strict):
         Raises:
             InputError: such an option, with the nearest known one.
         """
+        known = {entry.option for entry in self.options.values() if entry.option}
+        known |= {
+            option for entry in self.options.values() for choice in entry.choices for option in choice.sets
+        }
         for name in self.unknown(left):
-            if any(re.search(part, name) for part in self.deciding) and left[name] not in (False, "false"):
-                known = [entry.option for entry in self.options.values() if entry.option]
-                known += [
-                    option for entry in self.options.values() for c in entry.choices for option in c.sets
-                ]
+            if left[name] in (False, "false"):
+                continue
+            if any(re.search(part, name) for part in self.deciding) or get_close_matches(
+                name, known, 1, TYPING
+            ):
                 problem = f"is not read, and may change the step{suggestion(name, known)}"
                 ways = "leave it out to predict the run without it, or state the plan's field with --fix"
                 raise InputError(f"{problem}; {ways}", f"{where}: {name}")

@@ -36,3 +36,34 @@ def test_a_device_stands_for_its_usual_cluster(name, cluster, device):
 def test_an_unknown_cluster_is_refused():
     with pytest.raises(UnknownNameError, match="unknown cluster 'dgx-x9'"):
         clusters.get("dgx-x9")
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("p5e.48xlarge", "h200-sxm"),
+        ("g5.48xlarge", "a10g"),
+        ("g6e.48xlarge", "l40s"),
+        ("p3.16xlarge", "v100-16gb"),
+        ("a2-ultragpu-8g", "a100-sxm-80gb"),
+        ("a4-highgpu-8g", "b200"),
+        ("Standard_ND96isr_H200_v5", "h200-sxm"),
+    ],
+)
+def test_instance_types_of_clouds_are_clusters(name, device):
+    cluster = clusters.get(name)
+    assert (cluster.device.name, cluster.devices_per_node) == (device, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("nvidia-tesla-a100", "a100-sxm-40gb"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA H20-3e", "h20-3e"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x"),
+        ("nvidia-h100-mega-80gb", "h100-sxm"),
+    ],
+)
+def test_labels_of_orchestrators_are_devices(name, device):
+    assert devices.resolve(name) == device
