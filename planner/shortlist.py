@@ -1,9 +1,10 @@
 """A short list of different plans from a ranking: the recommended plan, and the cost of each restriction.
 
-The first row is the simplest of the plans that are on equal footing with the fastest: their predicted gap is
-within the error of the prediction (``simulator.uncertainty.even_footing``). Plans whose mechanisms were all
-measured (``planner.evidence``) go before others. The best plan of each family that
-the first row lacks follows. Near duplicates of a row are named beside it.
+The first row is a plan that one would launch: of those whose gap to the fastest lies inside the band of their
+ratio, one that fits for sure (``SAFE``) and whose mechanisms were all measured (``planner.evidence``). Of
+those on equal footing with the fastest (``simulator.uncertainty.even_footing``) the simplest is taken, else
+the fastest. The best plan of each family that the first row lacks follows. Near duplicates of a row are named
+beside it.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from planner.families import (
     layouts,
     mechanisms,
 )
+from planner.standing import within_band
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans, concatenate
 from simulator.setting import Setting
 from simulator.training.memory import memory
-from simulator.uncertainty import even_footing
+from simulator.uncertainty import chance_to_fit, even_footing
 
 POOL = 2048
 """Number of best plans from which a short list is picked."""
 NAMED_DUPLICATES = 4
 """Maximum near duplicates named per row."""
 MOST_WEIGHED = 200
-"""Plans on equal footing whose evidence is looked up."""
+"""Plans whose memory and evidence are looked up for the first row."""
+SAFE = 0.95
+"""Chance to fit from which a launch is not expected to run out of memory."""
 DUPLICATE_WITHIN = 0.05
 """Maximum slow-down of a named near duplicate over its row, as a share."""
 SIMPLEST = "simplest within 10 %"
@@ -87,9 +91,8 @@ def shortlist(
     Returns:
         The plans in the order of the rows, and a ``ShortlistRow`` for each.
     """
-    footing = np.flatnonzero(even_footing(values[0], values))
     simple = mechanisms(pool)
-    first = _recommended(setting, pool, footing[np.argsort(simple[footing], kind="stable")])
+    first = _recommended(setting, pool, values, simple)
     picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
     rows = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
     peaks = _peaks(setting, pool.take(rows))
@@ -101,27 +104,78 @@ def shortlist(
     wanted.append(_pick(pool, values, int(rows[np.argmin(simple[rows])]), (SIMPLEST,)))
     for pick in sorted(wanted, key=lambda pick: pick.value):
         _add(picks, pick)
-    picks = _filled(picks[:top], pool, values, top)
+    picks = _safe_first(setting, _filled(picks[:top], pool, values, top))
     chosen = concatenate([pick.plans for pick in picks])
     return chosen, tuple(
         ShortlistRow(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
     )
 
 
-def _recommended(setting: Setting, pool: Plans, simplest: np.ndarray) -> int:
-    """The simplest plan whose mechanisms were all measured; without such a plan the simplest.
+def _recommended(setting: Setting, pool: Plans, values: np.ndarray, simple: np.ndarray) -> int:
+    """The plan that one would launch.
 
     Args:
         setting: of the search.
-        pool: plans.
-        simplest: indices of plans on equal footing with the fastest, the simplest first.
+        pool: the best plans, in order.
+        values: the figure that ranks them, shape (plans,).
+        simple: mechanisms of each plan, shape (plans,).
     """
+    even = np.flatnonzero(even_footing(values[0], values))
+    even = even[np.argsort(simple[even], kind="stable")]
+    others = np.setdiff1d(np.arange(len(pool)), even)
+    weighed = np.concatenate([even, others])[:MOST_WEIGHED]
+    capacity = setting.cluster.device.memory_bytes
+    safe = chance_to_fit(_peaks(setting, pool.take(weighed)), capacity, setting) >= SAFE
     known = RunEvidence(setting)
-    if known.runs:
-        for index in simplest[:MOST_WEIGHED].tolist():
-            if not known.of(pool.plan(index)).unproven:
-                return index
-    return int(simplest[0])
+
+    def measured(index: int) -> bool:
+        return bool(known.runs) and not known.of(pool.plan(index)).unproven
+
+    even_rows, other_rows = weighed[: len(even)], weighed[len(even) :]
+    safe_even, safe_others = even_rows[safe[: len(even)]], other_rows[safe[len(even) :]]
+    for rows, wanted in (
+        (safe_even, measured),
+        (safe_others, measured),
+        (safe_even, None),
+        (safe_others, None),
+    ):
+        index = next((int(row) for row in rows if wanted is None or wanted(int(row))), None)
+        if index is not None and (rows is safe_even or _close(setting, pool, index)):
+            return index
+    return next((int(row) for row in even_rows if measured(int(row))), int(even[0]))
+
+
+def _safe_first(setting: Setting, picks: list[_Pick]) -> list[_Pick]:
+    """The rows with one first that fits and is as fast within error, where the first may run out of memory.
+
+    The best plan of a family may be slower than all plans that were weighed. A measured plan gives way to a
+    measured one only.
+    """
+    shown = concatenate([pick.plans for pick in picks])
+    safe = chance_to_fit(_peaks(setting, shown), setting.cluster.device.memory_bytes, setting) >= SAFE
+    if safe[0] or not safe.any():
+        return picks
+    fastest = int(np.argmin([pick.value for pick in picks]))
+    close = within_band(setting, shown.take(np.array([fastest, *range(len(picks))])))[1:]
+    known = RunEvidence(setting)
+    runs = [known.of(pick.plan).fewest or 0 if known.runs else 0 for pick in picks]
+    able = [row for row in range(1, len(picks)) if safe[row] and close[row] and (runs[row] or not runs[0])]
+    index = min(able, default=None)
+    if index is None:
+        return picks
+    labelled = [
+        _Pick(
+            pick.plans, pick.value, tuple(label for label in pick.labels if label != RECOMMENDED) or (OTHER,)
+        )
+        for pick in picks
+    ]
+    first = _Pick(picks[index].plans, picks[index].value, (RECOMMENDED, *picks[index].labels))
+    return [first, *sorted(labelled[:index] + labelled[index + 1 :], key=lambda pick: pick.value)]
+
+
+def _close(setting: Setting, pool: Plans, index: int) -> bool:
+    """Whether a plan's gap to the fastest lies inside the band of their ratio."""
+    return bool(within_band(setting, pool.take(np.array([0, index])))[1])
 
 
 def _pick(pool: Plans, values: np.ndarray, index: int, labels: tuple[str, ...]) -> _Pick:

@@ -16,7 +16,7 @@ from planner.evidence import PlanEvidence, RunEvidence
 from planner.metrics import utilisation
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training import Step
+from simulator.training import Step, predict
 from simulator.uncertainty import band, covariance
 from simulator.uncertainty.bands import MEDIAN, ratio_spread
 from simulator.uncertainty.parts import NINETY, exposure
@@ -93,6 +93,13 @@ def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
             for plan, seconds in zip(plans, step.time, strict=True)
         ),
     )
+
+
+def within_band(setting: Setting, plans: Plans) -> np.ndarray:
+    """Whether each plan's gap to the first lies inside the 90 % band of their ratio, shape (plans,)."""
+    step = predict(setting, plans)
+    spread = ratio_spread(covariance(setting, step, exposure(step)), 0)
+    return np.log(step.time / step.time[0]) <= NINETY * spread
 
 
 def worth_measuring(

@@ -75,6 +75,7 @@ class PlanFlags:
     offload: options.Offload = False
     raw: options.Raw = False
     proven: options.Proven = False
+    more: options.More = False
     trials: options.Trials = None
     folder: options.Folder = TRIALS
     refine: options.Refine = None

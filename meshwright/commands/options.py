@@ -154,6 +154,9 @@ Offload = Annotated[
 Proven = Annotated[
     bool, typer.Option("--proven", help="Keep to what one measured run near the plan used, and came near.")
 ]
+More = Annotated[
+    bool, typer.Option("--more", help="Also print odds, near duplicates and what each rule removed.")
+]
 Trials = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Write launch files of the N plans worth measuring to --folder."),

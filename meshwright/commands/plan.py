@@ -35,7 +35,7 @@ OF_TRAINING = (
         "offload",
         "raw",
     ),
-    *("proven", "trials", "tokens", "days", "budget"),
+    *("proven", "more", "trials", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -226,7 +226,12 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     told = ("framework", "objective", "headroom", "allow")
     arguments |= {name: getattr(flags, name) for name in told} | constraints
     unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
-    unranked |= {"--proven": flags.proven or None, "--site": flags.site, "--trials": flags.trials}
+    unranked |= {
+        "--proven": flags.proven or None,
+        "--more": flags.more or None,
+        "--site": flags.site,
+        "--trials": flags.trials,
+    }
     if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
@@ -253,7 +258,7 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     }
     arguments["refine"] = flags.refine or 0
     arguments["execution"] = _execution(flags)
-    plan_training(flags.scenario, arguments, files, flags.json, flags.trials, flags.folder)
+    plan_training(flags.scenario, arguments, files, flags.json, flags.more, flags.trials, flags.folder)
 
 
 def plan_training(
@@ -261,6 +266,7 @@ def plan_training(
     arguments: dict[str, Any],
     files: PlanFiles,
     json: bool,
+    more: bool = False,
     trials: int | None = None,
     folder: Path = TRIALS,
 ) -> None:
@@ -274,7 +280,7 @@ def plan_training(
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables, wide
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
-    from meshwright.reports.verdict import verdict
+    from meshwright.reports.verdict import headline, verdict
 
     with progress("searching") as advance:
         search = api.plan(
@@ -291,7 +297,11 @@ def plan_training(
     elif len(search.result.plans):
         launch = export_words(launcher_of(setting.framework.name, setting.model.name), files.save)
         show_tables(
-            ranked(search.found, wide()), *_refined(search), *verdict(search.result, search.found), launch
+            headline(search.found),
+            ranked(search.found, wide(), more),
+            *_refined(search),
+            *verdict(search.result, search.found, more),
+            launch,
         )
     search.check()
     files.write(search)

@@ -185,9 +185,14 @@ def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
     }
 
 
-def ranked(prediction: Prediction, wide: bool) -> Table:
-    """Ranking of plans: one per line, or one per column in a narrow terminal."""
-    columns = rank_columns(prediction)
+ODDS = ("best", "loss")
+"""Columns of a ranking that ``--more`` asks for."""
+
+
+def ranked(prediction: Prediction, wide: bool, more: bool = True) -> Table:
+    """Ranking of plans: one per line, or one per column in a narrow terminal; without odds unless asked."""
+    cells = rank_columns(prediction)
+    columns = {name: column for name, column in cells.items() if more or name not in ODDS}
     if wide:
         rows = list(zip(*columns.values(), strict=True))
         return table(list(columns), rows, left=2)

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from rich.table import Table
 
 from meshwright.reports.basis import basis
 from meshwright.reports.insisted import describe_insisted, insisted_words
 from meshwright.reports.plan_evidence import promise_words
+from meshwright.reports.plans import chance
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds
 from planner.evidence import code_base
 from planner.prediction import Prediction
 from planner.proven import BEYOND
 from planner.search import SearchResult
+from planner.shortlist import SAFE
 from planner.standing import Standing
 from simulator.setting import Setting
-from simulator.uncertainty import model_errors
+from simulator.uncertainty import chance_to_fit, model_errors
 
 NAMED = 5
 """Unproven mechanisms that are named of a plan; ``--json`` has all."""
 
 
-def verdict(result: SearchResult, prediction: Prediction) -> list[Table | str]:
-    """Reasons, distinguishability, basis, and the number of candidates removed by every rule."""
-    reasons = reason_rows(result)
-    shown = [table(("rank", "shown as", "near duplicates"), reasons, left=3)] if reasons else []
-    removed = table(("removed by rule", "candidates"), removed_rows(result))
-    return [*shown, *order_words(result, prediction), *_insisted(prediction), basis(result), removed]
+def verdict(result: SearchResult, prediction: Prediction, more: bool = True) -> list[Table | str]:
+    """Reasons, distinguishability and basis; with ``more`` near duplicates and what each rule removed."""
+    headings = ("rank", "shown as", "near duplicates") if more else ("rank", "shown as")
+    reasons = [row[: len(headings)] for row in reason_rows(result)]
+    shown: list[Table | str] = [table(headings, reasons, left=len(headings))] if reasons else []
+    shown += [*order_words(result, prediction, more), *_insisted(prediction), basis(result)]
+    return [*shown, table(("removed by rule", "candidates"), removed_rows(result))] if more else shown
 
 
 def _insisted(prediction: Prediction) -> list[str]:
@@ -51,27 +55,22 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
     ]
 
 
-COLUMNS = (
-    "±: 90 % band of the step. best: chance of being the fastest of these plans. loss: expected time over "
-    "the fastest. runs: measured runs with the plan's rarest mechanism."
-)
+BAND = "±: 90 % band of the step."
+ODDS = "best: chance of being the fastest of these plans. loss: expected time over the fastest."
+RUNS = "runs: measured runs with the plan's rarest mechanism."
 """What the columns of a ranking say that are no quantities of a step."""
 
 
-def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
+def order_words(result: SearchResult, prediction: Prediction, more: bool = True) -> list[str]:
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
     known = prediction.standing
     if result.rows:
-        kind = "measured plan" if known is not None and not known.evidence[0].unproven else "plan"
-        words.append(
-            f"Rank 1 is the simplest {kind} within {percent(errors.even, 0)} of the fastest; "
-            "a predicted gap of that size says nothing about the order."
-        )
+        words.append(_first_words(prediction, errors.even))
     if known is None:
         return words
-    words.append(COLUMNS)
+    words.append(" ".join((BAND, ODDS, RUNS) if more else (BAND, RUNS)))
     close_to_first = ~known.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:
@@ -81,6 +80,52 @@ def order_words(result: SearchResult, prediction: Prediction) -> list[str]:
             f"up to ± {percent(half, 0)})."
         )
     return [*words, *unproven_words(known, prediction.setting), *left_out_words(result)]
+
+
+def _first_words(prediction: Prediction, even: float) -> str:
+    """Why the first plan goes before the fastest, and what one gives up with it.
+
+    Args:
+        prediction: of the plans shown.
+        even: share of a step that says nothing about an order.
+    """
+    known, times = prediction.standing, prediction.step.time
+    fastest, gap = int(np.argmin(times)), float(times[0] / times.min()) - 1
+    capacity = prediction.setting.cluster.device.memory_bytes
+    fits = chance_to_fit(prediction.memory.peak, capacity, prediction.setting)
+    reasons = []
+    if fits[0] >= SAFE > fits[fastest]:
+        reasons.append(f"fits with {chance(float(fits[fastest]))} only")
+    if known is not None and known.evidence[fastest].unproven and not known.evidence[0].unproven:
+        reasons.append("is unproven")
+    if reasons:
+        return f"Rank 1 is {percent(gap)} slower than rank {fastest + 1}, which {' and '.join(reasons)}."
+    kind = "measured plan" if known is not None and not known.evidence[0].unproven else "plan"
+    return (
+        f"Rank 1 is the simplest {kind} within {percent(even, 0)} of the fastest; "
+        "a predicted gap of that size says nothing about the order."
+    )
+
+
+def headline(prediction: Prediction) -> str:
+    """The first plan in two lines: what it reaches, how sure that is, and how many plans are as good."""
+    merit, known, plan = prediction.metrics, prediction.standing, prediction.plans.plan(0)
+    capacity = prediction.setting.cluster.device.memory_bytes
+    fits = float(chance_to_fit(prediction.memory.peak[:1], capacity, prediction.setting)[0])
+    band = "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
+    figures = [
+        f"{percent(float(merit.model_flops_utilisation[0]), 0)} MFU",
+        f"{float(merit.usd_per_million_tokens[0]):.3g} $/Mtok",
+        f"fits in {chance(fits).removesuffix(' %')} of 100",
+    ]
+    if known is not None:
+        runs = known.evidence[0].fewest
+        figures.insert(2, f"{runs} measured runs" if runs else "no measured run")
+    line = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}, {', '.join(figures)}."
+    alike = 0 if known is None else int((~known.differs[1:]).sum())
+    if not alike:
+        return line
+    return f"{line}\n{alike} other{'s are' if alike > 1 else ' is'} as good within error."
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:

@@ -121,7 +121,7 @@ def test_simulate_costs_a_searched_plan_as_the_search_did(run, scenario):
 
 
 def test_the_table_shows_the_plans_the_rules_and_the_runner_up(run):
-    out = run("plan", *QUESTION, "--top", "3").out
+    out = run("plan", *QUESTION, "--top", "3", "--more").out
     for word in (
         "rank",
         "TP",
