@@ -122,10 +122,10 @@ def headline(prediction: Prediction) -> str:
         runs = known.evidence[0].fewest
         figures.insert(2, f"{runs} measured runs" if runs else "no measured run")
     line = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}, {', '.join(figures)}."
-    alike = 0 if known is None else int((~known.differs[1:]).sum())
-    if not alike:
+    as_good = 0 if known is None else int((~known.differs[1:]).sum())
+    if not as_good:
         return line
-    return f"{line}\n{alike} other{'s are' if alike > 1 else ' is'} as good within error."
+    return f"{line}\n{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:
