@@ -195,9 +195,11 @@ def _attention_pattern(config: Config, fields: Mapping[str, Any], kinds: Mapping
         window = {}
     named = config.values.get("layer_types")
     if isinstance(named, list):
-        unknown = next((kind for kind in named if not isinstance(kind, str) or kind not in kinds), None)
-        if unknown is not None:
-            raise UnknownNameError("kind of attention", str(unknown), kinds, f"{config.where}: layer_types")
+        unknown = [kind for kind in named if not isinstance(kind, str) or kind not in kinds]
+        if unknown:
+            raise UnknownNameError(
+                "kind of attention", str(unknown[0]), kinds, f"{config.where}: layer_types"
+            )
         pattern = tuple(kinds[kind] for kind in named)
         return {**window, "attention_pattern": pattern} if not window or "linear" in pattern else window
     if not window and (period := _window_period(config)):
@@ -269,10 +271,10 @@ def _expert_list(config: Config) -> tuple[str, list[bool]]:
     """
     kinds = config.values.get("mlp_layer_types")
     if isinstance(kinds, list):
-        unknown = next((kind for kind in kinds if kind not in ("dense", "sparse", "moe")), None)
-        if unknown is not None:
+        unknown = [kind for kind in kinds if kind not in ("dense", "sparse", "moe")]
+        if unknown:
             raise UnknownNameError(
-                "kind of MLP", str(unknown), ["dense", "sparse"], f"{config.where}: mlp_layer_types"
+                "kind of MLP", str(unknown[0]), ["dense", "sparse"], f"{config.where}: mlp_layer_types"
             )
         return "mlp_layer_types", [kind != "dense" for kind in kinds]
     if isinstance(frequency := config.values.get("moe_layer_freq"), list):

@@ -144,9 +144,10 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
     pattern = list(str(config.values.get("hybrid_override_pattern") or ""))
     if not pattern and isinstance(listed, list):
         pattern = [LETTERS.get(str(part), str(part)) for part in listed]
-    unknown = next((part for part in pattern if part not in PATTERN_OF_PARTS), None)
+    unknown = [part for part in pattern if part not in PATTERN_OF_PARTS]
     if unknown or not pattern:
-        problem = f"hybrid_override_pattern: expected M, *, - and E, found {unknown or 'nothing'!r}"
+        told = shown(unknown[0]) if unknown else "nothing"
+        problem = f"hybrid_override_pattern: expected M, *, - and E, found {told}"
         raise InputError(problem, config.where)
     if "E" in pattern and "-" in pattern:
         raise InputError("MLPs beside experts are not supported", config.where)

@@ -395,3 +395,14 @@ def test_layers_of_sparse_attention_are_those_of_the_indexer(tmp_path):
     base = PUBLISHED_2025["glm-5"]
     kinds = {"layer_types": ["deepseek_sparse_attention"] * base["num_hidden_layers"]}
     assert models.get(written(tmp_path, base | kinds)).mla == models.get(written(tmp_path, base)).mla
+
+
+@pytest.mark.parametrize("kind", [None, "", 3, ["dense"]])
+def test_entries_that_are_no_kind_of_layer_are_refused(tmp_path, kind):
+    base = CONFIGS["mixtral-8x7b"]
+    for key in ("layer_types", "mlp_layer_types"):
+        with pytest.raises(InputError, match=key):
+            models.get(written(tmp_path, base | {key: [kind] * base["num_hidden_layers"]}))
+    hybrid = PUBLISHED_2025["nemotron-3-nano-30b-a3b"] | {"hybrid_override_pattern": None}
+    with pytest.raises(InputError, match="hybrid_override_pattern"):
+        models.get(written(tmp_path, hybrid | {"layers_block_type": [kind, "mamba"]}))
