@@ -45,16 +45,19 @@ def _batch_first(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
         sum(np.where(np.greater(s.sequences, 1), s.tokens, 0.0) for s in rank.batch.segments) / rank.context
     )
     copied = passes.COPY * rank.width * many
-    if np.any(copied):
+    # Plans of one sequence launch no copies, beside others in a batch as alone.
+    runs = np.where(np.greater(copied, 0), 1.0, 0.0)
+    if np.any(runs):
         yield MemoryBound(
             name="batch_first",
             kind="copy",
             part="core",
             bytes=copied * (inputs + width),
-            launches=2.0,
-            starts=2.0,
+            launches=2.0 * runs,
+            starts=2.0 * runs,
             backward_bytes=copied * inputs,
-            backward_starts=1.0,
+            backward_launches=runs,
+            backward_starts=runs,
         )
 
 
