@@ -14,7 +14,7 @@ from core import quantities
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
 from hwmodels.mixed import MixedCluster
-from meshwright.api.serving import MOST_WATTS
+from meshwright.deployments import MOST_WATTS
 from meshwright.validation.serving import case
 from meshwright.variations.answer import LONG_S
 from simulator.frameworks import Framework

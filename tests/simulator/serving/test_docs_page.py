@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from simulator import lengths
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Deployment
 from simulator.serving.question.failures import Drain, Failures, Outage
@@ -22,7 +23,7 @@ from simulator.serving.question.tiers import Tier
 from simulator.serving.replica.records import Record
 from simulator.serving.result import serve
 from simulator.serving.scenario import ServingDefinition, make_serving
-from simulator.serving.workload import Prefix, Serving, Slo, TraceFile, arrivals, lengths, programs
+from simulator.serving.workload import Prefix, Serving, Slo, TraceFile, arrivals, programs
 from simulator.serving.workload.serving import Chunks
 from tests.simulator.serving.conftest import Run, make_requests
 
