@@ -261,7 +261,9 @@ class _Ranking:
         return slowest
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
-        """Offer scored plans."""
+        """Offer scored plans, if there are any."""
+        if not len(plans):
+            return
         self.best.offer(plans, values)
         if self.keep:
             self.keep(plans, values)

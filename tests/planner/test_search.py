@@ -29,6 +29,15 @@ def test_returns_the_fastest_of_all_plans(ask, model, survivors):
     assert found.plans.plan(0) == everything[int(np.argmin(times.astype(np.float32)))]
 
 
+def test_a_ranking_that_was_offered_no_plan_shows_none(ask):
+    """Where no plan promises little enough for ``--proven``, blocks without plans are offered."""
+    setting, none = ask(), Plans.of([])
+    ranking = module._Ranking("time", 5, True, None)
+    ranking.offer(none, np.zeros(0))
+    plans, rows = ranking.shown(Space.of(setting, 16, FEW), 5)
+    assert len(plans) == 0 and rows == ()
+
+
 def test_all_candidates_are_scored_or_removed(ask):
     found = search(ask(), 16, FEW)
     assert found.scored + sum(found.removed.values()) == found.candidates
