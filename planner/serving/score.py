@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from core.errors import InputError
 from planner.serving.drafts import DraftedSteps
+from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.fleet.transfer import arrival_s
@@ -119,6 +120,13 @@ class ReplicaCases:
         own = np.array([kind.nic_bandwidth for kind in shapes])
         lengths = question.prompt * every, question.output * every
         return cls(question, shapes, number, np.full(len(shapes), MIXED), *limits, every, *lengths, own)
+
+    @classmethod
+    def of_group(cls, question: ServingQuestion, group: ReplicaGroup, count: int = 1) -> ReplicaCases:
+        """``count`` times a replica of a deployment's group, with its role and limits."""
+        replica = cls.with_limits(question, [group.shape], [group.budget], [group.sequences])
+        some = replica[np.zeros(count, np.int64)].shared_by(group.replicas)
+        return replace(some, role=np.full(count, ROLES.index(group.role)))
 
     @cached_property
     def steps(self) -> DraftedSteps:

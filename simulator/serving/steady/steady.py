@@ -28,10 +28,14 @@ ITERATIONS = 24
 PREFILL_ITERATIONS = 0, 1, 3, 6, 10, 15
 """Iterations that re-price the interference of prefills, which varies little with the batch."""
 DAMPING = 0.4
+"""Of closed loops, whose clients are fewer where TPOT is longer. At a rate more sequences decode, so TPOT
+rises from that of a lone request to the least that solves the equations, which rises with the rate."""
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
+LONGEST_PROMPTS = 0.999
+"""The same where they share steps: these are then as long as prompts make them."""
 MOST_FILLED = 0.98
 """Maximum share of time in steps whose token budget prompts fill."""
 MOST_BUNCHING = 0.2
@@ -112,6 +116,9 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     bunching = np.where(closed, 0.0, 1.0 / growth)
     before = moved = interference = uneven = running = np.zeros_like(seen)
     staged, begun = cases.staged, None
+    kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
+    # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
+    kept_below = np.where(closed, 0.0, 1.0)
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -125,8 +132,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         bunched = bunching * delay / cases.stages if staged else bunching * delay
         seen = np.minimum(1.0 + beside + np.minimum(bunched, MOST_BUNCHING * beside), slots)
         step = cases.decode(seen)
-        if cases.interleaved:
-            steps = steps.beside_step(step)
+        if cases.interleaved and loops:
+            steps = steps.beside_step(step, closed)
         if staged:
             lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
             uneven = np.where(closed, 0.0, beside) / lasting
@@ -134,26 +141,32 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         arriving = others * cases.ranks if cases.lockstep else others
         prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
         taken = arriving * delay
-        # In a closed loop the prompts of one step follow from the clients, however long the step is.
-        mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
-        if loops:
-            mean = np.where(closed, step + taken * tpot, mean)
+        if cases.interleaved:
+            # A step with prompts is no longer than they make it, so this rises with ``tpot``.
+            mean = step + taken * tpot
+        else:
+            mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
+            mean = np.where(closed, step + taken * tpot, mean) if loops else mean
         if cases.equal:
             begun = together(cases, steps, step, delay)
             mean = np.where(cases.together, begun.tpot_s, mean)
-        interference = 1.0 - step / mean
-        before, moved = moved, (1 - DAMPING) * (mean - tpot)
+        interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
+        before, moved = moved, kept * (mean - tpot)
         longest = gaps * full / (1.0 - interference)
+        below = np.where(mean >= tpot, np.maximum(below, tpot), below)
         tpot = tpot + moved
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
+        tpot = np.maximum(tpot, below * kept_below)
+        if not loops and iteration < ITERATIONS - 1:
+            continue
         service = cases.fixed + first + prefill
         queue = _budget_wait(cases, arriving, steps, decode + service) + _slot_wait(
             cases, through, tpot, alone, longest, service
         )
         if begun is not None:
             queue = np.where(cases.together & (clients <= slots), begun.wait_s, queue)
-        wait = DAMPING * wait + (1 - DAMPING) * queue
+        wait = np.where(closed, DAMPING * wait + (1 - DAMPING) * queue, queue) if loops else queue
     busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
     stable = closed | (through * longest <= slots) & (busy < 1.0)
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))

@@ -82,19 +82,24 @@ class Prefills:
     beside: Array
     """Added by a further chunk on another rank."""
     behind: Array
-    """Added by a further chunk when all ranks have a chunk."""
+    """Added by a second chunk of each rank, for one of them."""
+    beyond: Array
+    """Added by every further chunk: up to two chunks the host may take longer than the device."""
     ranks: Array
     uneven: Array
     """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
 
     def seconds(self, chunks: Array) -> Array:
         """Step time with ``chunks`` chunks over all ranks."""
-        others = np.minimum(chunks, self.ranks) - 1.0
-        return self.one_chunk + others * self.beside + np.maximum(chunks - self.ranks, 0.0) * self.behind
+        ranks = self.ranks
+        some = self.one_chunk + (np.minimum(chunks, ranks) - 1.0) * self.beside
+        some = some + np.minimum(np.maximum(chunks - ranks, 0.0), ranks) * self.behind
+        return some + np.maximum(chunks - 2.0 * ranks, 0.0) * self.beyond
 
-    def beside_step(self, step: Array) -> Prefills:
-        """The same with a slightly different batch, whose own step takes ``step``."""
-        return replace(self, step=step, one_chunk=self.one_chunk + step - self.step)
+    def beside_step(self, step: Array, closed: NDArray[np.bool_]) -> Prefills:
+        """The same with a slightly different batch of clients, whose own step takes ``step``."""
+        shift = np.where(closed, step - self.step, 0.0)
+        return replace(self, step=self.step + shift, one_chunk=self.one_chunk + shift)
 
     @cached_property
     def full(self) -> Array:
@@ -173,29 +178,35 @@ class Cases:
         chunk = np.minimum(self.new, room)
         before = self.cached + 0.5 * (self.new - chunk)
 
-        # One prompt; one on every rank; two on every rank.
-        single = bool(np.all(self.ranks == 1.0))
-        axis = (-1,) + (1,) * chunk.ndim
-        prompts = np.array([1.0, 2.0] if single else [1.0, 1.0, 2.0]).reshape(axis)
-        every = np.broadcast_to(self.ranks, chunk.shape)
-        ranks = None if single else np.stack([np.ones_like(chunk), every, every])
-        steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one_chunk, all_, two = steps[0], steps[-2], steps[-1]
-        beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
-        behind = np.maximum(two - all_, 0.0) / self.ranks
-        step = self.decode(batch)
-        one_chunk = np.where(self.arrives, step, one_chunk)
-        beside, behind = (np.where(self.arrives, 0.0, more) for more in (beside, behind))
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
-        free = np.where(self.together, np.minimum(self.clients, self.slots), self.slots - batch)
+        # At a rate those that find none wait (`_slot_wait`), so that more arrivals never shorten a step.
+        free = np.where(self.closed, self.slots - batch, self.slots)
+        free = np.where(self.together, np.minimum(self.clients, self.slots), free)
         fill = room / chunk
         if not self.cuts:
             # Whole prompts of one length.
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.minimum(fill, np.maximum(free, 1.0))
+
+        # One prompt; one on every rank; two on every rank; as many as a step takes.
+        single = bool(np.all(self.ranks == 1.0))
+        ones = np.ones_like(chunk)
+        prompts = np.stack([ones, *(() if single else (ones,)), 2.0 * ones, np.maximum(most, 2.0)])
+        every = np.broadcast_to(self.ranks, chunk.shape)
+        ranks = None if single else np.stack([ones, every, every, every])
+        steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
+        one_chunk, all_, two, full = steps[0], steps[-3], steps[-2], steps[-1]
+        beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
+        behind = np.maximum(two - all_, 0.0) / self.ranks
+        beyond = np.maximum(full - two, 0.0) / (self.ranks * np.maximum(most - 2.0, 1e-9))
+        beyond = np.where(most > 2.0, beyond, behind)
+        step = self.decode(batch)
+        one_chunk = np.where(self.arrives, step, one_chunk)
+        beside, behind, beyond = (np.where(self.arrives, 0.0, more) for more in (beside, behind, beyond))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         whole = _steps_of(self.new / room, np.sqrt(decoding) / room)
-        return Prefills(self.new / chunk, whole, most, step, one_chunk, beside, behind, self.ranks, uneven)
+        parts = step, one_chunk, beside, behind, beyond
+        return Prefills(self.new / chunk, whole, most, *parts, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""

@@ -11,6 +11,7 @@ import meshwright as mw
 from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
 from planner.serving.refine import bisect, settled
+from planner.serving.score import CLOSE
 from planner.serving.scores import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
 from planner.serving.trial import trial
@@ -155,14 +156,15 @@ def test_wrong_types_are_named(cluster, more, error, words):
 @pytest.mark.slow
 def test_a_grid_search_over_the_event_engine_has_the_same_winner(found, table):
     """Every count of every shape on both types, mixed or in two pools, runs on the event engine: none carries
-    more than the first by over 3 %."""
+    more by over 3 % than the best of those that the steady state does not tell apart from the first."""
 
     def run_of(plan):
         setting = make_serving(scenario_of(found.question, plan), "plan", Path())
         return settled(setting, plan.goodput * (LOAD["ttft"] + LOAD["tpot"] * LOAD["osl"]))
 
-    first = found.plans[0]
-    rate = bisect(run_of(first), first.goodput, None) / 0.97
+    best = found.plans[0].goodput
+    tied = [plan for plan in found.plans if plan.goodput > best * (1.0 - CLOSE)]
+    rate = max(bisect(run_of(plan), plan.goodput, None) for plan in tied) / 0.97
     plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
     assert [plan.describe() for plan in plans if trial(run_of(plan), rate, None).holds] == []
 
