@@ -53,6 +53,12 @@ def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
     assert "eached" in words or "issed" in words
 
 
+GAINS_NOTHING = {
+    "pipeoffload-43b": "two A100 share a PCIe root; 12.5 to 15 GB/s do not carry all activations"
+}
+"""Claims whose first runs gain nothing here, and why; a run that gains again must leave this list."""
+
+
 @pytest.mark.parametrize("claim", papers.CLAIMS, ids=lambda claim: f"{claim.scenario} {claim.what}")
 def test_a_claims_runs_are_there_and_the_first_of_them_gains(claim, runs):
     known = runs[claim.scenario]
@@ -60,7 +66,8 @@ def test_a_claims_runs_are_there_and_the_first_of_them_gains(claim, runs):
     for run in known.by_name.values():
         assert run.scenario().plan is not None
     (found,) = papers.gains(papers.replace(claim, pairs=claim.pairs[:1]), known)
-    assert 1 < found < 1.5 * claim.published[1]
+    assert found < 1.5 * claim.published[1]
+    assert (found > 1) != (claim.scenario in GAINS_NOTHING)
 
 
 @pytest.mark.parametrize(

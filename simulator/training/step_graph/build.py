@@ -47,6 +47,7 @@ from simulator.training.step_graph.step import (
     StreamWork,
 )
 from simulator.training.step_graph.streams import (
+    COMPUTE,
     DATA,
     EXPERT,
     FROM_HOST,
@@ -253,26 +254,33 @@ class _Build:
             backward.add("embedding", front.backward_input)
         kept = sum(self.held_by_layer[group] * share for group, share in layers)
         self._add_copies(forward, backward, layers, row)
+        passes = forward.done(), backward.done(), weight.done() if split else ()
+        window = sum(work.seconds for passed in passes for work in passed if work.stream == COMPUTE)
         work = ChunkWork(
-            forward=forward.done(),
-            backward=backward.done(),
-            weight=weight.done() if split else (),
+            *passes,
             activation=kept,
             activation_for_weight=kept,
             offload=StreamWork(
                 "offload",
-                self._host_copy_s(scalar(kept)),
+                self._host_copy_s(scalar(kept), window),
                 load=LinkDemand(sent=(("host", kept),)),
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
 
-    def _host_copy_s(self, size: float) -> float:
-        """Seconds of a copy of a device to its host while all of its node do the same."""
+    def _host_copy_s(self, size: float, window: float) -> float:
+        """Seconds of a copy of a device to its host, once in ``window`` seconds of its kernels.
+
+        Devices of a stage copy at once; those of other stages behind the same root as often as this one, so
+        that it shares the root for the part of the window in which they copy.
+        """
         cluster = self.setting.cluster
         devices = min(cluster.devices, cluster.devices_per_node)
+        of_stage = min(self.stride, devices)
         overhead = self.setting.kernels.calibration.host_copy.overhead_s
-        return overhead + size * devices / cluster.rates.copies(devices)
+        alone, shared = (size * count / cluster.rates.copies(count) for count in (of_stage, devices))
+        busy = (shared - alone) / window if window > 0 else 1.0
+        return overhead + (min(shared, alone / (1.0 - busy)) if busy < 1.0 else shared)
 
     def _add_copies(
         self, forward: StagePasses, backward: StagePasses, layers: tuple[tuple[int, float], ...], row: int
