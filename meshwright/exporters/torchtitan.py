@@ -73,6 +73,8 @@ def titan_facts(setting: Setting, plan: Plan, facts: Facts) -> tuple[Facts, list
         titan["derived.local_batch"] = setting.training.global_batch // plan.data
         titan["derived.pipeline_micro_batch"] = plan.micro_batch
         chunks = [round(length) for length in Spread.of(setting, Plans.of(plan)).lengths]
+        # torchtitan trains no multi-token prediction: its last stage holds the model's layers alone.
+        chunks[-1] -= round(setting.mtp_layers)
         per_chunk = max(chunks[1:-1], default=max(chunks))
         titan["derived.layers_per_chunk"] = per_chunk
         titan |= {"derived.first_less": per_chunk - chunks[0], "derived.last_less": per_chunk - chunks[-1]}
