@@ -33,6 +33,7 @@ from simulator.training.state_moves import move_copy, move_state
 from simulator.training.step_graph import run
 from simulator.training.step_graph.host_update import UPDATED, HostWork, Start, host_work
 from simulator.training.step_graph.loads import communication, scalar
+from simulator.training.step_graph.offloaded import offloaded_seconds
 from simulator.training.step_graph.output import output_work
 from simulator.training.step_graph.passes import StagePasses, first_of, last_of
 from simulator.training.step_graph.ports import ports
@@ -262,25 +263,11 @@ class _Build:
             activation_for_weight=kept,
             offload=StreamWork(
                 "offload",
-                self._host_copy_s(scalar(kept), window),
+                offloaded_seconds(self.setting, self.stride, scalar(kept), window),
                 load=LinkDemand(sent=(("host", kept),)),
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
-
-    def _host_copy_s(self, size: float, window: float) -> float:
-        """Seconds of a copy of a device to its host, once in ``window`` seconds of its kernels.
-
-        Devices of a stage copy at once; those of other stages behind the same root as often as this one, so
-        that it shares the root for the part of the window in which they copy.
-        """
-        cluster = self.setting.cluster
-        devices = min(cluster.devices, cluster.devices_per_node)
-        of_stage = min(self.stride, devices)
-        overhead = self.setting.kernels.calibration.host_copy.overhead_s
-        alone, shared = (size * count / cluster.rates.copies(count) for count in (of_stage, devices))
-        busy = (shared - alone) / window if window > 0 else 1.0
-        return overhead + (min(shared, alone / (1.0 - busy)) if busy < 1.0 else shared)
 
     def _add_copies(
         self, forward: StagePasses, backward: StagePasses, layers: tuple[tuple[int, float], ...], row: int
