@@ -142,6 +142,7 @@ def deployment_tables(search: ServingSearch, refined: Runs, look: Check | None =
     removed += [["all", f"{search.candidates:,}"]]
     tables = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
     tables += [
+        *_missing(search),
         *checked_words(look),
         *_most_words(search),
         *_gap(search),
@@ -149,6 +150,17 @@ def deployment_tables(search: ServingSearch, refined: Runs, look: Check | None =
         *_variants(search),
     ]
     return [*tables, _basis(search), table(("removed by rule", "candidates"), removed)]
+
+
+MISSES = " (less)"
+"""Beside the goodput of a deployment that carries less than the rate asked for."""
+
+
+def _missing(search: ServingSearch) -> list[str]:
+    """At which rate the figures of rows hold that carry less than the rate asked for."""
+    if all(plan.meets for plan in search.plans):
+        return []
+    return [f"Rows marked{MISSES} carry less than asked; their other figures are at what they carry."]
 
 
 def _shortfall(search: ServingSearch) -> list[str]:
@@ -285,7 +297,7 @@ def _row(refined: Runs, plan: ServingPlan, index: int) -> list[str]:
         str(index + 1),
         plan.describe(),
         limits,
-        f"{plan.goodput:.3g}/s",
+        f"{plan.goodput:.3g}/s{'' if plan.meets else MISSES}",
         seconds(plan.ttft_s),
         seconds(plan.tpot_s),
         seconds(plan.e2e_s),

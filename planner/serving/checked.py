@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from core.errors import MeshwrightError
 from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
@@ -18,8 +20,10 @@ from planner.serving.plan import ServingPlan
 from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, closed_rate, lifetime, settled
+from planner.serving.score import ReplicaCases
 from planner.serving.search import ServingSearch
-from planner.serving.shown import STEADY_ERROR
+from planner.serving.shown import FIRST, NEXT, STEADY_ERROR
+from planner.serving.trial import latencies
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 
@@ -62,7 +66,10 @@ def check(search: ServingSearch) -> Check:
     if requests > MOST_REQUESTS:
         return Check(search, {}, skipped=requests)
     runs = [_run(setting, plan, question.rate) for setting, plan in zip(settings, plans, strict=False)]
-    followed = [_followed(plan, run, question) for plan, run in zip(plans, runs, strict=False)]
+    followed = [
+        _followed(plan, run, setting, question)
+        for plan, run, setting in zip(plans, runs, settings, strict=False)
+    ]
     after = [*followed, *plans[len(followed) :]]
     order = list(range(len(plans)))
     if any(new is not old for new, old in zip(after, plans, strict=True)):
@@ -72,7 +79,7 @@ def check(search: ServingSearch) -> Check:
     ranked = replace(
         search,
         plans=[after[number] for number in order],
-        reasons=[search.reasons[number] for number in order],
+        reasons=_reasons(search.reasons, order),
     )
     return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, moved)
 
@@ -104,18 +111,41 @@ def _run(
     return RefinedServing(0.5 * (low + high), 0.5 * (high - low))
 
 
-def _followed(plan: ServingPlan, run: RefinedServing, question: ServingQuestion) -> ServingPlan:
-    """The deployment with the engine's rate where that contradicts its own."""
-    if run.problem or not contradicts(plan, run):
+def _reasons(reasons: Sequence[str], order: Sequence[int]) -> list[str]:
+    """Why each deployment is shown: the first choice is the one that ranks first now."""
+    words = [NEXT if reasons[number] == FIRST else reasons[number] for number in order]
+    return [FIRST, *words[1:]]
+
+
+def _followed(
+    plan: ServingPlan,
+    run: RefinedServing,
+    setting: ServingSetting | MeshwrightError,
+    question: ServingQuestion,
+) -> ServingPlan:
+    """The deployment with the engine's rate, latencies and power where its rate contradicts its own.
+
+    All of its figures are at one rate: the one asked for, or, where it carries less, what it carries.
+    """
+    if run.problem or isinstance(setting, MeshwrightError) or not contradicts(plan, run):
         return plan
-    load = min(plan.load, run.goodput) if question.objective == "goodput" else plan.load
-    rate = question.rate
-    return replace(
-        plan,
-        goodput=run.goodput,
-        load=load,
-        output_tokens_s=max(load * question.output, 1e-9),
-        meets=run.goodput > 0 and (rate is None or rate <= run.goodput),
+    rate, closed = question.rate, question.concurrency is not None
+    wanted = plan.load if rate is None else rate
+    load = min(wanted, run.goodput) if run.goodput > 0 else wanted
+    told = replace(plan, goodput=run.goodput, load=load, output_tokens_s=max(load * question.output, 1e-9))
+    told = replace(told, meets=run.goodput > 0 and (rate is None or rate <= run.goodput))
+    if closed:
+        return told
+    ran = latencies(setting, load, rate)
+    return replace(told, ttft_s=ran.ttft_s, tpot_s=ran.tpot_s, e2e_s=ran.e2e_s, watts=_watts(told, question))
+
+
+def _watts(plan: ServingPlan, question: ServingQuestion) -> float:
+    """Power of the devices at the deployment's load, W."""
+    return sum(
+        group.replicas
+        * float(ReplicaCases.of_group(question, group).state(np.array([plan.load / group.replicas])).watts[0])
+        for group in plan.groups
     )
 
 

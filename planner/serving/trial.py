@@ -28,6 +28,39 @@ class Trial:
     served: float
 
 
+@dataclass(frozen=True)
+class Latencies:
+    """Latencies of a run, as a deployment tells them: TTFT of the targets' share, means of the others, s."""
+
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+
+
+def latencies(setting: ServingSetting, rate: float, natural: float | None) -> Latencies:
+    """Latencies of a deployment at a rate; the arguments are those of `trial`."""
+    serving = at_rate(setting.serving, rate, natural)
+    columns = serve(replace(setting, serving=serving)).records.columns()
+    counted = columns["serial"] >= int(serving.skipped * serving.requests)
+    arrival, first, last, output = (
+        columns[name][counted] for name in ("arrival_s", "first_s", "last_s", "output")
+    )
+    ttft = float(np.quantile(first - arrival, serving.slo.share))
+    decode = float((last - first).mean())
+    several = output > 1
+    tpot = float(((last - first)[several] / (output[several] - 1)).mean()) if several.any() else 0.0
+    return Latencies(ttft, tpot, ttft + decode)
+
+
+def at_rate(serving: Serving, rate: float, natural: float | None) -> Serving:
+    """A workload at a rate; a trace keeps its own times, rescaled."""
+    trace = serving.trace
+    if trace is not None and serving.arrivals is None and natural:
+        scaled = trace.model_copy(update={"rate_scale": trace.rate_scale * rate / natural})
+        return serving.model_copy(update={"trace": scaled})
+    return serving.model_copy(update={"arrivals": Poisson(rate=rate)})
+
+
 def trial(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
     """Run a deployment at a rate; the run ends where more requests have missed a target than may.
 
@@ -36,13 +69,7 @@ def trial(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
         rate: requests a second.
         natural: rate of a trace's own times, which are rescaled.
     """
-    serving = setting.serving
-    trace = serving.trace
-    if trace is not None and serving.arrivals is None and natural:
-        scaled = trace.model_copy(update={"rate_scale": trace.rate_scale * rate / natural})
-        serving = serving.model_copy(update={"trace": scaled})
-    else:
-        serving = serving.model_copy(update={"arrivals": Poisson(rate=rate)})
+    serving = at_rate(setting.serving, rate, natural)
     misses = Misses(serving)
     # Where replicas fail, the number of a request does not say whether it is counted.
     enough = misses.too_many if setting.deployment.failures is None else None

@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import InfeasibleError
 from planner.serving.closed import ClosedFigures
 from planner.serving.phases import LEAST_RATE
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.score import ReplicaCases, largest_rate, ttft_quantile
+from planner.serving.score import CLOSE, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.shapes import ReplicaShape, choices, make_shape
 from planner.serving.switches import SWITCHES
 from simulator.serving.steps.table import IterationTable
+
+Array = NDArray[np.float64]
 
 DEGREES = ("clock_mhz", "power_cap_w", "tensor", "data", "pipeline", "expert", "speculation", *SWITCHES)
 
@@ -32,7 +35,8 @@ class Variant:
 
     Attributes:
         weights, kv: the formats; None for KV as wide as the engine's default.
-        plan: as many replicas as the layout has in the checkpoint's format.
+        plan: the fewest replicas that carry the rate asked for; without one, as many as the layout has in the
+            checkpoint's format.
     """
 
     weights: str
@@ -78,12 +82,32 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
     return list(_best(narrowed, kept, told)) if kept else []
 
 
+def _fewest(question: ServingQuestion, cases: ReplicaCases, most: Array) -> tuple[ReplicaCases, Array]:
+    """The cases with the fewest replicas that carry the rate asked for, and the largest rate of one.
+
+    Args:
+        question: the question.
+        cases: replicas, as many as the plan in the checkpoint's own format has.
+        most: replicas at most, shape (cases,).
+    """
+    rates = largest_rate(cases)
+    if question.rate is None or question.objective == "goodput" or "replicas" in question.fix:
+        return cases, rates
+    # More replicas share arrivals better, so the first guess may be one too many or too few.
+    for _ in range(2):
+        carried = np.where(rates > 0.0, rates, np.inf)
+        counts = np.clip(np.ceil(question.rate / carried * (1.0 - CLOSE)), 1.0, most)
+        cases = cases.shared_by(np.where(rates > 0.0, counts, cases.replicas))
+        rates = largest_rate(cases)
+    return cases, rates
+
+
 def _best(
     question: ServingQuestion,
     kept: Sequence[ReplicaShape],
     told: Sequence[tuple[ServingPlan, str, str | None]],
 ) -> Iterator[Variant]:
-    """Replicas of each shape, as many as the plan has; none of a shape that carries nothing."""
+    """Replicas of each shape, as `Variant` says; none of a shape that carries nothing."""
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
     most = np.array([shape.most for shape in kept], float)
     limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
@@ -95,7 +119,7 @@ def _best(
         rates = load = ClosedFigures(cases, cases.replicas).rate
         state = cases.closed_state(clients)
     else:
-        rates = largest_rate(cases)
+        cases, rates = _fewest(question, cases, most)
         load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
         state = cases.state(np.maximum(load, LEAST_RATE))
     first = ttft_quantile(question, state)

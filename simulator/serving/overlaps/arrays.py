@@ -50,7 +50,7 @@ def _figures(steps: OverlapSteps | None) -> dict[str, float]:
     if steps is None:
         return {
             **dict.fromkeys((f"hidden_{kind}" for kind in HIDEABLE), 0.0),
-            **dict.fromkeys(("pieces", "kept", "kept_exchange"), 1.0),
+            **dict.fromkeys(("pieces", "kept", "kept_exchange", "longest"), 1.0),
             **dict.fromkeys(("skipped", "prompts_only", "most_tokens", "gaps", "hides_memory"), 0.0),
         }
     overlap = steps.overlap
@@ -65,6 +65,7 @@ def _figures(steps: OverlapSteps | None) -> dict[str, float]:
         "most_tokens": steps.most_tokens,
         "gaps": (overlap.pieces - 1) * steps.gaps,
         "hides_memory": hides["memory"],
+        "longest": overlap.longest,
     }
 
 
@@ -91,7 +92,7 @@ class OverlapCases(StepCases):
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
         """Seconds of decode steps; see `StepCases.decode_seconds`."""
         seconds = super().decode_seconds(sequences, keys, verified)
-        return self._shorter(seconds, 0.0, 0.0, sequences, keys, 1.0, verified)
+        return self._shorter(seconds, 0.0, 0.0, sequences, keys, 1.0, None, verified)
 
     def mixed_seconds(
         self,
@@ -105,7 +106,7 @@ class OverlapCases(StepCases):
     ) -> Array:
         """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
         seconds = super().mixed_seconds(queries, before, sequences, keys, chunks, ranks, verified)
-        return self._shorter(seconds, queries, before, sequences, keys, chunks, verified)
+        return self._shorter(seconds, queries, before, sequences, keys, chunks, ranks, verified)
 
     @cached_property
     def _part(self) -> OverlapCases:
@@ -120,59 +121,80 @@ class OverlapCases(StepCases):
         sequences: ArrayLike,
         keys: ArrayLike,
         chunks: ArrayLike,
+        ranks: ArrayLike | None,
         verified: float,
     ) -> Array:
         """Seconds of steps without those that an overlap saves, of which few cases may have any."""
         rows = self._overlapping
         if rows is None or seconds.shape != self.which.shape:
-            return seconds - self._saved_by(queries, before, sequences, keys, chunks, verified)
+            return seconds - self._saved_by(
+                seconds, queries, before, sequences, keys, chunks, ranks, verified
+            )
         if not len(rows):
             return seconds
         if self._keys[0] is not keys:
             # Steady states ask for the same keys in every iteration.
             self._keys = keys, _rows(keys, rows)
         prompts, cached, decodes = (_rows(values, rows) for values in (queries, before, sequences))
+        filled = None if ranks is None else _rows(ranks, rows)
         seconds[rows] -= self._part._saved_by(
-            prompts, cached, decodes, self._keys[1], _rows(chunks, rows), verified
+            seconds[rows], prompts, cached, decodes, self._keys[1], _rows(chunks, rows), filled, verified
         )
         return seconds
 
     def _saved_by(
         self,
+        seconds: Array,
         queries: ArrayLike,
         before: ArrayLike,
         sequences: ArrayLike,
         keys: ArrayLike,
         chunks: ArrayLike,
+        ranks: ArrayLike | None,
         verified: float,
     ) -> Array:
         """Seconds that a step is shorter, by arguments of `mixed_seconds`; without queries, it decodes."""
         decodes = np.asarray(sequences, dtype=np.float64)
         if np.ndim(queries) == 0 and not queries:
-            return self._saved(np.zeros_like(decodes), decodes, keys, verified, np.zeros_like(decodes))
+            none = np.zeros_like(decodes)
+            return self._saved(seconds, none, decodes, keys, verified, none, decodes * verified)
         prompt, count = np.asarray(queries, dtype=np.float64), np.asarray(chunks, dtype=np.float64)
         attention = count * self._chunks(prompt / count, before)
-        return self._saved(prompt, decodes, keys, verified, attention)
+        filled = self.ranks if ranks is None or not self._spreads else np.asarray(ranks, dtype=np.float64)
+        mean = filled / self.ranks * prompt + decodes * verified
+        return self._saved(seconds, prompt, decodes, keys, verified, attention, mean)
 
-    def _saved(self, prompt: Array, decodes: Array, keys: ArrayLike, verified: float, chunks: Array) -> Array:
+    def _saved(
+        self,
+        seconds: Array,
+        prompt: Array,
+        decodes: Array,
+        keys: ArrayLike,
+        verified: float,
+        chunks: Array,
+        exchanged: Array,
+    ) -> Array:
         """Seconds that a step is shorter; see `OverlapSteps`."""
         own = self._own
         tokens = prompt + decodes * verified
-        whole, cut, network, exchange = (self._parts[name](tokens) for name in BY_TOKENS)
+        whole, cut, network, every = (self._parts[name](tokens) for name in BY_TOKENS)
+        exchange = self._parts["exchange"](np.minimum(exchanged, tokens))
         memory = np.where(decodes >= 0.5, self._decodes(np.maximum(decodes, 1.0), keys), 0.0)
-        compute = np.maximum(cut - network - exchange, 0.0) + chunks
-        skipped = own["skipped"] * (prompt / np.maximum(tokens, 1.0) * (cut - exchange) + chunks)
+        compute = np.maximum(cut - network - every, 0.0) + chunks
+        skipped = own["skipped"] * (prompt / np.maximum(tokens, 1.0) * (cut - every) + chunks)
         dropped = skipped + (1.0 - own["kept"]) * network + (1.0 - own["kept_exchange"]) * exchange
-        seconds = {
+        kinds = {
             "network": own["kept"] * network,
             "memory": memory,
             "exchange": own["kept_exchange"] * exchange,
         }
-        rest = compute + seconds["network"] + memory + seconds["exchange"]
+        rest = compute + kinds["network"] + memory + kinds["exchange"]
         hidden = np.zeros_like(rest)
-        for kind, kind_s in seconds.items():
+        for kind, kind_s in kinds.items():
             hidden = hidden + own[f"hidden_{kind}"] * np.minimum(kind_s, np.maximum(rest - kind_s, 0.0))
         hidden = np.minimum(hidden, compute + (1.0 - own["hides_memory"]) * memory)
-        saved = dropped + hidden - (cut - whole) - own["gaps"]
+        # What is charged is at most the step: its longest stream stays.
+        hidden = np.minimum(hidden, (1.0 - own["longest"]) * np.maximum(seconds - dropped, 0.0))
+        saved = np.minimum(dropped, seconds) + hidden - (cut - whole) - own["gaps"]
         overlaps = (tokens >= own["pieces"]) & (tokens < own["most_tokens"])
         return np.where(overlaps & ((prompt > 0.0) | (own["prompts_only"] == 0.0)), saved, 0.0)

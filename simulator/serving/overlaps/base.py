@@ -75,6 +75,11 @@ class Overlap(Strict):
         """Share of the exchange with experts that is left."""
         return 1.0
 
+    @property
+    def longest(self) -> float:
+        """Share of a step that its longest stream takes at least: products, and each kind beside them."""
+        return 1.0 / (1.0 + len(self.hides))
+
     def hidden(self, kinds: Kinds) -> float:
         """Seconds of a step that run beside its other kernels, no more than those take.
 

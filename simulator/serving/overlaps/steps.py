@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 import numpy as np
 
@@ -63,49 +64,73 @@ class OverlapSteps:
             "exchange": pieces * exchange[piece],
         }
 
-    def _saved(self, prompt: int, decodes: int, kv_tokens: int, queries: int, chunks: float = 0.0) -> float:
-        """Seconds that a step is shorter; negative where its pieces cost more than they hide."""
+    def _saved(
+        self,
+        seconds: float,
+        prompt: int,
+        decodes: int,
+        kv_tokens: int,
+        queries: int,
+        chunks: float = 0.0,
+        exchanged: float | None = None,
+    ) -> float:
+        """Seconds that a step is shorter; negative where its pieces cost more than they hide.
+
+        Args:
+            seconds: of the step without overlap.
+            prompt, decodes, kv_tokens, queries: of the rank with most tokens.
+            chunks: attention of its prompts, s.
+            exchanged: mean tokens of the ranks, whose exchange is charged; by default those of this one.
+        """
         overlap, pieces = self.overlap, self.overlap.pieces
         tokens = prompt + decodes * queries
         if tokens < pieces or (overlap.prompts_only and not prompt) or tokens >= len(self._tokens):
             return 0.0
         piece = -(-tokens // pieces)
         whole, cut = self._tokens[tokens], self._tokens[piece] * pieces
-        network, exchange = pieces * self._network[piece], pieces * self._exchange[piece]
+        network, every = pieces * self._network[piece], pieces * self._exchange[piece]
+        exchange = every if exchanged is None else pieces * self._exchange[ceil(exchanged / pieces)]
         memory = self.table.decode_attention_s(decodes, kv_tokens) if decodes else 0.0
         # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
-        compute = max(cut - network - exchange, 0.0) + chunks
+        compute = max(cut - network - every, 0.0) + chunks
         kinds = Kinds(compute, memory, overlap.kept * network, overlap.kept_exchange * exchange)
-        skipped = overlap.skipped_prompt * (prompt / tokens * (cut - exchange) + chunks)
+        skipped = overlap.skipped_prompt * (prompt / tokens * (cut - every) + chunks)
         dropped = skipped + (1.0 - overlap.kept) * network + (1.0 - overlap.kept_exchange) * exchange
-        return dropped + overlap.hidden(kinds) - (cut - whole) - (pieces - 1) * self.gaps
+        # What is charged is at most the step: its longest stream stays.
+        hidden = min(overlap.hidden(kinds), (1.0 - overlap.longest) * max(seconds - dropped, 0.0))
+        return min(dropped, seconds) + hidden - (cut - whole) - (pieces - 1) * self.gaps
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""
         seconds = self.table.step(prefills, decodes, kv_tokens, queries)
         prompt = sum(chunk[0] for chunk in prefills)
         chunks = sum(self.table.chunk_attention_s(*chunk) for chunk in prefills)
-        return seconds - self._saved(prompt, decodes, kv_tokens, queries, chunks)
+        return seconds - self._saved(seconds, prompt, decodes, kv_tokens, queries, chunks)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """See `StepTimes.stretch`; where the shorter of two kernels changes on the way, one step."""
         first_s, growth_s, steps = self.table.stretch(decodes, kv_tokens, queries)
-        saved = self._saved(0, decodes, kv_tokens, queries)
+        saved = self._saved(first_s, 0, decodes, kv_tokens, queries)
         if steps < 2:
             return first_s - saved, growth_s, steps
         steps = min(steps, 1 << 20)
         added = decodes * queries
-        next_ = self._saved(0, decodes, kv_tokens + added, queries) - saved
-        last = self._saved(0, decodes, kv_tokens + (steps - 1) * added, queries) - saved
+        after = self._saved(first_s + growth_s, 0, decodes, kv_tokens + added, queries)
+        last_s, last_kv = first_s + (steps - 1) * growth_s, kv_tokens + (steps - 1) * added
+        next_, last = after - saved, self._saved(last_s, 0, decodes, last_kv, queries) - saved
         straight = abs(last - next_ * (steps - 1)) <= 1e-9 * first_s
         return first_s - saved, growth_s - next_, steps if straight else 1
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """See `StepTimes.lockstep`: pieces of the rank with most tokens."""
         seconds = self.table.lockstep(ranks, queries)
-        most = max(ranks, key=lambda rank: rank.decodes * queries + sum(chunk[0] for chunk in rank.prefills))
+        tokens = [rank.decodes * queries + sum(chunk[0] for chunk in rank.prefills) for rank in ranks]
+        most = ranks[tokens.index(max(tokens))]
         prompt = sum(chunk[0] for chunk in most.prefills)
-        return seconds - self._saved(prompt, most.decodes, most.kv_tokens, queries)
+        mean = sum(tokens) / self.table.price.pool.data
+        return seconds - self._saved(
+            seconds, prompt, most.decodes, most.kv_tokens, queries, 0.0, min(mean, max(tokens))
+        )
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the same work in the step's own time."""

@@ -16,6 +16,7 @@ from planner.serving.deployment import scenario_of
 from planner.serving.priced import PricedTables
 from planner.serving.refine import RefinedServing
 from planner.serving.search import search_serving
+from planner.serving.shown import FIRST
 from planner.serving.trial import trial
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -102,6 +103,12 @@ def test_contradicted_rate_is_replaced_and_ranks_anew(found, looked):
     assert [plan for plan, _ in after.replaced] == [wrong]
     place = after.replaced[0][1]
     assert place > 0
+    row = after.search.plans[place]
+    assert row.load == row.goodput == after.runs[place].goodput
+    assert row.output_tokens_s == pytest.approx(row.goodput * ASKED["osl"])
+    assert (row.ttft_s, row.tpot_s) != (wrong.ttft_s, wrong.tpot_s)
+    assert not row.meets
+    assert [number for number, why in enumerate(after.search.reasons) if why == FIRST] == [0]
     own = after.search.plans[place]
     assert not own.meets
     assert own.goodput == pytest.approx(looked.runs[0].goodput, rel=0.08)
@@ -149,12 +156,12 @@ def test_assumed_acceptance_stays_behind_after_a_replacement():
     assert assumed == sorted(assumed)
 
 
-def test_a_rate_within_the_interval_is_not_carried(found):
+def test_a_rate_within_the_interval_is_not_carried(found, first):
     """What the engine finds below the rate asked meets no requirement, though its interval reaches it."""
     plan, rate = found.plans[0], found.question.rate
     promised = replace(plan, goodput=1.5 * rate)
     below, above = (
-        _followed(promised, RefinedServing(share * rate, 0.02 * rate), found.question)
+        _followed(promised, RefinedServing(share * rate, 0.02 * rate), first, found.question)
         for share in (0.99, 1.01)
     )
     assert not below.meets

@@ -1,0 +1,25 @@
+"""Other number formats beside an answer."""
+
+import pytest
+
+from meshwright.questions.serving import serving_question
+from planner.serving.search import search_serving
+
+NONE = dict.fromkeys(("share", "engine", "objective"))
+ASKED = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 32, "isl": 2048, "osl": 256, "rate": 24.0}
+TARGETS = {"ttft": 1.0, "tpot": 0.05}
+
+
+def test_the_price_told_is_the_price_asked():
+    """Fewer devices carry the rate in fp8: as many as the question gets where the layout is fixed."""
+    question = serving_question(None, {**NONE, **ASKED, **TARGETS}, {}, {})
+    search = search_serving(question, 3, formats=True)
+    told = [variant for variant in search.variants if variant.weights == "fp8" and variant.plan.meets]
+    assert told
+    for variant in told:
+        (group,) = variant.plan.groups
+        degrees = {name: getattr(group.shape.pool, name) for name in ("tensor", "data", "pipeline", "expert")}
+        fixed = {**degrees, "weights": "fp8", **({"kv": variant.kv} if variant.kv else {})}
+        asked = serving_question(None, {**NONE, **ASKED, **TARGETS, "objective": "cost"}, fixed, {})
+        mixed = [plan for plan in search_serving(asked, 20).plans if len(plan.groups) == 1]
+        assert mixed[0].usd_per_million == pytest.approx(variant.plan.usd_per_million, rel=1e-6)
