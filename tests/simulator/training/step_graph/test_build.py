@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
+from hwmodels.cluster import clusters
 from simulator.layout.stages import FIRST, LAST
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
@@ -104,7 +105,7 @@ CASES = {
         64,
         4096,
         256,
-        {"expert": 16, "pipeline": 4, "zero": 1, "overlap_expert": True},
+        {"expert": 16, "pipeline": 4, "virtual_pipeline": 2, "zero": 1, "overlap_expert": True},
     ),
 }
 
@@ -120,6 +121,12 @@ def scenario(model, cluster, gpus, seq_len, global_batch, plan, framework="megat
     }
     made = make_scenario(data, "test", Path("."))
     return made.setting, made.plan
+
+
+def root_a_device():
+    """DGX A100 whose devices do not share PCIe switches: copies to the host have a link each."""
+    cluster = clusters.get("dgx-a100-80gb").model_dump(mode="json", exclude={"device"}, exclude_defaults=True)
+    return {**cluster, "device": "a100-sxm-80gb", "node": {**cluster["node"], "pcie_roots": 8}}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -231,9 +238,10 @@ def test_schedules_without_closed_form_run_too():
 def test_every_schedule_runs_a_real_plan(name):
     """The same work on the same devices: between no bubble at all and GPipe's.
 
-    The model is wide enough for copies to the host to keep up (Wan et al. 2025, section 3.1).
+    The model is wide enough for copies to the host to keep up (Wan et al. 2025, section 3.1) where no two
+    devices share a PCIe switch.
     """
-    wide = ("gpt-39.1b", "dgx-a100-80gb", 16, 4096, 32)
+    wide = ("gpt-39.1b", root_a_device(), 16, 4096, 32)
     chunks = next(v for v in (1, 2, 4) if schedules[name].requires(4, 16, v))
     plan = {"tensor": 2, "pipeline": 4, "virtual_pipeline": chunks, "schedule": name}
     setting, made = scenario(*wide, plan)
@@ -273,7 +281,7 @@ def test_a_model_too_narrow_for_the_host_link_waits_for_its_copies():
     for model in ("gpt-1.7b", "gpt-39.1b"):
         periods = []
         for name in ("interleaved", "pipeoffload-full"):
-            setting, made = scenario(model, "dgx-a100-80gb", 8, 2048, 64, {**plan, "schedule": name})
+            setting, made = scenario(model, root_a_device(), 8, 2048, 64, {**plan, "schedule": name})
             timeline = simulate(setting, made)
             periods.append(timeline.period)
         stated = get_schedule("pipeoffload-full").in_flight(4, 64, 2, 0)
