@@ -113,6 +113,8 @@ def _run(
 
 def _reasons(reasons: Sequence[str], order: Sequence[int]) -> list[str]:
     """Why each deployment is shown: the first choice is the one that ranks first now."""
+    if not order:
+        return []
     words = [NEXT if reasons[number] == FIRST else reasons[number] for number in order]
     return [FIRST, *words[1:]]
 

@@ -74,10 +74,10 @@ class Domain:
         if not len(self.gains):
             return np.zeros(len(drivers), dtype=bool)
         # A search asks of 100,000 points: one logarithm each, and distinct runs one after the other.
-        points, near = np.log(drivers), np.zeros(len(drivers), dtype=bool)
+        points, inside = np.log(drivers), np.zeros(len(drivers), dtype=bool)
         for run in np.unique(np.log(self.drivers), axis=0):
-            near |= (np.abs(points - run) <= np.log(NEAR) + 1e-9).all(axis=1)
-        return near
+            inside |= (np.abs(points - run) <= np.log(NEAR) + 1e-9).all(axis=1)
+        return inside
 
     @property
     def most(self) -> float:

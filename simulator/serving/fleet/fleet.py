@@ -228,6 +228,9 @@ class Fleet:
             for member in entry:
                 if member.replica.next_s < time:
                     member.replica.advance(time)
+                if router.reads_kv:
+                    member.replica.settle(time)
+                    self.touch(member)
         member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
         self._routed += 1
         if self._adds and not sequence.retries:

@@ -70,12 +70,15 @@ class Router(Strict):
         rule: description for people.
         source: publication.
         looks: whether it reads the state of replicas; they are then advanced before it is called.
+        reads_kv: whether it reads their KV blocks, which grow inside a stretch of steps; they are then
+            counted up to the call.
     """
 
     name: ClassVar[str]
     rule: ClassVar[str]
     source: ClassVar[str]
     looks: ClassVar[bool] = True
+    reads_kv: ClassVar[bool] = False
 
     @property
     def added(self) -> int:

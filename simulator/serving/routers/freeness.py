@@ -17,6 +17,7 @@ class Freeness(Router):
     name: ClassVar[str] = "freeness"
     rule: ClassVar[str] = "most free KV blocks per sequence, the queue's demand taken off"
     source: ClassVar[str] = "Sun et al., Llumnix, arXiv 2406.03243"
+    reads_kv: ClassVar[bool] = True
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""

@@ -27,6 +27,7 @@ class Scored(Router):
     queue: float = Field(default=2.0, ge=0, le=1e6, description="weight of a short queue")
     load: float = Field(default=0.0, ge=0, le=1e6, description="weight of few sequences, waiting and running")
     kv: float = Field(default=2.0, ge=0, le=1e6, description="weight of free KV blocks")
+    reads_kv: ClassVar[bool] = True
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""

@@ -24,6 +24,7 @@ class Soonest(Router):
     rule: ClassVar[str] = "least weighted sum of waiting and computing on the replica's devices, s"
     source: ClassVar[str] = "Peng et al., HexGen-Text2SQL, arXiv 2505.05286 (workload-balanced dispatching)"
     alpha: float = Field(default=0.5, ge=0, le=1, description="weight of computing against waiting")
+    reads_kv: ClassVar[bool] = True
 
     def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
