@@ -107,7 +107,7 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
 def export(
     data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
 ) -> NoReturn:
-    """No launcher is told of groups.
+    """No launcher takes groups of nodes.
 
     Raises:
         InputError: always.
