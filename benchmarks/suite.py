@@ -74,7 +74,7 @@ def measured(root: Path, words: list[str]) -> dict[str, float]:
 
 def compare(ref: str, words: list[str]) -> None:
     """Print both versions' seconds of the tests that both have, by module."""
-    from benchmarks.golden import worktree
+    from evidence.regression.golden import worktree
 
     with worktree(ref) as tree:
         then = measured(tree, words)

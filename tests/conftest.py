@@ -1,4 +1,4 @@
-"""Lets tests import `benchmarks`, which is not installed, marks the quick tests, and sets hypothesis up."""
+"""Lets tests import `evidence` and `benchmarks`, in no wheel, marks quick tests, sets hypothesis up."""
 
 import gc
 import os

@@ -1,6 +1,6 @@
 """docs/limits.md tells the bounds that the definitions have."""
 
-from benchmarks.limits import PAGE, page
+from evidence.pages.limits import PAGE, page
 
 
 def test_the_page_of_bounds_is_that_of_the_definitions():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PATH = Path(__file__).parents[2] / "benchmarks/golden.py"
+PATH = Path(__file__).parents[2] / "evidence/regression/golden.py"
 
 
 @pytest.fixture(scope="module")

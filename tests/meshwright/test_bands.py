@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.bands import half_width, left_out
-from benchmarks.part_errors import PredictedRun, evidence_scale, fit_variances, fitted, pairs
+from evidence.accuracy.bands import half_width, left_out
+from evidence.fits.part_errors import PredictedRun, evidence_scale, fit_variances, fitted, pairs
 from simulator.uncertainty import EVIDENCE, PARTS
 
 HOST = PARTS.index("host")

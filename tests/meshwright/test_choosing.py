@@ -18,7 +18,7 @@ PUBLISHED = ROOT / "meshwright" / "published"
 def best_plans():
     """The module, which is no package that is installed."""
     name = "meshwright_benchmarks_best_plans"
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / "best_plans.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "evidence" / "accuracy" / "best_plans.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -1,6 +1,5 @@
 """The docs say what the code does: every key is there, every command line runs."""
 
-import importlib.util
 import json
 import re
 import shlex
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from evidence.claims.runs import with_tables
 from meshwright.commands import COMMANDS, command
 from meshwright.validation.rows import PUBLISHED
 from simulator.plan import Plan
@@ -182,13 +182,8 @@ def test_every_command_line_runs(run, line, tmp_path, monkeypatch):
 
 
 def test_the_tables_of_runs_are_those_of_the_registries():
-    spec = importlib.util.spec_from_file_location(
-        "meshwright_benchmarks_runs", ROOT / "benchmarks" / "runs.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
-    assert module.with_tables(page) == page
+    assert with_tables(page) == page
 
 
 def test_files_that_the_pages_name_exist():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kill import COMMANDS, Ended, check, kill
+from evidence.regression.kill import COMMANDS, Ended, check, kill
 
 if not Path("/proc/self/stat").exists():
     pytest.skip("processes are counted in /proc", allow_module_level=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import (
+from evidence.claims import (
     moving_papers,
     papers,
     patrickstar,
@@ -16,7 +16,7 @@ from benchmarks import (
     serving_rates,
     tiers,
 )
-from benchmarks import schedules as schedule_table
+from evidence.claims import schedules as schedule_table
 from meshwright.questions.scenarios import question_of, shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.left_out_errors import CONSTANTS, Cell
-from benchmarks.left_out_models import (
+from evidence.fits.left_out_errors import CONSTANTS, Cell
+from evidence.fits.left_out_models import (
     FEWEST,
     LAYER,
     SHARES,
@@ -14,7 +14,7 @@ from benchmarks.left_out_models import (
     scaled,
     shares_without,
 )
-from benchmarks.served_rows import REST, Group
+from evidence.fits.served_rows import REST, Group
 
 DENSE = Group("vllm-0.19", "dense", "fp8", "")
 EXPERTS = Group("vllm-0.19", "experts", "fp8", "")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import meshwright as mw
-from benchmarks.doors import doors
 from core.errors import InputError
 from core.loading import build
+from evidence.regression.doors import doors
 from hwmodels.cluster import clusters
 from simulator.frameworks import Framework, frameworks
 from simulator.models import models

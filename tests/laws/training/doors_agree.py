@@ -1,6 +1,6 @@
 """A plan that its release cannot run is refused by every question, or by none."""
 
-from benchmarks.doors import asked, scenario
+from evidence.regression.doors import asked, scenario
 from tests.laws.questions import Question, strategy
 
 NUMBER = 13

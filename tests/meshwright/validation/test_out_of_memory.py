@@ -11,7 +11,7 @@ from meshwright.validation.rows import read_rows
 from planner.prediction import simulate_plan
 from simulator.uncertainty import chance_to_fit
 
-REPORTS = Path(__file__).parents[3] / "benchmarks" / "out_of_memory.csv"
+REPORTS = Path(__file__).parents[3] / "evidence" / "fits" / "out_of_memory.csv"
 CASES, SKIPPED = read_cases(REPORTS)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.conventions import idle
+from evidence.accuracy.conventions import idle
 from meshwright.validation.cases import read_case
 from meshwright.validation.rows import (
     PublishedRow,
@@ -195,7 +195,7 @@ def test_an_idle_rule_is_told_unless_it_says_why_it_stands(monkeypatch):
     idle_rule = {"match": "no framework has this name", "release": "nemo"}
     for extra, told in ((idle_rule, True), ({**idle_rule, "stands": "tables of users"}, False)):
         changed = {**rules, "releases": [extra, *rules["releases"]]}
-        monkeypatch.setattr("benchmarks.conventions.conventions", lambda new=changed: new)
+        monkeypatch.setattr("evidence.accuracy.conventions.conventions", lambda new=changed: new)
         monkeypatch.setattr("meshwright.validation.rows.conventions", lambda new=changed: new)
         lines = idle(published_files())
         assert ("releases: no framework has this name -> nemo" in lines) == told

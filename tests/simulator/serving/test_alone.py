@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.serving_targets import SPAN, moving_average, smooth_rate, token_times
 from core.errors import InputError
+from evidence.claims.serving_targets import SPAN, moving_average, smooth_rate, token_times
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.alone import alone, share_alone

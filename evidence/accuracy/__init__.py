@@ -1,0 +1,1 @@
+"""Predictions beside measured runs, measured servers, and other tools."""

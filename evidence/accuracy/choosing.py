@@ -1,0 +1,178 @@
+"""Whether predictions choose well: measured plans of one question, and published plans beside our best.
+
+    python -m benchmarks.choosing [--models deepseek qwen3]
+    python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-] [--families BS KOR]
+
+Without files: the first choice of a search beside the published plan and the best measured run, for each
+family of Megatron Bridge's shipped tables (``benchmarks.first_choices``).
+
+First part: the order of measured plans. A question is one model, batch, number of GPUs, framework and
+precision with several measured plans; a plan that was measured more than once counts once, with its mean.
+Beside Kendall's tau stands the tau that a perfect prediction is expected to reach, given the spread of
+repeated measurements. Under a question stand the pairs in the wrong order that differ by more than two such
+spreads. ``--collections`` prints one line for each source instead: plans of its questions, loss of the first
+choice, tau, and the tau that repeated runs allow.
+
+Second part: for the largest question of every family (source, model, device, format, framework) the fastest
+published plan, the best plan that a search finds, its predicted gain, and the parts of the step that the gain
+rests on, as shares of the published plan's step. ``--no-search`` leaves this part out, ``--families`` limits
+it to sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evidence.accuracy.best_plans import Practice, compare, described, published_best, summary
+from evidence.accuracy.first_choices import first_choices, lines
+from meshwright.validation.choices import MeasuredFamily, attainable_tau, families, repeat_noise
+from meshwright.validation.ledger import PredictedCase, evaluate
+
+APART = 2.0
+"""Spreads of repeated measurements by which a pair in the wrong order is named."""
+TAU, SHARE = 0.85, 0.95
+"""Tau to reach, or the share of the tau that repeated runs allow."""
+NAMED = 3
+"""Pairs in the wrong order that are printed for a question."""
+
+
+def arguments():
+    """Files, and the parts to print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--models", nargs="*", default=[], help="beginnings of models, without files")
+    parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
+    parser.add_argument("--collections", action="store_true", help="one line for each source; no search")
+    parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
+    parser.add_argument("--families", nargs="*", default=[], help="beginnings of case names to search for")
+    parser.add_argument("--no-search", action="store_true", help="do not search for better plans")
+    return parser.parse_args()
+
+
+def report(title: str, found: Sequence[MeasuredFamily], noise: float, repeats: int) -> None:
+    """Print each question and their sum.
+
+    Args:
+        title: of the questions.
+        found: the questions.
+        noise: standard deviation of a measured time, as a share.
+        repeats: plans that were measured more than once.
+    """
+    print(f"{title}: {sum(family.n for family in found)} plans of {len(found)} questions")
+    print(f"  a repeated plan's times spread by {noise:.1%} ({repeats} plans repeated)")
+    for family in found:
+        bound = attainable_tau(family.measured, noise)
+        print(
+            f"  {family.n:4d} plans  first choice {family.regret:+7.2%}  "
+            f"tau {family.tau:5.2f} of {bound:4.2f}  {family.question}"
+        )
+        named = [pair for pair in family.wrong if pair.measured > APART * noise]
+        for pair in named[:NAMED]:
+            faster, slower = (described(side.case.plan) for side in (pair.faster, pair.slower))
+            print(
+                f"              wrong: {slower} is {pair.measured:.1%} slower than {faster}, "
+                f"predicted {-pair.predicted:.1%} faster"
+            )
+        if len(named) > NAMED:
+            print(f"              and {len(named) - NAMED} more pairs")
+    if not found:
+        return
+    regret, plans = np.array([family.regret for family in found]), [family.n for family in found]
+    tau = np.average([family.tau for family in found], weights=plans)
+    bound = np.average([attainable_tau(family.measured, noise) for family in found], weights=plans)
+    print(
+        f"  all: first choice mean {regret.mean():+.2%}, median {np.median(regret):+.2%}, "
+        f"worst {regret.max():+.2%}; tau {tau:.2f} weighted by plans, at most {bound:.2f} with this noise"
+    )
+
+
+def ranking(entries: Sequence[PredictedCase], prefixes: Sequence[str], fewest: int) -> None:
+    """Print the order of measured plans, for each beginning of case names."""
+    for prefix in prefixes or [""]:
+        chosen = [entry for entry in entries if entry.case.case_id.startswith(prefix)]
+        noise, repeats = repeat_noise(chosen)
+        report(prefix or "all", families(chosen, fewest), noise, repeats)
+
+
+def by_collection(entries: Sequence[PredictedCase], fewest: int) -> None:
+    """Print the order of measured plans in one line for each source, and over all questions."""
+    sources: dict[str, list[PredictedCase]] = {}
+    for entry in entries:
+        sources.setdefault(re.split(r"[-\d]", entry.case.case_id, maxsplit=1)[0], []).append(entry)
+    print(f"{'source':12s} {'questions':>9s} {'plans':>6s} {'first choice':>12s} {'tau':>5s} {'at most':>7s}")
+    rows = []
+    for name, chosen in sources.items():
+        noise, repeats = repeat_noise(chosen)
+        found = families(chosen, fewest)
+        if not found:
+            continue
+        plans = sum(family.n for family in found)
+        regret, tau, bound = summed(found, noise)
+        rows.append((len(found), plans, regret, tau, bound))
+        print(
+            f"{name:12s} {len(found):9d} {plans:6d} {regret:+12.2%} {tau:5.2f} {bound:7.2f}  "
+            f"repeated runs spread by {noise:.1%} ({repeats} plans)"
+        )
+    questions, plans, regrets, taus, bounds = np.array(rows).T
+    met = int(np.sum((taus >= TAU) | (taus >= SHARE * bounds)))
+    print(
+        f"all: {questions.sum():.0f} questions, {plans.sum():.0f} plans; first choice mean "
+        f"{np.average(regrets, weights=questions):+.2%}; tau {np.average(taus, weights=plans):.2f} of at "
+        f"most {np.average(bounds, weights=plans):.2f}; {met} of {len(rows)} sources reach {TAU:.2f} or "
+        f"{SHARE:.0%} of what repeated runs allow"
+    )
+
+
+def summed(found: Sequence[MeasuredFamily], noise: float) -> tuple[float, float, float]:
+    """Mean loss of the first choice, and tau and its bound weighted by plans."""
+    plans = [family.n for family in found]
+    bounds = [attainable_tau(family.measured, noise) for family in found]
+    taus = [family.tau for family in found]
+    regret = float(np.mean([family.regret for family in found]))
+    return regret, float(np.average(taus, weights=plans)), float(np.average(bounds, weights=plans))
+
+
+def published_plans(entries: Sequence[PredictedCase], beginnings: Sequence[str]) -> None:
+    """Print the published best plan of each family beside ours."""
+    practice = Practice(entries)
+    chosen = [
+        entry
+        for entry in published_best(entries)
+        if not beginnings or entry.case.case_id.startswith(tuple(beginnings))
+    ]
+    found = []
+    for entry in chosen:
+        print(f"searching {entry.case.case_id} ...", file=sys.stderr)
+        found.append(compare(entry, practice))
+    print("\nPublished best plans and ours, in the largest question of each family")
+    for comparison in found:
+        for line in comparison.lines():
+            print(line)
+    for line in summary(found):
+        print(line)
+
+
+def main() -> None:
+    """Print both parts."""
+    asked = arguments()
+    if not asked.files:
+        for line in lines(first_choices(beginnings=asked.models)):
+            print(line)
+        return
+    entries = evaluate(asked.files).entries
+    if asked.collections:
+        by_collection(entries, asked.fewest)
+        return
+    ranking(entries, asked.prefix, asked.fewest)
+    if not asked.no_search:
+        published_plans(entries, asked.families)
+
+
+if __name__ == "__main__":
+    main()

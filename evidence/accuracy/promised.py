@@ -1,0 +1,171 @@
+"""What searches promise beside what anybody reached: families' first choices over their best measured runs.
+
+    python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND]
+
+A family is a model, device, sequence, format and code base; its question is the one with the most devices. Of
+it a search gets what ``benchmarks.first_choices`` gives it, and the domains of levers lack the runs of the
+family's own source. Rows that count in no figure and families of fewer than 8 devices are left out, as are
+releases without levers to search. Printed for each kind: predicted speed of the first choice over the best
+measured one, how often it is above 1.3, above it without a mark, and how often the measured step lies in the
+first choice's band.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from core.errors import MeshwrightError
+from evidence.accuracy.first_choices import asked_levers
+from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.parts import source_of, sources
+from planner.constraints import Constraints
+from planner.headroom import headroom_share
+from planner.search import search
+from planner.standing import standing
+from simulator.frameworks import frameworks
+from simulator.frameworks.code_bases import code_base
+from simulator.training.domains import without_source
+from simulator.uncertainty import band
+
+FAR = 1.3
+FEWEST_DEVICES = 8
+UNDECIDABLE = ("LING", "PRIMD", "TAON", "SWIFT", "MSW", "BMT")
+"""Sources whose rows state no plan that a search could be judged by (README of the collections)."""
+KINDS = ("experts", "hybrids", "dense")
+
+
+@dataclass(frozen=True)
+class Promised:
+    """A family's first choice; ``ratio``: its predicted speed over the best measured one."""
+
+    case: PredictedCase
+    kind: str
+    ratio: float
+    half_width: float
+    marked: bool
+    plan: str
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step lies in the band of the first choice."""
+        return abs(self.ratio - 1.0) <= self.half_width
+
+    def line(self) -> str:
+        """The family in one line."""
+        setting, case = self.case.case.setting, self.case.case
+        name = (
+            f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name} {case.precision}"
+        )
+        own = (case.measured_step_s or np.nan) / self.case.predicted_step_s
+        marks = f"{'marked' if self.marked else '':6s} {'' if self.inside else 'outside'}"
+        figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width:4.0%}"
+        return f"{self.kind:8s}{name:46s} {figures} {marks}  {self.plan}"
+
+
+def kind_of(entry: PredictedCase) -> str:
+    """Kind of a family."""
+    model = entry.case.setting.model
+    return "hybrids" if model.linear else "experts" if model.moe else "dense"
+
+
+def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
+    """The best measured run of the largest question of each family."""
+    groups: dict[tuple[object, ...], list[PredictedCase]] = defaultdict(list)
+    for entry in entries:
+        setting, case = entry.case.setting, entry.case
+        known = case.measured_step_s is not None and not case.is_guess
+        named = source_of(case.case_id) not in UNDECIDABLE
+        if known and named and setting.framework.offers and setting.cluster.devices >= FEWEST_DEVICES:
+            key = setting.model.name, setting.cluster.device.name, setting.training.seq_len, case.precision
+            groups[*key, code_base(setting.framework.name)].append(entry)
+    best = []
+    for group in groups.values():
+        most = max(entry.case.setting.cluster.devices for entry in group)
+        largest = [entry for entry in group if entry.case.setting.cluster.devices == most]
+        best.append(
+            min(
+                largest,
+                key=lambda entry: (entry.case.measured_step_s or 0) / entry.case.setting.training.tokens,
+            )
+        )
+    return best
+
+
+def promised(entry: PredictedCase) -> Promised | None:
+    """The first choice of a family's search; None where it finds none."""
+    case = entry.case
+    setting = replace(case.setting, framework=frameworks.get(case.setting.framework.name))
+    source = source_of(case.case_id)
+    with without_source(sources().same_as.get(source, source)):
+        try:
+            found = search(
+                setting,
+                setting.cluster.devices,
+                Constraints.of(asked_levers(entry)),
+                headroom=headroom_share(None, setting),
+                alternatives=True,
+            )
+        except (MeshwrightError, IndexError):
+            return None
+        if not len(found.plans):
+            return None
+        seconds = float(found.step.time[0])
+        known = standing(found.setting, found.plans, found.step)
+        half = float(band(found.setting, found.step)[0])
+    plan = found.plans.plan(0)
+    levers = [
+        f"{n}={getattr(plan, n)}" for n in ("dispatcher", "grouped_launches", "graphs") if getattr(plan, n)
+    ]
+    words = [
+        plan.describe(),
+        f"mbs{plan.micro_batch}",
+        plan.recompute,
+        *levers,
+        "overlap" * plan.overlap_expert,
+    ]
+    # Reports mark a plan with a mechanism, or a promise, that no measured run near it had.
+    ratio = (case.measured_step_s or np.nan) / seconds
+    return Promised(entry, kind_of(entry), ratio, half, known.evidence[0].doubtful, " ".join(words))
+
+
+def main() -> None:
+    """Print every family and the figures by kind."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--only", default="", help="models whose name has these words")
+    parser.add_argument("--kind", choices=KINDS)
+    asked = parser.parse_args()
+    found: list[Promised] = []
+    print("family: best measured speed over its plan's prediction, first choice over best measured, band")
+    for entry in families(evaluate(asked.files).entries):
+        if asked.only in entry.case.setting.model.name and asked.kind in (None, kind_of(entry)):
+            one = promised(entry)
+            if one is None:
+                print(f"{entry.case.case_id}: no plan found", file=sys.stderr)
+                continue
+            print(one.line(), flush=True)
+            found.append(one)
+    for kind in KINDS:
+        chosen = [one for one in found if one.kind == kind]
+        if chosen:
+            ratios = np.array([one.ratio for one in chosen])
+            far = [one for one in chosen if one.ratio > FAR]
+            print(
+                f"{kind:8s} {len(chosen)} families: first choice over best measured "
+                f"{np.median(ratios):.2f} in the "
+                f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}, "
+                f"{sum(not one.marked for one in far)} of them unmarked; measured step inside the band "
+                f"{np.mean([one.inside for one in chosen]):.0%}, half-width "
+                f"{np.median([one.half_width for one in chosen]):.0%}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What a search recommends beside the best measured run of each family, and what it rests on.
+
+    python -m benchmarks.proven [RUNS.csv ...] [--only PATTERN]
+
+A family is model, GPU, GPUs, sequence and format; its question is ``plan`` with the batch of its best
+measured row and the default headroom. Printed: whether the published plan fits at that headroom, the
+predicted speed of the first choice over the best measured, and what it lacks a measured run of; the same with
+``--proven``. For families that stay above with ``--proven``: its choice, and the parts of the step that it
+saves over the published plan's own prediction, as shares of the measured step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import meshwright as mw
+from evidence.accuracy.first_choices import asked_levers
+from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.rows import PUBLISHED
+from planner.evidence import PlanEvidence
+from simulator.plan import Plans
+from simulator.training import Step, predict
+from simulator.uncertainty import default_headroom
+
+FAR_ABOVE, ABOVE, NEAR = 1.25, 1.15, 0.15
+PARTS = 5
+"""Parts of the step that are printed."""
+
+
+def arguments() -> argparse.Namespace:
+    """Files of runs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*", default=[PUBLISHED / "megatron_bridge.csv"])
+    parser.add_argument("--only", default="", help="families whose name matches this pattern")
+    return parser.parse_args()
+
+
+def best_of_families(files: list[Path]) -> dict[str, PredictedCase]:
+    """The fastest measured row of each family, by tokens a second."""
+    best: dict[str, PredictedCase] = {}
+    for entry in evaluate(files).entries:
+        case = entry.case
+        if not case.measured_step_s:
+            continue
+        asked = case.setting
+        name = (
+            f"{asked.model.name}, {asked.cluster.devices} {case.gpu}, {asked.training.seq_len}, "
+            f"{case.precision}"
+        )
+        if name not in best or _rate(entry) > _rate(best[name]):
+            best[name] = entry
+    return best
+
+
+def _rate(entry: PredictedCase) -> float:
+    return entry.case.setting.training.tokens / (entry.case.measured_step_s or 1.0)
+
+
+def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
+    """Predicted speed of the first choice over the measured best, what it lacks a run of, and its gain."""
+    setting = entry.case.setting
+    try:
+        found = mw.plan(
+            model=setting.model,
+            cluster=setting.cluster,
+            gpus=setting.cluster.devices,
+            seq_len=setting.training.seq_len,
+            global_batch=setting.training.global_batch,
+            precision=entry.case.precision,
+            proven=proven,
+            fix=asked_levers(entry),
+        )
+    except mw.MeshwrightError as error:
+        return float("nan"), str(error)[:60], ""
+    if not len(found.result.plans):
+        return float("nan"), "nothing fits", ""
+    ratio = (entry.case.measured_step_s or 0.0) / float(found.result.step.time[0])
+    known = found.found.standing
+    unproven = ", ".join(_lacking(known.evidence[0])) if known else ""
+    return ratio, unproven, f"{found.plans[0].plan.describe()}: {saved(entry, found.result.step)}"
+
+
+def _lacking(evidence: PlanEvidence) -> list[str]:
+    """What a plan lacks a run of, how much longer runs near it took, and what it promises beyond them."""
+    near, promise = evidence.near_error, evidence.promise
+    far = [f"near runs took {near.error:.0%} longer"] if near and near.too_fast else []
+    beyond = [f"{promise.gain:.0%} beyond the fastest near run"] if promise and promise.beyond else []
+    return [*evidence.unproven, *far, *beyond]
+
+
+def saved(entry: PredictedCase, step: Step) -> str:
+    """The parts of the step that the first plan of a search saves over the published one."""
+    own = predict(entry.case.setting, Plans.of(entry.case.plan)).seconds
+    measured = entry.case.measured_step_s or 1.0
+    gains = {
+        part: (float(own[part][0]) if part in own else 0.0)
+        - (float(step.seconds[part][0]) if part in step.seconds else 0.0)
+        for part in {**own, **step.seconds}
+    }
+    largest = sorted(gains.items(), key=lambda gain: -abs(gain[1]))[:PARTS]
+    return ", ".join(f"{part} {gain / measured:+.0%}" for part, gain in largest)
+
+
+def main() -> None:
+    """Print every family and the counts."""
+    asked = arguments()
+    best = best_of_families(asked.files)
+    kept = unmarked = high = judged = 0
+    print(f"{'family':46s} {'fits':>5s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
+    for name, entry in best.items():
+        if not re.search(asked.only, name):
+            continue
+        judged += 1
+        capacity = entry.case.setting.cluster.device.memory_bytes
+        fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom(entry.case.setting))
+        own = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
+        (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
+        kept += fits
+        lacking += f"; with --proven: {left}" if left else ""
+        unmarked += first > FAR_ABOVE and not lacking
+        stays = sure > ABOVE and abs(own - 1) <= NEAR
+        high += stays
+        print(f"{name:46s} {'yes' if fits else 'no':>5s} {own:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
+        if stays:
+            print(f"    saves: {gain}")
+    print(
+        f"{judged} families: published plan kept in {kept}; first choice over {FAR_ABOVE - 1:.0%} above the "
+        f"best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan within "
+        f"{NEAR:.0%}: {high}"
+    )
+
+
+if __name__ == "__main__":
+    main()

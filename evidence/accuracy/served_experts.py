@@ -1,0 +1,123 @@
+"""Expert layers as a serving engine runs them: predicted against measured, by tokens and experts hit.
+
+    python -m benchmarks.served_experts TABLES [--fit]
+
+TABLES is the folder that `benchmarks.serving_points` reads; its `..._moe.csv.gz` state how many experts a
+batch of tokens hits. `--fit` fits the grouped products' constants to them and prints a calibration's entry.
+The second table compares decode steps of published models with a plain roofline, by device and format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from evidence.fits.serving_points import SOURCE, LayerTable, read
+from hwmodels.device import Device, devices
+from hwmodels.kernels import grouped_gemm
+from hwmodels.kernels.chip import Chip, chip
+from profiles.fitting.holdout import errors
+from profiles.fitting.robust import Number, fit
+
+TOP_K = 8
+MODELS = {"DeepSeek-R1": (7168, 2048, 8, 256), "Qwen3-235B": (4096, 1536, 8, 128)}
+FORMATS = (("h100-sxm", "bf16"), ("h100-sxm", "fp8_block"), ("b200", "fp8_block"), ("b200", "nvfp4"))
+NUMBERS = (
+    Number("served_memory_efficiency", 0.5, 1.0, 0),
+    Number("compute_efficiency", 0.1, 2.0, 0),
+    Number("fixed_depth", 1.0, 3000.0, 0),
+    Number("feed_bytes_per_flop", 0.002, 0.5, 0),
+)
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", type=Path)
+    parser.add_argument("--fit", action="store_true")
+    arguments = parser.parse_args()
+    for table in read(arguments.tables):
+        if table.kind == "moe":
+            measured(table, devices.get(table.gpu), arguments.fit)
+    rooflines()
+    return 0
+
+
+def measured(table: LayerTable, device: Device, fits: bool) -> None:
+    """Print the error on one measured table, in all and by experts hit."""
+    tokens, hit, microseconds = (
+        np.array([float(row[name]) for row in table.rows])
+        for name in ("tokens", "activated_experts", "time_us")
+    )
+    figures, shape = chip(device, "bf16"), table.shape
+    everything = 128.0 + 0.0 * tokens
+    layer = grouped_gemm.Experts(
+        tokens * TOP_K,
+        tokens,
+        everything * 0 + shape.hidden,
+        everything * 0 + shape.feed_forward,
+        everything,
+        0.0 * tokens,
+        1.0 + 0.0 * tokens,
+        hit,
+    )
+    form = device.kernels.calibration.grouped_gemm["bf16"].form
+    if fits:
+        form = fitted(form, figures, layer, microseconds * 1e-6)
+        found = errors(served(form, figures, layer), microseconds * 1e-6)
+        entry = {"status": "fitted-elsewhere", "source": f"{len(tokens)} expert layers of {SOURCE}"}
+        entry |= {"error": found.model_dump(exclude_none=True), "form": form.model_dump()}
+        print(yaml.safe_dump({"grouped_gemm": {"bf16": entry}}, sort_keys=False))
+    seconds = served(form, figures, layer)
+    wrong = np.abs(seconds / (microseconds * 1e-6) - 1.0)
+    print(f"{table.gpu}: {np.median(wrong):.1%} median, {np.quantile(wrong, 0.9):.1%} 90th percentile")
+    for count in np.unique(hit):
+        chosen = hit == count
+        ratio = np.median(seconds[chosen] / microseconds[chosen] * 1e6)
+        print(f"  {count:4.0f} experts hit: predicted / measured {ratio:.2f}")
+
+
+def served(form: grouped_gemm.GroupedTileWave, figures: Chip, layer: grouped_gemm.Experts) -> np.ndarray:
+    """Seconds of layers as engines run them."""
+    return grouped_gemm.expert_layer_seconds(form.served(), figures, layer)
+
+
+def fitted(
+    form: grouped_gemm.GroupedTileWave, figures: Chip, layer: grouped_gemm.Experts, seconds: np.ndarray
+) -> grouped_gemm.GroupedTileWave:
+    """Return the form whose served layers are nearest to the measured ones."""
+
+    def predict(one: grouped_gemm.GroupedTileWave, chosen: np.ndarray) -> np.ndarray:
+        part = grouped_gemm.Experts(*(np.asarray(values)[chosen] for values in layer))
+        return served(one, figures, part)
+
+    return fit(form, NUMBERS, predict, seconds)
+
+
+def rooflines() -> None:
+    """Print served layers over plain rooflines: 0.89 of the bandwidth for experts hit, 0.6 of the peak."""
+    batches = np.array([1.0, 8.0, 32.0, 128.0, 256.0, 1024.0, 4096.0, 16384.0])
+    print("served over roofline, at tokens", *(f"{batch:6.0f}" for batch in batches))
+    for name, (hidden, width, top_k, experts) in MODELS.items():
+        hits = grouped_gemm.uniform_hits(batches, np.array(top_k), np.array(experts))
+        for device, dtype in FORMATS:
+            figures, kernels = chip(devices.get(device), dtype), devices.get(device).kernels
+            for ranks in (1, 8):
+                seconds = kernels.expert_layer(
+                    batches, hidden, width, top_k, experts, expert_parallel=ranks, dtype=dtype
+                )
+                weights = 3 * hidden * width * hits / ranks * figures.element_bytes
+                flops = 6 * hidden * width * top_k * batches / ranks
+                plain = np.hypot(weights / (0.89 * figures.bandwidth), flops / (0.6 * figures.peak))
+                shown = " ".join(f"{ratio:6.2f}" for ratio in seconds / plain)
+                print(f"{name:12} {device:9} {dtype:9} EP{ranks} {shown}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

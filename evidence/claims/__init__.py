@@ -1,0 +1,1 @@
+"""Claims of papers beside what their scenarios say."""

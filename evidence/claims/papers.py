@@ -1,0 +1,358 @@
+"""Published gains of pipeline schedules and of serving systems: run with ``python -m benchmarks.papers``.
+
+Runs every scenario in ``scenarios/papers`` and prints the table of docs/schedules.md: the published gain, the
+gains that the event engine finds under those conditions, and whether the claim is reached. Words of the
+command line choose claims by their scenario's name. Why a claim is missed, its scenario says.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from core.errors import InputError, UnknownNameError
+from evidence.claims.moving_papers import MOVING_CLAIMS
+from evidence.claims.placed_papers import PLACED_CLAIMS
+from evidence.claims.run_papers import RUN_CLAIMS, run_rows
+from evidence.claims.serving_papers import SERVING_CLAIMS, ServingRuns, serving_rows
+from evidence.claims.serving_rates import write_starts
+from meshwright.questions.keys import set_key
+from meshwright.questions.scenarios import shipped_scenarios
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
+from simulator.layout.parameters import parameters
+from simulator.layout.stages import Stages
+from simulator.plan import Plan, Plans
+from simulator.setting import Setting
+from simulator.training.memory import memory
+from simulator.training.step_graph.build import simulate
+
+ALL_SERVING = (*SERVING_CLAIMS, *MOVING_CLAIMS, *PLACED_CLAIMS)
+BATCH = ("plan.micro_batch", "workload.global_batch")
+LENGTH = ("workload.seq_len",)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published gain, and the runs that it is read from.
+
+    Attributes:
+        scenario: file in ``scenarios/papers``.
+        what: what gains over what.
+        published: least and most gain, times; equal for "up to".
+        pairs: runs by name, each with the one that it is compared with.
+        largest: keys whose largest value that fits in memory is compared, each raised to the same value;
+            none: tokens per second and GPU are compared.
+        multiple: what that value must be a multiple of, for each run of the pair.
+    """
+
+    scenario: str
+    what: str
+    published: tuple[float, float]
+    pairs: tuple[tuple[str, str], ...]
+    largest: tuple[str, ...] = ()
+    multiple: tuple[int, int] = (1, 1)
+
+
+def with_batches(what: str, over: str, batches: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The same comparison at the base's batch and at others, named ``"BATCH, WHAT"``."""
+
+    def at(batch: str, name: str) -> str:
+        return ", ".join(part for part in (batch, name) if part) or "base"
+
+    return tuple((at(batch, what), at(batch, over)) for batch in ("", *batches))
+
+
+FEW = ("16 micro batches", "32 micro batches")
+MEGASCALE = (
+    ("parallel blocks over standard ones", 1.096, "parallel blocks", "baseline"),
+    ("tensor overlap everywhere over the backward pass only", 1.041, "tensor overlap", "parallel blocks"),
+    ("overlapped over blocking sends between stages", 1.045, "pipeline overlap", "tensor overlap"),
+    ("overlapped over exposed gradients and parameters", 1.026, "data overlap", "pipeline overlap"),
+    ("fused kernels", 1.029, "kernels", "data overlap"),
+    ("all five changes", 1.259, "kernels", "baseline"),
+)
+"""MegaScale's changes in the order of the paper's table: what, measured gain, and the two runs."""
+CLAIMS = (
+    Claim(
+        "interleaved-175b",
+        "interleaved over 1F1B",
+        (1.10, 1.10),
+        with_batches("interleaved", "", ("batch 36", "batch 60")),
+    ),
+    Claim(
+        "zero-bubble-28b",
+        "zero bubble over 1F1B at similar memory",
+        (1.23, 1.23),
+        (("ZB-1p", "base"), ("ZB-V", "base"), ("ZB-2p", "1F1B, micro batch 2")),
+    ),
+    Claim("zero-bubble-28b", "zero bubble over 1F1B with more memory", (1.31, 1.31), (("ZB-2p", "base"),)),
+    Claim(
+        "two-stage-backward-7b",
+        "2BP over 1F1B without it",
+        (1.70, 1.70),
+        with_batches("2BP", "", ("8 micro batches", "128 tokens")),
+    ),
+    Claim(
+        "two-stage-backward-7b",
+        "2BP over one micro batch at a time without it",
+        (1.70, 1.70),
+        with_batches("2BP", "", ("one micro batch", "128 tokens, one"))[1:],
+    ),
+    *(
+        Claim(
+            name,
+            "BitPipe over interleaved 1F1B, Chimera and 1F1B",
+            (1.05, 1.28),
+            tuple(
+                pair for over in ("interleaved", "Chimera", "1F1B") for pair in with_batches("", over, FEW)
+            ),
+        )
+        for name in ("bitpipe-bert-5b", "bitpipe-gpt-11b")
+    ),
+    Claim(
+        "hanayo-bert-5b",
+        "waves over Chimera",
+        (1.30, 1.30),
+        (
+            ("one wave", "base"),
+            ("two waves", "base"),
+            ("four waves", "base"),
+            ("32 GPUs, two waves", "32 GPUs"),
+            ("32 GPUs, four waves", "32 GPUs"),
+        ),
+    ),
+    Claim(
+        "breadth-first-52b",
+        "breadth-first over interleaved (depth-first)",
+        (1.43, 1.43),
+        (
+            *with_batches("breadth-first", "interleaved 8", ("batch 16", "batch 64")),
+            ("batch 64, sharded", "batch 64, best interleaved"),
+        ),
+    ),
+    Claim(
+        "breadth-first-52b",
+        "breadth-first over 1F1B",
+        (1.43, 1.43),
+        (
+            *with_batches("breadth-first", "1F1B", ("batch 16", "batch 64")),
+            ("batch 64, sharded", "batch 64, best 1F1B"),
+        ),
+    ),
+    Claim(
+        "zeropp-28b",
+        "ZeroPP over 1F1B",
+        (1.68, 1.68),
+        (
+            *with_batches("", "1F1B, tensor 8", ("batch 64",)),
+            *with_batches("", "1F1B, ZeRO-1", ("batch 64",)),
+            *with_batches("", "1F1B, FSDP", ("batch 64",)),
+        ),
+    ),
+    Claim(
+        "vocabulary-parallel-4b",
+        "vocabulary parallelism over 1F1B",
+        (1.05, 1.51),
+        with_batches("one barrier", "", ("64k", "128k", "256k")),
+    ),
+    *(Claim("megascale-175b", what, (gain, gain), ((run, over),)) for what, gain, run, over in MEGASCALE),
+    Claim(
+        "pipeoffload-43b",
+        "PipeOffload over interleaved 1F1B with tensor parallelism",
+        (1.12, 1.19),
+        with_batches("all offloaded", "", ("4k", "16k")),
+    ),
+    Claim(
+        "ring-self-attention-bert",
+        "largest batch of ring self-attention over tensor parallelism",
+        (13.7, 13.7),
+        (("ring on 64", "base"), ("128 tokens, ring on 64", "128 tokens")),
+        BATCH,
+    ),
+    Claim(
+        "ring-self-attention-bert",
+        "longest sequence of ring self-attention over tensor parallelism",
+        (3.0, 3.0),
+        (("length, ring on 64", "length"),),
+        LENGTH,
+        (64, 1),
+    ),
+)
+
+
+class Runs:
+    """The runs of one scenario by name, each simulated once."""
+
+    def __init__(self, scenario: str) -> None:
+        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
+        self._speeds: dict[str, float] = {}
+
+    @cached_property
+    def by_name(self) -> dict[str, ScenarioRun]:
+        """Base and variations."""
+        return {run.name: run for run in (self.question.base, *self.question.runs())}
+
+    def speed(self, name: str) -> float:
+        """Tokens per second and GPU."""
+        if name not in self._speeds:
+            setting, plan = _planned(self.by_name[name])
+            tokens = setting.training.global_batch * setting.training.seq_len
+            seconds = simulate(setting, plan).period
+            self._speeds[name] = tokens / seconds / setting.cluster.devices
+        return self._speeds[name]
+
+    def largest(self, name: str, keys: tuple[str, ...], multiple: int) -> int:
+        """The largest multiple of a number that these keys can have together and fit in memory."""
+        run = self.by_name[name]
+
+        def fits(count: int) -> bool:
+            data = run.data
+            for key in keys:
+                data = set_key(data, key, multiple * count, run.folder, run.where)
+            return _fits(*_planned(replace(run, data=data)))
+
+        return multiple * largest(fits)
+
+
+def _planned(run: ScenarioRun) -> tuple[Setting, Plan]:
+    scenario = run.scenario()
+    if scenario.plan is None:
+        raise InputError("a claim's scenario needs a plan", run.where)
+    return scenario.setting, scenario.plan
+
+
+def _fits(setting: Setting, plan: Plan) -> bool:
+    plans = Plans.of(plan)
+    stages = Stages.of(setting, plans)
+    held = memory(setting, plans, stages, parameters(setting, plans, stages))
+    return bool(held.peak[0] <= setting.cluster.device.memory_bytes)
+
+
+def largest(fits: Callable[[int], bool]) -> int:
+    """The largest count that fits, where all smaller ones do too."""
+    low, high = 0, 1
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def gains(claim: Claim, runs: Runs) -> list[float]:
+    """What each pair of runs gains, times."""
+    if claim.largest:
+        of, over = claim.multiple
+        return [
+            runs.largest(run, claim.largest, of) / runs.largest(other, claim.largest, over)
+            for run, other in claim.pairs
+        ]
+    return [runs.speed(run) / runs.speed(other) for run, other in claim.pairs]
+
+
+def tolerance(published: float) -> float:
+    """Distance from a published gain that counts as reached: 30 % of the gain beyond 1, 10 % at most, 0.02 at
+    least. The ratio of two predicted steps is off by 8 % in the median."""
+    return min(0.1 * published, max(0.3 * (published - 1), 0.02))
+
+
+def verdict(claim: Claim, found: list[float]) -> str:
+    """Whether the best gain, as printed, is as large as the highest published one, and where if not."""
+    most = claim.published[1]
+    best = round(max(found), _digits(max(found)))
+    if abs(best - most) <= tolerance(most) + 1e-9:
+        return "reached"
+    return f"{'above' if best > most else 'below'} by {abs(best / most - 1):.0%}"
+
+
+def _digits(gain: float) -> int:
+    return 1 if gain >= 3 else 2
+
+
+def shown(least: float, most: float) -> str:
+    """A range of gains."""
+    digits = _digits(most)
+    same = round(least, digits) == round(most, digits)
+    return f"{most:.{digits}f}x" if same else f"{least:.{digits}f}-{most:.{digits}f}x"
+
+
+def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Iterator[str]:
+    """Lines of the table, in Markdown.
+
+    Args:
+        claims: the claims.
+        runs: runs of scenarios that are known.
+    """
+    yield "| scenario | conditions | claim | published | engine | verdict |"
+    yield "|---|---|---|---|---|---|"
+    known = dict(runs or {})
+    for claim in claims:
+        if claim.scenario not in known:
+            known[claim.scenario] = Runs(claim.scenario)
+        own = known[claim.scenario]
+        found = gains(claim, own)
+        cells = (
+            f"`{claim.scenario}`",
+            own.question.title,
+            claim.what,
+            shown(*claim.published),
+            shown(min(found), max(found)),
+            verdict(claim, found),
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+PAGE, SERVING_PAGE = (Path(__file__).parents[2] / "docs" / f"{name}.md" for name in ("schedules", "serving"))
+
+
+def write_page(page: Path, lines: list[str]) -> None:
+    """Replace the table of the page that has the same heading."""
+    written = page.read_text(encoding="utf-8").splitlines()
+    start = written.index(lines[0])
+    end = next((n for n in range(start, len(written)) if not written[n].startswith("|")), len(written))
+    page.write_text("\n".join([*written[:start], *lines, *written[end:]]) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Print the tables of training, of serving and of runs, line by line as they are found."""
+    names = sorted({claim.scenario for claim in (*CLAIMS, *ALL_SERVING, *RUN_CLAIMS)})
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write the tables of training and serving into docs/schedules.md and docs/serving.md",
+    )
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
+    given = parser.parse_args()
+    asked = given.scenarios
+    for name in asked:
+        if name not in names:
+            parser.error(str(UnknownNameError("claim", name, names)))
+    if given.write:
+        served: dict[str, ServingRuns] = {}
+        write_page(PAGE, list(rows(CLAIMS)))
+        write_page(SERVING_PAGE, list(serving_rows(ALL_SERVING, served)))
+        write_starts({name: runs.places for name, runs in served.items()})
+        return
+    chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
+    for line in rows(chosen) if chosen else ():
+        print(line, flush=True)
+    if serving := [each for each in ALL_SERVING if not asked or each.scenario in asked]:
+        print()
+        for line in serving_rows(serving):
+            print(line, flush=True)
+    if not asked or {claim.scenario for claim in RUN_CLAIMS} & set(asked):
+        print()
+        for line in run_rows(asked):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Fits of shipped constants, and the rows and tables that they read."""

@@ -1,0 +1,413 @@
+"""Fit the times around kernels of all engine versions, classes of layers and number formats together.
+
+    python -m benchmarks.fit_engines FOLDER ... [--leave-out WHAT ... [--replay N]] [--write [PRESET ...]] ...
+
+Each FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A constant
+is a mean and effects of what groups of rows share (engine and scheduling policy, class of layers, format,
+device generation, version), so that a class with few rows takes its engine's mean
+(`profiles/fitting/pooled.py`).
+TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill kernels tell in both.
+Fits without each model in turn give the share of a preset's time a layer that holds on other models
+(`evidence/fits/left_out_models.py`); the headline is the table of their errors beside those of kernels alone.
+``--leave-out`` also fits without each source (or GPU, ...) in turn and prints the same table; with
+``--replay N`` those of the event engine on every Nth closed loop too.
+``--test`` prints errors on rows of another folder, which are in no fit, without the third that is kept apart.
+``--write`` puts constants (those of the presets that follow, or all) into `simulator/serving/engines/*.yaml`;
+``--errors`` writes `meshwright/served_errors.csv`, which reports print: errors by what the fit leaves out
+(models, engines on devices).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from evidence.fits.left_out_errors import (
+    CONSTANTS,
+    Cell,
+    Off,
+    changes,
+    gathered,
+    summary,
+    table_of_groups,
+    write_errors,
+)
+from evidence.fits.left_out_models import (
+    LAYER,
+    SHARES,
+    LeftOutErrors,
+    TimesClass,
+    headline,
+    kernels_alone,
+    scaled,
+    shares_without,
+)
+from evidence.fits.left_out_runs import replayed
+from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
+from meshwright.validation.serving.case import Setup
+from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
+from simulator.serving.engines import BLACKWELL, engines, layer_times
+from simulator.serving.engines.engine import FOLDER, LayerTimes
+from simulator.serving.steady import kinds as replicas
+from simulator.serving.steady.kinds import price_of
+from simulator.serving.steps.shared_tables import SharedTables
+from simulator.serving.steps.step_arrays import StepArrays, StepCases
+from simulator.serving.steps.table import IterationTable
+
+MEAN = np.array([20e-6, 3e-6, 15e-6, 1.05, 4e-3, 800e-6])
+"""Mean of the constants before any row is seen."""
+SCALE = np.array([27e-6, 2.4e-6, 15e-6, 0.36, 25e-3, 800e-6])
+"""Their scale: spreads of levels are shares of it."""
+FLOOR = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
+HIDES = np.array([name == "eager_layer_s" for name in CONSTANTS])
+NOISE = {FIRST: (0.25, 0.15), REST: (0.08, 0.04), RATE: (0.08, 0.04), OFFLINE: (0.15, 0.3), MOST: (0.15, 0.3)}
+"""Relative errors that the fit takes for granted, by kind of metric: of a row, and those that all rows of one
+model on one GPU share (its server), so that many rows of one server tell little more of its level than one.
+Batches and tables of throughput say little of the time around kernels: lengths and limits are less sure."""
+
+
+LEVELS = (
+    SharedEffect("all", lambda group: 0, 0.5),
+    SharedEffect("engine", lambda group: group.family, 0.5),
+    SharedEffect("layers", lambda group: (group.layers, group.vendor), 0.5),
+    SharedEffect("format", lambda group: group.format, 0.2),
+    SharedEffect("generation", lambda group: group.generation, 0.3),
+    SharedEffect("engine, layers", lambda group: (group.family, group.layers, group.vendor), 0.3),
+    SharedEffect("engine, format", lambda group: (group.family, group.format, group.vendor), 0.3),
+    SharedEffect("version", lambda group: (group.engine, group.vendor), 0.03),
+    SharedEffect("own", lambda group: group, 0.03),
+)
+"""Effects of which a constant is a sum. Versions differ by a tenth of what engines do: with wider spreads the
+model of a version's rows passes for the version (0.3 for 0.03: TPOT 10.0 for 9.2 % on models left out)."""
+
+
+def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
+    """Give the tables of replicas other times."""
+    for setup in setups:
+        price = price_of(setup)
+        alike = price.dense_times is price.times
+        price.times = price.times.model_copy(update=changes(price.engine, times))
+        if alike:
+            price.dense_times = price.times
+
+
+def fresh_tables() -> None:
+    """Make tables read their price's times at each lookup of the fit."""
+
+    def refresh(self: IterationTable) -> None:
+        times = self.price.times
+        if getattr(self, "fitted", None) is times:
+            return
+        self.fitted = times  # type: ignore[attr-defined]
+        self._around = [float(s) for s in self.price.around(np.arange(self.max_sequences + 1))]
+        self.around_s = self._around[0]
+        self.sequence_s, self.prefill_factor = times.sequence_s, times.prefill_factor
+        if not self.graphs_mixed:
+            self._pad()
+        self.fitted_cases = StepArrays([self]).cases()  # type: ignore[attr-defined]
+
+    def cases(self: IterationTable) -> StepCases:
+        refresh(self)
+        return self.fitted_cases  # type: ignore[attr-defined]
+
+    IterationTable.cases = property(cases)  # type: ignore[assignment,method-assign]
+
+
+class Fit:
+    """Constants of all groups from their rows.
+
+    Args:
+        rows: by group; a group may have none.
+    """
+
+    def __init__(self, rows: dict[Group, list[Rows]]) -> None:
+        self.groups = sorted(rows)
+        self.rows = [[one for one in rows[group] if one.counts] for group in self.groups]
+        # Launches that hide behind kernels tell nothing, so they begin at the mean.
+        self.times = {group: np.where(HIDES, MEAN, shipped(group)) for group in self.groups}
+        for _ in range(ROUNDS):
+            self.evidence = [
+                linear(self._errors(seen), self.times[group], SCALE, _noise(seen))
+                for group, seen in zip(self.groups, self.rows, strict=True)
+            ]
+            best = self.solved(self.evidence)
+            self.times = {
+                group: towards(self._errors(seen), self.times[group], best[group], SCALE, evidence)
+                for group, seen, evidence in zip(self.groups, self.rows, self.evidence, strict=True)
+            }
+
+    @staticmethod
+    def _errors(rows: Sequence[Rows]) -> Callable[[np.ndarray], np.ndarray]:
+        """Errors of rows with given constants."""
+
+        def errors(times: np.ndarray) -> np.ndarray:
+            assign((one.setup for one in rows), times)
+            return np.concatenate([np.zeros(0), *(one.errors() for one in rows)])
+
+        return errors
+
+    def solved(self, evidence: Sequence[LinearErrors]) -> dict[Group, np.ndarray]:
+        """Constants by linear forms of errors."""
+        return dict(zip(self.groups, solve(self.groups, LEVELS, MEAN, SCALE, FLOOR, evidence), strict=True))
+
+    def without(self, leave: Callable[[Rows], bool]) -> dict[Group, np.ndarray]:
+        """Constants without some rows, by the linear form of the errors around those of all."""
+        left = []
+        for one, rows in zip(self.evidence, self.rows, strict=True):
+            kept = [np.full(len(same.measured), not leave(same)) for same in rows]
+            left.append(one.only(np.concatenate([np.zeros(0, dtype=bool), *kept])))
+        return self.solved(left)
+
+    def left_out_models(self) -> list[LeftOutErrors]:
+        """Errors of TPOT on each model left out, by share of the time a layer, in linear form."""
+        names = {one.setup.model.name for rows in self.rows for one in rows}
+        return [found for name in sorted(names) for found in self._left_out(name)]
+
+    def _left_out(self, model: str) -> Iterator[LeftOutErrors]:
+        """The same of one model."""
+        times = self.without(lambda one: one.setup.model.name == model)
+        for group, seen, evidence in zip(self.groups, self.rows, self.evidence, strict=True):
+            own = [one.setup.model.name == model and one.kind == REST for one in seen for _ in one.measured]
+            if not any(own):
+                continue
+            some = evidence.only(np.array(own))
+            at = times[group] / SCALE - some.at
+            lost = np.outer(1.0 - SHARES, some.slopes[:, LAYER] * times[group][LAYER] / SCALE[LAYER])
+            off = np.expm1(some.errors + some.slopes @ at - lost)
+            yield LeftOutErrors(TimesClass.of(group), model, off)
+
+
+def _noise(rows: Sequence[Rows]) -> Noise:
+    """Noise of a group's rows; rows of a model on a GPU share a part."""
+    blocks: dict[Hashable, int] = {}
+    own, shared, block = [], [], []
+    for one in rows:
+        key = one.setup.model.name, one.setup.cluster.device.name, one.kind
+        number = blocks.setdefault(key, len(blocks))
+        row, server = NOISE[one.kind]
+        own += [row] * len(one.measured)
+        shared += [server] * len(one.measured)
+        block += [number] * len(one.measured)
+    return Noise(np.array(own), np.array(shared), np.array(block, dtype=np.int64))
+
+
+def shipped(group: Group) -> np.ndarray:
+    """Constants that ship."""
+    times, _ = layer_times(engines.get(group.engine), group.layers, group.format, group.generation)
+    return np.array([getattr(times, name) for name in CONSTANTS])
+
+
+def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | None = None) -> Off:
+    """Relative errors of rows with given constants, by default with those that ship (before any fit)."""
+    found: Off = defaultdict(list)
+    for group, same in rows.items():
+        if times is not None:
+            assign((one.setup for one in same), times[group])
+        for one in same:
+            found[Cell(group, one.kind, one.setup.cluster.device.name)].append(np.expm1(one.errors()))
+    return found
+
+
+SOURCE = "evidence/fits/fit_engines.py"
+EARLIER = SOURCE, "fitted on published runs, see docs/serving-accuracy.md"
+
+
+def kept_groups() -> set[Group]:
+    """Groups whose constants are assumed, or of an earlier fit that their sources give a reason to keep."""
+    return {group for group, entry in _entries() if entry.source not in EARLIER}
+
+
+def shipped_groups() -> set[Group]:
+    """Groups for which an engine's file has an entry of a fit."""
+    return {group for group, entry in _entries() if entry.source in EARLIER}
+
+
+def _entries() -> Iterator[tuple[Group, LayerTimes]]:
+    """Entries of all engines' files, without inherited ones."""
+    for engine in engines:
+        for entry in engine.times if engine.fitted else ():
+            yield Group(engine.name, entry.layers, entry.format, entry.generation), entry
+
+
+EARLY = (
+    *("deepspeed", "llama.cpp", "static", "tensorrt-llm-0.5", "tensorrt-llm-0.11", "vllm-0.4", "vllm-0.6"),
+)
+"""Presets of before 2025, which `--write` leaves out unless it names them: most of their rows are batches,
+which the noise above weighs less, and the fit of 0.13 is nearer to them (batch latency 10.5 for 20.5 %)."""
+FOLDS = 5
+"""Parts into which layouts are divided to be left out."""
+
+
+def layout_fold(rows: Rows) -> int:
+    """The part of a layout: a model, device, engine family, format and degrees."""
+    setup = rows.setup
+    pool = setup.pool
+    names = setup.model.name, setup.cluster.device.name, setup.engine.engine, pool.stored
+    return crc32(repr((*names, pool.tensor, pool.data, pool.expert, pool.pipeline)).encode()) % FOLDS
+
+
+LEAVE: dict[str, Callable[[Rows], Hashable]] = {
+    "source": lambda one: one.source,
+    "model": lambda one: one.setup.model.name,
+    "gpu": lambda one: one.setup.cluster.device.name,
+    "layout": layout_fold,
+    "place": lambda one: f"{one.setup.engine.engine} on {one.setup.cluster.device.name}",
+}
+
+
+def fitted_rows(folders: Iterable[Path]) -> dict[Group, list[Rows]]:
+    """Rows of folders by group, of groups whose constants are fitted."""
+    replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
+    found: dict[Group, list[Rows]] = defaultdict(list)
+    for folder in folders:
+        for group, same in read(folder).items():
+            found[group] += same
+    for group in kept_groups():
+        found.pop(group, None)
+    return dict(found)
+
+
+def with_empty(rows: dict[Group, list[Rows]]) -> dict[Group, list[Rows]]:
+    """The same with groups that have constants of a fit and no rows, on all generations of a family."""
+    groups = {*shipped_groups(), *rows}
+    there = {(group.family[0], group.generation) for group in rows}
+    twins = {group._replace(generation=BLACKWELL) for group in groups if not group.generation}
+    groups |= {group for group in twins if (group.family[0], BLACKWELL) in there} - kept_groups()
+    return {group: rows.get(group, []) for group in groups}
+
+
+def left_out(
+    rows: dict[Group, list[Rows]], whole: Fit, what: str, models: Sequence[LeftOutErrors]
+) -> tuple[Off, Off]:
+    """Errors on the rows of each source (model, GPU) with constants of the others, and of kernels alone."""
+    name = LEAVE[what]
+    found: tuple[Off, Off] = defaultdict(list), defaultdict(list)
+    for value in sorted({str(name(one)) for same in rows.values() for one in same}):
+        times = whole.without(lambda one: str(name(one)) == value)  # noqa: B023
+        unseen = {g: [one for one in same if str(name(one)) == value] for g, same in rows.items()}
+        unseen = {g: same for g, same in unseen.items() if same}
+        share = shares_without(models, value if what == "model" else None)
+        for off, part in zip(found, (share, kernels_alone), strict=True):
+            for key, errors in errors_of(unseen, scaled(times, part)).items():
+                off[key] += errors
+    print("\n".join(headline(what, *found)), flush=True)
+    return found
+
+
+def replays(rows: dict[Group, list[Rows]], whole: Fit, name: Callable[[Rows], Hashable], every: int) -> None:
+    """Print errors of the event engine on closed loops, each with constants fitted without its source."""
+    for value in sorted({str(name(one)) for same in rows.values() for one in same}):
+        times = whole.without(lambda one: str(name(one)) == value)  # noqa: B023
+        entries = {group: entry_of(group, found, [], None) for group, found in times.items()}
+        for line in replayed(rows, entries, lambda one: str(name(one)) == value, every, value):  # noqa: B023
+            print(f"without {value}, event engine: {line}", flush=True)
+
+
+def write(name: str, entries: list[LayerTimes]) -> None:
+    """Replace the entries of an engine's file, but for those of classes that were not fitted."""
+    path = FOLDER / f"{name}.yaml"
+    head, _, tail = path.read_text().partition("times:\n")
+    kept = []
+    for line in tail.splitlines():
+        found = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
+        key = found and (found[1], found[2], found[3] or "")
+        if found and key not in {(e.layers, e.format, e.generation) for e in entries}:
+            kept.append(line)
+    path.write_text(head + "times:\n" + "\n".join([_entry(e) for e in entries] + kept) + "\n")
+
+
+def _entry(e: LayerTimes) -> str:
+    """One line of an engine's file."""
+    return (
+        f"  - {{layers: {e.layers}, format: {e.format}, "
+        + (f"generation: {e.generation}, " if e.generation else "")
+        + f"layer_s: {e.layer_s:.2e}, all_reduce_s: {e.all_reduce_s:.2e}, sequence_s: {e.sequence_s:.2e}, "
+        + (f"eager_layer_s: {e.eager_layer_s:.2e}, " if e.eager_layer_s else "")
+        + (f"first_token_s: {e.first_token_s:.4f}, " if e.first_token_s else "")
+        + f"prefill_factor: {e.prefill_factor:.2f}, "
+        + ("reads_kv_per_head: true, " if e.reads_kv_per_head else "")
+        + f"kind: {e.kind}, rows: {e.rows}, "
+        + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
+        + f'source: "{e.source}"}}'
+    )
+
+
+def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float | None) -> LayerTimes:
+    """The entry of an engine's file."""
+    engine = engines.get(group.engine)
+    old = [e for e in engine.times if (e.layers, e.format, e.generation) == group[1:]]
+    return LayerTimes(
+        reads_kv_per_head=bool(old and old[0].reads_kv_per_head),
+        layers=group.layers,
+        format=group.format,
+        generation=group.generation,
+        kind="derived",
+        source=SOURCE,
+        rows=sum(len(one.measured) for one in rows if one.counts),
+        left_out_error=error,
+        **changes(engine, np.round(times, 8)),
+    )
+
+
+def main() -> None:
+    """Fit and print, and perhaps write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="+")
+    parser.add_argument("--write", nargs="*", metavar="PRESET", help="write constants: of all, or of these")
+    parser.add_argument(
+        "--leave-out", choices=sorted(LEAVE), nargs="*", default=[], help="what else to fit without, in turn"
+    )
+    parser.add_argument(
+        "--replay", type=int, metavar="N", help="run every Nth left-out closed loop by events"
+    )
+    parser.add_argument("--errors", action="store_true", help="write errors by what the fit leaves out")
+    parser.add_argument("--test", type=Path, help="folder of rows that are in no fit")
+    arguments = parser.parse_args()
+    rows = fitted_rows(arguments.folder)
+    tested = read(arguments.test, tested=True) if arguments.test else {}
+    print(f"shipped constants: {summary(errors_of(rows))}", flush=True)
+    if tested:
+        print(f"shipped constants, test: {summary(errors_of(tested))}", flush=True)
+    fresh_tables()
+    every = with_empty(rows)
+    tested = {group: same for group, same in tested.items() if group in every}
+    whole = Fit(every)
+    models = whole.left_out_models()
+    ships = scaled(whole.times, shares_without(models))
+    print(f"fitted, in the sample: {summary(errors_of(rows, whole.times))}")
+    inside = errors_of(rows, ships)
+    print(f"to ship, in the sample: {summary(inside)}", flush=True)
+    if tested:
+        print(f"to ship, test: {summary(errors_of(tested, ships))}", flush=True)
+    outside = {what: left_out(every, whole, what, models)[0] for what in ("model", *arguments.leave_out)}
+    if arguments.errors:
+        outside.setdefault("place", left_out(every, whole, "place", models)[0])
+        write_errors({what: outside[what] for what in ("model", "place")})
+    if arguments.replay:
+        replays(every, whole, LEAVE[(*arguments.leave_out, "model")[0]], arguments.replay)
+    print("\n".join(table_of_groups(ships, rows, inside, outside["model"])))
+    if arguments.write is not None:
+        presets = set(arguments.write or {group.engine for group in every if group.engine not in EARLY})
+        shipping = {group: ships[group] for group in sorted(every) if group.engine in presets}
+        write_all(shipping, rows, outside["model"])
+
+
+def write_all(times: dict[Group, np.ndarray], rows: dict[Group, list[Rows]], outside: Off) -> None:
+    """Put constants into the engines' files, with the median error on models left out."""
+    entries: dict[str, list[LayerTimes]] = defaultdict(list)
+    for group, values in times.items():
+        off = gathered(outside, lambda cell: cell.group == group and cell.kind != FIRST)  # noqa: B023
+        median = round(float(np.median(np.abs(off))), 3) if len(off) else None
+        entries[group.engine].append(entry_of(group, values, rows.get(group, []), median))
+    for name, fitted in entries.items():
+        write(name, fitted)
+
+
+if __name__ == "__main__":
+    main()

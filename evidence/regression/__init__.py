@@ -1,0 +1,1 @@
+"""Answers of two versions, and of two ways to ask, beside each other."""

@@ -1,0 +1,108 @@
+"""Whether a change of the event engine keeps its answers, to the bit.
+
+``python -m benchmarks.serving_same --save FILE.npz`` before the change, ``--against FILE.npz`` after it: runs
+the serving questions of the golden file, all schedulers with few and with many KV blocks, and deeper
+pipelines, and compares every column of every record, the sums over steps and the histogram of token gaps.
+Prints the differences; exit status 1 where an answer moved.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from simulator.serving.metrics import merged
+from simulator.serving.replica.schedulers import schedulers
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "questions.yaml"
+CHAT = {
+    "kind": "serving",
+    "requests": 150,
+    "arrivals": {"kind": "poisson", "rate": 6.0},
+    "input": {"kind": "lognormal", "median": 850, "sigma": 0.9, "most": 3000},
+    "output": {"kind": "lognormal", "median": 150, "sigma": 0.8, "most": 1000},
+}
+LARGE = {"model": "llama2-70b", "cluster": "dgx-a100-80gb", "workload": CHAT}
+SMALL = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": CHAT}
+FEW, MANY = 700, 0
+"""KV blocks; 0 as the memory rule says."""
+
+
+def questions() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Scenarios by name."""
+    golden = yaml.safe_load(GOLDEN.read_text(encoding="utf-8"))
+    for name, data in golden.items():
+        if isinstance(data, Mapping) and data.get("workload", {}).get("kind") == "serving":
+            yield name, dict(data)
+    for name in schedulers:
+        for blocks in (FEW, MANY):
+            options = {"scheduler": name, "kv_blocks": blocks, "token_budget": 512, "max_context": 8192}
+            for title, data, pool in (("", SMALL, {}), (" in stages", LARGE, {"tensor": 2, "pipeline": 2})):
+                yield (
+                    f"{name}{title}, {blocks or 'all'} blocks",
+                    {**data, "deployment": {**pool, "options": options}},
+                )
+    for stages in (2, 3, 4):
+        rate = {"kind": "poisson", "rate": 0.4 * stages}
+        deployment = {
+            "engine": "vllm-0.11",
+            "tensor": 2,
+            "pipeline": stages,
+            "options": {"token_budget": 512},
+        }
+        yield f"{stages} stages", {**LARGE, "workload": {**CHAT, "arrivals": rate}, "deployment": deployment}
+
+
+def answers() -> Iterator[tuple[str, np.ndarray]]:
+    """Arrays of every run, by the run's name and the column's."""
+    for name, data in questions():
+        run = serve(make_serving(data, name, Path()))
+        for column, values in run.records.columns().items():
+            yield f"{name}: {column}", values
+        totals = [member.meter.totals for member in run.fleet.members]
+        yield f"{name}: series", np.concatenate([one.series.bins for one in totals])
+        yield f"{name}: joules", np.array([one.joules for one in totals])
+        yield (
+            f"{name}: gaps",
+            np.array(sorted(merged([member.meter for member in run.fleet.members]).items())),
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """Save the answers, or compare them with saved ones."""
+    if len(arguments) != 2 or arguments[0] not in ("--save", "--against"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    if arguments[0] == "--save":
+        np.savez_compressed(arguments[1], **dict(answers()))
+        return 0
+    moved = compared = 0
+    with np.load(arguments[1]) as before:
+        for name, found in answers():
+            if name not in before:
+                continue  # a policy that did not exist
+            compared += 1
+            known = before[name]
+            if known.shape != found.shape:
+                print(f"{name}: shape {known.shape} is now {found.shape}")
+            elif not np.array_equal(known, found, equal_nan=True):
+                off = np.abs(found - known) / np.maximum(np.abs(known), 1e-300)
+                print(
+                    f"{name}: {(found != known).sum()} of {found.size} differ, by up to {np.nanmax(off):.1e}"
+                )
+            else:
+                continue
+            moved += 1
+    print(f"{compared} arrays, {moved} moved")
+    return 1 if moved else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
