@@ -21,9 +21,10 @@ from meshwright.validation.serving.served_run import ServedRun, result_of, scena
 
 ROUTERS: dict[str, Any] = {
     "round-robin": "round-robin",
-    "prefix-cache-affinity": {"kind": "scored", "prefix": 3.0, "queue": 2.0, "kv": 2.0},
+    "prefix-cache-affinity": "llm-d",
 }
-"""Routers by the first word of a row's; weights are the defaults of llm-d's endpoint picker."""
+"""Routers by the first word of a row's. The affinity arm runs llm-d's prefix-cache-affinity-filter and
+token-load-scorer (benchmark-results/vllm-qwen3-32b-h100/README.md of its guide optimized-baseline)."""
 SPAN = 512
 """Tokens of a prefix id in the trace."""
 DRAINED_S = 3000.0

@@ -98,6 +98,21 @@ class Member:
         kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
         return 1.0 - sum(kv.free for kv in kvs.values()) / sum(kv.total for kv in kvs.values())
 
+    @property
+    def pending(self) -> int:
+        """Prompt tokens of its requests that no step has computed and no cache holds."""
+        queues = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
+        waiting = [sequence for queue in queues.values() for sequence in queue]
+        begun = [sequence for batcher in self.replica.batchers for sequence in batcher.prefilling]
+        unread = sum(sequence.target - self.cached(sequence.request) for sequence in waiting)
+        return unread + sum(sequence.target - sequence.computed for sequence in begun)
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens that its KV blocks in use hold."""
+        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
+        return self.pool.options.block_tokens * sum(kv.total - kv.free for kv in kvs.values())
+
     def seconds(self, request: Request) -> tuple[float, float]:
         """Seconds that the request would wait and compute beside the present batch; outputs are known."""
         steps, slots = self.pool.costs.steps, self.pool.options.max_sequences

@@ -12,8 +12,10 @@ from simulator.serving.routers.base import Router, Target
 from simulator.serving.routers.by_length import ByLength
 from simulator.serving.routers.by_priority import ByPriority
 from simulator.serving.routers.by_quality import ByQuality
+from simulator.serving.routers.dynamo_kv import DynamoKv
 from simulator.serving.routers.freeness import Freeness
 from simulator.serving.routers.least_loaded import LeastLoaded
+from simulator.serving.routers.llm_d import StickyUntilSaturated
 from simulator.serving.routers.power_of_two import PowerOfTwo
 from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
@@ -32,6 +34,8 @@ KINDS: tuple[type[Router], ...] = (
     Freeness,
     Scored,
     Soonest,
+    StickyUntilSaturated,
+    DynamoKv,
 )
 routers: Mapping[str, type[Router]] = MappingProxyType({kind.name: kind for kind in KINDS})
 

@@ -53,6 +53,16 @@ class Target(Protocol):
         """Share of KV blocks in use."""
         ...
 
+    @property
+    def pending(self) -> int:
+        """Prompt tokens of its requests that no step has computed and no cache holds."""
+        ...
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens that its KV blocks in use hold."""
+        ...
+
     def seconds(self, request: Request) -> tuple[float, float]:
         """Seconds that the request would wait and compute on the replica's devices with its present batch."""
         ...

@@ -21,7 +21,10 @@ class PrefixAware(Router):
 
     name: ClassVar[str] = "prefix-aware"
     rule: ClassVar[str] = "most of the prompt cached; the least loaded where loads differ or nothing matches"
-    source: ClassVar[str] = "SGLang cache-aware router (Zheng et al., arXiv 2312.07104)"
+    source: ClassVar[str] = (
+        "cache_aware policy of sglang-router 0.3.2 and vllm-router 0.1.17 (router_args.py: cache_threshold, "
+        "balance_abs_threshold, balance_rel_threshold)"
+    )
     match_share: float = Field(0.3, ge=0, le=1, description="share of the prompt that must be cached")
     load_difference: int = Field(
         64, ge=0, le=2**24, description="sequences between the most and the least loaded"

@@ -1,0 +1,56 @@
+"""Routing to the replicas that cache a prompt until they are saturated, as llm-d's endpoint picker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from core.quantities import Duration
+from simulator.serving.routers.base import Router, Target
+from simulator.serving.workload.request import Request
+
+
+class StickyUntilSaturated(Router):
+    """Among the replicas that cache enough of the prompt, the one with the fewest prompt tokens to compute.
+
+    A filter keeps the replicas that cache at least ``affinity`` of the prompt. It keeps all replicas where
+    none does, or where the prompt tokens in flight would delay the least loaded of them by ``penalty`` longer
+    than the least loaded of the others. The scorer counts uncached prompt tokens in flight, those of the
+    request included; they leave the count when they are computed. A draw decides between equals.
+    """
+
+    name: ClassVar[str] = "llm-d"
+    rule: ClassVar[str] = "fewest uncached prompt tokens in flight among replicas that cache the prompt"
+    source: ClassVar[str] = (
+        "llm-d-router, prefix-cache-affinity-filter (plugin.go) and token-load-scorer (token_load.go); "
+        "weights of llm-d's guide optimized-baseline"
+    )
+    affinity: float = Field(default=0.8, ge=0, le=1, description="share of the prompt that must be cached")
+    penalty: Duration = Field(
+        default=18.0, description="longest extra wait before affinity ends; 0: it never does"
+    )
+    prefill_rate: float = Field(
+        default=15928.0,
+        gt=0,
+        le=1e9,
+        description="prompt tokens a second of a replica, which turn tokens in flight into the wait "
+        "(the default is Qwen3-32B on two H100)",
+    )
+
+    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+        """See `Router.pick`."""
+        pending = np.array([target.pending for target in targets], dtype=float)
+        cached = np.array([target.cached(request) for target in targets], dtype=float)
+        sticky = cached >= self.affinity * request.prompt
+        if sticky.any() and not sticky.all() and self.penalty:
+            gap = pending[sticky].min() - pending[~sticky].min()
+            if gap > self.penalty * self.prefill_rate:
+                sticky[:] = False
+        tokens = pending + request.prompt - cached
+        if sticky.any():
+            tokens[~sticky] = np.inf
+        best = np.flatnonzero(tokens == tokens.min())
+        return int(best[int(random.random() * len(best))])
