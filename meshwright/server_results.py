@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core.errors import InputError, shown
 from core.loading import exists, read_mapping, read_text
@@ -23,13 +23,11 @@ from core.written_numbers import measured
 from meshwright.client_results import TABLE, is_inference_perf, of_inference_perf, tables_of
 from meshwright.lean_json import read_lean
 from meshwright.training_logs import PLAN
+from meshwright.validation.readers import reader
 from simulator.kinds import kind_of
 from simulator.models import models
 from simulator.ops.counts import model_parameters
 from simulator.uncertainty.servers import MeasuredLoad
-
-if TYPE_CHECKING:
-    from meshwright.validation.serving.case import ServingCase
 
 SUFFIXES = (".json", ".jsonl")
 """Suffixes of files that are read as results of a benchmark client."""
@@ -37,6 +35,8 @@ BEGINNING = 2**20
 """Bytes in which a printed table begins; a server's own lines may stand above it."""
 PRINTED = (".txt", ".log", ".out")
 """Suffixes of files that may hold a client's printed table."""
+CLOSED_LOOPS = ("isl_tokens", "osl_tokens", "concurrency")
+"""Columns that tell a CSV of closed loops from one of training steps."""
 LATENCIES = ("ttft_mean", "ttft_p50", "tpot_mean", "tpot_p50")
 MOST_TOKENS, MOST_REQUESTS = 2**24, 2**24
 ROUNDS = 10
@@ -55,10 +55,7 @@ def is_servers(path: Path) -> bool:
         return TABLE in _beginning(path)
     if path.suffix != ".csv":
         return False
-    from meshwright.validation.serving.collection import collections
-
-    header = next(csv.reader(read_text(path).splitlines()[:1]), [])
-    return set(collections()["closed_loop"].needs) - {"harness"} <= set(header)
+    return set(CLOSED_LOOPS) <= set(next(csv.reader(read_text(path).splitlines()[:1]), []))
 
 
 def _beginning(path: Path) -> str:
@@ -76,36 +73,9 @@ def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]
     Raises:
         InputError: unreadable, no known format, or no scenario of the server beside a client's results.
     """
-    return _rows(path) if path.suffix == ".csv" else _results(path)
-
-
-def _rows(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
-    from meshwright.validation.rows import SkippedRow
-    from meshwright.validation.serving import closed_loop
-    from meshwright.validation.serving.case import MeasuredRow
-
-    rows, skipped = [], []
-    for number, row in enumerate(csv.DictReader(read_text(path).splitlines()), 2):
-        values = {"harness": "", "case_id": f"{path.name}:{number}", **row}
-        try:
-            case = closed_loop.read(MeasuredRow(values, f"{path}:{number}"), path.name)
-            if case.question.prefill is not None or case.question.speculates:
-                raise SkippedRow("pools of prompts and speculation have no factors of their own")
-            load = load_of(case)
-            if not load.measured:
-                raise SkippedRow("neither ttft nor tpot measured")
-        except SkippedRow as error:
-            skipped.append((values["case_id"], str(error)))
-            continue
-        rows.append(load)
-    return rows, skipped
-
-
-def load_of(case: ServingCase) -> MeasuredLoad:
-    """The load of a row of closed loops."""
-    keys = {name: "{}_ms_{}".format(*name.split("_")) for name in LATENCIES}
-    latencies = {name: 1e-3 * case.measured[key] for name, key in keys.items() if key in case.measured}
-    return MeasuredLoad(case.case_id, case.question.run().scenario, latencies)
+    if path.suffix == ".csv":
+        return reader("serving.loads", "rows of closed loops").read_loads(path)
+    return _results(path)
 
 
 def _results(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:

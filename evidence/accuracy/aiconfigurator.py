@@ -32,9 +32,9 @@ from pathlib import Path
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.serving import closed_loop
+from evidence.serving.case import MeasuredRow
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving import closed_loop
-from meshwright.validation.serving.case import MeasuredRow
 
 SYSTEMS = {
     "h100-sxm": "h100_sxm",

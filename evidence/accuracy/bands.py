@@ -25,8 +25,8 @@ import yaml
 
 from core.files import write_text
 from evidence.fits.part_errors import PredictedRun, Variances, fitted, pairs, weighted_quantile
+from evidence.training.parts import divided
 from meshwright.validation.ledger import PredictedCase, evaluate
-from meshwright.validation.parts import divided
 from meshwright.validation.rows import published_files, read_rows
 from simulator.plan import Plans
 from simulator.schedules import schedules

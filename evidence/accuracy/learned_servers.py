@@ -23,9 +23,9 @@ import numpy as np
 
 from evidence.fits.part_errors import FREEDOM
 from evidence.fits.served_rows import source_of, unknown
-from meshwright.server_results import load_of
-from meshwright.validation.serving import ledger
-from meshwright.validation.serving.case import ServingCase
+from evidence.serving import ledger
+from evidence.serving.case import ServingCase
+from evidence.serving.loads import load_of
 from simulator.site import BY_TOKENS, SERVER_FACTORS
 from simulator.uncertainty.servers import (
     FRONT,

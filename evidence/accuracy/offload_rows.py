@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from evidence.training.parts import kept_apart
 from meshwright.validation.ledger import evaluate
-from meshwright.validation.parts import kept_apart
 
 
 def main(path: str) -> None:

@@ -23,8 +23,8 @@ import numpy as np
 
 from core.errors import MeshwrightError
 from evidence.accuracy.first_choices import asked_levers
+from evidence.training.parts import source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
-from meshwright.validation.parts import source_of, sources
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
 from planner.search import search

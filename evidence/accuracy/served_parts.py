@@ -4,7 +4,7 @@
 
 FOLDER holds files of measured runs (`closed_loop.csv.gz`, `burst_runs.csv.gz`, ...). Rows run as
 `meshwright validate --serving` runs them. Only aggregates of the third that is kept apart are printed
-(`meshwright.validation.parts.kept_apart`); flagged rows, and rows with speculation, whose acceptance nobody
+(`evidence.training.parts.kept_apart`); flagged rows, and rows with speculation, whose acceptance nobody
 states, count apart.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.validation.parts import kept_apart
-from meshwright.validation.serving.ledger import PredictedMetric, ServingLedger, evaluate
+from evidence.serving.ledger import PredictedMetric, ServingLedger, evaluate
+from evidence.training.parts import kept_apart
 
 METRICS = {
     "tpot_ms_mean": "TPOT",

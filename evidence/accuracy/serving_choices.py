@@ -30,9 +30,9 @@ import numpy as np
 
 from core.errors import MeshwrightError
 from evidence.fits import fit_engines, refitted
+from evidence.serving import closed_loop
+from evidence.serving.case import MeasuredRow
 from meshwright.validation.rows import SkippedRow
-from meshwright.validation.serving import closed_loop
-from meshwright.validation.serving.case import MeasuredRow
 from simulator.serving.steps.price import layer_class
 
 LENGTHS = ("isl_tokens", "osl_tokens")

@@ -50,7 +50,7 @@ from evidence.fits.left_out_models import (
 )
 from evidence.fits.left_out_runs import replayed
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
-from meshwright.validation.serving.case import Setup
+from evidence.serving.case import Setup
 from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
 from simulator.serving.engines import BLACKWELL, engines, layer_times
 from simulator.serving.engines.engine import FOLDER, LayerTimes

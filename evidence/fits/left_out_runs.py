@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from evidence.fits.served_rows import Group, Rows
-from meshwright.validation.serving.served_run import figures_of
+from evidence.serving.served_run import figures_of
 from simulator.serving.engines import engines
 from simulator.serving.engines.engine import LayerTimes
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from core.files import write_text
+from evidence.training.parts import source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
-from meshwright.validation.parts import source_of, sources
 from meshwright.validation.rows import PublishedRow, matches, published_files, read_rows
 from simulator.plan import Plans
 from simulator.training.domains import DOMAINS_FILE, DRIVERS, OF_LAYERS, DomainRun, changed, drivers, kind_of

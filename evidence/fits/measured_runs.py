@@ -20,10 +20,10 @@ from typing import Any
 
 from core.errors import MeshwrightError
 from core.files import write_text
+from evidence.training.parts import kept_apart
 from hwmodels.cluster import usual_cluster
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.ledger import predicted
-from meshwright.validation.parts import kept_apart
 from meshwright.validation.rows import SkippedRow, published_files, read_rows
 from planner.evidence import RUNS_FILE, widths
 from planner.mechanisms import mechanisms

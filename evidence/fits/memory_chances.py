@@ -20,8 +20,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from evidence.training.parts import divided, source_of
 from meshwright.validation.ledger import PredictedCase, evaluate
-from meshwright.validation.parts import divided, source_of
 from meshwright.validation.rows import published_files
 from simulator.uncertainty import PeakErrors, chance_to_fit, peak_errors
 

@@ -12,7 +12,7 @@ import numpy as np
 from evidence.fits import fit_engines
 from evidence.fits.left_out_models import scaled, shares_without
 from evidence.fits.served_rows import Group, group_of
-from meshwright.validation.serving.case import Setup
+from evidence.serving.case import Setup
 
 Constants = dict[Group, np.ndarray]
 """Constants by group, in the order of `fit_engines.CONSTANTS`."""

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from evidence.fits import steady_stages
-from meshwright.validation.parts import kept_apart
-from meshwright.validation.serving import closed_loop, ledger, trtllm_tables
-from meshwright.validation.serving.case import ServingCase, Setup
-from meshwright.validation.serving.collection import predictions
+from evidence.serving import closed_loop, ledger, trtllm_tables
+from evidence.serving.case import ServingCase, Setup
+from evidence.serving.collection import predictions
+from evidence.training.parts import kept_apart
 from simulator.serving.engines import BLACKWELL, engines, generation_of
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.steps.price import format_class, layer_class

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.validation.serving.stages import Stage
+from evidence.serving.stages import Stage
 from simulator.serving.steady.kinds import kv_tokens, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
 

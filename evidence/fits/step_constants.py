@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from evidence.training.parts import kept_apart, source_of
+from evidence.training.step_constants import CONSTANTS
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
-from meshwright.validation.parts import kept_apart, source_of
 from meshwright.validation.rows import published_files, read_rows
-from meshwright.validation.step_constants import CONSTANTS
 
 REACHED = 1e-3
 """Relative change of a predicted step from which on a constant reaches a row."""

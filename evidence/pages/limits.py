@@ -11,11 +11,11 @@ from pydantic.fields import FieldInfo
 
 from core import bounds as files
 from core import quantities
+from evidence.serving import case
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
 from hwmodels.mixed import MixedCluster
 from meshwright.deployments import MOST_WATTS
-from meshwright.validation.serving import case
 from meshwright.variations.answer import LONG_S
 from simulator.frameworks import Framework
 from simulator.models import Model

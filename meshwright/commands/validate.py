@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,9 +102,9 @@ def validate(flags: ValidateFlags) -> None:
     execution = options.execution(flags.executor, flags.address, flags.workers, flags.store)
     if flags.write is not None:
         from meshwright.commands.output import note
-        from meshwright.validation.serving.ledger import write_scenarios
 
-        note(f"{write_scenarios(flags.serving or [], flags.write)} scenarios in {flags.write}")
+        count = _reader("serving.ledger", "--serving").write_scenarios(flags.serving or [], flags.write)
+        note(f"{count} scenarios in {flags.write}")
         return
     if flags.serving:
         _serving(flags.serving, execution, flags.summary, flags.json)
@@ -152,12 +153,8 @@ def _check(flags: ValidateFlags) -> None:
 def _training(question: _Training, execution: Execution) -> float | None:
     """Print predicted and measured steps, in parts if some are kept apart; returns the median error."""
     from meshwright.commands.output import print_json, progress, show_tables
-    from meshwright.reports import ledger_parts as parts
-    from meshwright.reports import left_out
     from meshwright.reports.ledger import as_json, as_tables
-    from meshwright.validation.leave_out import leave_out
     from meshwright.validation.ledger import evaluate
-    from meshwright.validation.parts import divided
     from meshwright.validation.rows import published_files
 
     apart = question.apart
@@ -167,10 +164,12 @@ def _training(question: _Training, execution: Execution) -> float | None:
     extra: dict[str, Any] = {}
     tables: list[Any] = []
     if apart:
-        parted = divided(ledger, files, apart)
+        parts = _reader("training.part_tables", "--kept-apart")
+        parted = _reader("training.parts", "--kept-apart").divided(ledger, files, apart)
         ledger, extra, tables = parted.open_ledger(), parts.as_json(parted), parts.as_tables(parted)
     if question.left_out is not None:
-        left = leave_out(ledger, question.left_out, execution)
+        left_out = _reader("training.left_out_tables", "--leave-out")
+        left = _reader("training.leave_out", "--leave-out").leave_out(ledger, question.left_out, execution)
         extra, tables = extra | left_out.as_json(left), [*tables, *left_out.as_tables(left)]
     if question.json:
         print_json(as_json(ledger) | extra)
@@ -178,6 +177,12 @@ def _training(question: _Training, execution: Execution) -> float | None:
         shown = not (tables and question.summary)
         show_tables(*(as_tables(ledger, each=not question.summary) if shown else []), *tables)
     return ledger.summary.median_abs_error
+
+
+def _reader(module: str, option: str) -> ModuleType:
+    from meshwright.validation.readers import reader
+
+    return reader(module, f"rows of {option}")
 
 
 def _kernels(folder: Path, cluster: str, json: bool) -> None:
@@ -192,12 +197,11 @@ def _kernels(folder: Path, cluster: str, json: bool) -> None:
 
 def _serving(paths: list[Path], execution: Execution, summary: bool, json: bool) -> None:
     from meshwright.commands.output import print_json, progress, show_tables
-    from meshwright.reports.serving_ledger import as_json, as_tables
-    from meshwright.validation.serving.ledger import evaluate
 
+    tables = _reader("serving.tables", "--serving")
     with progress("predicting serving runs") as advance:
-        ledger = evaluate(paths, advance, execution)
-    print_json(as_json(ledger)) if json else show_tables(*as_tables(ledger, each=not summary))
+        ledger = _reader("serving.ledger", "--serving").evaluate(paths, advance, execution)
+    print_json(tables.as_json(ledger)) if json else show_tables(*tables.as_tables(ledger, each=not summary))
 
 
 def _live(question: Asked, json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from evidence.serving.ledger import PUBLISHED as SERVED
 from meshwright.validation.rows import PUBLISHED
 
 SERVING = (
@@ -32,8 +33,8 @@ COMMANDS = {
         "meshwright.validation.ledger._predicted",
     ),
     "validate serving": (
-        ["validate", "--serving", str(PUBLISHED / "serving" / "vllm_weight_only.csv"), "--summary"],
-        "meshwright.validation.serving.ledger.predictions",
+        ["validate", "--serving", str(SERVED / "vllm_weight_only.csv"), "--summary"],
+        "evidence.serving.ledger.predictions",
     ),
     "refine serving": (
         ["plan", "--serve", *SERVING, "--refine", "1", "--top", "1"],

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from evidence.serving.ledger import PUBLISHED, evaluate
 from hwmodels.cluster import usual_cluster
-from meshwright.validation.serving.ledger import PUBLISHED, evaluate
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool

@@ -1,0 +1,91 @@
+"""What InferenceX's rows leave out of its servers: flags, prediction heads, and the slow start of runs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from core.loading import Strict, build, read_mapping
+from core.quantities import Positive
+from evidence.serving.case import Setup
+
+FILE = Path(__file__).with_name("inferencex.yaml")
+
+
+class Flags(Strict):
+    """Flags of a server; None and 0 stand for the engine's default."""
+
+    token_budget: int | None = None
+    budget_prompts: int = 0
+    """Token budget in prompts of the nominal length, where the scripts size it so; 0 otherwise."""
+    memory_share: Positive | None = None
+    kv: Literal["fp8"] | None = None
+    expert_kernels: Literal["triton", "marlin"] | None = None
+    activations: Literal["fp8"] | None = None
+    """Number format of the experts' inputs."""
+    spreads_experts: bool = False
+    """Whether experts lie on all ranks, whatever degree the row lists."""
+    poll_steps: int = 0
+    """Decode steps between two looks at the queue of new requests."""
+    poll_steps_from_16: int = 0
+    """The same with 16 clients or more."""
+    drafts: int = 0
+    """Tokens that prediction heads draft, in configurations whose rows do not state them."""
+    start_s: float = 0.0
+    """Seconds that a run's first burst waits for kernels to be compiled or tuned."""
+
+    def server(self, serving: Setup) -> Setup:
+        """A server under these flags, where its row leaves them out."""
+        pool = serving.pool
+        fields: dict[str, Any] = {
+            "kv": pool.kv or self.kv,
+            "expert_kernels": self.expert_kernels,
+            "activations": pool.activations or self.activations,
+        }
+        if self.spreads_experts and pool.expert == 1:
+            fields["expert"] = pool.tensor * pool.data
+        changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}
+        return serving.with_pool(**changed) if changed else serving
+
+    def wait_steps(self, clients: float) -> int:
+        """Decode steps between two looks at the queue at a number of clients."""
+        return self.poll_steps_from_16 if clients >= 16 else self.poll_steps
+
+
+class ServerRule(Flags):
+    """Flags of some servers, by the starts of their preset's version and device's name and by equal words."""
+
+    engine: str
+    version: str = ""
+    gpu: str = ""
+    weights: str = ""
+    model: str = ""
+    degrees: dict[str, int] = Field(default_factory=dict)
+    source: str
+
+    def fits(self, serving: Setup) -> bool:
+        """Whether the rule is of a server."""
+        engine, pool = serving.engine, serving.pool
+        starts = (engine.version, self.version), (serving.cluster.device.name, self.gpu)
+        words = (engine.engine, self.engine), (pool.stored, self.weights), (serving.model.name, self.model)
+        return (
+            all(text.startswith(start) for text, start in starts)
+            and all(word in ("", text) for text, word in words)
+            and all(getattr(pool, name) == degree for name, degree in self.degrees.items())
+        )
+
+
+DEFAULTS = Flags()
+
+
+@cache
+def _rules(section: str) -> list[ServerRule]:
+    return [build(ServerRule, rule, f"{FILE}: {section}") for rule in read_mapping(FILE)[section]]
+
+
+def flags_of(serving: Setup, section: Literal["rules", "speculating", "starts"] = "rules") -> Flags:
+    """What the first rule of a section that fits a server says of it."""
+    return next((rule for rule in _rules(section) if rule.fits(serving)), DEFAULTS)

@@ -1,0 +1,1 @@
+"""Published training runs by source: parts of a collection, and errors without a source's constants."""

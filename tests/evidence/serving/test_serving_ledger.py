@@ -1,0 +1,272 @@
+"""Serving rows become cases, are predicted, and are skipped only for what they lack."""
+
+import csv
+
+import pytest
+import yaml
+
+from core.errors import InputError
+from evidence.serving.case import MeasuredRow
+from evidence.serving.closed_loop import predict_steady, read
+from evidence.serving.inferencex import flags_of
+from evidence.serving.ledger import evaluate, write_scenarios
+from evidence.serving.names import find_cluster, find_format, find_model
+from evidence.serving.tables import as_json, as_tables
+from meshwright.validation.rows import SkippedRow
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+CLOSED = {
+    "case_id": "one",
+    "harness": "inferencex",
+    "engine": "vllm",
+    "engine_version": "0.15.1",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "gpu": "h100-sxm",
+    "n_gpus": "1",
+    "mode": "agg",
+    "tp": "1",
+    "weight_precision": "bf16",
+    "isl_tokens": "1024",
+    "osl_tokens": "128",
+    "length_jitter": "uniform 0.8-1.0",
+    "concurrency": "4",
+    "tpot_ms_mean": "8.0",
+    "ttft_ms_p50": "40",
+    "flag": "",
+    "repeat_group": "",
+}
+
+
+def written(path, *rows):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("DeepSeek-R1-0528", "deepseek-v3"),
+        ("Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"),
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic", "llama4-scout"),
+        ("MiniMaxAI/MiniMax-M2.5", "minimax-m2"),
+        ("Qwen/Qwen3.5-397B-A17B", "qwen3.5-397b-a17b"),
+        ("meta-llama/Meta-Llama-3-8B", "llama3-8b"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP8", "llama3.1-70b"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("lmsys/vicuna-7b-v1.3", "llama2-7b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
+    ],
+)
+def test_published_names_mean_models_of_the_catalogue(name, model):
+    assert find_model(name).name == model
+
+
+def test_devices_and_formats_have_other_spellings():
+    assert find_cluster("H200").device.name == "h200-sxm"
+    assert find_cluster("H100-SXM5").device.name == "h100-sxm"
+    assert [find_format(text) for text in ("NVFP4", "FP8", "float16", "AWQ")] == [
+        "fp4",
+        "fp8",
+        "bf16",
+        "int4",
+    ]
+    with pytest.raises(SkippedRow, match="not known"):
+        find_model("acme/unheard-of-7b")
+
+
+def test_a_row_is_predicted_in_its_own_columns(tmp_path):
+    ledger = evaluate([written(tmp_path / "closed.csv", CLOSED)])
+    found = {entry.metric: entry for entry in ledger.entries}
+    assert set(found) == {"tpot_ms_mean", "ttft_ms_p50"}
+    assert 5 < found["tpot_ms_mean"].predicted < 15
+    assert found["tpot_ms_mean"].relative_error == pytest.approx(found["tpot_ms_mean"].predicted / 8.0 - 1)
+
+
+def test_rows_are_skipped_for_what_they_lack(tmp_path):
+    rows = [
+        CLOSED | {"case_id": "no gpu", "gpu": ""},
+        CLOSED | {"case_id": "no model", "model": "acme/unheard-of-7b"},
+        CLOSED | {"case_id": "no engine", "engine": ""},
+        CLOSED | {"case_id": "no length", "isl_tokens": ""},
+    ]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    assert [case for case, _ in ledger.skipped] == ["no gpu", "no model", "no engine", "no length"]
+    assert not ledger.entries
+
+
+def test_unknown_versions_are_predicted(tmp_path):
+    rows = [CLOSED | {"case_id": version, "engine_version": version} for version in ("0.99", "", "nightly-1")]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    assert {entry.case.engine for entry in ledger.entries} == {"vllm-0.33", "vllm-0.19"}
+
+
+def test_repeats_count_once_and_flagged_rows_apart(tmp_path):
+    rows = [
+        CLOSED | {"case_id": "a", "repeat_group": "g"},
+        CLOSED | {"case_id": "b", "repeat_group": "g", "tpot_ms_mean": "9"},
+        CLOSED | {"case_id": "c", "repeat_group": "h", "flag": "version_missing"},
+    ]
+    ledger = evaluate([written(tmp_path / "closed.csv", *rows)])
+    counted = {(one.metric, one.flagged): one.n for one in ledger.summaries()}
+    assert counted["tpot_ms_mean", False] == counted["tpot_ms_mean", True] == 1
+    report = as_json(ledger)
+    assert set(report) == {"cases", "skipped", "summary", "rows", "constant_shares"}
+    assert {case["flagged"] for case in report["cases"]} == {True, False}
+    assert as_tables(ledger, each=True)
+
+
+def test_more_clients_wait_longer(tmp_path):
+    rows = [CLOSED | {"case_id": str(clients), "concurrency": str(clients)} for clients in (1, 16, 64)]
+    found = evaluate([written(tmp_path / "closed.csv", *rows)]).entries
+    tpot = [entry.predicted for entry in found if entry.metric == "tpot_ms_mean"]
+    assert tpot == sorted(tpot) and tpot[0] < tpot[-1]
+
+
+def test_a_file_of_another_kind_is_refused_by_name_and_skipped_in_a_folder(tmp_path):
+    other = written(tmp_path / "other.csv", {"a": "1", "b": "2"})
+    with pytest.raises(InputError, match="none of the known formats"):
+        evaluate([other])
+    ledger = evaluate([tmp_path])
+    assert ledger.skipped[0][0] == "other.csv"
+    with pytest.raises(InputError, match="no such file"):
+        evaluate([tmp_path / "missing.csv"])
+
+
+def test_a_wrong_number_names_file_line_and_column(tmp_path):
+    path = written(tmp_path / "closed.csv", CLOSED | {"concurrency": "many"})
+    with pytest.raises(InputError, match=r"closed\.csv: line 2.*concurrency"):
+        evaluate([path])
+
+
+def test_a_run_starts_slowly_only_beside_other_clients():
+    first = read(MeasuredRow({**CLOSED, "concurrency": "1"}, "row"), "closed_loop.csv").question
+    several = read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question
+    assert first.start_s == 0.0
+    sglang = [
+        read(MeasuredRow({**CLOSED, "engine": "sglang", "gpu": gpu, "weight_precision": "fp8"}, "row"), "x")
+        for gpu in ("mi300x", "h200")
+    ]
+    assert several.start_s == flags_of(several.serving, "starts").start_s > 0.0
+    assert sglang[0].question.start_s > sglang[1].question.start_s
+
+
+def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():
+    stated = {**CLOSED, "engine_version": "1.0.0", "weight_precision": "fp8"}
+    found = [
+        read(MeasuredRow({**stated, "engine": name}, "row"), "x").question for name in ("trtllm", "vllm")
+    ]
+    assert [each.serving.pool.kv for each in found] == ["fp8", None]
+
+
+def test_rows_of_aiconfigurator_run_on_servers_that_its_rules_size():
+    """One prompt, a token of each client and 1,500 more; other clients' servers keep the engine's default."""
+    row = CLOSED | {"harness": "aic-internal", "length_jitter": "", "concurrency": "32"}
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    assert found.sized and found.budget == 1024 + 32 + 1500
+    assert read(MeasuredRow(CLOSED, "row"), "closed_loop.csv").question.budget == 8192
+
+
+def test_flags_of_inferencex_belong_to_a_version():
+    """MiniMax-M2.5 on B200: 8-bit KV and a budget of two prompts from vLLM 0.19 on, Triton before."""
+    row = CLOSED | {"model": "MiniMaxAI/MiniMax-M2.5", "gpu": "b200", "weight_precision": "fp8", "tp": "2"}
+    row |= {"n_gpus": "2", "ep": "1", "isl_tokens": "8192", "length_jitter": "uniform 0.8-1.0"}
+
+    def question(**changes):
+        return read(MeasuredRow(row | changes, "row"), "closed_loop.csv").question
+
+    new, old = question(engine_version="0.19.0"), question(engine_version="0.17.0")
+    assert (new.serving.pool.kv, new.budget, new.flags.memory_share) == ("fp8", 2 * 8192, 0.9)
+    assert (old.serving.pool.kv, old.budget, old.flags.memory_share) == (None, 8192, 0.95)
+    # The script of 2026-03 turned FlashInfer's experts off and experts over all ranks on.
+    pools = old.serving.pool, new.serving.pool
+    assert [(pool.expert, pool.expert_kernels) for pool in pools] == [(2, "triton"), (1, None)]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kernels", "activations", "kv"),
+    [("h100-sxm", "marlin", None, None), ("b200", None, "fp8", "fp8")],
+)
+def test_scripts_of_gpt_oss_choose_its_experts(gpu, kernels, activations, kv):
+    row = CLOSED | {"model": "openai/gpt-oss-120b", "gpu": gpu, "weight_precision": "fp4", "tp": "2"}
+    row |= {"n_gpus": "2", "ep": "1", "engine_version": "0.18.0"}
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    pool = found.serving.pool
+    assert (pool.expert_kernels, pool.activations, pool.kv) == (kernels, activations, kv)
+    assert found.flags.token_budget == 8192
+
+
+def test_a_known_memory_share_is_not_replaced():
+    """Clients wait for KV blocks where the share leaves too few of them."""
+    row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}
+    stated, open_ = (
+        read(MeasuredRow(row | {"memory_share": share}, "row"), "closed_loop.csv").question
+        for share in ("0.5", "")
+    )
+    assert stated.options(4096)["memory_share"] == 0.5
+    assert open_.options(4096)["memory_share"] == 0.95
+
+
+@pytest.mark.parametrize("lengths", [("4000", "4100"), ("8100", "92")])
+def test_the_longest_request_of_a_run_fits_its_server(lengths):
+    row = CLOSED | {"isl_tokens": lengths[0], "osl_tokens": lengths[1], "harness": "x", "length_jitter": ""}
+    for dataset in ("random", "sharegpt"):
+        found = read(MeasuredRow(row | {"dataset": dataset}, "row"), "closed_loop.csv").question
+        run = found.run()
+        drawn = [run.scenario["workload"][name] for name in ("input", "output")]
+        longest = sum(
+            length["high"] if isinstance(length, dict) and "high" in length else 1024 for length in drawn
+        )
+        assert longest <= run.scenario["deployment"]["options"]["max_context"]
+
+
+def test_configurations_that_ran_with_prediction_heads_only_speculate():
+    row = CLOSED | {"engine": "sglang", "engine_version": "0.5.9", "model": "Qwen/Qwen3.5-397B-A17B"}
+    row |= {"gpu": "b200", "weight_precision": "fp8", "tp": "4", "n_gpus": "4"}
+
+    def question(**changes):
+        return read(MeasuredRow(row | changes, "row"), "closed_loop.csv").question
+
+    heads, plain = question(ep="1"), question(ep="4")
+    assert heads.speculates and heads.drafts == 3 and not plain.speculates
+    tpot = [predict_steady([one])[0]["tpot_ms_mean"] for one in (heads, plain)]
+    assert 1.3 < tpot[1] / tpot[0] < 2.7
+    assert not question(ep="1", engine_version="0.5.12").speculates
+
+
+def test_weight_only_spellings_state_16_bit_activations(tmp_path):
+    row = CLOSED | {"weight_precision": "w8a16"}
+    pool = read(MeasuredRow(row, "row"), "closed_loop.csv").question.serving.pool
+    assert (pool.weights, pool.activations) == ("int8", "bf16")
+    pool = read(
+        MeasuredRow(CLOSED | {"weight_precision": "w8a8"}, "row"), "closed_loop.csv"
+    ).question.serving.pool
+    assert (pool.weights, pool.activations) == ("int8", None)
+
+
+def test_a_row_is_the_run_of_a_scenario_that_simulate_answers_alike(tmp_path):
+    path = written(tmp_path / "closed.csv", CLOSED)
+    assert write_scenarios([path], tmp_path / "scenarios") == 1
+    file = tmp_path / "scenarios" / "one.yaml"
+    data = yaml.safe_load(file.read_text())
+    shown = serve(make_serving(data, str(file), file.parent)).to_dict()
+    predicted = {entry.metric: entry.predicted for entry in evaluate([path]).entries}
+    assert 1e3 * shown["tpot_s"]["mean"] == pytest.approx(predicted["tpot_ms_mean"], rel=0.01)
+    assert 1e3 * shown["ttft_s"]["p50"] == pytest.approx(predicted["ttft_ms_p50"], rel=0.01)
+
+
+def test_bursts_are_read_and_predicted(tmp_path):
+    row = {name: value for name, value in CLOSED.items() if name not in ("concurrency", "tpot_ms_mean")}
+    row |= {"harness": "gpustack", "dataset": "random", "num_prompts": "64", "request_rate": "inf"}
+    row |= {"out_tok_s_per_gpu": "2000", "length_jitter": ""}
+    ledger = evaluate(
+        [written(tmp_path / "burst_runs.csv", row, row | {"case_id": "r", "request_rate": "4"})]
+    )
+    found = {entry.metric: entry.predicted for entry in ledger.entries}
+    assert found["ttft_ms_p50"] > 100 and found["out_tok_s_per_gpu"] > 500
+    assert ledger.skipped == [("r", "requests come at a rate")]
