@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from core.errors import InfeasibleError, InputError
-from meshwright.measured_servers import rows_of_layouts
 from meshwright.questions.arguments import DeployArguments, check_names
 from meshwright.questions.references import Reference
 from meshwright.questions.serving import serving_question
 from meshwright.results import check_rank
+from meshwright.served_errors import measured_of
 from meshwright.shown import Shown
 from planner.execution import Execution
 from planner.serving.checked import Check, check
@@ -22,7 +22,6 @@ from planner.serving.policies import PolicySearch, try_policies, with_policies
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
-from simulator.serving.engines import engines
 
 MOST_WATTS = 1e12
 
@@ -102,13 +101,13 @@ def deploy(
     """
     values = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
     question = deployment_question(scenario, values, split)
-    proof = rows_of_layouts(question.model.name, engines.get(question.engine).engine)
-    ranking = search_serving(question, max(top, refine or 0), progress, formats=True, proof=proof)
+    measured = measured_of(question)
+    ranking = search_serving(question, max(top, refine or 0), progress, formats=True, measured=measured)
     if question.unasked and not ranking.plans and ranking.nearest is not None and ranking.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
         most = replace(question, objective="goodput")
-        ranking = search_serving(most, max(top, refine or 0), progress, formats=True, proof=proof)
-    look = check(ranking) if refine is None else Check(ranking, {})
+        ranking = search_serving(most, max(top, refine or 0), progress, formats=True, measured=measured)
+    look = check(ranking, measured) if refine is None else Check(ranking, {})
     ranking, runs = look.search, dict(look.runs)
     interrupted = False
     try:

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meshwright.measured_servers import Evidence
+from meshwright.measured_servers import LAYOUT, Evidence, evidence, rows_of_layouts
+from planner.serving.preferred import Measured
+from planner.serving.question import ServingQuestion
+from simulator.serving.engines import engines
+from simulator.serving.steps.price import layer_class
 
 FILE = Path(__file__).with_suffix(".csv")
 
@@ -89,3 +93,26 @@ def served_errors(nearest: Evidence, engine: str, layers: str, device: str) -> d
         if narrowest:
             by_metric[name] = max(narrowest, key=lambda error: error.median)
     return by_metric
+
+
+def _error_of_plain(model: str, engine: str, layers: str, device: str) -> float | None:
+    """90th percentile of the error of a plain server's time per output token, as a share; None if unknown.
+
+    Args:
+        model: of the catalogue.
+        engine: family.
+        layers: class of layers of the model.
+        device: name.
+    """
+    nearest = evidence({"model": model, "device": device, "engine": engine}, dict.fromkeys(LAYOUT, ""))
+    error = served_errors(nearest, engine, layers, device).get("tpot")
+    return None if error is None else error.p90
+
+
+def measured_of(question: ServingQuestion) -> Measured:
+    """What measured servers say of the deployments of a question."""
+    model, engine = question.model, engines.get(question.engine).engine
+    layers = layer_class(model)
+    errors = [_error_of_plain(model.name, engine, layers, offer.name) for offer in question.types]
+    known = [error for error in errors if error is not None]
+    return Measured(rows_of_layouts(model.name, engine), max(known, default=None))

@@ -155,7 +155,7 @@ Proven = Annotated[
     bool, typer.Option("--proven", help="Keep to what one measured run near the plan used, and came near.")
 ]
 More = Annotated[
-    bool, typer.Option("--more", help="Also print odds, near duplicates and what each rule removed.")
+    bool, typer.Option("--more", help="Print more columns, near duplicates and what each rule removed.")
 ]
 Trials = Annotated[
     int | None,

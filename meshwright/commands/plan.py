@@ -35,7 +35,7 @@ OF_TRAINING = (
         "offload",
         "raw",
     ),
-    *("proven", "more", "trials", "tokens", "days", "budget"),
+    *("proven", "trials", "tokens", "days", "budget"),
 )
 """Flags that only one of both kinds of question reads."""
 OTHERWISE_IN_SERVING = {
@@ -134,7 +134,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
     if flags.save is None and flags.rank != 1:
         refuse(("rank",), "it says which plan --save writes")
     if day or mix:
-        refuse((*ASKS, *LEVERS, "site"), "it is of rankings of deployments")
+        refuse((*ASKS, *LEVERS, "site", "more"), "it is of rankings of deployments")
         read = ("refine", "together") if mix else ("refine",)
         refuse((*(name for name in OF_RANKINGS if name not in read), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
@@ -168,6 +168,7 @@ def _answer_serving(
             _execution(flags),
             files,
             flags.json,
+            flags.more,
         )
     except InputError as error:
         _name_lever(flags, error)

@@ -82,7 +82,7 @@ QUESTIONS = {
         ("scenario", "model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "save", "json"),
         (
             *words("concurrency use requests prefix speculate kv engine fix limit objective"),
-            *words("together watts top refine tries site"),
+            *words("together watts top more refine tries site"),
             *EXECUTION,
             *OUTPUT,
         ),

@@ -38,6 +38,7 @@ def plan_serving(
     execution: Execution,
     files: PlanFiles,
     json: bool,
+    more: bool = False,
 ) -> None:
     """Search and print deployments, and save one if requested.
 
@@ -82,13 +83,13 @@ def plan_serving(
     elif search.search.plans:
         launch = export_words(engine_target(search.search.question.engine), files.save)
         tried = policy_tables(search.search.question, search.policies)
-        show_tables(*deployment_tables(search.search, search.refined, search.look), *tried, launch)
+        tables = deployment_tables(search.search, search.refined, search.look, more)
+        show_tables(*tables, *tried, launch)
     if files.html is not None and search.search.plans:
         from meshwright.pages.answers import write_deployments
 
-        write_deployments(
-            files.html, search.search, deployment_tables(search.search, search.refined, search.look)
-        )
+        every = deployment_tables(search.search, search.refined, search.look, more=True)
+        write_deployments(files.html, search.search, every)
         note(f"page written: {files.html}")
     if not search.search.plans:
         raise InfeasibleError(nearest_words(search.search))

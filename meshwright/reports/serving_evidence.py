@@ -8,6 +8,7 @@ from typing import Any
 from meshwright.measured_servers import Evidence, evidence
 from meshwright.served_errors import ServedError, served_errors
 from planner.serving.plan import ServingPlan
+from planner.serving.preferred import mechanisms
 from planner.serving.search import ServingSearch
 from simulator.serving.engines import Engine, engines
 from simulator.serving.question.deployment import Pool
@@ -30,6 +31,20 @@ def evidence_words(search: ServingSearch, plan: ServingPlan) -> str:
     words = _evidence(search, plan).words(_place(search, plan))
     missing = _unmeasured(plan)
     return f"{words}; none has {' and '.join(missing)}" if missing else words
+
+
+def short_evidence(search: ServingSearch, plan: ServingPlan) -> str:
+    """The measured servers nearest to a plan, in a few words."""
+    if lacking := mechanisms(plan):
+        return f"no measured server has {' and '.join(lacking)}"
+    nearest = _evidence(search, plan)
+    servers = f"{nearest.rows:,} measured server{'' if nearest.rows == 1 else 's'}"
+    return {
+        3: f"{servers} of this layout",
+        2: f"{servers} of the model, none of this layout",
+        1: f"{servers} of other models",
+        0: "no measured server of this engine and GPU",
+    }[nearest.closeness]
 
 
 def _unmeasured(plan: ServingPlan) -> list[str]:
@@ -60,7 +75,7 @@ def _plain(pools: int, pool: Pool) -> bool:
     return pools == 1 and pool.speculation is None and pool.pipeline == 1
 
 
-def _plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedError]:
+def plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedError]:
     """Errors to expect of a plan's latencies, by metric; none where no fit has servers of its kind."""
     place, pool = _place(search, plan), plan.groups[-1].shape.pool
     if not _plain(len(plan.groups), pool):
@@ -91,14 +106,14 @@ def error_words(errors: Mapping[str, ServedError]) -> dict[str, str]:
 
 def error_rows(search: ServingSearch) -> dict[str, str]:
     """Errors to expect of the first plan, for people."""
-    return error_words(_plan_errors(search, search.plans[0])) if search.plans else {}
+    return error_words(plan_errors(search, search.plans[0])) if search.plans else {}
 
 
 def describe_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, Any]:
     """Errors to expect of a plan, with documented keys."""
     return {
         name: {"median": error.median, "p90": error.p90, "rows": error.rows, "left_out": error.left_out}
-        for name, error in _plan_errors(search, plan).items()
+        for name, error in plan_errors(search, plan).items()
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
@@ -12,6 +12,7 @@ from meshwright.reports.finite import finite
 from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
+from meshwright.reports.serving_verdict import EQUAL, gap_words, money_words, reason_words, serving_headline
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import kernels_words, percent, seconds
 from planner.serving.checked import Check
@@ -26,17 +27,6 @@ from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
 """Highest rates found on the event engine, by the index of the deployment."""
-
-
-EQUAL = 5e-4
-"""Precision of the largest rates, relative."""
-SECOND = {
-    "goodput": "carries {} less than rank 1",
-    "cost": "costs {} more a token than rank 1",
-    "energy": "takes {} more energy a token than rank 1",
-    "latency": "takes {} longer than rank 1",
-}
-"""Gap of the second plan to the first, by objective."""
 
 
 def describe_deployments(search: ServingSearch, refined: Runs, look: Check | None = None) -> dict[str, Any]:
@@ -133,23 +123,26 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
     return {"role": group.role, "device": device, "replicas": group.replicas, **degrees, **limits}
 
 
-def deployment_tables(search: ServingSearch, refined: Runs, look: Check | None = None) -> list[Table | str]:
-    """Deployments for people, the best first."""
-    headings = ["rank", "deployment", "limits", "goodput", "TTFT", "TPOT", "e2e", "tok/s/GPU", "GPUs"]
-    headings += ["$/Mtok", "J/tok", *(["on the event engine"] if refined else [])]
-    rows = [_row(refined, plan, index) for index, plan in enumerate(search.plans)]
+def deployment_tables(
+    search: ServingSearch, refined: Runs, look: Check | None = None, more: bool = False
+) -> list[Table | str]:
+    """Deployments for people, the first choice first, below a verdict.
+
+    Args:
+        search: the search.
+        refined: rates found on the event engine.
+        look: what the event engine said of the first deployments by default.
+        more: also engine limits, energy, what was searched and what each rule removed.
+    """
+    columns = _columns(refined, more)
+    rows = [[read(index, plan) for read in columns.values()] for index, plan in enumerate(search.plans)]
+    ranking = table(list(columns), rows, _title(search), left=2 + more)
+    verdict = _shortfall(search) or serving_headline(search)
+    tables = [*verdict, ranking, *_missing(search), *checked_words(look), *_most_words(search), *_gap(search)]
+    tables += [*_choices(search), *_variants(search), _basis(search, more)]
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
-    tables = [*_shortfall(search), table(headings, rows, _title(search), left=3)]
-    tables += [
-        *_missing(search),
-        *checked_words(look),
-        *_most_words(search),
-        *_gap(search),
-        *_choices(search),
-        *_variants(search),
-    ]
-    return [*tables, _basis(search), table(("removed by rule", "candidates"), removed)]
+    return [*tables, table(("removed by rule", "candidates"), removed)] if more else tables
 
 
 MISSES = " (less)"
@@ -228,14 +221,11 @@ def _choices(search: ServingSearch) -> list[Table]:
 
 def _reasons(search: ServingSearch) -> dict[str, str]:
     """Why the deployments behind the first are shown, and what is left of its figure."""
-    objective, first = search.question.objective, search.plans[0]
     rows = {}
-    for rank, (plan, why) in enumerate(zip(search.plans, search.reasons, strict=True), 1):
-        if why in (FIRST, NEXT):
-            continue
-        share = plan.figure(objective) / max(first.figure(objective), 1e-12)
-        words = f"rank {rank}, {percent(share, 0)} of rank 1's {objective}"
-        rows[why] = f"{words}; {evidence_words(search, plan)}" if why == PROVEN else words
+    for plan, why in zip(search.plans, search.reasons, strict=True):
+        if why not in (FIRST, NEXT):
+            words = reason_words(search, why, plan)
+            rows[why] = f"{words}; {evidence_words(search, plan)}" if why == PROVEN else words
     return rows
 
 
@@ -291,25 +281,40 @@ def _devices(search: ServingSearch) -> str:
     return types if question.watts is None else f"{types} within {question.watts:,.0f} W"
 
 
-def _row(refined: Runs, plan: ServingPlan, index: int) -> list[str]:
-    limits = " + ".join(f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups)
-    row = [
-        str(index + 1),
-        plan.describe(),
-        limits,
-        f"{plan.goodput:.3g}/s{'' if plan.meets else MISSES}",
-        seconds(plan.ttft_s),
-        seconds(plan.tpot_s),
-        seconds(plan.e2e_s),
-        f"{plan.output_tokens_s / plan.devices:,.0f}",
-        str(plan.devices),
-        f"{plan.usd_per_million:.3g}",
-        f"{plan.joules_per_token:.3g}",
-    ]
-    if refined:
-        run = refined.get(index)
-        row.append("" if run is None else run.problem or f"{run.goodput:.3g} ± {run.half_width:.2g}/s")
-    return row
+Column = Callable[[int, ServingPlan], str]
+
+
+def _columns(refined: Runs, more: bool) -> dict[str, Column]:
+    """Columns of the ranking by heading; each reads the index of a deployment, and the deployment."""
+    columns: dict[str, Column] = {
+        "rank": lambda index, plan: str(index + 1),
+        "deployment": lambda index, plan: plan.describe(),
+    }
+    if more:
+        columns["limits"] = lambda index, plan: " + ".join(
+            f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups
+        )
+    columns |= {
+        "goodput": lambda index, plan: f"{plan.goodput:.3g}/s{'' if plan.meets else MISSES}",
+        **({"engine": lambda index, plan: _engine_words(refined.get(index))} if refined else {}),
+        "TTFT": lambda index, plan: seconds(plan.ttft_s),
+        "TPOT": lambda index, plan: seconds(plan.tpot_s),
+    }
+    if more:
+        columns["e2e"] = lambda index, plan: seconds(plan.e2e_s)
+    columns |= {
+        "tok/s/GPU": lambda index, plan: f"{plan.output_tokens_s / plan.devices:,.0f}",
+        "GPUs": lambda index, plan: str(plan.devices),
+        "$/Mtok": lambda index, plan: f"{plan.usd_per_million:.3g}",
+    }
+    if more:
+        columns["J/tok"] = lambda index, plan: f"{plan.joules_per_token:.3g}"
+    return columns
+
+
+def _engine_words(run: RefinedServing | None) -> str:
+    """The rate of a deployment on the event engine."""
+    return "" if run is None else run.problem or f"{run.goodput:.3g} ± {run.half_width:.2g}/s"
 
 
 def _gap(search: ServingSearch) -> list[str]:
@@ -317,17 +322,7 @@ def _gap(search: ServingSearch) -> list[str]:
     return [] if gap is None else [gap_words(search.question.objective, gap)]
 
 
-def gap_words(objective: str, gap: float) -> str:
-    """The gap of the second plan to the first in a sentence; ``gap`` is a share."""
-    if gap < EQUAL:
-        return f"Ranks 1 and 2 are equal in {objective}."
-    words = f"Rank 2 {SECOND[objective].format(percent(gap, 1))}"
-    if gap < STEADY_ERROR:
-        return f"{words}: too close to tell apart; --refine 2 runs both on the event engine."
-    return f"{words}."
-
-
-def _basis(search: ServingSearch) -> Table:
+def _basis(search: ServingSearch, more: bool) -> Table:
     question = search.question
     devices = [offer.cluster.device for offer in question.types]
     calibrations = [(device.kernels.calibration, device.borrows) for device in devices]
@@ -346,7 +341,7 @@ def _basis(search: ServingSearch) -> Table:
         {
             "engine": question.engine,
             "weights": _weights_words(search),
-            **_levers(search),
+            **_levers(search, more),
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
             "--refine N runs the best N there",
@@ -356,13 +351,14 @@ def _basis(search: ServingSearch) -> Table:
             **({} if question.site is None else {"site": f"learned from {question.site.source}"}),
             **({"left out": question.model.left_out} if question.model.left_out else {}),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
+            **({"$/Mtok": money} if (money := money_words(search)) else {}),
         },
         "What this rests on",
     )
 
 
-def _levers(search: ServingSearch) -> dict[str, str]:
-    """Rows on what a search tried and assumed: drafts, reuse of prefixes, fields."""
+def _levers(search: ServingSearch, more: bool) -> dict[str, str]:
+    """Rows on what a search tried and assumed: drafts, reuse of prefixes, and with ``more`` fields."""
     question = search.question
     rows = {}
     tried = {drafts_words(draft): draft for draft in _drafts(question)}
@@ -381,7 +377,8 @@ def _levers(search: ServingSearch) -> dict[str, str]:
     if question.repeated:
         share = percent(question.repeated / question.prompt, 0)
         rows["prefixes"] = f"{share} of prompt tokens repeat; caches hold them, beside running sequences"
-    rows["searched"] = ", ".join(searched_fields(search.question))
+    if more:
+        rows["searched"] = ", ".join(searched_fields(search.question))
     return rows
 
 

@@ -114,3 +114,19 @@ def facts(values: Mapping[str, str], title: str = "") -> Table:
     for name, value in values.items():
         sheet.add_row(escape(name), escape(value))
     return sheet
+
+
+SENTENCE = 100
+"""Characters of a line of a verdict."""
+
+
+def fitted(parts: Sequence[str], sentences: Sequence[str] = (), room: int = SENTENCE) -> list[str]:
+    """Parts of a sentence, and further sentences, on as few lines as fit: a line breaks between them only."""
+    ends = [","] * (len(parts) - 1) + ["."]
+    lines: list[str] = []
+    for part in (*(f"{part}{end}" for part, end in zip(parts, ends, strict=True)), *sentences):
+        if lines and len(lines[-1]) + len(part) < room:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    return lines

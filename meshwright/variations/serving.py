@@ -8,6 +8,7 @@ from typing import Any
 from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import nearest_words
+from meshwright.served_errors import measured_of
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import ScenarioRun
 from planner.serving.deployment import scenario_of
@@ -53,7 +54,7 @@ def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:
     arguments: dict[str, Any] = dict.fromkeys(ARGUMENTS)
     arguments["objective"] = "goodput" if targets else "latency"
     question = serving_question(run.data, arguments, {}, {}, run.where, run.folder)
-    result = search_serving(question, top=1)
+    result = search_serving(question, top=1, measured=measured_of(question))
     if result.plans:
         return question, result.plans[0]
     raise InfeasibleError(nearest_words(result))

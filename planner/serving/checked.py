@@ -17,6 +17,7 @@ from core.errors import MeshwrightError
 from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
+from planner.serving.preferred import Measured, measured_rows, mechanisms, preferred
 from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, closed_rate, lifetime, settled
@@ -52,11 +53,12 @@ class Check:
     skipped: int = 0
 
 
-def check(search: ServingSearch) -> Check:
+def check(search: ServingSearch, measured: Measured | None = None) -> Check:
     """Run the first deployments, and rank them by what the engine finds.
 
     Args:
         search: a search without runs.
+        measured: what measured servers say of deployments, to choose the first.
     """
     question, plans = search.question, list(search.plans)
     if not question.workload.slo.has_targets:
@@ -73,7 +75,7 @@ def check(search: ServingSearch) -> Check:
     after = [*followed, *plans[len(followed) :]]
     order = list(range(len(plans)))
     if any(new is not old for new, old in zip(after, plans, strict=True)):
-        order.sort(key=lambda number: _rank(after[number], question))
+        order = _ranked(after, question, measured)
     at = {number: place for place, number in enumerate(order)}
     moved = [(old, at[number]) for number, old in enumerate(plans) if after[number] is not old]
     ranked = replace(
@@ -82,6 +84,24 @@ def check(search: ServingSearch) -> Check:
         reasons=_reasons(search.reasons, order),
     )
     return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, moved)
+
+
+def _ranked(plans: Sequence[ServingPlan], question: ServingQuestion, measured: Measured | None) -> list[int]:
+    """Numbers of the deployments: the one to launch, then the others, the best first."""
+    ranks = [_rank(plan, question) for plan in plans]
+    order = sorted(range(len(plans)), key=ranks.__getitem__)
+    if measured is None:
+        return order
+    sure = [number for number in order if ranks[number][:-1] == ranks[order[0]][:-1]]
+    first = sure[
+        preferred(
+            np.array([ranks[number][-1] for number in sure], float),
+            np.array([len(mechanisms(plans[number])) for number in sure]),
+            np.array([measured_rows(plans[number], measured) for number in sure]),
+            measured.band,
+        )
+    ]
+    return [first, *(number for number in order if number != first)]
 
 
 def _setting(question: ServingQuestion, plan: ServingPlan) -> ServingSetting | MeshwrightError:

@@ -13,11 +13,12 @@ from core.errors import InfeasibleError
 from planner.serving.closed import closed_phases
 from planner.serving.phases import Phase, phases
 from planner.serving.plan import ServingPlan
+from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
 from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
-from planner.serving.shown import Proof, chosen_rows
+from planner.serving.shown import chosen_rows
 from planner.serving.switches import drafting_shapes, with_settings, with_switches
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
@@ -29,6 +30,7 @@ class ServingSearch:
 
     question: ServingQuestion
     plans: Sequence[ServingPlan]
+    """The first choice, then others, the best of them first."""
     reasons: Sequence[str]
     """Why each plan is shown; see `shown.chosen_rows`."""
     candidates: int
@@ -48,11 +50,13 @@ class ServingSearch:
 
     @property
     def runner_up_gap(self) -> float | None:
-        """Gap of the second plan to the best, as a share."""
+        """What the second plan gives up to the first, a share; negative where it is better."""
         if len(self.plans) < 2:
             return None
-        best, second = (plan.figure(self.question.objective) for plan in self.plans[:2])
-        return abs(second / best - 1) if best else None
+        first, second = (plan.figure(self.question.objective) for plan in self.plans[:2])
+        if not first:
+            return None
+        return 1 - second / first if self.question.objective == "goodput" else second / first - 1
 
 
 def search_serving(
@@ -60,19 +64,19 @@ def search_serving(
     top: int = 5,
     progress: Callable[[float], None] | None = None,
     formats: bool = False,
-    proof: Proof | None = None,
+    measured: Measured | None = None,
 ) -> ServingSearch:
     """Score every deployment that the rules keep.
 
-    Equal ones rank by fewer devices, then by fewer pools, then by shorter requests. The plans are the best
-    one and launches that differ from it (`shown`).
+    Equal ones rank by fewer devices, then by fewer pools, then by shorter requests. The plans are the one to
+    launch (`preferred`), the best one and launches that differ from it (`shown`).
 
     Args:
         question: the question.
         top: plans to return.
         progress: called with the finished share.
         formats: whether the plans are tried in other number formats too.
-        proof: counts measured servers of a layout, to show the most proven.
+        measured: what measured servers say of deployments, to choose the first and show the most measured.
 
     Raises:
         InfeasibleError: no replica, or no count of them, fits the devices.
@@ -100,7 +104,10 @@ def search_serving(
     by_figure = np.lexsort(keys)
     order = np.lexsort((*keys[:-1], guessed, keys[-1]))
     good = int(np.count_nonzero(table.meets))
-    chosen, reasons = chosen_rows(table, order[:good], top, proof) if good else ([_nearest(table)], [])
+    chosen, reasons = [_nearest(table)], []
+    if good:
+        sure = int(np.count_nonzero(guessed[order[:good]] == guessed[order[0]]))
+        chosen, reasons = chosen_rows(table, order[:good], top, measured, sure)
     plans = [table.plan(int(index)) for index in chosen]
     removed["slo"] = len(table) - good
     return ServingSearch(

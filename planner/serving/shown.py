@@ -1,4 +1,4 @@
-"""Deployments to show: the best, and launches that differ from it in what they need of an engine.
+"""Deployments to show: the one to launch, the best, and launches that need less of an engine.
 
 The rows behind the best one are mostly the same launch with another draft length or degree. A reader chooses
 between launches: the plainest, the smallest replica, the most measured one, and what each lever of the best
@@ -13,21 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.phases import Phase
+from planner.serving.preferred import Measured, preferred
 from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape
 
 Ints = NDArray[np.int64]
-Proof = Callable[[ReplicaShape], int]
-"""Measured servers of a replica's layout; 0 for none."""
 
 LEVERS = ("speculation", "data-parallel attention", "pipeline stages", "disaggregation")
 """What a launch may do without, by bit. Sharded experts need no more than a flag, on the same ranks."""
 APART = 1 << LEVERS.index("disaggregation")
+MEASURED_LEVER = "data-parallel attention"
+"""The only lever that the measured servers of the fits have."""
 STEADY_ERROR = 0.023
 """Median error of the steady state's largest rate against the event engine, over thirty questions
 (``python -m benchmarks.serving_refined``). Rows closer than that are not told apart."""
-FIRST, PLAIN, SMALL, PROVEN, NEXT = (
+FIRST, BEST, PLAIN, SMALL, PROVEN, NEXT = (
     "first choice",
+    "best figure",
     "plainest",
     "smallest replica",
     "most measured servers",
@@ -36,42 +38,45 @@ FIRST, PLAIN, SMALL, PROVEN, NEXT = (
 
 
 def chosen_rows(
-    table: Scores, order: Ints, top: int, proof: Proof | None = None
+    table: Scores, order: Ints, top: int, measured: Measured | None = None, sure: int | None = None
 ) -> tuple[list[int], list[str]]:
-    """Rows to show, the best first, and why each is shown.
+    """Rows to show, the first choice first, and why each is shown.
 
-    After the best row: the best without any lever, the smallest replica without any, the layout with most
-    measured servers, the best rows as the levers of the first go one by one, and the ranking.
+    After the first choice: the best row, the best without any lever, the smallest replica without any, the
+    layout with most measured servers, the best rows as the levers of the best go one by one, and the ranking.
 
     Args:
         table: all rows.
         order: rows that meet the targets, the best first.
         top: rows to return.
-        proof: counts measured servers of a layout.
+        measured: what measured servers say; without it the best row is the first choice.
+        sure: leading rows of ``order`` among which the first choice is; by default all.
     """
     by_layout: dict[tuple[int, ...], tuple[int, str]] = {}
-    for row, why in _wanted(table, order, proof):
+    for row, why in _wanted(table, order, measured, len(order) if sure is None else sure):
         if len(by_layout) == top:
             break
         by_layout.setdefault(table.layout(row), (row, why))
     place = np.empty(len(table), np.int64)
     place[order] = np.arange(len(order))
-    rows = sorted(by_layout.values(), key=lambda shown: int(place[shown[0]]))
+    first, *others = by_layout.values()
+    rows = [first, *sorted(others, key=lambda shown: int(place[shown[0]]))]
     return [row for row, _ in rows], [why for _, why in rows]
 
 
-def _wanted(table: Scores, order: Ints, proof: Proof | None) -> Iterator[tuple[int, str]]:
+def _wanted(table: Scores, order: Ints, measured: Measured | None, sure: int) -> Iterator[tuple[int, str]]:
     """Rows in the order in which they are wanted; layouts may repeat."""
-    yield int(order[0]), FIRST
     levers = _levers(table)[order]
+    yield _first(table, order[:sure], levers[:sure], measured), FIRST
+    yield int(order[0]), BEST
     plain = order[levers == 0]
     if len(plain):
         yield _simplest(table, plain), PLAIN
         sizes = _of_one_pool(table, plain, lambda shape: shape.devices)
         yield int(plain[np.argmin(sizes)]), SMALL
     together = order[table.second[order] < 0]
-    if proof is not None and len(together):
-        counts = _of_one_pool(table, together, proof)
+    if measured is not None and len(together):
+        counts = _of_one_pool(table, together, measured.rows)
         if counts.max() > 0:
             yield int(together[np.argmax(counts)]), PROVEN
     own = int(levers[0])
@@ -80,6 +85,17 @@ def _wanted(table: Scores, order: Ints, proof: Proof | None) -> Iterator[tuple[i
         yield _simplest(table, order[levers == left]), f"without {words}"
     for row in order:
         yield int(row), NEXT
+
+
+def _first(table: Scores, order: Ints, levers: Ints, measured: Measured | None) -> int:
+    """The row that one would launch."""
+    if measured is None:
+        return int(order[0])
+    rows, alone = np.zeros(len(order), np.int64), table.second[order] < 0
+    rows[alone] = _of_one_pool(table, order[alone], measured.rows)
+    bits = [bit for bit, name in enumerate(LEVERS) if name != MEASURED_LEVER]
+    composed = np.stack([levers >> bit & 1 for bit in bits]).sum(axis=0, dtype=np.int64)
+    return int(order[preferred(table.value[order], composed, rows, measured.band)])
 
 
 def _paths(table: Scores, order: Ints, levers: Ints, own: int) -> Iterator[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.questions.serving import serving_question
+from planner.serving.preferred import Measured
 from planner.serving.search import search_serving
 from planner.serving.shown import FIRST, NEXT, PLAIN, PROVEN
 
@@ -36,7 +37,7 @@ def levers(plan):
 @pytest.fixture(scope="module")
 def found():
     asked = serving_question(None, GIVEN, {}, {})
-    return search_serving(asked, top=5, proof=lambda shape: shape.describe() == "TP8 PP2 fp8")
+    return search_serving(asked, top=5, measured=Measured(lambda shape: shape.describe() == "TP8 PP2 fp8"))
 
 
 def test_best_first_and_every_reason_holds(found):
