@@ -159,7 +159,9 @@ class Wiring:
         start, step, per_byte, own_copy, latency = constants
         if any(level.mesh for level in self.levels):
             peers = np.array([level.devices - 1 if level.mesh else 0 for level in self.levels])[group.level]
-            used = np.maximum(group.size / group.domains - 1, 1)
+            # A send goes to one neighbour, over one link.
+            partners = group.size / group.domains - 1
+            used = np.maximum(1 if operation == "send_receive" else partners, 1)
             per_byte = per_byte * np.maximum(peers / used, 1)
         return LinkCosts(start, step, per_byte, own_copy, latency)
 

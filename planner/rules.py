@@ -145,6 +145,13 @@ STRUCTURE: tuple[CandidateRule, ...] = (
         _possible("heads"),
     ),
     CandidateRule(
+        "context",
+        "with usp, context_heads must divide context; tensor x context must divide the heads of linear "
+        "attention, unless its states are exchanged",
+        ("tensor", "context", "context_algorithm"),
+        _possible("context"),
+    ),
+    CandidateRule(
         "kv_heads",
         "tensor must divide the key-value heads or be a multiple of them",
         ("tensor",),

@@ -32,6 +32,8 @@ from simulator.training.modules import has_module
 SHORTEST_SLICE = 1024
 """Tokens below which a context-parallel rank's share of a sequence is not cut: its attention would be shorter
 than the exchange of keys and values beside it."""
+COMMON_CONTEXT = ("ring", "all_gather", "ulysses")
+"""Context algorithms that a search tries; the others are asked for by name."""
 MOST_SEQUENCES = 64
 """Largest micro batch tried; by then matrix products have long reached their full speed."""
 
@@ -95,7 +97,7 @@ VALUES: Mapping[str, Callable[[Setting], tuple[Value, ...]]] = MappingProxyType(
     {
         "tensor": _tensor,
         "context": _context,
-        "context_algorithm": lambda _: Choice["context_algorithm"],
+        "context_algorithm": lambda _: COMMON_CONTEXT,
         "expert": _expert,
         "expert_tensor": _expert_tensor,
         "micro_batch": _micro_batch,

@@ -24,7 +24,7 @@ from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
 from simulator.state.sync import Sync
 from simulator.state.wire import Wire
 
-ContextAlgorithm = Literal["ring", "all_gather", "ulysses"]
+ContextAlgorithm = Literal["ring", "all_gather", "ulysses", "usp", "token-ring"]
 RankOrder = Literal["tensor-context-data-pipeline", "tensor-context-pipeline-data"]
 TensorOverlap = Literal["none", "backward", "full"]
 
@@ -38,12 +38,13 @@ Choice = {
 """Allowed words of fields with a choice; arrays of plans hold the index of a word. None is the default of the
 framework's release."""
 
-RING, ALL_GATHER, ULYSSES = (
-    Choice["context_algorithm"].index(word) for word in ("ring", "all_gather", "ulysses")
-)
+RING, ALL_GATHER, ULYSSES, USP, TOKEN_RING = range(len(Choice["context_algorithm"]))
 BACKWARD_OVERLAP, FULL_OVERLAP = (Choice["overlap_tensor"].index(word) for word in ("backward", "full"))
 PIPELINE_INSIDE_DATA = Choice["rank_order"].index("tensor-context-pipeline-data")
 
+
+RARE = ("context_heads",)
+"""Fields that output leaves out where they are 0."""
 
 MOST = 2**24
 """Highest value of a degree or count."""
@@ -101,7 +102,15 @@ class Plan(Levers):
     )
     recompute: Recompute = Field("none", description="activations computed again in the backward pass")
     context_algorithm: ContextAlgorithm = Field(
-        "ring", description="how context-parallel ranks exchange keys and values"
+        "ring",
+        description="how context-parallel ranks exchange keys and values; usp: Ulysses over "
+        "context_heads ranks, a ring over the others; token-ring: queries one way, outputs the other",
+    )
+    context_heads: int = Field(
+        0,
+        ge=0,
+        le=MOST,
+        description="context-parallel ranks that split heads, under usp; 0: of no other algorithm",
     )
     overlap_gradients: bool = Field(True, description="reduce gradients while the backward pass runs")
     overlap_parameters: bool = Field(True, description="gather parameters while the forward pass runs")
@@ -148,6 +157,21 @@ class Plan(Levers):
         zero = {} if system.zero is None else {"zero": system.zero}
         return {**zero, "update": system.update, **stated, "place": system.place}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_layers(cls, data: object) -> object:
+        """``context_algorithm: {full: ..., linear: ...}`` as the fields of either kind of layer."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("context_algorithm"), Mapping):
+            return data
+        names = {"full": "context_algorithm", "linear": "linear_context"}
+        by_layers = data["context_algorithm"]
+        if unknown := sorted(set(by_layers) - set(names)):
+            raise ValueError(f"context_algorithm: unknown layers {unknown[0]!r}; layers are full and linear")
+        stated = {key: value for key, value in data.items() if key != "context_algorithm"}
+        if "linear" in by_layers and "linear_context" in stated:
+            raise ValueError("context_algorithm: linear and linear_context name the same choice; state one")
+        return stated | {names[key]: value for key, value in by_layers.items()}
+
     @model_validator(mode="after")
     def _consistent(self) -> "Plan":
         if self.shard_group and (self.data * self.context) % self.shard_group:
@@ -165,8 +189,9 @@ class Plan(Levers):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields; levers and state fields only where they are stated."""
-        return {name: value for name, value in handler(self).items() if value is not None}
+        """All fields; levers, state fields and those of rare algorithms only where they are stated."""
+        values = handler(self).items()
+        return {name: value for name, value in values if value is not None and (value or name not in RARE)}
 
     @property
     def policy(self) -> StatePolicy:
@@ -185,7 +210,10 @@ class Plan(Levers):
             f"PP{self.pipeline}" + (f"x{self.virtual_pipeline}" if self.virtual_pipeline > 1 else "")
         )
         if self.context > 1:
-            others = "" if self.context_algorithm == "ring" else f"({self.context_algorithm})"
+            degrees = (
+                f" {self.context_heads}x{self.context // self.context_heads}" if self.context_heads else ""
+            )
+            others = "" if self.context_algorithm == "ring" else f"({self.context_algorithm}{degrees})"
             parts.append(f"CP{self.context}{others}")
         if self.expert > 1 or self.expert_tensor > 1:
             parts.append(
@@ -236,9 +264,12 @@ class Plans(LeverColumns):
     policy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     policies: tuple[StatePolicy, ...] = (PLAIN,)
     shared: Levers = Levers()
+    context_heads: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
-        """Without policies, all plans have the first one."""
+        """Without policies, all plans have the first one; without head ranks, none."""
+        if len(self.context_heads) != len(self.tensor):
+            self.context_heads = np.zeros(len(self.tensor), dtype=np.int64)  # type: ignore[misc]
         if len(self.policy) != len(self.tensor):
             self.policy = np.zeros(len(self.tensor), dtype=np.int64)  # type: ignore[misc]
 
@@ -295,6 +326,12 @@ class Plans(LeverColumns):
     def devices(self) -> np.ndarray:
         """Devices occupied by every plan."""
         return self.tensor * self.context * self.data * self.pipeline
+
+    @property
+    def head_ranks(self) -> np.ndarray:
+        """Context-parallel ranks that split heads."""
+        under_usp = np.where(self.context_algorithm == USP, np.maximum(self.context_heads, 1), 1)
+        return np.where(self.context_algorithm == ULYSSES, self.context, under_usp)
 
     @property
     def pipeline_stride(self) -> np.ndarray:

@@ -196,6 +196,8 @@ class Setting:
             flex_copies_per_s=rates.copies_per_s,
             domain=cluster.domain,
             node=cluster.devices_per_node,
+            mesh=cluster.levels[-1].mesh,
+            linear_context=chosen.linear_context,
             loss=chosen.cross_entropy,
             metric_passes=framework.kernels.metric_passes,
         )
@@ -209,6 +211,7 @@ class Setting:
             plans.expert_tensor,
             plans.sequence_parallel.astype(bool),
             plans.context_algorithm,
+            plans.head_ranks,
             self.training.expert_load,
         )
         sequences, length = self.sequences(plans)

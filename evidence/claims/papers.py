@@ -165,6 +165,8 @@ CLAIMS = (
         (1.12, 1.19),
         with_batches("all offloaded", "", ("4k", "16k")),
     ),
+    Claim("lasp-2-1b", "LASP-2 over LASP", (1.152, 1.152), with_batches("LASP-2", "", ("half",))),
+    Claim("zeco-1b", "ZeCO over LASP-2", (1.60, 1.60), (("ZeCO", "base"),)),
     Claim(
         "ring-self-attention-bert",
         "largest batch of ring self-attention over tensor parallelism",

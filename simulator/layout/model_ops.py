@@ -27,6 +27,7 @@ LAYER_FIELDS = (
     "sequence_parallel",
     "recompute",
     "context_algorithm",
+    "context_heads",
     "overlap_tensor",
     "overlap_expert",
     *BY_PLAN,

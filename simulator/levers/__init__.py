@@ -28,6 +28,7 @@ from simulator.levers import (
     graphs,
     grouped_launches,
     launches_ahead,
+    linear_context,
     narrow_output,
     overlap_expert,
     overlap_tensor,
@@ -90,6 +91,7 @@ __all__ = [
 class Levers(  # The last base comes first in files and tables.
     recompute_modules.StatedRecomputeModules,
     binds_processes.StatedBindsProcesses,
+    linear_context.StatedLinearContext,
     launches_ahead.StatedLaunchesAhead,
     cross_entropy.StatedCrossEntropy,
     trains_mtp.StatedTrainsMtp,
@@ -122,6 +124,7 @@ class Levers(  # The last base comes first in files and tables.
 class Choices(
     recompute_modules.ChosenRecomputeModules,
     binds_processes.ChosenBindsProcesses,
+    linear_context.ChosenLinearContext,
     launches_ahead.ChosenLaunchesAhead,
     cross_entropy.ChosenCrossEntropy,
     trains_mtp.ChosenTrainsMtp,

@@ -10,6 +10,7 @@ import numpy as np
 from simulator.ops import elementwise as passes
 from simulator.ops.batch import Segment
 from simulator.ops.build import kernel, linear, separate_sums
+from simulator.ops.context import STATISTICS_BYTES, blocks_of, exchange, merge_blocks
 from simulator.ops.latent import (
     absorbed_decode,
     choose_keys,
@@ -18,15 +19,11 @@ from simulator.ops.latent import (
     latent_projections,
     sparse_share,
 )
-from simulator.ops.op import Attention, Collective, Decode, MemoryBound, Op, Product, Size
+from simulator.ops.op import Attention, Decode, MemoryBound, Op, Product
 from simulator.ops.rank import Array, Rank
-from simulator.plan import ALL_GATHER, RING, ULYSSES
 
 NARROW = "flash-mx8"
 """Attention over queries, keys and values in MXFP8."""
-
-STATISTICS_BYTES = 4.0
-"""Bytes that fused attention saves per query and head: the log of the sum of exponentials."""
 
 
 def attention(rank: Rank, kind: str = "full") -> list[Op]:
@@ -40,7 +37,7 @@ def attention(rank: Rank, kind: str = "full") -> list[Op]:
         *(latent_projections(rank) if rank.model.mla else _projections(rank)),
         *_before_core(rank),
         *_core(rank, kind),
-        *_exchange(rank),
+        *exchange(rank),
         *_gate(rank),
         *_output(rank),
     ]
@@ -122,7 +119,7 @@ def _core(rank: Rank, kind: str) -> Iterator[Op]:
         else:
             yield from _unfused(rank, segment, name)
     if fused:
-        yield from _merge_blocks(rank)
+        yield from merge_blocks(rank)
         if rank.how.splits_projection and model.position == "rope":
             yield _split_projection(rank)
     if fused and rank.how.swaps_batch:
@@ -188,12 +185,11 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     shards heads instead of the sequence.
     """
     model, c, how = rank.model, rank.context, rank.how
-    ulysses = np.asarray(rank.shard.context_algorithm) == ULYSSES
+    split, blocks = rank.context_heads, blocks_of(rank)
     keys, share = seen_keys(rank, segment, kind)
     if model.mla and model.mla.index_topk:
         share = share * sparse_share(rank, np.asarray(segment.queries, dtype=np.float64), keys)
-    parts = np.where(ulysses, 1.0, c)
-    queries, keys = np.asarray(segment.queries, dtype=np.float64) / parts, keys / parts
+    queries, keys = np.asarray(segment.queries, dtype=np.float64) / blocks, keys / blocks
     statistics = STATISTICS_BYTES * segment.tokens / c * rank.heads
     whole = Attention(
         name=name,
@@ -203,8 +199,8 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         sequences=segment.sequences,  # type: ignore[arg-type]
         queries=queries,
         keys=keys,
-        heads=np.where(ulysses, np.maximum(rank.heads / c, 1), rank.heads),
-        kv_heads=np.where(ulysses, np.maximum(rank.kv_heads / c, 1), rank.kv_heads),
+        heads=np.maximum(rank.heads / split, np.minimum(rank.heads, 1)),
+        kv_heads=np.maximum(rank.kv_heads / split, 1),
         head_dim=model.head_dim,
         v_head_dim=model.v_head_dim,
         causal=segment.causal,
@@ -219,8 +215,8 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     if how.attention == NARROW:
         yield _cast_heads(rank, segment)
     yield whole
-    if np.any((c > 1) & ~ulysses):
-        yield _other_blocks(whole, np.where(ulysses, 0.0, c - 1))
+    if np.any(blocks > 1):
+        yield _other_blocks(whole, blocks - 1)
 
 
 def _cast_heads(rank: Rank, segment: Segment) -> Op:
@@ -350,72 +346,3 @@ def _split_projection(rank: Rank) -> Op:
         backward_bytes=2 * rank.width * joined,
         backward_launches=1,
     )
-
-
-def _merge_blocks(rank: Rank) -> Iterator[Op]:
-    """Memory traffic of ring attention beside the blocks' kernels.
-
-    Forward, keys and values are packed for the neighbour (2 passes), the output is cleared (1) and every
-    block's output scaled and added to it (3). Backward, the gradients of queries are copied (2) or added
-    (3), those of keys and values packed and added to those received from the neighbour (5). A causal mask
-    leaves half of the blocks from other ranks half of the queries. Read in Transformer Engine 1.x,
-    attention.py: AttnFuncWithCPAndKVP2P.
-    """
-    c = rank.context
-    ring = (np.asarray(rank.shard.context_algorithm) == RING) & (c > 1)
-    if not np.any(ring):
-        return
-    size = rank.tokens * rank.model.head_dim * rank.width
-    query, pair = size * rank.heads, size * 2 * rank.kv_heads
-    causal = all(segment.causal for segment in rank.batch.segments)
-    others = (c - 1) * (0.75 if causal else 1.0)
-    yield MemoryBound(
-        name="merge_blocks",
-        kind="copy",
-        part="core",
-        repeats=1.0 * ring,
-        bytes=(1 + 3 * (1 + others)) * query + 2 * pair,
-        launches=ring * (2 + 2 * c),
-        backward_bytes=(2 + 3 * others) * query + (2 + 5 * c) * pair,
-        backward_launches=ring * 3 * c,
-    )
-
-
-def _exchange(rank: Rank) -> Iterator[Op]:
-    """Context-parallel traffic of one layer.
-
-    Ring: keys and values are sent c-1 times to the neighbour; the backward pass sends their gradients too.
-    All-gather: one gather forward, one gather and one reduce-scatter backward (Llama 3, section 3.3.2).
-    Ulysses: all-to-all of queries, keys, values and the output.
-    """
-    c, model = rank.context, rank.model
-    if not np.any(c > 1):
-        return
-    # A key and a value, or a query and its output, of one head.
-    pair = rank.tokens * (model.head_dim + model.v_head_dim) * rank.width
-    kv = pair * rank.kv_heads
-    algorithm = np.asarray(rank.shard.context_algorithm)
-
-    def send(name: str, chosen: int, operation: str, size: Size, again: str = "", times: Size = 1.0) -> Op:
-        def collective(of: str, gradient: str = "", twice: int = 1) -> Collective:
-            return Collective(
-                name=f"context.{name}" + (f".{of}" if gradient else ""),
-                kind="context",
-                part="core",
-                operation=of,
-                bytes=size,
-                size=np.where(algorithm == chosen, c, 1.0),
-                stride=rank.tensor,
-                repeats=times * twice,
-                gradient=gradient,  # type: ignore[arg-type]
-            )
-
-        back = (collective(operation, "input", 2),) if chosen == RING else (collective(operation, "input"),)
-        extra = (collective(again, "input"),) if again else ()
-        forward = collective(operation)
-        return forward.changed(only_backward=back + extra)
-
-    yield send("ring", RING, "send_receive", kv, times=c - 1)
-    yield send("gather", ALL_GATHER, "all_gather", kv * c, again="reduce_scatter")
-    yield send("swap_queries", ULYSSES, "all_to_all", pair * rank.heads)
-    yield send("swap_keys", ULYSSES, "all_to_all", kv)

@@ -9,7 +9,8 @@ import numpy as np
 from simulator.models.linear_attention import LinearAttention
 from simulator.ops import elementwise as passes
 from simulator.ops.build import kernel, linear
-from simulator.ops.op import Collective, MemoryBound, Op, Scan, StateStep
+from simulator.ops.linear_context import exchange
+from simulator.ops.op import MemoryBound, Op, Scan, StateStep
 from simulator.ops.rank import Array, Rank
 
 
@@ -28,7 +29,7 @@ def linear_attention(rank: Rank) -> list[Op]:
         *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
         *_core(rank, spec, channels, heads, key_heads),
         *_batch_first(rank, inputs, width),
-        *_exchange(rank, inputs, width),
+        *exchange(rank, spec, inputs, width),
         *linear(rank, "linear_output", "row", hidden, width, part=part, bias=False),
     ]
 
@@ -59,27 +60,6 @@ def _batch_first(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
             backward_launches=runs,
             backward_starts=runs,
         )
-
-
-def _exchange(rank: Rank, inputs: Array, width: Array) -> Iterator[Op]:
-    """All-to-all of the scan's inputs from slices of the sequence to slices of heads, and of its output back.
-
-    The scan runs over whole sequences, so context-parallel ranks take heads instead (Megatron Core,
-    mamba_context_parallel.py); backward sends the gradients the other ways.
-    """
-    if not np.any(rank.context > 1):
-        return
-    for name, moved in (("scan_inputs", inputs), ("scan_output", width)):
-        send = Collective(
-            name=f"context.{name}",
-            kind="context",
-            part="core",
-            operation="all_to_all",
-            bytes=rank.width * rank.tokens * moved,
-            size=rank.context,
-            stride=rank.tensor,
-        )
-        yield send.changed(only_backward=(send.changed(gradient="input"),))
 
 
 def _spec(rank: Rank) -> LinearAttention:

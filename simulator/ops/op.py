@@ -399,6 +399,7 @@ class Collective(Op):
         start_s: seconds of its library beside bytes and messages.
         end: where a block of sharded products has it: on their input, or on their output.
         results: bytes that its forward calls return together, where a recomputation may keep them.
+        window: share of the core's kernels of the same pass beside which it may run.
     """
 
     launches: Size = 0.0
@@ -411,6 +412,7 @@ class Collective(Op):
     start_s: Size = 0.0
     end: End = ""
     results: Size = 0.0
+    window: Size = 0.0
 
     @property
     def is_idle(self) -> bool:

@@ -34,6 +34,7 @@ class Shard:
         expert_tensor: ranks over which the width of one expert is sharded.
         sequence_parallel: whether norms are sharded over the tensor-parallel ranks.
         context_algorithm: index into ``simulator.plan.Choice["context_algorithm"]``.
+        context_heads: context-parallel ranks that split the heads of a sequence; the others split its tokens.
         expert_load: routed tokens of the busiest expert-parallel rank over the mean.
     """
 
@@ -43,6 +44,7 @@ class Shard:
     expert_tensor: ArrayLike = 1
     sequence_parallel: ArrayLike = False
     context_algorithm: ArrayLike = 0
+    context_heads: ArrayLike = 1
     expert_load: float = 1.0
 
 
@@ -133,6 +135,8 @@ class Implementation:
         flex_copies_per_s: copies to other domains that a rank sends a second; None: unlimited.
         domain: devices of the innermost links, as dispatchers see them.
         node: devices of a node.
+        mesh: whether each pair of a node's devices has a link of its own.
+        linear_context: how context-parallel ranks exchange linear attention (``linear_context.SENDS``).
         loss: kernels of the loss (``elementwise.CROSS_ENTROPY``); empty: none.
         metric_passes: passes over the logits, of 2 bytes each, that metrics of a training step take.
     """
@@ -185,6 +189,8 @@ class Implementation:
     flex_copies_per_s: float | None = None
     domain: int = 8
     node: int = 8
+    mesh: bool = False
+    linear_context: str = "heads"
     loss: str = ""
     metric_passes: float = 0.0
 
@@ -219,6 +225,11 @@ class Rank:
     def context(self) -> Array:
         """Context-parallel ranks, shape (cases,)."""
         return np.asarray(self.shard.context, dtype=np.float64)
+
+    @cached_property
+    def context_heads(self) -> Array:
+        """Context-parallel ranks that split heads, shape (cases,)."""
+        return np.asarray(self.shard.context_heads, dtype=np.float64)
 
     @cached_property
     def expert(self) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.errors import InputError
-from simulator.plan import ULYSSES, Plan, Plans
+from simulator.plan import USP, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.state.adapter import MULTIPLIED
@@ -63,13 +63,14 @@ def _explain_batch(setting: Setting, plan: Plan) -> str:
 
 def _heads(setting: Setting, plans: Plans) -> np.ndarray:
     heads = setting.model.heads
-    split = plans.tensor * np.where(plans.context_algorithm == ULYSSES, plans.context, 1)
-    return heads % split == 0
+    return heads % (plans.tensor * plans.head_ranks) == 0
 
 
 def _explain_heads(setting: Setting, plan: Plan) -> str:
     if plan.context_algorithm == "ulysses":
         degrees = f"tensor x context (ulysses) = {plan.tensor} x {plan.context}"
+    elif plan.context_algorithm == "usp":
+        degrees = f"tensor x context_heads (usp) = {plan.tensor} x {plan.context_heads}"
     else:
         degrees = f"tensor = {plan.tensor}"
     return f"the {setting.model.heads} attention heads of {setting.model.name} do not divide by {degrees}"
@@ -168,6 +169,49 @@ def _explain_sequence(setting: Setting, plan: Plan) -> str:
     return f"seq_len {setting.training.seq_len} does not divide by {degrees}"
 
 
+def _context(setting: Setting, plans: Plans) -> np.ndarray:
+    usp = plans.context_algorithm == USP
+    split = np.maximum(plans.context_heads, 1)
+    degrees = np.where(
+        usp, (plans.context_heads > 0) & (plans.context % split == 0), plans.context_heads == 0
+    )
+    return (degrees | (plans.context == 1)) & _linear_layers(setting, plans)
+
+
+def _linear_layers(setting: Setting, plans: Plans) -> np.ndarray:
+    """Linear layers exist where their exchange is chosen, and their heads divide where heads are exchanged.
+
+    Megatron Core, mamba_context_parallel.py: nheads_local_tp must divide by cp_size.
+    """
+    linear = setting.model.linear
+    exchange = plans.shared.linear_context or setting.choices.linear_context
+    if linear is None:
+        return np.full(len(plans), plans.shared.linear_context is None)
+    if exchange != "heads":
+        return (plans.context > 1) | (plans.shared.linear_context is None)
+    return linear.heads % (plans.tensor * plans.context) == 0
+
+
+def _explain_context(setting: Setting, plan: Plan) -> str:
+    name, linear, exchange = setting.model.name, setting.model.linear, plan.linear_context
+    if linear is None and exchange is not None:
+        return f"linear_context {exchange}: {name} has no linear attention"
+    if exchange not in (None, "heads") and plan.context == 1:
+        return f"linear_context {exchange} exchanges states between context-parallel ranks; context is 1"
+    if linear and linear.heads % (plan.tensor * plan.context) and exchange in (None, "heads"):
+        return (
+            f"the {linear.heads} heads of linear attention of {name} do not divide by tensor x context = "
+            f"{plan.tensor} x {plan.context}; linear_context: lasp, lasp-2 or zeco exchange states instead"
+        )
+    if plan.context_algorithm == "usp":
+        return (
+            f"context_algorithm usp needs context_heads, a divisor of context = {plan.context}; "
+            f"found {plan.context_heads}"
+        )
+    algorithm = plan.context_algorithm
+    return f"context_heads {plan.context_heads} is a degree of usp; context_algorithm is {algorithm}"
+
+
 def _experts(setting: Setting, plans: Plans) -> np.ndarray:
     moe = setting.model.moe
     if moe is None:
@@ -258,6 +302,7 @@ RULES = (
     Rule("schedule", _schedule, _explain_schedule),
     Rule("sequence", _sequence, _explain_sequence),
     Rule("experts", _experts, _explain_experts),
+    Rule("context", _context, _explain_context),
 )
 STATE = Rule("state", _state_rule, _explain_state)
 """Of the state fields of a user's plan; a search sets them only where they hold."""

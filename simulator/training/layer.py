@@ -14,7 +14,7 @@ from simulator.models import LayerKind
 from simulator.ops import Op, Product
 from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
-from simulator.plan import FULL, RING, SELECTIVE, Plans
+from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.combined import Work, alone_share, beside_partner, waits_together
 from simulator.training.modules import repeats
@@ -307,20 +307,20 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
     """Context-parallel traffic forward and backward, and how much of it runs beside attention.
 
     Ring attention computes a block while the next one's keys and values travel; gathers and all-to-alls are
-    not hidden (Llama 3, section 3.3.2), nor is the all-to-all of a linear layer, whatever the plan's other
-    layers do. Sends take few channels: they slow nothing.
+    not hidden (Llama 3, section 3.3.2). Each op states its window, so those of a linear layer follow its own
+    algorithm. Sends take few channels: they slow nothing.
     """
-    c, ring = plans.context, plans.context_algorithm == RING
-    if (c == 1).all():
+    if (plans.context == 1).all():
         return NO_TRANSFER, NO_TRANSFER
     transfers = []
     for gradient in ("", "input"):
         direction = [entry for entry in core if entry.op.gradient == gradient]
         sends = [entry for entry in direction if entry.op.kind == "context"]
         cost = sum_costs(setting, sends, (len(plans),))
-        rings = [entry for entry in sends if getattr(entry.op, "operation", "") == "send_receive"]
-        window = np.where(ring, (c - 1) / c, 0.0) * KernelTimes.of(direction).device if rings else 0.0
-        transfers.append(Transfer(cost, np.minimum(cost.seconds, window)))
+        windows = [(entry, window) for entry in sends if np.any(window := getattr(entry.op, "window", 0.0))]
+        kernels = KernelTimes.of(direction).device if windows else 0.0
+        beside = (np.minimum(entry.seconds, window * kernels) for entry, window in windows)
+        transfers.append(Transfer(cost, sum(beside, np.zeros(len(plans)))))
     return transfers[0], transfers[1]
 
 
