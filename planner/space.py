@@ -163,6 +163,7 @@ class Space:
             "overlap_expert",
             "overlap_pipeline",
             "rank_order",
+            "context_heads",
         ):
             values[name] = (constraints.fixed.get(name, _default(setting, name)),)
         values["overlap_tensor"] = _tensor_overlaps(setting, constraints)

@@ -16,6 +16,7 @@ EXAMPLES = {
     "constraint": (16, {}, ["data=4"], []),
     "nvlink_domain": (16, {}, [], []),
     "heads": (16, {"heads": 6, "hidden": 768}, [], []),
+    "context": (16, {}, ["context_algorithm=usp", "context_heads=4"], []),
     "kv_heads": (16, {"heads": 24, "kv_heads": 3, "hidden": 3072}, [], []),
     "feed_forward": (16, {"feed_forward": 4098}, [], []),
     "sequence_parallel": (16, {}, ["sequence_parallel=on"], []),
