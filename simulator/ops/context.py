@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.ops.op import Collective, MemoryBound, Op, Size
 from simulator.ops.rank import Array, Rank
 from simulator.plan import ALL_GATHER, RING, TOKEN_RING, ULYSSES, USP
+
+Mask = NDArray[np.bool_]
 
 ROUNDS_OF = RING, USP, TOKEN_RING
 """Algorithms whose ranks send blocks around a ring, and merge what each block adds to the output."""
@@ -88,7 +91,7 @@ def exchange(rank: Rank) -> Iterator[Op]:
 def _send(
     rank: Rank,
     name: str,
-    used: Array,
+    used: Mask,
     operation: str,
     size: Size,
     ranks: Array,
@@ -117,12 +120,12 @@ def _send(
     return collective(operation).changed(only_backward=(collective(operation, "input", backward), *extra))
 
 
-def window_of(used: Array, blocks: Array) -> Array:
+def window_of(used: Mask, blocks: Array) -> Array:
     """Share of the core's kernels beside which a ring sends: all but those of the last block."""
     return np.where(used, (blocks - 1) / blocks, 0.0)
 
 
-def _token_ring(rank: Rank, used: Array) -> Op:
+def _token_ring(rank: Rank, used: Mask) -> Op:
     """TokenRing: queries travel one way, outputs with their statistics the other; keys and values stay.
 
     Where neighbours on both sides have links of their own (a mesh), both directions are sent side by side;
