@@ -29,6 +29,7 @@ from meshwright.validation.rows import (
 from meshwright.validation.state import adapters, offloaded
 from meshwright.validation.words import filled
 from simulator.frameworks import Framework, frameworks
+from simulator.layout.stages import FIRST, LAST
 from simulator.levers import LEVERS
 from simulator.models import Model
 from simulator.ops.counts import attention_parameters, dense_mlp_parameters
@@ -42,10 +43,14 @@ from simulator.workload import Training
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
 COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
 """Columns of plan fields that have another name."""
-FIRST_STAGE = "first stage"
-"""Word of the column ``peak_of`` where the source prints the peak of its first rank alone."""
+STAGES = {"first stage": FIRST, "last stage": LAST}
+"""Classes of stages by the words of the column ``peak_of``: the source prints the peak of one rank of it."""
 PEAK_UNITS = {"": 2.0**30, "GB": 1e9}
 """Bytes of the unit of a printed peak (column ``peak_unit``)."""
+PART_OF_LAYERS = (
+    r"(?:block|part|partial)\b\D*(\d+) (?:of|/) (\d+)|(?:selective \()?every (?:2nd|second|other)"
+)
+"""Words of a recomputation of whole layers in part."""
 NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
@@ -64,10 +69,13 @@ class TrainingCase:
     measured_step_s: float | None
     measured_peak_bytes: float | None
     peak_of: str = ""
-    """Whose peak was measured: the first stage's (``FIRST_STAGE``), else that of the fullest device."""
+    """Whose peak was measured: that of a stage (``STAGES``), else the fullest device's."""
     peak_counts: PeakCount = "device"
     """What the measured peak counts: all of the device (nvidia-smi), or what torch's allocator reserved or
     allocated."""
+    repeated: float | None = None
+    """Share of the layers that are recomputed whole, where it is neither none nor all; the plan has the
+    nearer of these."""
     assumed: tuple[str, ...] = ()
     """Missing values of the row set by defaults; "network": of a run on several nodes."""
 
@@ -140,6 +148,7 @@ def read_case(values: dict[str, str], where: str) -> TrainingCase:
         measured_peak_bytes=peak * PEAK_UNITS[row.text("peak_unit")] if peak else None,
         peak_of=row.text("peak_of"),
         peak_counts=_peak_counts(row),
+        repeated=_repeated(row),
         assumed=tuple(row.assumed),
     )
 
@@ -324,13 +333,21 @@ def _recompute(row: PublishedRow, defaults: dict[str, Any]) -> str:
     text = row.text("activation_recompute", usual).lower()
     if _modules(row):
         return "selective"
-    if part := re.match(r"(?:block|part|partial)\b\D*(\d+) (?:of|/) (\d+)|every (?:2nd|second|other)", text):
+    if (share := _repeated(row)) is not None:
         # A plan repeats whole layers in all or in none.
         row.assume("recomputation")
-        return "full" if part[1] and 2 * int(part[1]) > int(part[2]) else "none"
+        return "full" if share > 0.5 else "none"
     if rule := _recompute_rule(text):
         return rule["recompute"]
     raise SkippedRow(f"activation_recompute {text!r} is not known")
+
+
+def _repeated(row: PublishedRow) -> float | None:
+    """Share of the layers that a row recomputes whole; none where it does not state a part of them."""
+    text = row.text("activation_recompute").lower()
+    if _modules(row) or not (part := re.match(PART_OF_LAYERS, text)):
+        return None
+    return min(int(part[1]) / int(part[2]), 1.0) if part[1] and int(part[2]) else 0.5
 
 
 def _recompute_rule(text: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from core.errors import MeshwrightError
-from meshwright.validation.cases import FIRST_STAGE, TrainingCase, read_cases
+from meshwright.validation.cases import STAGES, TrainingCase, read_cases
 from planner.execution import Execution
 from planner.store import digest_of
 from simulator.layout.parameters import parameters
-from simulator.layout.stages import FIRST, Stages
+from simulator.layout.stages import Stages
 from simulator.levers import SHARED
 from simulator.plan import Plans
 from simulator.rules import breaks
@@ -198,7 +199,30 @@ def _by_setting(cases: Sequence[TrainingCase]) -> list[list[int]]:
 
 
 def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
-    """Entries of cases that share a setting and a schedule; without a closed form, from the event engine."""
+    """Entries of cases that share a setting and a schedule, in their order."""
+    return [entry if entry.case.repeated is None else _between(entry.case) for entry in _as_planned(cases)]
+
+
+def _between(case: TrainingCase) -> PredictedCase:
+    """The entry of a run that recomputes a part of its layers: between those of none and of all."""
+    ends = [case.plan.model_copy(update={"recompute": layers}) for layers in ("none", "full")]
+    none, full = _as_planned([dataclasses.replace(case, plan=plan, repeated=None) for plan in ends])
+    share = case.repeated or 0.0
+
+    def mixed(value: Callable[[PredictedCase], float]) -> float:
+        return (1 - share) * value(none) + share * value(full)
+
+    return PredictedCase(
+        case,
+        mixed(lambda entry: entry.predicted_step_s),
+        mixed(lambda entry: entry.predicted_peak_bytes),
+        (full if share > 0.5 else none).uncertainty,
+        mixed(lambda entry: entry.figure_bytes),
+    )
+
+
+def _as_planned(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
+    """Entries of cases as their plans state them; without a closed form, from the event engine."""
     if not schedules[cases[0].plan.schedule].has_closed_form:
         return [_simulated(case) for case in cases]
     setting, plans = cases[0].setting, Plans.of(case.plan for case in cases)
@@ -218,9 +242,11 @@ def _predicted(cases: Sequence[TrainingCase]) -> list[PredictedCase]:
 
 
 def _figure(case: TrainingCase, footprint: StageMemory, index: int) -> float:
-    """Bytes of the fullest device, or of the first stage, as the source's figure counts them."""
+    """Bytes of the fullest device, or of the stage that the source names, as its figure counts them."""
     counted = footprint.counted(case.peak_counts)[:, index]
-    return float(counted[FIRST] if case.peak_of == FIRST_STAGE else counted.max())
+    if case.peak_of in STAGES:
+        return float(counted[STAGES[case.peak_of]])
+    return float(counted.max())
 
 
 def _simulated(case: TrainingCase) -> PredictedCase:

@@ -28,6 +28,9 @@ def read_model(row: PublishedRow) -> Model:
     if known is None:
         _refuse(row, False)
         return _dense_by_name(row, _of_columns(row))
+    if row.whole("vocab", known.vocabulary) != known.vocabulary:
+        # Trained with a tokenizer of its own.
+        known = build(Model, {**known.model_dump(), "vocabulary": row.need("vocab")}, row.where)
     layers = row.whole("n_layers", known.layers)
     if layers == known.layers:
         return known

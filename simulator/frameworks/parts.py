@@ -349,6 +349,14 @@ class MemoryFacts(Strict):
     loss_in_place: bool = Field(
         default=False, description="the gradient of a fused loss takes the place of the logits"
     )
+    partitioned_inputs: bool = Field(
+        default=False,
+        description="inputs of layers that are recomputed whole are spread over tensor-parallel ranks",
+    )
+    narrow_copies: bool = Field(
+        default=False,
+        description="8-bit and 4-bit products read copies of 16-bit weights that stay for all micro batches",
+    )
     fragmentation: float = Field(
         ge=1, le=10, description="reserved over allocated memory of the caching allocator"
     )

@@ -22,6 +22,10 @@ from simulator.setting import Setting
 from simulator.training.counts import micro_batches
 from simulator.training.modules import frees, repeats
 
+UNSEEN = ("nvfp4",)
+"""Formats whose products are functions of their own, which a list of torch's ops does not name: all are
+repeated (torchao, prototype/mx_formats; torchtitan, activation_checkpoint.py)."""
+
 
 class LossMemory(NamedTuple):
     """Bytes of logits and what is as large, shape (classes, plans).
@@ -100,10 +104,12 @@ def _kept(
         projected = model.query_width + 2 * model.kv_width + model.hidden
         selective = np.where(named, selective, boundary + width * tokens * projected / t)
     if setting.framework.selective == "every-other-product":
-        result = _every_other_result(model, kind.experts)
+        seen = setting.training.precision not in UNSEEN
+        result = _every_other_result(model, kind.experts) if seen else model.query_width
         selective = np.where(named, selective, boundary + width * tokens * result / t + sent)
     full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
-    kept = np.where(full, boundary, np.where(partly, selective, whole))
+    share = np.where(plans.sequence_parallel, 1, t) if setting.framework.memory.partitioned_inputs else 1
+    kept = np.where(full, boundary / share, np.where(partly, selective, whole))
     return kept, np.where(full, whole, np.where(partly, whole - selective, 0.0))
 
 

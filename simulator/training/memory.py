@@ -34,6 +34,7 @@ from simulator.training.lever_memory import graph_bytes, has_partner, partner_la
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
+from simulator.training.weight_copies import narrow_copies, parameters_between_passes
 
 PeakCount = Literal["device", "reserved", "allocated"]
 PEAK_COUNTS: tuple[PeakCount, ...] = get_args(PeakCount)
@@ -165,6 +166,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     sharding = Sharding(setting, plans)
     state = state_bytes(setting, sharding, counts)
     update = state.pop("update")
+    state["parameters"] = parameters_between_passes(sharding, counts, state["parameters"])
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
     loss, pool = _loss(sharding, shape[0]), _gather_pool(sharding, counts)
@@ -192,6 +194,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         parts["activations"] = parts["activations"] + reopened
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
+    copies = narrow_copies(sharding, stages, counts.ops)
+    if copies.any():
+        parts["parameters"] = parts["parameters"] + copies
     graphs = graph_bytes(stages, counts.ops, parts)
     if graphs.any():
         parts["graphs"] = graphs

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.validation.cases import balanced_last_stage, read_case
+from meshwright.validation.ledger import predicted
 from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, rule_of
 from simulator.frameworks import frameworks
 from simulator.layout.stages import FIRST, LAST, Stages
@@ -611,3 +612,18 @@ def test_a_sources_slip_may_scale_a_figure_that_is_stated():
         for source in ("torchtitan PR 1993", "torchtitan PR 1994")
     )
     assert (slip, other) == (pytest.approx(2.0 * 0.5782), 2.0)
+
+
+def test_a_run_that_recomputes_some_layers_lies_between_none_and_all():
+    words = "none", "block: 3 of 4 layers", "full"
+    none, part, full = predicted([read(activation_recompute=text) for text in words])
+    for name in ("predicted_step_s", "predicted_peak_bytes", "figure_bytes"):
+        expected = 0.25 * getattr(none, name) + 0.75 * getattr(full, name)
+        assert getattr(part, name) == pytest.approx(expected) != getattr(none, name)
+
+
+def test_a_tokenizer_of_its_own_changes_a_model_of_the_catalogue():
+    row = {**ROW, "model_name": "qwen3-30b-a3b", "d_model": "2048", "n_layers": "48", "n_heads": "32"}
+    row |= {"seq_len": "4096", "vocab": "50304"}
+    assert read_case(row, "row").setting.model.vocabulary == 50304
+    assert read_case(row | {"vocab": ""}, "row").setting.model.vocabulary == 151936

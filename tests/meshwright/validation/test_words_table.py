@@ -40,6 +40,12 @@ EXAMPLES = [
     ({"notes": "states: pure bf16 (80.7 GB on one GPU)"}, {"states": "bf16"}),
     ({"precision": "bf16 (pure, no fp32 master weights)"}, {"states": "bf16"}),
     ({"notes": "8-bit paged Adam", "precision": "bf16 (pure)"}, {"states": "8-bit"}),
+    ({"notes": "packed documents; bf16 moments"}, {"states": "moments-16"}),
+    ({"framework": "Megatron-SWIFT (Megatron-Core, Transformer Engine)"}, {"loss": "native"}),
+    (
+        {"framework": "torchtitan (eager)", "pp": "2", "activation_recompute": "none"},
+        {"peak_of": "last stage"},
+    ),
     ({"notes": "gradients accumulate unsharded (no_sync)"}, {"unsharded_gradients": "true"}),
     ({"framework": "TRL (torch FSDP2, ring context parallelism)"}, {"attention_kernel": "flash"}),
     ({"framework": "torch FSDP2", "notes": "chunked_nll loss"}, {"loss": "chunked"}),

@@ -304,3 +304,63 @@ def test_a_layer_is_recomputed_on_the_device_whatever_leaves(make_setting):
     activations = [held.parts["activations"][FIRST, 0] for held in (whole, left)]
     assert activations[0] - activations[1] == pytest.approx(inputs)
     assert activations[1] > 4 * inputs / setting.model.layers
+
+
+def test_gathered_weights_stay_beside_shards_where_gradients_alone_are_resharded(make_setting):
+    setting = make_setting("llama2-7b", framework="torch-fsdp", devices=8)
+    number = model_parameters(setting.model)
+    stages = [of(setting, Plan(data=8, zero=zero)).parts["parameters"][FIRST, 0] for zero in (0, 2, 3)]
+    assert stages == pytest.approx([4 * number, (2 + 4 / 8) * number, 4 / 8 * number], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "beside", "alone"),
+    [
+        ("dgx-h100", "fp8", 2, 0),
+        ("dgx-b200", "fp8", 1, -1),
+        ("dgx-b200", "mxfp8", 2 * (1 + 1 / 32), 1 / 16),
+        ("dgx-b200", "nvfp4", 2 * (0.5 + 1 / 16), -7 / 8),
+        ("dgx-h100", "bf16", 0, 0),
+    ],
+)
+def test_narrow_products_read_copies_of_weights(make_setting, cluster, precision, beside, alone):
+    """Bytes a weight of a layer's products beside the 16-bit weights, and in their place."""
+    setting = make_setting("llama2-7b", cluster, 8, precision=precision)
+    wide, narrow = (of(setting, Plan(data=8, zero=1, narrow_parameters=kept)) for kept in (False, True))
+    model = setting.model
+    tables = 2 * model.vocabulary * model.hidden
+    weights, stored = model_parameters(model) - tables, 2 * model_parameters(model)
+    found = [usage.parts["parameters"][FIRST, 0] for usage in (wide, narrow)]
+    assert found == pytest.approx([stored + beside * weights, stored + alone * weights], rel=2e-3)
+
+
+def test_norms_of_heads_keep_their_inputs_unless_a_compiler_computes_them_again(make_setting):
+    def kept(framework, qk_norm):
+        setting = make_setting("qwen3-8b", devices=8, framework=framework)
+        model = setting.model.model_copy(update={"qk_norm": qk_norm})
+        return of(replace(setting, model=model), Plan(data=8, zero=1, recompute="none")).parts["activations"]
+
+    setting = make_setting("qwen3-8b", framework="megatron-core")
+    heads = setting.model.query_width + setting.model.kv_width
+    bytes_a_layer = 2 * setting.training.seq_len * heads * setting.framework.memory.fragmentation
+    more = (kept("megatron-core", True) - kept("megatron-core", False))[FIRST, 0]
+    assert more == pytest.approx(bytes_a_layer * setting.model.layers, rel=1e-6)
+    assert np.array_equal(kept("torchtitan", True), kept("torchtitan", False))
+
+
+def test_inputs_of_repeated_layers_spread_over_tensor_ranks_where_the_release_does_so(make_setting):
+    setting = make_setting("gpt-7.5b", devices=8, framework="gpt-neox", precision="fp16")
+    whole = replace(setting, framework=setting.framework.changed({"memory": {"partitioned_inputs": False}}))
+    plan = Plan(data=2, tensor=4, zero=1, recompute="full")
+    less = (of(whole, plan).parts["activations"] - of(setting, plan).parts["activations"])[FIRST, 0]
+    inputs = 2 * setting.training.seq_len * setting.model.hidden * setting.model.layers
+    assert less == pytest.approx(inputs * (1 - 1 / 4) * setting.framework.memory.fragmentation, rel=1e-6)
+
+
+def test_products_that_a_list_of_ops_does_not_name_are_repeated(make_setting):
+    def activations(precision, recompute):
+        setting = make_setting("llama3-8b", "dgx-b200", 8, "torchtitan", precision=precision)
+        return of(setting, Plan(data=8, zero=3, recompute=recompute)).parts["activations"][FIRST, 0]
+
+    wide, narrow = (activations(precision, "selective") for precision in ("mxfp8", "nvfp4"))
+    assert activations("nvfp4", "full") < narrow < 0.6 * wide
