@@ -263,6 +263,8 @@ def deployment_gaps(setting: ServingSetting, target: str, placed: bool) -> list[
             gaps.append(f"deployment.adapters.rank = {deployment.adapters.rank}: vLLM takes at most 512")
     if setting.attention:
         gaps.append("deployment.pools of role attention: no engine here computes attention elsewhere")
+    if setting.encoders:
+        gaps.append("deployment.pools of role encoder: start the engine's own encoder servers beside it")
     if deployment.migrate:
         gaps.append("deployment.router.migrate: no router of these engines moves running requests")
     if not placed:

@@ -10,6 +10,7 @@ from rich.table import Table
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
+from simulator.ops.tower import tower_parameters
 from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.kv_states import AttentionReplicas
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
@@ -56,9 +57,31 @@ def _setting(result: ServingResult) -> dict[str, str]:
             f"pool {replicas.pool.name or replicas.pool.role}": _attention(replicas)
             for replicas in setting.attention
         },
+        **_images(result),
         "router": setting.router.name,
         **({"site": f"learned from {', '.join(sites)}"} if (sites := setting.sites) else {}),
         **({"left out": left_out} if (left_out := setting.model.left_out) else {}),
+    }
+
+
+def _images(result: ServingResult) -> dict[str, str]:
+    """Images of a request, the tower that encodes them, and where it runs; empty without images."""
+    pictures, encoder = result.setting.pictures, result.fleet.encoder
+    if pictures is None:
+        return {}
+    parameters = tower_parameters(pictures.tower)
+    words = (
+        f"{pictures.count} a request, {pictures.tokens:,} tokens; tower {pictures.tower.name}, "
+        f"{counted(parameters)} parameters"
+    )
+    if encoder is None:
+        return {"images": f"{words}, in the prompts' steps"}
+    pool = encoder.pool
+    cut = f"TP{pool.pool.tensor}" if pool.pool.tensor > 1 else "one GPU"
+    return {
+        f"pool {pool.name}": f"{pool.pool.replicas} x {cut} {pool.cluster.device.name}, "
+        f"{seconds(encoder.seconds)} a request",
+        "images": words,
     }
 
 

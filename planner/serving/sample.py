@@ -52,6 +52,8 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
     Raises:
         InputError: a wrong row of the trace, a request longer than ``longest``, programs, or no request.
     """
+    if workload.images:
+        raise InputError("a search of deployments sees no images yet; `simulate` does", "workload.images")
     source = Source(workload.model_copy(update={"requests": DRAWS}), seed, folder, longest)
     if source.feeds_back:
         raise InputError(

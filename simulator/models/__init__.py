@@ -16,6 +16,7 @@ from simulator.models.huggingface import VISION, config_path, looks_like_config,
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
 from simulator.models.parts import LatentAttention, LayerKind, MixtureOfExperts
+from simulator.models.towers import published_tower
 
 __all__ = [
     "LatentAttention",
@@ -80,9 +81,11 @@ class ModelCatalogue(Catalogue[Model]):
             own for own, names in model.checkpoints.items() if short in map(_squeezed, _short_names(names))
         )
         own = next(listed, None) or format_of_name(name)
-        update = {} if own in (None, model.checkpoint) else {"checkpoint": own}
+        update: dict[str, Any] = {} if own in (None, model.checkpoint) else {"checkpoint": own}
         if SEES.search(name.lower()) and not model.left_out:
             update["left_out"] = VISION
+        if tower := published_tower(name):
+            update["tower"] = tower
         return model.model_copy(update=update) if update else model
 
     def _is_path(self, reference: str | Path) -> bool:

@@ -24,6 +24,7 @@ from simulator.models.checkpoints import (
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
+from simulator.models.towers import read_tower
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 VISION = "the vision encoder, and prompts' image tokens beyond those of the text"
@@ -64,6 +65,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     """
     path = config_path(path)
     config = Config(read_mapping(path, bounded=False) if data is None else data, str(path))
+    whole = config
     for part in TEXT_PARTS:
         text = config.inner(part)
         if text.values:  # Top-level keys of a multimodal file apply to its text model too.
@@ -77,8 +79,18 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     fields["fp4"] = blocks_of_config(config)
     if constants := numerics_of(config):
         fields["numerics"] = constants
+    fields |= _tower(whole, fields["name"])
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
     return _with_formats(build(Model, fields, config.where), config, path, notes)
+
+
+def _tower(config: Config, name: str) -> dict[str, Any]:
+    """The vision tower, or the reason why it cannot be read: text questions need none."""
+    try:
+        tower = read_tower(config, name)
+    except InputError as error:
+        return {"tower_problem": str(error)}
+    return {} if tower is None else {"tower": tower.model_dump()}
 
 
 def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) -> Model:

@@ -22,6 +22,7 @@ from simulator.models.parts import (
     PartFormats,
     Positive,
 )
+from simulator.models.towers.tower import Tower
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
 AttentionKind = Literal["full", "sliding", "linear", "none"]
@@ -112,6 +113,11 @@ class Model(Strict):
     mtp_layers: NotNegative = 0
     """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
     output layer once more. No parameter count has them."""
+
+    tower: Tower | None = None
+    """The vision tower beside the language model; only questions with images read it."""
+    tower_problem: str = ""
+    """Reason why the file's tower cannot be read; questions with images are refused with it."""
 
     numerics: Numerics | None = None
     """Constants that launch files need and predictions do not: rotary base, norm epsilon, router."""

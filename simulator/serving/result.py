@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import InfeasibleError, InputError
+from simulator.ops.tower import tower_parameters
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.moving import Moving
@@ -71,6 +72,7 @@ class ServingResult:
                 }
                 for pool in setting.pools
             ],
+            **self._images(),
             "router": setting.router.name,
             "scaler": setting.scaler.name,
             "replicas_started": len(self.fleet.members),
@@ -101,6 +103,37 @@ class ServingResult:
                 "hits": sum(store.hits for store in stores),
                 "misses": misses,
                 "copied_bytes": misses * adapters.bytes,
+            }
+        }
+
+    def _images(self) -> dict[str, Any]:
+        """The tower and what a request's images are to it; empty without images."""
+        setting, encoder = self.setting, self.fleet.encoder
+        pictures = setting.pictures
+        if pictures is None:
+            return {}
+        apart: dict[str, Any] = {}
+        if encoder is not None:
+            pool, span = encoder.pool, float(self.records.columns()["last_s"].max(initial=0.0))
+            apart = {
+                "encoder": {
+                    "name": pool.name,
+                    "device": pool.cluster.device.name,
+                    "replicas": pool.pool.replicas,
+                    "tensor": pool.pool.tensor,
+                    "request_s": encoder.seconds,
+                    "busy": encoder.busy_s / (pool.pool.replicas * span) if span else None,
+                    "embedding_bytes": pictures.embedding_bytes,
+                }
+            }
+        tower = {"name": pictures.tower.name, "parameters": tower_parameters(pictures.tower)}
+        return {
+            "images": {
+                "count": pictures.count,
+                "tokens": pictures.tokens,
+                "patches": sum(count * shape.patches for count, shape in pictures.groups),
+                "tower": tower,
+                **apart,
             }
         }
 
@@ -196,7 +229,7 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
         pool.cluster.device.price_per_hour_usd * pool.pool.devices * pool.pool.replicas
         for pool in setting.pools
     )
-    attention = setting.attention
+    attention = (*setting.attention, *setting.encoders)
     price += sum(pool.cluster.device.price_per_hour_usd * pool.devices for pool in attention)
     gpu_seconds += sum(pool.devices for pool in attention) * max(up, default=0.0)
     idle_j = sum(

@@ -22,13 +22,21 @@ from simulator.serving.checks import (
     check_tiers,
     migration_of,
 )
+from simulator.serving.encoders import (
+    EncoderPool,
+    Pictures,
+    check_encoders,
+    encoder_pool,
+    encoding_costs,
+    pictures_of,
+)
 from simulator.serving.kv_states import (
     AttentionReplicas,
     check_attention,
 )
 from simulator.serving.pool_costs import pool_costs
 from simulator.serving.question.adapters import Adapters
-from simulator.serving.question.deployment import Deployment, Pool, pools_of
+from simulator.serving.question.deployment import ASIDE, Deployment, Pool, pools_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.resizes import Resize
 from simulator.serving.question.start import StagedStart
@@ -108,6 +116,10 @@ class ServingSetting:
     """What the pool of each of `deployment.resizes` is from then on."""
     attention: tuple[AttentionReplicas, ...] = field(default=(), kw_only=True)
     """Pools of role `attention`, which take no requests."""
+    encoders: tuple[EncoderPool, ...] = field(default=(), kw_only=True)
+    """The pool of role `encoder`, if there is one."""
+    pictures: Pictures | None = field(default=None, kw_only=True)
+    """Images of each request."""
     seed: int = 0
     folder: Path = field(default=Path())
     where: str = "scenario"
@@ -133,7 +145,7 @@ class ServingSetting:
     def gpus(self) -> int:
         """Devices of all replicas."""
         serving = sum(pool.pool.devices * pool.pool.replicas for pool in self.pools)
-        return serving + sum(pool.devices for pool in self.attention)
+        return serving + sum(pool.devices for pool in (*self.attention, *self.encoders))
 
     @property
     def longest_request(self) -> int:
@@ -151,9 +163,9 @@ class ServingSetting:
             taken[pool.cluster.name] = (
                 taken.get(pool.cluster.name, 0) + pool.pool.devices * pool.pool.replicas
             )
-        for replicas in self.attention:
+        for replicas in (*self.attention, *self.encoders):
             taken[replicas.cluster.name] = taken.get(replicas.cluster.name, 0) + replicas.devices
-        known = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention)}
+        known = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention, *self.encoders)}
         return [(known[name], count) for name, count in taken.items()]
 
 
@@ -175,7 +187,17 @@ def serving_setting(
         InfeasibleError: the model does not fit a replica.
     """
     place = f"{where}: deployment"
-    pools, attention, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
+    pictures = pictures_of(model, serving.images, f"{where}: workload.images")
+    pools, attention, encoders, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
+    if pictures is not None:
+        # The answer holds what the note says is left out.
+        model = model.model_copy(update={"left_out": ""})
+        if not encoders:
+            before = serving.prefix.tokens if serving.prefix else 0
+            for number, pool in enumerate(pools):
+                question = (pool.model, pool.cluster, pool.pool, pool.options, pool.first_rank)
+                encoding = encoding_costs(pool.costs, *question, pictures, before, folder, place)
+                pools[number] = dataclasses.replace(pool, costs=encoding)
     check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{place}.pools")
     resized = [
         _resized(resize, deployment, pools, taken, folder, place, tables, attention)
@@ -208,6 +230,8 @@ def serving_setting(
         where,
         migration=migration,
         attention=tuple(attention),
+        encoders=tuple(encoders),
+        pictures=pictures,
         resized=tuple(resized),
     )
 
@@ -219,8 +243,8 @@ def _placed_pools(
     folder: Path,
     where: str,
     tables: SharedTables | None,
-) -> tuple[list[PoolSetting], list[AttentionReplicas], dict[str, int]]:
-    """The pools side by side on their clusters, those of role attention, and the devices taken by cluster.
+) -> tuple[list[PoolSetting], list[AttentionReplicas], list[EncoderPool], dict[str, int]]:
+    """The pools side by side on their clusters, those of roles attention and encoder, and the devices taken.
 
     Raises:
         InputError: an unknown name or option, a wrong value, more devices than a cluster has.
@@ -233,8 +257,10 @@ def _placed_pools(
         for pool, place in zip(written, places, strict=True)
         if pool.role == "attention"
     ]
-    check_attention(attention, [pool for pool in written if pool.role != "attention"], where)
+    check_attention(attention, [pool for pool in written if pool.role not in ASIDE], where)
+    check_encoders(written, model, where)
     pools: list[PoolSetting] = []
+    encoders: list[EncoderPool] = []
     taken: dict[str, int] = {}
     for pool, place in zip(written, places, strict=True):
         own = _cluster_of(pool, cluster, folder, place)
@@ -243,14 +269,17 @@ def _placed_pools(
         served = model if pool.model is None else find(models, pool.model, folder, f"{place}.model")
         pool = pool.of(served)
         used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
-        if pool.role != "attention":
+        if pool.role == "encoder":
+            engine = engine_of(pool.engine, folder, f"{place}.engine")
+            encoders.append(encoder_pool(model, pool, own, used, rank, engine))
+        elif pool.role != "attention":
             question = (served, deployment, pool, own, used, rank, folder, place, where)
             pools.append(_pool_setting(*question, tables, attention))
         taken[own.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
             has = "the job" if own is cluster else own.name
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", where)
-    return pools, attention, taken
+    return pools, attention, encoders, taken
 
 
 def _resized(

@@ -19,6 +19,7 @@ import simpy
 from simulator.serving.adapters import AdapterDraws
 from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
+from simulator.serving.fleet.encoding import Encoder
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.fleet.watch import EnoughError, Watch
@@ -44,9 +45,8 @@ class Fleet:
 
     def __init__(self, setting: ServingSetting, traced: bool = False, stretches: bool = True) -> None:
         self.setting = setting
-        self.source = Source(
-            setting.serving, setting.seed, setting.folder, setting.context, f"{setting.where}: workload"
-        )
+        place, images = f"{setting.where}: workload", setting.pictures.tokens if setting.pictures else 0
+        self.source = Source(setting.serving, setting.seed, setting.folder, setting.context, place, images)
         self._adds = setting.router.added
         """Most tokens that the router adds to a prompt."""
         self._most_tokens = setting.longest_request - self._adds
@@ -84,6 +84,7 @@ class Fleet:
         self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
         self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
+        self.encoder = Encoder.of(setting)
         self._routed = self._handed = 0
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""
@@ -215,7 +216,11 @@ class Fleet:
             return False
         if self._adapters is not None:
             request = self._adapters.assign(request)
-        self._place(Sequence(request, request.arrival_s), request.arrival_s)
+        sequence = Sequence(request, request.arrival_s)
+        if self.encoder is None:
+            self._place(sequence, request.arrival_s)
+        else:
+            self._later(self.encoder.encode(sequence), lambda now: self._place(sequence, now))
         return True
 
     def _place(self, sequence: Sequence, time: float) -> None:
@@ -238,6 +243,10 @@ class Fleet:
             request = sequence.request
         if member.pool.pool.role == "prefill":
             sequence.output = 1
+        if self.encoder is not None and sequence.encoded is not None:
+            failures, sequence.queued_s = member.failures, self.encoder.sent(sequence, member)
+            self._at(sequence.queued_s, lambda now: self.arrive(member, failures, sequence, now))
+            return
         store, failures = member.adapters, member.failures
         if store is not None and (ready := store.take(request.adapter, time)) > time:
             sequence.queued_s = ready + member.ingest_s
@@ -359,12 +368,7 @@ class Fleet:
         if key not in self._routes:
             here, there = source.pool, target.pool
             ranks = (source.rank, here.pool.devices, target.rank, there.pool.devices)
-            last = max(source.rank + here.pool.devices, target.rank + there.pool.devices)
-            if here.cluster.name == there.cluster.name and last <= here.cluster.devices:
-                self._routes[key] = Route.between(here.cluster, *ranks)
-            else:
-                sides = here.cluster, here.pool.devices, there.cluster, there.pool.devices
-                self._routes[key] = Route.across(*sides)
+            self._routes[key] = Route.of(here.cluster, there.cluster, *ranks)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
         end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
         if source.adapters is not None and target.adapters is not None:

@@ -24,7 +24,9 @@ from simulator.serving.question.stream import WeightStream
 from simulator.serving.question.tiers import Tier
 from simulator.site import ServerSite
 
-Role = Literal["mixed", "prefill", "decode", "attention"]
+Role = Literal["mixed", "prefill", "decode", "attention", "encoder"]
+ASIDE = ("attention", "encoder")
+"""Roles of pools that take no requests from the router."""
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]
 ActivationFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
 KvFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
@@ -252,7 +254,7 @@ class Deployment(Pool):
 
     def joining(self, pools: Sequence[Pool]) -> int:
         """Devices that join replicas of the pools; the most at any time."""
-        ranks = [pool for pool in pools if pool.role != "attention" for _ in range(pool.replicas)]
+        ranks = [pool for pool in pools if pool.role not in ASIDE for _ in range(pool.replicas)]
         largest = {resize.replica: 0 for resize in self.resizes if resize.replica < len(ranks)}
         for resize in self.resizes:
             if resize.replica in largest:

@@ -9,6 +9,7 @@ FIELDS = (
     "cached",
     "cached_units",
     "computed",
+    "encoded",
     "end_step",
     "first_s",
     "generated",
@@ -50,6 +51,8 @@ class Sequence:
         """Number of those tokens that are computed or found in a cache."""
         self.cached = 0
         """Prompt tokens that the first admission found in a cache."""
+        self.encoded: tuple[float, float, int] | None = None
+        """Start, end and replica of the encoding of its images, where their embeddings are yet to be sent."""
         self.generated = 0
         """Output tokens when the sequence joined the decodes; exact again when it leaves them."""
         self.join_step = self.join_kv = 0

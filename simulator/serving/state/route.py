@@ -27,6 +27,13 @@ class Route:
         return cls(rate, sum(link.latency_s for link in links))
 
     @classmethod
+    def of(cls, here: Cluster, there: Cluster, first: int, devices: int, other: int, others: int) -> Route:
+        """The route between ranks of two pools: over the links of one cluster, or through the NICs of two."""
+        if here.name == there.name and max(first + devices, other + others) <= here.devices:
+            return cls.between(here, first, devices, other, others)
+        return cls.across(here, devices, there, others)
+
+    @classmethod
     def across(cls, first: Cluster, devices: int, other: Cluster, others: int) -> Route:
         """The route between replicas on two clusters: through their NICs, with a full network between."""
         rate = min(first.rates.sends(devices), other.rates.sends(others))

@@ -11,6 +11,7 @@ from core.loading import Strict
 from core.quantities import Duration, NotNegative, Tokens
 from simulator.lengths import AnyLengths
 from simulator.serving.workload.arrivals import AnyArrivals
+from simulator.serving.workload.images import AnyImages
 from simulator.serving.workload.programs import AnyProgram
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.traces import get_format
@@ -95,6 +96,12 @@ class Serving(Strict):
     user_gap: Duration = Field(0.0, description="seconds from an answer to the user's next request")
     program: AnyProgram = Field(default_factory=Single, description="what a client does from arrival to end")
     prefix: Prefix | None = Field(None, description="system prompts")
+    images: AnyImages = Field(
+        default_factory=list,
+        description="images of every request, between its system prompt and its text (`2x1280x720`, "
+        "`1280x720@16` for a video of 16 frames, mappings, or a list); `input` does not count their tokens, "
+        "a trace does",
+    )
     chunks: Chunks | None = Field(
         default=None, description="retrieved documents, found in tiers wherever they stand in a prompt"
     )
@@ -119,6 +126,8 @@ class Serving(Strict):
             raise ValueError("`users` share the requests of an open loop without programs")
         if self.chunks is not None and (self.trace is not None or not isinstance(self.program, Single)):
             raise ValueError("`chunks` are drawn for single requests; leave out trace and program")
+        if self.images and (self.chunks is not None or not isinstance(self.program, Single)):
+            raise ValueError("`images` are those of single requests; leave out chunks and program")
         if self.trace is None:
             missing = [name for name in ("arrivals", "input", "output") if getattr(self, name) is None]
             if missing:

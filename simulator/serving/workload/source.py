@@ -34,14 +34,22 @@ class Source:
         folder: base of the trace's relative path.
         longest: maximum tokens of a prompt with its output.
         where: key path of the workload, for errors.
+        images: tokens of a request's images, which drawn lengths do not count.
 
     Raises:
         InputError: the trace cannot be read.
     """
 
     def __init__(
-        self, serving: Serving, seed: int, folder: Path, longest: int, where: str = "workload"
+        self,
+        serving: Serving,
+        seed: int,
+        folder: Path,
+        longest: int,
+        where: str = "workload",
+        images: int = 0,
     ) -> None:
+        self._images = images
         self.serving, self.longest, self.where = serving, longest, where
         streams = np.random.SeedSequence(seed).spawn(6)
         streams = map(np.random.default_rng, streams)
@@ -171,7 +179,7 @@ class Source:
         return self._drawn()
 
     def _drawn(self) -> Iterator[tuple[int, int]]:
-        first = self.serving.prefix.tokens if self.serving.prefix else 0
+        first = self._images + (self.serving.prefix.tokens if self.serving.prefix else 0)
         if self.serving.chunks is not None:
             first += self.serving.chunks.per_prompt * self.serving.chunks.tokens
         inputs, outputs = self.serving.input, self.serving.output

@@ -1,0 +1,16 @@
+"""Tokens of an image by the rule of its model: one file a rule, found through ``AnyRule``."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from simulator.models.towers.rules.base import Picture, Shape
+from simulator.models.towers.rules.canvas import Canvas
+from simulator.models.towers.rules.fixed import Fixed
+from simulator.models.towers.rules.grid import Grid
+from simulator.models.towers.rules.tiles import Tiles
+
+AnyRule = Annotated[Grid | Canvas | Tiles | Fixed, Field(discriminator="kind")]
+"""A rule by its ``kind``."""
+
+__all__ = ["AnyRule", "Picture", "Shape"]

@@ -1,0 +1,91 @@
+"""Pools of role ``encoder``: devices that run the vision tower for the pools of the language model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.errors import InfeasibleError, InputError
+from hwmodels.cluster import Cluster
+from simulator.models import Model
+from simulator.serving.encoders.pictures import Pictures, tower_bytes
+from simulator.serving.encoders.times import EncoderTimes
+from simulator.serving.engines import Engine
+from simulator.serving.question.deployment import Pool
+
+
+@dataclass(frozen=True)
+class EncoderPool:
+    """A pool of role `encoder` on its cluster."""
+
+    pool: Pool
+    cluster: Cluster
+    first_rank: int
+    """Rank of the first device of its first replica."""
+    times: EncoderTimes
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return self.pool.name or self.pool.role
+
+    @property
+    def devices(self) -> int:
+        """Devices of all its replicas."""
+        return self.pool.devices * self.pool.replicas
+
+    def seconds(self, pictures: Pictures) -> float:
+        """Seconds to encode the pictures of one request."""
+        return sum(self.times.seconds(count, shape) for count, shape in pictures.groups)
+
+
+def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:
+    """Refuse encoder pools of a text model, several of them, and none to serve.
+
+    Raises:
+        InputError: the reason, with the key path.
+    """
+    encoders = [number for number, pool in enumerate(pools) if pool.role == "encoder"]
+    if not encoders:
+        return
+    place = f"{where}.pools.{encoders[0]}.role"
+    if model.tower is None:
+        raise InputError(
+            f"{model.name} has no vision tower that is known, so a pool of role encoder has nothing to run; "
+            "allowed: mixed, prefill, decode, attention",
+            place,
+        )
+    if len(encoders) > 1:
+        raise InputError(f"one pool of role encoder is modelled; found {len(encoders)}", f"{where}.pools")
+    if len(encoders) == len(pools):
+        raise InputError("a pool of role encoder needs pools of the language model beside it", place)
+    pool = pools[encoders[0]]
+    if pool.data > 1 or pool.pipeline > 1:
+        raise InputError("an encoder is divided by `tensor` and `replicas`, not by data or pipeline", place)
+
+
+def encoder_pool(
+    model: Model, pool: Pool, cluster: Cluster, used: Cluster, first_rank: int, engine: Engine
+) -> EncoderPool:
+    """The pool with its tower's times.
+
+    Args:
+        model: which has a tower.
+        pool: of role encoder.
+        cluster, used: its cluster, and the part up to its first replica's end.
+        first_rank: of its first device.
+        engine: of the pool.
+
+    Raises:
+        InfeasibleError: the tower does not fit a device.
+    """
+    tower = model.tower
+    if tower is None:
+        raise InputError(f"{model.name} has no vision tower", "deployment")
+    needed, device = tower_bytes(tower, pool.tensor), cluster.device
+    if needed > device.memory_bytes:
+        raise InfeasibleError(
+            f"the tower of {model.name} has {needed / 1e9:.3g} GB a device, {device.name} "
+            f"{device.memory_bytes / 1e9:.3g} GB"
+        )
+    return EncoderPool(pool, cluster, first_rank, EncoderTimes(tower, model, used, pool, engine))

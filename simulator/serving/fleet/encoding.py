@@ -1,0 +1,60 @@
+"""Encoders of a run: a request's images pass them before the request is routed."""
+
+from __future__ import annotations
+
+from simulator.serving.encoders import EncoderPool, Pictures
+from simulator.serving.fleet.member import Member
+from simulator.serving.fleet.transfer import Transfers
+from simulator.serving.replica.sequence import Sequence
+from simulator.serving.setting import ServingSetting
+from simulator.serving.state import Route
+
+
+class Encoder:
+    """Replicas of an encoder pool: each encodes one request at a time, in order of arrival.
+
+    A replica serves in order, so its state is the time until which it is busy. Embeddings leave when all
+    images of a request are encoded, over the links that KV takes.
+
+    Args:
+        pool: the pool.
+        pictures: of each request.
+    """
+
+    def __init__(self, pool: EncoderPool, pictures: Pictures) -> None:
+        self.pool, self.pictures = pool, pictures
+        self.seconds = pool.seconds(pictures)
+        self.busy_s = 0.0
+        """Seconds of all replicas."""
+        self._free_s = [0.0] * pool.pool.replicas
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._transfers = Transfers(1, layerwise=False)
+
+    @classmethod
+    def of(cls, setting: ServingSetting) -> Encoder | None:
+        """The encoder of a setting; None without a pool for it, or without images."""
+        if setting.pictures is None or not setting.encoders:
+            return None
+        return cls(setting.encoders[0], setting.pictures)
+
+    def encode(self, sequence: Sequence) -> float:
+        """Encode a request's images on the replica that is free first; returns the end, s."""
+        number = min(range(len(self._free_s)), key=self._free_s.__getitem__)
+        start = max(sequence.request.arrival_s, self._free_s[number])
+        self._free_s[number] = end = start + self.seconds
+        self.busy_s += self.seconds
+        sequence.encoded = (start, end, number)
+        return end
+
+    def sent(self, sequence: Sequence, member: Member) -> float:
+        """When a sequence's embeddings have arrived at a replica and its engine has it, s."""
+        if sequence.encoded is None:
+            return sequence.queued_s
+        (start, end, number), sequence.encoded = sequence.encoded, None
+        # Encoders count from -1 down, beside the replicas' indices.
+        key, devices = (-1 - number, member.index), self.pool.pool.devices
+        if key not in self._routes:
+            ranks = (self.pool.first_rank + number * devices, devices, member.rank, member.pool.pool.devices)
+            self._routes[key] = Route.of(self.pool.cluster, member.pool.cluster, *ranks)
+        size = self.pictures.embedding_bytes
+        return self._transfers.end(self._routes[key], size, start, end, *key) + member.ingest_s

@@ -1,0 +1,139 @@
+"""Vision towers: parameters and tokens beside those of transformers 5.24, and errors of their files."""
+
+import json
+
+import pytest
+
+from core.errors import InputError
+from simulator.models import models
+from simulator.models.towers import Picture, published_tower
+from simulator.models.towers.rules.canvas import Canvas
+from simulator.models.towers.rules.grid import Grid
+from simulator.models.towers.rules.tiles import Tiles
+from simulator.ops.tower import tower_ops, tower_parameters
+from simulator.serving.encoders import pictures_of
+from simulator.serving.workload.images import Images
+
+SIZES = [(1280, 720), (640, 480), (3840, 2160), (100, 80), (448, 896)]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("qwen2.5-vl-3b", 668_684_288),
+        ("qwen2.5-vl-7b", 676_550_144),
+        ("qwen2.5-vl-72b", 704_573_696),
+        ("qwen3-vl-4b", 415_347_712),
+        ("qwen3-vl-8b", 576_388_336),
+        ("llama4-scout", 871_932_416),
+        ("gemma-3-4b", 419_816_304),
+        ("mistral-small-3.1", 438_958_080),
+        ("kimi-k2.5", 416_866_032 + 54_277_888),
+    ],
+)
+def test_parameters_are_those_of_transformers_on_the_meta_device(name, parameters):
+    assert tower_parameters(published_tower(name)) == parameters
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens"),
+    [
+        (Grid(patch=14, least=3136, most=12_845_056), [1196, 391, 10549, 12, 512]),
+        (Grid(patch=16, least=65_536, most=16_777_216), [880, 300, 8160, 72, 392]),
+        (Grid(patch=14, least=6272, most=4_816_896), [1196, 391, 6032, 12, 512]),
+        (Grid(patch=14, padded=True, most=16_384 * 14**2), [1196, 414, 4214, 12, 512]),
+        (Tiles(patch=14, tile=448, separators=2), [2306, 3330, 2306, 3330, 770]),
+        (
+            Tiles(patch=14, tile=336, most=16, fits="scale", separators=3, tile_separators=1),
+            [1887, 727, 2322, 147, 1017],
+        ),
+        (Canvas(patch=14, merge=2, longest=1540), [1222, 432, 1736, 15, 544]),
+    ],
+    ids=["qwen2.5", "qwen3", "glm", "kimi", "internvl", "llama4", "mistral3"],
+)
+def test_tokens_are_those_of_the_released_image_processors(rule, tokens):
+    # qwen to llama4: functions of transformers 5.24 run on these sizes.
+    assert [rule.shape(Picture(width, height)).tokens for width, height in SIZES] == tokens
+
+
+def test_frames_of_a_video_pair_up_in_patches_of_two():
+    tower = published_tower("qwen3-vl-8b")
+    one, sixteen = tower.shape(Picture(640, 480)), tower.shape(Picture(640, 480, 16))
+    assert sixteen.tokens == 8 * one.tokens
+    assert sixteen.sequences == 8
+
+
+def test_attention_of_windows_is_linear_in_the_image():
+    tower = published_tower("qwen2.5-vl-7b")
+
+    def core(side):
+        ops = tower_ops(tower, tower.shape(Picture(side, side)))
+        named = {op.name: op.flops for op in ops if op.kind == "attention"}
+        return named["windowed attention"], named["attention"]
+
+    (windowed, full), (windowed_2, full_2) = core(1120), core(2240)
+    assert windowed_2 / windowed == pytest.approx(4)
+    assert full_2 / full == pytest.approx(16)
+
+
+VISION = {
+    "depth": 27,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_heads": 16,
+    "out_hidden_size": 4096,
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+    "spatial_merge_size": 2,
+    "num_position_embeddings": 2304,
+    "deepstack_visual_indexes": [8, 16, 24],
+}
+TEXT = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "model_type": "qwen3_vl_text",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model's folder with some keys of its vision configuration replaced."""
+
+    def folder(**changes):
+        config = {"model_type": "qwen3_vl", "text_config": TEXT, "vision_config": {**VISION, **changes}}
+        (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        return tmp_path
+
+    return folder
+
+
+def test_a_file_has_the_tower_of_the_published_model(folder):
+    assert tower_parameters(models.get(str(folder())).tower) == 576_388_336
+
+
+def test_limits_of_the_preprocessor_beside_the_file_are_taken(folder):
+    path = folder()
+    few = {"size": {"shortest_edge": 65_536, "longest_edge": 262_144}}
+    (path / "preprocessor_config.json").write_text(json.dumps(few), encoding="utf-8")
+    assert models.get(str(path)).tower.shape(Picture(1280, 720)).tokens <= 256
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"), [({"out_hidden_size": None}, "out_hidden_size"), ({"num_heads": 7}, "heads")]
+)
+def test_a_tower_that_cannot_be_read_is_refused_where_there_are_images(folder, changes, told):
+    model = models.get(str(folder(**changes)))
+    assert model.tower is None
+    with pytest.raises(InputError, match="vision_config") as caught:
+        pictures_of(model, [Images(width=640, height=480)], "workload.images")
+    assert told in str(caught.value)
+
+
+def test_text_models_have_no_tower():
+    assert models.get("qwen3-8b").tower is None
+    assert models.get("Qwen/Qwen3-VL-8B-Instruct").tower is not None

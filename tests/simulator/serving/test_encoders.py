@@ -1,0 +1,114 @@
+"""Images in serving: encoders beside prompts, encoder pools, and what neither may change."""
+
+from pathlib import Path
+
+import pytest
+
+from core.errors import InputError
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+BASE = {
+    "model": "qwen3-vl-8b",
+    "cluster": "dgx-h100",
+    "workload": {
+        "kind": "serving",
+        "requests": 60,
+        "arrivals": {"kind": "poisson", "rate": 4},
+        "input": 200,
+        "output": 20,
+    },
+}
+DISAGGREGATED = [{"role": "prefill"}, {"role": "decode"}]
+APART = [*DISAGGREGATED, {"role": "encoder"}]
+
+
+def run(images=None, pools=None, **workload):
+    data = {**BASE, "workload": {**BASE["workload"], **workload}}
+    if images is not None:
+        data["workload"]["images"] = images
+    if pools is not None:
+        data["deployment"] = {"pools": pools}
+    return serve(make_serving(data, "test", Path()))
+
+
+def figures(result):
+    return {name: column.tolist() for name, column in result.records.columns().items()}
+
+
+def mean_ttft(result):
+    return result.metrics.latencies["ttft"].mean
+
+
+def test_an_encoder_pool_without_images_changes_no_request():
+    assert figures(run(pools=APART)) == figures(run(pools=DISAGGREGATED))
+
+
+def test_a_tower_without_images_changes_no_request():
+    named = make_serving({**BASE, "model": "qwen3-8b"}, "test", Path())
+    assert figures(serve(named)) == figures(run())
+
+
+def test_image_tokens_are_in_the_prompt_and_the_encoder_in_its_step():
+    plain, seeing = run(), run("2x1280x720")
+    assert seeing.records.columns()["prompt"][0] == plain.records.columns()["prompt"][0] + 2 * 880
+    same_prompt = run(input=200 + 2 * 880)
+    steps = seeing.setting.pools[0].costs.steps
+    encoder = steps.encoder_s([(1960, 0)])
+    assert encoder > 0.005
+    assert mean_ttft(seeing) > mean_ttft(same_prompt) + 0.9 * encoder
+
+
+def test_a_chunk_encodes_the_images_that_it_begins():
+    steps = run("3x1280x720").setting.pools[0].costs.steps
+    assert steps.encoder_s([(880, 880)]) == steps.encoder_s([(880, 0)]) > 0
+    assert steps.encoder_s([(200, 3 * 880)]) == 0.0
+    assert steps.encoder_s([(879, 1)]) == 0.0
+    assert steps.encoder_s([(2 * 880, 0)]) == steps.times.seconds(2, steps._starts[0][1])
+
+
+def test_a_system_prompt_precedes_the_images():
+    steps = run("1280x720", prefix={"tokens": 512}).setting.pools[0].costs.steps
+    assert steps.encoder_s([(512, 0)]) == 0.0
+    assert steps.encoder_s([(1, 512)]) > 0.0
+
+
+def test_an_encoder_pool_takes_the_tower_off_the_prompts_replica():
+    together, apart = run("4x1280x720", DISAGGREGATED), run("4x1280x720", APART)
+    encoder = apart.fleet.encoder
+    assert encoder.busy_s == pytest.approx(60 * encoder.seconds)
+    assert apart.setting.pools[0].costs.kv_blocks > together.setting.pools[0].costs.kv_blocks
+    assert apart.setting.gpus == together.setting.gpus + 1
+    first = apart.records.columns()
+    assert (first["scheduled_s"] >= first["arrival_s"] + encoder.seconds).all()
+
+
+def test_more_images_a_request_take_longer_to_encode():
+    seconds = [run(f"{count}x1280x720", APART).fleet.encoder.seconds for count in (1, 2, 8)]
+    assert seconds == sorted(seconds)
+    assert seconds[2] > 3 * seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"model": "llama3.1-8b", "images": "1280x720"}, "workload.images: llama3.1-8b has no vision tower"),
+        ({"images": "0x1280x720"}, "count"),
+        ({"images": "1280"}, "COUNTxWIDTHxHEIGHT"),
+        ({"images": {"width": 0, "height": 5}}, "width"),
+        ({"images": "64x4096x4096"}, "the images of a request have"),
+        ({"model": "llama3.1-8b", "pools": APART}, "deployment.pools.2.role"),
+        ({"pools": [{"role": "encoder"}]}, "needs pools of the language model"),
+        ({"pools": [*APART, {"role": "encoder"}]}, "one pool of role encoder"),
+        ({"images": "1280x720", "program": {"kind": "samples", "count": 2}}, "images"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_is_refused(changes, told):
+    data = {**BASE, "model": changes.get("model", "qwen3-vl-8b"), "workload": dict(BASE["workload"])}
+    data["workload"] |= {key: value for key, value in changes.items() if key in ("images", "program")}
+    if "pools" in changes:
+        data["deployment"] = {"pools": changes["pools"]}
+    with pytest.raises(InputError) as caught:
+        make_serving(data, "test", Path())
+    assert told in str(caught.value)
