@@ -26,6 +26,8 @@ ABOUT = {
     "mtp_layers",
     "draft_heads",
     "left_out",
+    "tower",
+    "tower_problem",
 }
 
 
