@@ -10,7 +10,7 @@ from simulator.serving.setting import ServingSetting
 from simulator.serving.state import Route
 
 
-class Encoder:
+class EncoderQueue:
     """Replicas of an encoder pool: each encodes one request at a time, in order of arrival.
 
     A replica serves in order, so its state is the time until which it is busy. Embeddings leave when all
@@ -31,7 +31,7 @@ class Encoder:
         self._transfers = Transfers(1, layerwise=False)
 
     @classmethod
-    def of(cls, setting: ServingSetting) -> Encoder | None:
+    def of(cls, setting: ServingSetting) -> EncoderQueue | None:
         """The encoder of a setting; None without a pool for it, or without images."""
         if setting.pictures is None or not setting.encoders:
             return None

@@ -19,7 +19,7 @@ import simpy
 from simulator.serving.adapters import AdapterDraws
 from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
-from simulator.serving.fleet.encoding import Encoder
+from simulator.serving.fleet.encoding import EncoderQueue
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.fleet.watch import EnoughError, Watch
@@ -84,7 +84,7 @@ class Fleet:
         self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
         self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
-        self.encoder = Encoder.of(setting)
+        self.encoder = EncoderQueue.of(setting)
         self._routed = self._handed = 0
         self._split = bool(self.decoding)
         """Whether prompts and outputs run in different pools."""

@@ -8,7 +8,7 @@ from core.errors import InputError
 from simulator.models import models
 from simulator.models.towers import Picture, published_tower
 from simulator.models.towers.rules.canvas import Canvas
-from simulator.models.towers.rules.grid import Grid
+from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
 from simulator.ops.tower import tower_ops, tower_parameters
 from simulator.serving.encoders import pictures_of
@@ -38,10 +38,10 @@ def test_parameters_are_those_of_transformers_on_the_meta_device(name, parameter
 @pytest.mark.parametrize(
     ("rule", "tokens"),
     [
-        (Grid(patch=14, least=3136, most=12_845_056), [1196, 391, 10549, 12, 512]),
-        (Grid(patch=16, least=65_536, most=16_777_216), [880, 300, 8160, 72, 392]),
-        (Grid(patch=14, least=6272, most=4_816_896), [1196, 391, 6032, 12, 512]),
-        (Grid(patch=14, padded=True, most=16_384 * 14**2), [1196, 414, 4214, 12, 512]),
+        (PixelGrid(patch=14, least=3136, most=12_845_056), [1196, 391, 10549, 12, 512]),
+        (PixelGrid(patch=16, least=65_536, most=16_777_216), [880, 300, 8160, 72, 392]),
+        (PixelGrid(patch=14, least=6272, most=4_816_896), [1196, 391, 6032, 12, 512]),
+        (PixelGrid(patch=14, padded=True, most=16_384 * 14**2), [1196, 414, 4214, 12, 512]),
         (Tiles(patch=14, tile=448, separators=2), [2306, 3330, 2306, 3330, 770]),
         (
             Tiles(patch=14, tile=336, most=16, fits="scale", separators=3, tile_separators=1),

@@ -7,10 +7,10 @@ from pydantic import Field
 from simulator.models.towers.rules.base import Picture, Shape
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.fixed import Fixed
-from simulator.models.towers.rules.grid import Grid
+from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
 
-AnyRule = Annotated[Grid | Canvas | Tiles | Fixed, Field(discriminator="kind")]
+AnyRule = Annotated[PixelGrid | Canvas | Tiles | Fixed, Field(discriminator="kind")]
 """A rule by its ``kind``."""
 
 __all__ = ["AnyRule", "Picture", "Shape"]

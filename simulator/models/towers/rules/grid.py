@@ -11,7 +11,7 @@ from simulator.models.towers.rules.base import Picture, Shape
 Pixels = Annotated[int, Field(gt=0, le=2**36)]
 
 
-class Grid(Strict):
+class PixelGrid(Strict):
     """Sides are multiples of ``patch x merge``; an image beyond the limits keeps its proportions.
 
     Source: transformers 5.24, image_processing_qwen2_vl.py (smart_resize) and, for ``padded``,
