@@ -20,6 +20,7 @@ from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
 from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_framework, frameworks
+from simulator.lengths.histogram import with_histogram
 from simulator.levers import LEVERS, stated
 from simulator.models import Model, models
 from simulator.placement import MixedSetting, Placement, shares
@@ -312,6 +313,7 @@ def look_up(data: Mapping[str, Any], where: str, folder: Path) -> tuple[Definiti
     Raises:
         InputError: a wrong key or value, an unknown name, an unreadable file.
     """
+    data = with_histogram(data, where, folder)
     written = build(training_definition(data), data, where)
     if written.placement is not None:
         raise InputError("needs a cluster with groups", f"{where}: placement")
