@@ -26,7 +26,9 @@ def with_histogram(data: Mapping[str, Any], where: str, folder: Path) -> Mapping
             below 0 or all 0.
     """
     workload = data.get("workload")
-    law = workload.get("lengths") if isinstance(workload, Mapping) else None
+    if not isinstance(workload, Mapping):
+        return data
+    law = workload.get("lengths")
     if not isinstance(law, Mapping) or law.get("kind") != "histogram":
         return data
     where = f"{where}: workload.lengths"
