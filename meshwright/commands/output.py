@@ -104,6 +104,22 @@ def note_model(model: Model, seq_len: int = 0) -> None:
         note(f"note: {model.name}: {model.left_out}")
 
 
+MOST_TOKENS = 1e9
+"""Tokens of a step beyond which a batch was probably meant in tokens: published ones are below."""
+
+
+def note_batch(sequences: int, seq_len: int) -> None:
+    """Print that a batch is in sequences, where its step has more tokens than any published one."""
+    from meshwright.reports.units import counted
+
+    if sequences * seq_len > MOST_TOKENS:
+        tokens = counted(sequences * seq_len)
+        note(
+            f"note: --global-batch counts sequences: {sequences:,} of {seq_len:,} tokens are {tokens} tokens "
+            f"a step; did you mean --batch-tokens {counted(sequences)}?"
+        )
+
+
 SHOWN_AFTER_S = 0.5
 """Seconds of work before a progress bar is drawn."""
 

@@ -236,10 +236,11 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     if flags.run:
         from meshwright.commands.plan_run import plan_runs
 
-        files.refuse("rankings of runs", "save", "html", "csv")
+        files.refuse("rankings of runs", "save", "csv")
         refuse_given(unranked, "rankings of one size read it")
         arguments |= {"cluster": flags.cluster}
-        plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, arguments, flags.json)
+        wanted = flags.scenario, flags.gpus, flags.quantile, flags.top
+        plan_runs(*wanted, arguments, flags.json, flags.html)
         return
     sizes = any(value is not None for value in (flags.tokens, flags.days, flags.budget))
     sizes = sizes or ".." in (flags.gpus or "") or "," in (flags.cluster or "")
@@ -278,7 +279,15 @@ def plan_training(
         InputError: a wrong flag, or a file cannot be written.
     """
     from meshwright.api import training as api
-    from meshwright.commands.output import note, note_model, print_json, progress, show_tables, wide
+    from meshwright.commands.output import (
+        note,
+        note_batch,
+        note_model,
+        print_json,
+        progress,
+        show_tables,
+        wide,
+    )
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import headline, verdict
@@ -293,6 +302,7 @@ def plan_training(
         )
     setting = search.result.setting
     note_model(setting.model, setting.training.seq_len)
+    note_batch(setting.training.global_batch, setting.training.seq_len)
     if json:
         print_json(search.to_dict())
     elif len(search.result.plans):

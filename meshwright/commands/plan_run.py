@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def plan_runs(
-    scenario: str, gpus: str | None, quantile: str, top: int | None, arguments: dict[str, Any], json: bool
+    scenario: str,
+    gpus: str | None,
+    quantile: str,
+    top: int | None,
+    arguments: dict[str, Any],
+    json: bool,
+    html: Path | None = None,
 ) -> None:
-    """Rank runs at every size and print them; a fixed number of GPUs is a range of one.
+    """Rank runs at every size, print them and write their page; a fixed number of GPUs is a range of one.
 
     Raises:
         InfeasibleError: no run works at any size.
@@ -16,7 +25,7 @@ def plan_runs(
     """
     from core.errors import InfeasibleError
     from meshwright.api.runs import plan_run
-    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.commands.sizing import count
     from meshwright.reports.run_search import describe_run_search, run_search_tables
 
@@ -32,5 +41,10 @@ def plan_runs(
         print_json(describe_run_search(ranking))
     else:
         show_tables(*run_search_tables(ranking))
+    if html is not None and ranking.best is not None:
+        from meshwright.pages.answers import write_runs
+
+        write_runs(html, ranking, run_search_tables(ranking))
+        note(f"page written: {html}")
     if not any(size.ranked for size in ranking.sizes):
         raise InfeasibleError(f"no run works: {ranking.sizes[0].problem}")

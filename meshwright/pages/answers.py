@@ -11,7 +11,9 @@ from rich.text import Text
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.days import seconds_of_day
+from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.units import cell, percent
+from planner.run_search import RunRanking
 from planner.serving.day import DayPlan
 from planner.serving.mix.search import Mix
 from planner.serving.search import ServingSearch
@@ -119,6 +121,53 @@ def write_day(path: Path, day: DayPlan, tables: Sequence[Table | str]) -> None:
     figure = {"data": lines, "layout": layout(height=380, **axes)}
     title = f"A day of {day.question.model.name}"
     write_page(path, title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
+
+
+def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -> None:
+    """Write the page of ranked runs: dollars over days, with bands.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    runs = [each for size in ranking.sizes for each in size.ranked]
+    bands = [days_band(each.run) for each in runs]
+    shown = {}
+    if ranking.best is not None:
+        days = days_band(ranking.best.run)
+        shown = {
+            "best run": f"{ranking.best.plan.describe()} on {ranking.best.gpus:,} GPUs",
+            "finish": days.words("days"),
+            "cost": in_proportion(ranking.best.run.usd, days).words("USD"),
+            "goodput": percent(ranking.best.run.outcome.goodput),
+        }
+    points = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [band.middle for band in bands],
+        "y": [each.run.usd for each in runs],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [band.high - band.middle for band in bands],
+            "arrayminus": [band.middle - band.low for band in bands],
+            "thickness": 0.7,
+        },
+        "text": [f"{each.gpus:,}" for each in runs],
+        "textposition": "top center",
+        "hovertext": [
+            label(f"{each.plan.describe()}, {each.mechanism or 'no'} checkpoints") for each in runs
+        ],
+        "hovertemplate": "%{hovertext}<br>%{x:.3g} days, %{y:,.3g} USD<extra></extra>",
+        "marker": {"size": 9, "color": COLOURS[0]},
+    }
+    figure = {
+        "data": [points],
+        "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("USD")),
+    }
+    words = "Each point is a run by its GPUs; the line is the 90 % band of step and faults."
+    write_page(
+        path, ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)]
+    )
 
 
 def write_sweep(path: Path, title: str, points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> None:

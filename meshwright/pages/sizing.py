@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
-from meshwright.reports.sizing import band_of, band_words
-from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
+from meshwright.reports.sizing import band_of, band_words, energy_words, time_words, usd_words
+from meshwright.reports.units import counted, percent, seconds
 from planner.sizing import Size, Sizing
 
 COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
@@ -26,11 +26,11 @@ def write_sizing(path: Path, sizing: Sizing) -> None:
     for name, size in (("cheapest in time", sizing.cheapest), ("fastest", sizing.fastest)):
         if size is not None:
             shown[name] = f"{size.gpus:,} GPUs"
-            shown[f"its time, {name}"] = f"{long_time(size.days)} ± {band_words(size)}"
-            shown[f"its dollars, {name}"] = dollars(size.usd)
+            shown[f"its time, {name}"] = f"{time_words(size)} ± {band_words(size)}"
+            shown[f"its dollars, {name}"] = usd_words(size)
     words = (
-        "Each point is the best plan at one size, with the 90 % band of its days. On the line no other size "
-        "is better in both."
+        "Each point is the best plan at one size, with the 90 % bands of its days and dollars, which move "
+        "together. On the line no other size is better in both."
     )
     rows = [_row(size, size in front) for size in planned]
     sections = [
@@ -61,6 +61,7 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
     names = dict.fromkeys(size.cluster for size in planned)
     for index, name in enumerate(names):
         own = [size for size in planned if size.cluster == name]
+        halves, colour = [band_of(size) or 0.0 for size in own], COLOURS[index % len(COLOURS)]
         data.append(
             {
                 "type": "scatter",
@@ -68,10 +69,11 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
                 "name": label(name),
                 "x": [size.days for size in own],
                 "y": [size.usd for size in own],
-                "error_x": {"type": "data", "array": [size.days * (band_of(size) or 0.0) for size in own]},
+                "error_x": _bars([size.days * half for size, half in zip(own, halves, strict=True)], colour),
+                "error_y": _bars([size.usd * half for size, half in zip(own, halves, strict=True)], colour),
                 "text": [f"{size.gpus:,}" for size in own],
                 "textposition": "top center",
-                "marker": {"size": 9, "color": COLOURS[index % len(COLOURS)]},
+                "marker": {"size": 9, "color": colour},
                 "hovertemplate": "%{text} GPUs: %{x:.1f} days, %{y:,.0f} $<extra></extra>",
             }
         )
@@ -89,6 +91,11 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
     return {"data": data, "layout": layout(height=460, hovermode="closest", shapes=shapes, **axes)}
 
 
+def _bars(halves: list[float], colour: str) -> dict[str, Any]:
+    """Thin bars of half-widths around points."""
+    return {"type": "data", "array": halves, "color": colour, "thickness": 0.7, "width": 2}
+
+
 def _row(size: Size, on_front: bool) -> list[str]:
     if size.result is None:
         raise ValueError("a size without a plan has no row")
@@ -99,9 +106,9 @@ def _row(size: Size, on_front: bool) -> list[str]:
         plan.describe(),
         seconds(float(metrics.step_time_s[0])),
         percent(float(metrics.model_flops_utilisation[0])),
-        long_time(size.days),
+        time_words(size),
         band_words(size),
-        dollars(size.usd),
-        energy(size.kwh),
+        usd_words(size),
+        energy_words(size),
         "front" if on_front else "",
     ]

@@ -7,7 +7,8 @@ from typing import Any
 from rich.table import Table
 
 from core.durations import written
-from meshwright.reports.runs import describe_planned_run
+from meshwright.reports.run_bands import days_band, in_proportion
+from meshwright.reports.runs import describe_planned_run, run_verdict
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from planner.run_search import RankedRun, RunRanking, RunSearch
@@ -41,30 +42,21 @@ def _ranked(each: RankedRun) -> dict[str, Any]:
     }
 
 
-def run_search_tables(ranking: RunRanking) -> list[Table]:
-    """Best run of each size, then the ranking of the best size."""
-    columns = [
-        "GPUs",
-        "plan",
-        "checkpoints",
-        UNITS[ranking.objective],
-        "goodput",
-        "days",
-        "p90",
-        "period",
-        "spares",
-        "USD",
-    ]
-    tables = []
+def run_search_tables(ranking: RunRanking) -> list[Table | str]:
+    """A verdict, the best run of each size, then the ranking of the best size."""
+    columns = ["GPUs", "plan", "checkpoints", "period", "days", "90 %", "USD", "MWh", "goodput", "spares"]
+    tables: list[Table | str] = [] if ranking.best is None else [run_verdict(ranking.best.run)]
     if len(ranking.sizes) > 1:
         rows = [
-            _row(size.ranked[0]) if size.ranked else [f"{size.gpus:,}", size.problem, *[""] * 8]
+            _row(size.ranked[0])
+            if size.ranked
+            else [f"{size.gpus:,}", size.problem, *[""] * (len(columns) - 2)]
             for size in ranking.sizes
         ]
         tables.append(table(columns, rows, ranking.title, left=3))
     if ranking.best is not None:
         best = next(size for size in ranking.sizes if size.gpus == ranking.best.gpus)
-        title = f"Runs of {best.gpus:,} GPUs, by {ranking.quantile} of {ranking.objective}"
+        title = f"Runs of {best.gpus:,} GPUs, by {ranking.quantile} of {UNITS[ranking.objective]}"
         tables.append(table(columns, [_row(each) for each in best.ranked], title, left=3))
     if len(ranking.sizes) > 1 and ranking.best is not None and ranking.best.gpus < ranking.sizes[-1].gpus:
         tables.append(
@@ -74,16 +66,16 @@ def run_search_tables(ranking: RunRanking) -> list[Table]:
 
 
 def _row(each: RankedRun) -> list[str]:
-    outcome = each.run.outcome
+    outcome, days = each.run.outcome, days_band(each.run)
     return [
         f"{each.gpus:,}",
         each.plan.describe(),
         each.mechanism or "none",
-        f"{each.value:,.6g}",
-        percent(outcome.goodput),
-        f"{outcome.mean_s / 86400:.2f}",
-        f"{outcome.quantile(0.9) / 86400:.2f}",
         written(outcome.inputs.period_s) if each.mechanism else "-",
+        days.middle_words(),
+        days.ends(),
+        in_proportion(each.run.usd, days).middle_words(),
+        in_proportion(each.run.kwh / 1000, days).middle_words(),
+        percent(outcome.goodput),
         str(outcome.inputs.spares),
-        f"{each.run.usd:,.0f}",
     ]

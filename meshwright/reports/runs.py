@@ -11,7 +11,8 @@ from rich.table import Table
 
 from core.durations import written
 from meshwright.reports.finite import finite
-from meshwright.reports.tables import facts, table
+from meshwright.reports.run_bands import days_band, in_proportion
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
 from simulator.runs.detectors import DetectorValue, detector_values
@@ -167,18 +168,35 @@ def assumed(run: PlannedRun) -> list[str]:
     return assumptions
 
 
-def run_tables_of(run: PlannedRun) -> list[Table]:
-    """The tables of ``simulate`` about a run."""
-    return [facts(run_facts(run), "The run"), state_table(run), *_fault_tables(run)]
+def run_verdict(run: PlannedRun) -> str:
+    """When a run ends, for how much, and how much of its time makes progress, in two lines."""
+    days, outcome = days_band(run), run.outcome
+    mechanism = run.case.request.question.checkpoints
+    saves = f"{mechanism.mechanism} checkpoints" if mechanism is not None else "no checkpoints"
+    parts = [
+        f"{run.prediction.plans.plan(0).describe()}: {days.words('d')}",
+        in_proportion(run.usd, days).words("USD"),
+        in_proportion(run.kwh / 1000, days).words("MWh"),
+        f"{percent(outcome.goodput)} goodput",
+        saves,
+    ]
+    return "\n".join(fitted(parts, ["In brackets: 90 % band of the step's error and the faults."]))
+
+
+def run_tables_of(run: PlannedRun) -> list[Table | str]:
+    """The tables of ``simulate`` about a run, below a verdict."""
+    return [run_verdict(run), facts(run_facts(run), "The run"), state_table(run), *_fault_tables(run)]
 
 
 def run_facts(run: PlannedRun) -> dict[str, str]:
     """Headline figures of a run by name."""
     outcome, inputs = run.outcome, run.outcome.inputs
-    planned = describe_planned_run(run)
+    planned, days = describe_planned_run(run), days_band(run)
+    money, energy = in_proportion(run.usd, days).words("USD"), in_proportion(run.kwh, days).words("kWh")
     closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
     shown = {
-        "finish": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
+        "finish": f"{days.words('d')}: 90 % band of step and faults",
+        "faults alone": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
         f"{_told(outcome.quantile(0.9))} (p90)",
         "work": f"{inputs.steps:,} steps of {inputs.step_s:.3g} s, {written(inputs.work_s)} without loss",
         "goodput": f"{percent(outcome.goodput)} of the wall time, closed form "
@@ -191,7 +209,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
             f"{name} {written(took)}" for name, took in planned["recovery_s"].items() if took > 0
         ),
         "spares": f"{inputs.spares} nodes" if inputs.spares else "none",
-        "cost": f"{run.usd:,.0f} USD at list price, {run.kwh:,.0f} kWh, spares included"
+        "cost": f"{money} at list price, {energy}, spares included"
         if math.isfinite(run.usd)
         else "without bound: the run never finishes",
         "replications": f"{len(outcome.replications)}"

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.plans import describe_plan
+from meshwright.reports.run_bands import around
 from meshwright.reports.tables import table
 from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
 from planner.prediction import Prediction
@@ -60,10 +61,10 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
                 plan.describe(),
                 seconds(float(metrics.step_time_s[0])),
                 percent(float(metrics.model_flops_utilisation[0])),
-                long_time(size.days) + (" late" if late else ""),
+                time_words(size) + (" late" if late else ""),
                 band_words(size),
-                dollars(size.usd) + (" over" if over else ""),
-                energy(size.kwh),
+                usd_words(size) + (" over" if over else ""),
+                energy_words(size),
                 "front" if size in front else "",
             ]
         )
@@ -71,7 +72,7 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
     tables: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
     if failed:
         tables.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
-    return [*tables, *_words(sizing)]
+    return ["\n".join(_words(sizing)), *tables] if front else tables
 
 
 def _words(sizing: Sizing) -> list[str]:
@@ -101,6 +102,25 @@ def band_words(size: Size) -> str:
     return "" if half is None else percent(half, 0)
 
 
+def time_words(size: Size) -> str:
+    """Time of a size, rounded as it is known: days, or below a day hours and minutes."""
+    if size.days < 1:
+        return long_time(size.days)
+    return around(size.days, band_of(size)).middle_words() + " d"
+
+
+def usd_words(size: Size) -> str:
+    """Dollars of a size, rounded as they are known."""
+    return dollars(size.usd) if size.usd < 1000 else around(size.usd, band_of(size)).middle_words()
+
+
+def energy_words(size: Size) -> str:
+    """Energy of a size, rounded as it is known."""
+    if size.kwh < 1000:
+        return energy(size.kwh)
+    return around(size.kwh / 1000, band_of(size)).middle_words() + " MWh"
+
+
 def days_words(days: float) -> str:
     """Days in words: 1 day, 2.5 days."""
     return f"{days:g} day{'' if days == 1 else 's'}"
@@ -114,6 +134,7 @@ def limit_words(sizing: Sizing) -> str:
 
 
 def _size(size: Size) -> str:
-    return (
-        f"{size.gpus} of {size.cluster}, {long_time(size.days)} ± {band_words(size)}, {dollars(size.usd)} $"
-    )
+    half = band_of(size)
+    time = time_words(size) if size.days < 1 else around(size.days, half).words("d")
+    money = usd_words(size) + " $" if size.usd < 1000 else around(size.usd, half).words("$")
+    return f"{size.gpus} of {size.cluster}, {time}, {money}, {energy_words(size)}"

@@ -1,0 +1,74 @@
+"""Days, dollars and energy with bands: rounded as they are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.reports.run_bands import Band, around, days_band, in_proportion
+
+RUN = {
+    "model": "llama3.1-8b",
+    "cluster": "dgx-h100",
+    "gpus": 64,
+    "workload": {"seq_len": 8192, "global_batch": 128},
+    "plan": {"tensor": 1, "micro_batch": 1},
+    "run": {
+        "tokens": 1e11,
+        "faults": {"kind": "exponential", "mtbf": "300 d", "of": "node"},
+        "checkpoints": {"mechanism": "asynchronous", "every": "auto"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("band", "words"),
+    [
+        (Band(24.35, 19.8, 29.0), "24 d (20 to 29)"),
+        (Band(41.2, 31.0, 51.4), "41 d (31 to 51)"),
+        (Band(412.0, 310.0, 514.0), "410 d (310 to 510)"),
+        (Band(0.512, 0.47, 0.55), "0.51 d (0.47 to 0.55)"),
+        (Band(3.0, 3.0, 3.0), "3 d"),
+        (Band(float("inf"), float("inf"), float("inf")), "never"),
+        (Band(5.0, 4.0, float("inf")), "5 d (4 to never)"),
+    ],
+)
+def test_figures_are_rounded_to_half_their_band(band, words):
+    assert band.words("d") == words
+
+
+def test_a_size_without_a_band_has_three_digits():
+    assert around(1234.0, None).words("$") == "1,234 $"
+
+
+def test_band_of_a_run_holds_the_error_of_its_step():
+    """At least as wide as the step's own band, in days and in dollars."""
+    import meshwright as mw
+
+    planned = mw.run(RUN).planned
+    half = float(planned.prediction.standing.half_width[0])
+    days = days_band(planned)
+    assert half > 0.01
+    assert 1.0 - days.low / days.middle >= half
+    assert days.high / days.middle - 1.0 >= half
+    money = in_proportion(planned.usd, days)
+    assert money.low / money.middle == pytest.approx(days.low / days.middle)
+
+
+def test_a_ranking_of_runs_has_a_page_and_a_verdict(run, tmp_path):
+    import yaml
+
+    path, page = tmp_path / "run.yaml", tmp_path / "run.html"
+    path.write_text(yaml.safe_dump({key: value for key, value in RUN.items() if key != "plan"}))
+    outcome = run("plan", str(path), "--run", "--top", "2", "--html", str(page))
+    assert outcome.code == 0, outcome.err
+    assert " d (" in outcome.out.splitlines()[0]
+    assert "90 % band of the step" in outcome.out
+    assert "Cost against days" in page.read_text(encoding="utf-8")
+
+
+def test_a_batch_of_millions_of_sequences_is_noted(run):
+    asked = ("--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "8", "--seq-len", "8192")
+    outcome = run(
+        "plan", "train", *asked, "--global-batch", "4M", "--fix", "pipeline=1", "--fix", "context=1"
+    )
+    assert "did you mean --batch-tokens" in outcome.err
