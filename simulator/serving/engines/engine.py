@@ -47,6 +47,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
     "graph_bytes": (0, 1e13),
+    "library_bytes": (0, 1e13),
+    "rank_bytes": (0, 1e13),
+    "sampler_bytes": (0, 1e4),
 }
 """Lower and upper bound of each numeric figure."""
 Host = Annotated[float, Field(ge=0, le=60)]
@@ -191,6 +194,14 @@ class Engine(Strict):
     """Driver context, libraries and communication buffers outside the engine's accounting, B."""
     graph_bytes: Figure[float]
     """Memory of captured graphs, B."""
+    library_bytes: Figure[float] = Figure[float](
+        value=0.35e9, kind="derived", source="benchmarks/kv_capacity.py: vLLM's logs on one device"
+    )
+    """Memory that the engine's profiling run finds taken by libraries, B."""
+    rank_bytes: Figure[float] = Figure[float](value=0.0, kind="assumed", source="counted in context_bytes")
+    """The same of communication buffers, where a replica spans several devices, B."""
+    sampler_bytes: Figure[float] = Figure[float](value=4.0, kind="assumed", source="logits in 32 bits")
+    """Peak of sampling in the profiling run, B for each sequence and word."""
     graphs_counted: Figure[bool] = Figure[bool](
         value=False, kind="assumed", source="graphs are captured beside the share"
     )

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from core.errors import InfeasibleError
-from simulator.models import Model
+from simulator.models import LatentAttention, Model
+from simulator.models.model import CACHED
 from simulator.ops.counts import expert_parameters, layer_counts
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
 from simulator.serving.steps.weight_only import ENDS_BYTES
 
-LIBRARY_BYTES = 0.25e9
-"""Share of the engine's memory that its profiling run finds occupied by non-tensors (vLLM 0.15 on H100: KV
-blocks of Llama-2-7B, Qwen2.5-7B and Mistral-Nemo)."""
-SAMPLER_BYTES = 40.0
-"""Peak of sampling, per sequence and word: logits in 32 bits, probabilities, their sort with indices."""
+GATHERED_TOKENS = 32768
+"""Tokens of all attention ranks that a kernel of experts takes at once (vLLM's VLLM_FUSED_MOE_CHUNK_SIZE)."""
+LATENT_CONTEXT = 65536
+"""Cached tokens whose keys and values vLLM's latent attention expands at once for a chunk of a prompt
+(vllm/v1/attention/backends/mla/common.py, chunked_prefill_workspace_size)."""
 INDEX_SCALE_BYTES = 4.0
 """Scale beside the 8-bit key of sparse attention's indexer (vLLM's DeepseekV32IndexerCache)."""
 KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
@@ -37,10 +42,12 @@ class ReplicaMemory:
     usable: float
     """Memory that the engine may fill, including KV."""
     kv_token: float
-    """KV of one token of one attention rank, on this device."""
+    """KV of one token of one attention rank, mean of the pipeline stages."""
     block_tokens: int
     states: float = 0.0
     """Memory kept apart for the states of linear layers."""
+    fullest: float = 1.0
+    """KV of a token in the pipeline stage that bounds it, over the mean of the stages."""
 
     @property
     def kv_bytes(self) -> float:
@@ -50,7 +57,8 @@ class ReplicaMemory:
     @property
     def kv_blocks(self) -> int:
         """KV blocks of one attention rank."""
-        return max(int(self.kv_bytes // (self.kv_token * self.block_tokens)), 0)
+        token = self.kv_token * self.fullest
+        return max(int(self.kv_bytes // (token * self.block_tokens)), 0)
 
     @property
     def kv_tokens(self) -> int:
@@ -59,15 +67,55 @@ class ReplicaMemory:
 
 
 def weight_bytes(price: StepPrice) -> float:
-    """Return the bytes of weights on one device of a replica."""
+    """Return the bytes of weights on one device of the fullest pipeline stage."""
+    return float(np.max(stage_weight_bytes(price)))
+
+
+def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
+    """Return the bytes of weights on one device of each pipeline stage, shape (stages,).
+
+    The first stage has the embedding, the last one the output layer, or a copy of the embedding.
+    """
     model, pool, formats = price.model, price.pool, price.weights
-    routed = model.moe_layers * model.moe.experts * expert_parameters(model) if model.moe else 0
-    embedding, output = model.embedding_parameters, model.output_parameters
-    ranks = pool.tensor * pool.data
-    stages = pool.pipeline
-    experts = routed * price.expert_padding * formats.expert_bytes / ranks
-    ends = embedding * ENDS_BYTES + output * formats.head_bytes
-    return (dense_weight_bytes(price) / pool.tensor + experts) / stages + ends / pool.tensor / min(stages, 2)
+    layers = np.zeros(model.layers)
+    for kind, count in layer_counts(model).items():
+        dense = count.parameters - count.attention - count.experts
+        size = (
+            count.attention * (formats.attention_bytes or formats.dense_bytes) + dense * formats.dense_bytes
+        )
+        routed = count.experts * price.expert_padding * formats.expert_bytes / pool.data
+        layers[list(model.layer_groups[kind])] = (size + routed) / pool.tensor
+        if model.mla and kind.mixer in CACHED:
+            layers[list(model.layer_groups[kind])] += _latent_bytes(price, model.mla)
+    stages = np.array([layers[first:last].sum() for first, last in stage_layers(model.layers, pool.pipeline)])
+    stages[0] += model.embedding_parameters * ENDS_BYTES / pool.tensor
+    output = model.output_parameters * formats.head_bytes
+    if pool.pipeline > 1 and model.tied_embeddings:
+        output = model.embedding_parameters * ENDS_BYTES
+    stages[-1] += (output + model.norm_width * formats.dense_bytes) / pool.tensor
+    return stages
+
+
+def stage_layers(layers: int, stages: int) -> list[tuple[int, int]]:
+    """Return first and last layer of each pipeline stage; what is over goes to the stages before the last
+    (vllm/distributed/utils.py, get_pp_indices)."""
+    each, over = divmod(layers, stages)
+    sizes = [each + (stages - 2 >= stage > stages - 2 - over) for stage in range(stages)]
+    ends = np.cumsum([0, *sizes])
+    return [(int(first), int(last)) for first, last in pairwise(ends)]
+
+
+def _latent_bytes(price: StepPrice, mla: LatentAttention) -> float:
+    """Bytes of one layer of latent attention beyond its share: every rank holds the projections to the
+    compressed width and the indexer, and a second copy of the expansions in 16 bits (MLACommonImpl)."""
+    model, tensor = price.model, price.pool.tensor
+    whole = model.hidden * ((mla.q_lora_rank or 0) + mla.kv_lora_rank + mla.qk_rope_head_dim)
+    if mla.index_topk:
+        queries = (mla.q_lora_rank or model.hidden) * mla.index_heads * mla.index_head_dim
+        whole += queries + model.hidden * (mla.index_head_dim + mla.index_heads)
+    expanded = model.heads * mla.kv_lora_rank * (mla.qk_nope_head_dim + mla.v_head_dim)
+    size = price.weights.attention_bytes or price.weights.dense_bytes
+    return whole * (1 - 1 / tensor) * size + ENDS_BYTES * expanded / tensor
 
 
 def dense_weight_bytes(price: StepPrice) -> float:
@@ -129,35 +177,65 @@ def memory(
     """
     model, pool, engine = price.model, price.pool, price.engine
     device = price.cluster.device
-    width = model.feed_forward
-    if model.moe:
-        width = max(model.moe.top_k * model.moe.feed_forward, model.feed_forward)
-    activations = 2.0 * budget * (4 * model.hidden + 3 * width / pool.tensor)
-    activations += SAMPLER_BYTES * min(sequences, 256) * model.vocabulary / (2 if pool.tensor > 1 else 1)
-    weights = weight_bytes(price)
+    activations = activation_bytes(price, budget, sequences)
+    weights = stage_weight_bytes(price)
     graphs = engine.graph_bytes.value
     fraction = engine.share_of_memory(device, pool, budget) if share is None else share
-    usable = fraction * device.memory_bytes - LIBRARY_BYTES
+    outside = engine.library_bytes.value + engine.rank_bytes.value * (pool.tensor * pool.data > 1)
+    usable = fraction * device.memory_bytes - outside
     if engine.memory_share_of == "free":
-        taken = weights + activations + engine.context_bytes.value
-        usable = weights + activations + fraction * (device.memory_bytes - taken)
+        taken = float(weights.max()) + activations
+        usable = taken + fraction * (device.memory_bytes - taken - engine.context_bytes.value)
     elif engine.memory_reserved is not None:
         usable += activations
     elif engine.graphs_counted.value:
         usable -= graphs
+    bound, fullest = _bounding_stage(price, usable - activations - weights)
     states = 0.0
     if model.linear and engine.state_pool:
-        rest = max(usable - weights - activations, 0.0)
+        rest = max(usable - weights[bound] - activations, 0.0)
         states = rest * engine.state_pool.per_kv / (1 + engine.state_pool.per_kv)
     return ReplicaMemory(
-        weights=weights,
+        weights=float(weights[bound]),
         activations=activations,
         graphs=graphs,
         usable=usable,
         kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv, sliding_share(price)),
         block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
         states=states,
+        fullest=fullest,
     )
+
+
+def _bounding_stage(price: StepPrice, room: NDArray[np.float64]) -> tuple[int, float]:
+    """The pipeline stage whose memory holds the fewest tokens, and its KV over the mean of the stages."""
+    model, stages = price.model, price.pool.pipeline
+    if stages == 1:
+        return 0, 1.0
+    spans = stage_layers(model.layers, stages)
+    cached = [sum(model.attention_kind(layer) in CACHED for layer in range(*span)) for span in spans]
+    share = np.array(cached) * stages / max(model.cached_layers, 1)
+    bound = int(np.argmin(np.where(room > 0, room / np.maximum(share, 1e-9), room)))
+    return bound, float(share[bound])
+
+
+def activation_bytes(price: StepPrice, budget: int, sequences: int) -> float:
+    """Peak of what a profiling run of the largest step allocates on one device: layers, then sampling.
+
+    A token holds about four hidden states in 16 bits, and gate, up and their product of a dense MLP. Each of
+    its experts adds the inputs (16 and 8 bits), the outputs and as much of its own width.
+    """
+    model, pool = price.model, price.pool
+    layers = budget * (8.0 * model.hidden + 6.0 * model.feed_forward * bool(model.dense_layers) / pool.tensor)
+    if moe := model.moe:
+        tokens = max(min(budget * pool.data, GATHERED_TOKENS), budget)
+        inside = moe.feed_forward / max(pool.tensor * pool.data // pool.expert, 1)
+        layers += tokens * moe.top_k * (5.0 * (moe.latent or model.hidden) + 6.0 * inside)
+    if (mla := model.mla) and price.engine.engine == "vllm":
+        expanded = model.heads / pool.tensor * (mla.qk_nope_head_dim + mla.v_head_dim)
+        layers += ENDS_BYTES * LATENT_CONTEXT * (expanded + model.kv_cache_width)
+    sampler = price.engine.sampler_bytes.value * min(sequences, budget) * model.vocabulary
+    return max(layers, sampler)
 
 
 def state_bytes(price: StepPrice) -> float:

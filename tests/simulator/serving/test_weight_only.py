@@ -152,11 +152,13 @@ def test_triton_experts_on_b200_take_as_long_as_in_the_public_table():
 
 def test_marlin_pads_experts_and_so_leaves_less_room_for_kv():
     """gpt-oss-120b on one H100 under vLLM 0.10.2: 28 sequences of 2,050 tokens decoded at once, by Little's
-    law (gpustack/gpustack, docs/performance-lab/gpt-oss-120b/h100.md)."""
+    law (gpustack/gpustack, docs/performance-lab/gpt-oss-120b/h100.md). At vLLM's share of 0.9 nothing is left
+    for KV (vLLM issue 23278); the share of 0.95 is that of issue 27508."""
     old, new = (gpt_oss("gpt-oss-120b", "h100-sxm", engine) for engine in ("vllm-0.11", "vllm-0.12"))
     assert old.expert_padding == pytest.approx(3072 * 2944 / 2880**2)
-    assert 55e3 < memory(old, 8192, 1024).kv_tokens < 80e3
-    assert memory(new, 8192, 1024).kv_tokens > 200e3
+    assert memory(old, 8192, 1024).kv_tokens == 0
+    assert 55e3 < memory(old, 8192, 1024, 0.95).kv_tokens < 80e3
+    assert memory(new, 8192, 1024, 0.95).kv_tokens > 200e3
 
 
 def test_published_latencies_of_weight_only_formats():
