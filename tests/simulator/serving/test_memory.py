@@ -83,7 +83,7 @@ def test_printed_capacities_are_met() -> None:
     """The table of printed capacities: sources left out of the fit are within 8 % in the median."""
     import statistics
 
-    from benchmarks.kv_capacity import FITTED, read
+    from evidence.accuracy.kv_capacity import FITTED, read
 
     rows = read()
     left_out = [row.error for row in rows if row.source not in FITTED]
