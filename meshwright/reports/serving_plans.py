@@ -17,6 +17,7 @@ from meshwright.reports.tables import facts, table
 from meshwright.reports.units import kernels_words, percent, seconds
 from planner.serving.checked import Check
 from planner.serving.deployment import scenario_of
+from planner.serving.drafts import measured_on
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
@@ -363,14 +364,14 @@ def _levers(search: ServingSearch, more: bool) -> dict[str, str]:
     rows = {}
     tried = {drafts_words(draft): draft for draft in _drafts(question)}
     if tried:
-        assumed = [
-            f"{name} {draft.mean():.2g} tokens a step" for name, draft in tried.items() if draft.assumed
-        ]
-        read = [
-            f"{name} {draft.mean():.3g} tokens a step" for name, draft in tried.items() if not draft.assumed
-        ]
-        told = f"; acceptance assumed: {', '.join(assumed)}" if assumed else ""
-        told += f"; acceptance stated: {', '.join(read)}" if read else ""
+        told = ""
+        for word, assumed in (("assumed", True), ("stated", False)):
+            yields = [
+                f"{name} {draft.mean():.3g} tokens a step{measured_on(draft, question.model)}"
+                for name, draft in tried.items()
+                if draft.assumed == assumed
+            ]
+            told += f"; acceptance {word}: {', '.join(yields)}" if yields else ""
         rows["speculation"] = (
             f"tried: none, {', '.join(tried)}{told}" if len(tried) > 1 else f"{next(iter(tried))}{told}"
         )

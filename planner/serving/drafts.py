@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.models import Model
-from simulator.serving.question.speculation import Speculation, published_acceptance
+from simulator.serving.question.speculation import TEXT, Speculation, published_for
 from simulator.serving.steady.steady import Steady
 from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.speculation_cases import SpeculativeCases
@@ -46,10 +46,22 @@ def sourced(drafts: Speculation | None, model: Model) -> Speculation | None:
     """Drafts with the acceptance that a source states for the model; others stay assumed."""
     if drafts is None or not drafts.assumed:
         return drafts
-    published = published_acceptance(drafts.kind, model.name)
-    if published is None:
-        return drafts
-    return drafts.model_copy(update={"acceptance_by_position": published[: drafts.tokens]})
+    positions = _published(drafts, model)
+    return drafts if positions is None else drafts.model_copy(update={"acceptance_by_position": positions})
+
+
+def measured_on(drafts: Speculation, model: Model) -> str:
+    """What the published acceptance of drafts was measured on, in words, where it is not text; else empty."""
+    published = published_for(drafts.kind, model.name)
+    if published is None or published.task == TEXT:
+        return ""
+    return f" on {published.task}" if drafts.acceptance_by_position == _published(drafts, model) else ""
+
+
+def _published(drafts: Speculation, model: Model) -> list[float] | None:
+    """Acceptance of the proposals that a source states for the model."""
+    published = published_for(drafts.kind, model.name)
+    return None if published is None else published.by_position.value[: drafts.tokens]
 
 
 class DraftedSteps:

@@ -48,7 +48,7 @@ class PublishedAcceptance(Strict):
     models: list[str]
     """Names in the catalogue."""
     task: str
-    """What was generated: text, or answers to random tokens."""
+    """What was generated: text, code, or answers to random tokens."""
     by_position: Figure[list[float]]
     """Probability that proposal 1, 2, ... is accepted after those before it; the last for later ones."""
     spread: Annotated[float, Field(ge=0, lt=0.5)]
@@ -77,16 +77,22 @@ def drafting_defaults() -> Mapping[str, DraftingDefaults]:
     }
 
 
-TEXT, RANDOM = "text", "random tokens"
+TEXT, CODE, RANDOM = "text", "code", "random tokens"
 """Tasks of published acceptances."""
+STANDS_FOR = {TEXT: (TEXT, CODE), CODE: (CODE, TEXT), RANDOM: (RANDOM,)}
+"""Tasks whose published acceptance a task takes, the first that a source states."""
+
+
+def published_for(kind: Kind, model: str, task: str = TEXT) -> PublishedAcceptance | None:
+    """What a source states for a kind on a model of the catalogue and a task, or one that stands for it."""
+    by_task = {entry.task: entry for entry in drafting_defaults()[kind].published if model in entry.models}
+    return next((by_task[name] for name in STANDS_FOR[task] if name in by_task), None)
 
 
 def published_acceptance(kind: Kind, model: str, task: str = TEXT) -> list[float] | None:
     """Acceptance by position that a source states for a kind on a model of the catalogue and a task."""
-    for published in drafting_defaults()[kind].published:
-        if model in published.models and published.task == task:
-            return published.by_position.value
-    return None
+    published = published_for(kind, model, task)
+    return None if published is None else published.by_position.value
 
 
 class Speculation(Strict):

@@ -10,16 +10,16 @@ from core.errors import InputError
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import describe_deployments
 from planner.serving.deployment import scenario_of
-from planner.serving.drafts import usual_drafts
+from planner.serving.drafts import measured_on, usual_drafts
 from planner.serving.score import MIXED, ReplicaCases
 from planner.serving.shapes import choices, shapes
 from simulator.models import models
-from simulator.serving.question.speculation import Speculation
+from simulator.serving.question.speculation import RANDOM, Speculation, published_acceptance
 
 ENGINE = "vllm-0.19"
-ASKED = {"model": "qwen3.5-35b-a3b", "cluster": "dgx-h100", "gpus": 2, "isl": 1000, "osl": 200}
+ASKED = {"model": "qwen3-next-80b-a3b", "cluster": "dgx-h100", "gpus": 4, "isl": 1000, "osl": 200}
 ASKED |= {"ttft": 1.0, "tpot": 0.03}
-ONE = {"tensor": 2, "data": 1, "pipeline": 1, "expert": 1}
+ONE = {"tensor": 4, "data": 1, "pipeline": 1, "expert": 1}
 
 
 def test_models_with_heads_are_tried_with_them_and_others_are_not():
@@ -62,7 +62,27 @@ def test_published_acceptance_ranks_and_stands_in_the_scenario():
     assert drafts[2].mean() == pytest.approx(2.44, abs=0.02)
     seven = Speculation(kind="mtp", tokens=7, acceptance_by_position=drafts[3].acceptance_by_position)
     assert seven.mean() == pytest.approx(3.20, abs=0.05)
-    assert all(one.assumed for one in usual_drafts(models.get("qwen3.5-35b-a3b"), ENGINE)[1:])
+    assert all(one.assumed for one in usual_drafts(models.get("qwen3-next-80b-a3b"), ENGINE)[1:])
+
+
+def test_acceptance_measured_on_code_stands_for_text_and_is_told():
+    model = models.get("glm-5")
+    (drafts,) = (one for one in usual_drafts(model, ENGINE) if one is not None and one.tokens == 3)
+    # 2.99 tokens a step with three proposals (InferenceX, glm5.2_mtp.yaml).
+    assert drafts.mean() == pytest.approx(2.99, abs=0.02)
+    assert measured_on(drafts, model) == " on code"
+    assert measured_on(usual_drafts(models.get("deepseek-v3"), ENGINE)[1], models.get("deepseek-v3")) == ""
+    stated = drafts.model_copy(update={"acceptance_by_position": [0.5]})
+    assert measured_on(stated, model) == ""
+    assert published_acceptance("mtp", "glm-5", RANDOM) is None
+
+
+def test_a_checkpoint_with_heads_of_known_acceptance_ranks_with_them():
+    asked = ASKED | {"model": "qwen3.5-35b-a3b", "gpus": 2}
+    found = mw.deploy(**asked, fix=ONE | {"tensor": 2}, split=False, refine=0).search
+    assert found.plans[0].groups[-1].shape.pool.speculation.kind == "mtp"
+    assert any(plan.groups[-1].shape.pool.speculation is None for plan in found.plans)
+    assert found.guessed is None
 
 
 def test_fixed_drafts_alone_are_searched():
