@@ -270,7 +270,8 @@ def simulate(
         plan: fields of the plan; the framework fills the rest.
         engine: run the step on the event engine too; schedules without a closed form always do.
         detail: maximum number of kernels and collectives that the engine runs as separate tasks.
-        replications: times that a run of weeks is drawn, in place of the scenario's.
+        replications: times that a run of weeks is drawn, in place of the scenario's; seeds of a deployment's
+            run, of whose figures ``to_dict`` tells the medians.
         progress: called with the finished share.
         notice: called with a message when the answer takes long.
         arguments: see ``StepArguments``; ``fix`` replaces fields of the plan.
@@ -318,6 +319,7 @@ def whatif(
     variations: Mapping[str, Any] | None = None,
     plan: Mapping[str, Any] | Plan | None = None,
     engine: bool = False,
+    replications: int | None = None,
     execution: Execution | None = None,
     **arguments: Unpack[StepArguments],
 ) -> Any:
@@ -328,6 +330,7 @@ def whatif(
         variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
         plan: fields of the plan; the framework fills the rest.
         engine: time every run with the event engine.
+        replications: seeds of runs of deployments, the same for all variations; by default 3.
         execution: where variations run, and the store of their results; by default all cores.
         arguments: see ``StepArguments``; ``fix`` replaces fields of the plan, and holds in searches.
 
@@ -342,7 +345,7 @@ def whatif(
     values |= {"plan": plan.model_dump() if isinstance(plan, Plan) else plan}
     values |= {"plans": True, "variations": variations}
     question = scenario_data(scenario, values, "whatif")
-    inquiry = job_of(*question).inquiry(question, AskOptions(engine), execution)
+    inquiry = job_of(*question).inquiry(question, AskOptions(engine, replications=replications), execution)
     outcomes, work = inquiry.base()
     by_number = dict(inquiry.variations(work))
     outcomes += [by_number[number] for number in sorted(by_number)]

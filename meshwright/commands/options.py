@@ -157,6 +157,15 @@ Proven = Annotated[
 More = Annotated[
     bool, typer.Option("--more", help="Print more columns, near duplicates and what each rule removed.")
 ]
+Replications = Annotated[
+    int | None,
+    typer.Option(
+        help="Runs of weeks: times that the run is drawn. Serving: seeds, of which medians are told "
+        "(whatif: 3, the same for all variations).",
+        min=1,
+        max=100_000,
+    ),
+]
 Trials = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Write launch files of the N plans worth measuring to --folder."),

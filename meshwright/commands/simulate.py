@@ -34,9 +34,7 @@ def simulate(
     requests: Annotated[
         Path | None, typer.Option(help="Serving: write a CSV with one row per request.")
     ] = None,
-    replications: Annotated[
-        int | None, typer.Option(help="Runs of weeks: times that the run is drawn.", min=1, max=100_000)
-    ] = None,
+    replications: options.Replications = None,
     json: Json = False,
 ) -> None:
     """Predict a training step of a plan, a run of weeks, or the requests of a serving scenario.

@@ -24,6 +24,7 @@ def whatif(
     engine: Annotated[
         bool, typer.Option("--engine", help="Run every variation on the event engine.")
     ] = False,
+    replications: options.Replications = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Start a run that is estimated to take more than 10 minutes.")
     ] = False,
@@ -43,6 +44,7 @@ def whatif(
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
     from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.serving_plan import refuse_given
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
     from meshwright.variations.flags import variation_of
@@ -52,8 +54,11 @@ def whatif(
     arguments["variations"] = variation_of(set_ or (), sweep or (), replan) or None
     data, where, folder = scenario_data(step.scenario or None, arguments, "command line")
     question = data, where, folder.resolve()
-    terms = AskOptions(engine=engine, typed=bool(arguments["variations"]))
-    inquiry = job_of(*question).inquiry(question, terms, execution)
+    terms = AskOptions(engine=engine, replications=replications, typed=bool(arguments["variations"]))
+    job = job_of(*question)
+    if job.kind != "serving":
+        refuse_given({"--replications": replications}, "only comparisons of deployments run over seeds")
+    inquiry = job.inquiry(question, terms, execution)
     for line in inquiry.notes:
         note(line)
     with progress("base") as advance:

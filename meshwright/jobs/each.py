@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,4 +153,4 @@ def _plain(run: Run, variation: ScenarioRun) -> dict[str, Any]:
 
 def _inputs(run: Run, variation: ScenarioRun) -> dict[str, Any]:
     """Inputs of a run's outcome."""
-    return inputs(variation)
+    return {**inputs(variation), **(run.keywords if isinstance(run, partial) else {})}

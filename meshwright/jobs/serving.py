@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,15 @@ NOTICED_S = 5.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServingSimulation(Shown):
-    """The requests of a deployment: latencies, throughput, cost; ``result`` holds every request."""
+    """The requests of a deployment: latencies, throughput, cost.
+
+    Attributes:
+        result: of the first seed; it holds every request.
+        others: figures under further seeds.
+    """
 
     result: ServingResult
+    others: Sequence[Mapping[str, Any]] = ()
 
     @property
     def title(self) -> str:
@@ -39,7 +46,9 @@ class ServingSimulation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright simulate --json`` prints for a serving scenario."""
-        return self.result.to_dict()
+        from meshwright.replications import over_seeds
+
+        return over_seeds([self.result.to_dict(), *self.others])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,6 +78,7 @@ def answer(question: Question, terms: AskOptions) -> ServingSimulation:
         InputError: a wrong scenario.
         InfeasibleError: the model does not fit.
     """
+    from meshwright.replications import check_replications, seeded
     from simulator.serving.result import serve
     from simulator.serving.scenario import make_serving
 
@@ -76,7 +86,12 @@ def answer(question: Question, terms: AskOptions) -> ServingSimulation:
     setting = make_serving(data, where, folder)
     if terms.notice is not None and (notice := run_notice(setting.serving.requests)):
         terms.notice(notice)
-    return ServingSimulation(serve(setting, terms.progress, traced=terms.trace is not None, partial=True))
+    first, *more = seeded(
+        setting, 1 if terms.replications is None else check_replications(terms.replications)
+    )
+    result = serve(first, terms.progress, traced=terms.trace is not None, partial=True)
+    others = [] if result.interrupted else [serve(each).to_dict() for each in more]
+    return ServingSimulation(result, others)
 
 
 def run_notice(requests: int) -> str | None:
@@ -89,9 +104,10 @@ def run_notice(requests: int) -> str | None:
 
 def tables(served: ServingSimulation) -> Sequence[Any]:
     """Latencies, throughput and pools."""
-    from meshwright.reports.serving import serving_tables
+    from meshwright.reports.serving import seeds_table, serving_tables
 
-    return serving_tables(served.result)
+    seeds = [seeds_table(served.to_dict())] if served.others else []
+    return [*seeds, *serving_tables(served.result)]
 
 
 def write_requests(served: ServingSimulation, path: Path) -> None:
@@ -126,20 +142,22 @@ def interrupted(served: ServingSimulation) -> str:
     return f"{len(served.result.records):,} requests had ended" if served.result.interrupted else ""
 
 
-def run_one(run: ScenarioRun) -> dict[str, Any]:
+def run_one(run: ScenarioRun, replications: int = 1) -> dict[str, Any]:
     """The figures of one variation.
 
     Raises:
         MeshwrightError: it cannot be run.
     """
-    return base_run(run, None)
+    return base_run(run, None, replications)
 
 
-def base_run(run: ScenarioRun, progress: Callable[[float], None] | None) -> dict[str, Any]:
+def base_run(
+    run: ScenarioRun, progress: Callable[[float], None] | None, replications: int = 1
+) -> dict[str, Any]:
     """The figures of one run, with progress; raises as `run_one`."""
     from meshwright.variations.serving import run_serving
 
-    return run_serving(run, progress).report or {}
+    return run_serving(run, progress, replications).report or {}
 
 
 def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
@@ -150,8 +168,12 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
 
 
 def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
-    """The scenario and its variations."""
-    return EachRun.of(question, terms, execution, run_one, ServingComparison, write_comparison, base_run)
+    """The scenario and its variations, all under the same seeds."""
+    from meshwright.replications import check_replications
+
+    seeds = {"replications": check_replications(terms.replications)}
+    runs, base = partial(run_one, **seeds), partial(base_run, **seeds)
+    return EachRun.of(question, terms, execution, runs, ServingComparison, write_comparison, base)
 
 
 def row(ask: str, question: Question) -> Mapping[str, Any]:
@@ -195,7 +217,6 @@ JOB = Job(
     answer=answer,
     tables=tables,
     files={"requests": write_requests, "trace": write_trace, "html": write_page},
-    unread={"replications": "only a scenario with run is drawn several times"},
     model=lambda served: (served.result.setting.model, 0),
     interrupted=interrupted,
     inquiry=inquiry,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -43,6 +45,20 @@ def serving_tables(result: ServingResult) -> list[Table]:
         table(("latency", *PERCENTILES), latencies),
         facts(figures(result) | error_words(run_errors(result))),
     ]
+
+
+def seeds_table(report: Mapping[str, Any]) -> Table:
+    """Figures over the seeds of a run: median, least and most."""
+    rows = [
+        [name, *(f"{value:,.0f}" if name == "tok/s" else seconds(value) for value in _middle(values))]
+        for name, values in report["by_seed"].items()
+    ]
+    title = f"{len(report['seeds'])} seeds; below, seed {report['seeds'][0]}"
+    return table(("figure", "median", "least", "most"), rows, title)
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float, float]:
+    return median(values), min(values), max(values)
 
 
 def _setting(result: ServingResult) -> dict[str, str]:
@@ -179,7 +195,8 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         yield (
             "overload",
             f"the queue grows without end: {metrics.arrival_rate:.4g} requests/s arrive, "
-            f"{metrics.sustainable_rate:.4g} requests/s are sustainable; latencies grow with the run",
+            f"{metrics.sustainable_rate:.4g} requests/s are sustainable; latencies grow with the run and "
+            "have no steady figure",
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
+from meshwright.replications import over_seeds, seeded
 from meshwright.reports.serving_plans import nearest_words
 from meshwright.served_errors import measured_of
 from meshwright.variations.answer import Outcome
@@ -17,12 +19,15 @@ from planner.serving.question import ServingQuestion
 from planner.serving.search import search_serving
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.setting import ServingSetting
 
 ARGUMENTS = ("model", "cluster", "gpus", "isl", "osl", "rate", "ttft", "tpot", "share", "engine")
 """Arguments of a question that a scenario gives itself."""
 
 
-def run_serving(run: ScenarioRun, progress: Callable[[float], None] | None = None) -> Outcome:
+def run_serving(
+    run: ScenarioRun, progress: Callable[[float], None] | None = None, replications: int = 1
+) -> Outcome:
     """Run one scenario; its report is that of ``simulate --json``.
 
     A re-planned scenario runs the deployment that the search ranks first, and reports it as ``plan`` with its
@@ -31,16 +36,34 @@ def run_serving(run: ScenarioRun, progress: Callable[[float], None] | None = Non
     Args:
         run: the scenario.
         progress: called with the share of requests that ended.
+        replications: seeds; figures are medians over them.
 
     Raises:
         MeshwrightError: it cannot be run, or no deployment meets its targets.
     """
     if not run.replan:
-        return Outcome(run, serve(make_serving(run.data, run.where, run.folder), progress).to_dict())
+        setting = make_serving(run.data, run.where, run.folder)
+        return Outcome(run, reported(setting, progress, replications))
     question, plan = best_deployment(run)
     deployed = make_serving(scenario_of(question, plan), run.where, run.folder)
     planned = {"plan": plan.describe(), "goodput_requests_s": plan.goodput}
-    return Outcome(run, {**serve(deployed, progress).to_dict(), **planned})
+    return Outcome(run, {**reported(deployed, progress, replications), **planned})
+
+
+def reported(
+    setting: ServingSetting, progress: Callable[[float], None] | None, replications: int
+) -> dict[str, Any]:
+    """Medians of a run over its seeds."""
+    settings = seeded(setting, replications)
+    reports = []
+    for number, each in enumerate(settings):
+        reports.append(serve(each, progress and partial(_advance, progress, number, len(settings))).to_dict())
+    return over_seeds(reports)
+
+
+def _advance(progress: Callable[[float], None], number: int, runs: int, share: float) -> None:
+    """Report the share of all runs that is done."""
+    progress((number + share) / runs)
 
 
 def best_deployment(run: ScenarioRun) -> tuple[ServingQuestion, ServingPlan]:

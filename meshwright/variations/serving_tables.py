@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
+from meshwright.replications import FIGURES, difference, half_range
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
 from meshwright.variations.answer import Outcome
@@ -49,7 +50,9 @@ def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
     if outcome.report is None:
         return {**variation, "problem": outcome.problem}
     changes = {f"{key}_change": change(outcome.report, base, key) for key in CHANGES}
-    return {**variation, **changes, **outcome.report}
+    paired = {name: difference(outcome.report, base, name) for name in FIGURES}
+    told = {name: vars(each) for name, each in paired.items() if each is not None}
+    return {**variation, **changes, **({"differences": told} if told else {}), **outcome.report}
 
 
 def comparison_rows(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -71,9 +74,9 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
         label,
         f"{report['gpus']:,}",
         latency("ttft", "p50"),
-        latency("ttft", "p99"),
+        latency("ttft", "p99") + _range(report, "TTFT p99"),
         latency("tpot", "p50"),
-        latency("tpot", "p99"),
+        latency("tpot", "p99") + _range(report, "TPOT p99"),
         latency("e2e", "p50"),
         f"{report['output_rate']:,.0f}",
         signed_percent(change(report, base, "output_rate")),
@@ -87,9 +90,46 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
     return cells
 
 
-def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table]:
-    """The base and its variations, and failed variations."""
-    tables = [table(*comparison_rows(outcomes), title)]
+def _range(report: Mapping[str, Any], name: str) -> str:
+    """Half the range of a figure over the seeds; empty with one seed."""
+    half = half_range(report, name)
+    return "" if half is None else f" ± {percent(half, 0)}"
+
+
+def difference_words(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the seeds say of every variation: which differences they cannot tell from none, and overload."""
+    base, *others = outcomes
+    if base.report is None:
+        return []
+    words = []
+    if seeds := base.report.get("seeds"):
+        words.append(f"Medians of {len(seeds)} seeds, the same for all rows; ± is half their range.")
+        words += [line for outcome in others if (line := _told(outcome, base.report))]
+    overloaded = [each.run.label for each in outcomes if each.report and each.report["sustainable_rate"]]
+    if overloaded:
+        words.append(
+            f"{', '.join(overloaded)}: overloaded. The queue grows without end, so latencies grow with the "
+            "run and have no steady figure."
+        )
+    return words
+
+
+def _told(outcome: Outcome, base: Mapping[str, Any]) -> str:
+    """Figures of a variation whose difference lies inside the spread of the seeds."""
+    if outcome.report is None:
+        return ""
+    by_name = {name: difference(outcome.report, base, name) for name in FIGURES}
+    inside = [name for name, paired in by_name.items() if paired is not None and not paired.tells]
+    if not inside:
+        return ""
+    if len(inside) == sum(paired is not None for paired in by_name.values()):
+        return f"{outcome.run.label}: no difference that the seeds can tell."
+    return f"{outcome.run.label}: no difference in {', '.join(inside)} that the seeds can tell."
+
+
+def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
+    """The base and its variations, what the seeds say of their differences, and failed variations."""
+    tables: list[Table | str] = [table(*comparison_rows(outcomes), title), *difference_words(outcomes)]
     if failed := failures(outcomes):
         tables.append(table(("variation", "because"), failed, left=2))
     return tables
