@@ -18,6 +18,7 @@ from simulator.scenario import MixedScenario, Scenario
 
 if TYPE_CHECKING:
     from meshwright.variations.answer import Outcome
+    from planner.mixed import MixedSearch
     from planner.refine import Refined
     from planner.scored import ScoredPlans
     from simulator.training.mixed import MixedStep
@@ -274,6 +275,42 @@ class MixedSimulation(Shown):
         from meshwright.reports.mixed import describe_mixed
 
         return describe_mixed(self.scenario, self.step, self.engine)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedSearchResult(Shown):
+    """Ranked plans on a cluster of groups, fastest first."""
+
+    search: MixedSearch
+
+    @property
+    def plans(self) -> list[MixedSimulation]:
+        """The plans; each is a scenario that ``simulate`` takes, with its step."""
+        return [MixedSimulation(plan.scenario, plan.step, plan.engine) for plan in self.search.plans]
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.mixed import ranked_groups
+
+        return ranked_groups(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mapping that ``meshwright plan --json`` prints."""
+        placements = [plan.data["placement"] for plan in self.search.plans]
+        reports = [
+            {"rank": rank, "placement": dict(placement), **plan.to_dict()}
+            for rank, (plan, placement) in enumerate(zip(self.plans, placements, strict=True), start=1)
+        ]
+        return {"candidates": self.search.candidates, "priced": self.search.priced, "plans": reports}
+
+    def check(self) -> None:
+        """Refuse an empty ranking.
+
+        Raises:
+            InfeasibleError: no plan fits.
+        """
+        if not self.search.plans:
+            tried = f"{self.search.candidates:,} splits of stages and replicas over the groups"
+            raise InfeasibleError(f"no plan fits: none of {tried} has enough memory")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

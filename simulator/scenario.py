@@ -287,9 +287,12 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     if written.gpus > cluster.devices:
         problem = f"{cluster.name} has {cluster.devices} devices, asked for {written.gpus}"
         raise InputError(problem, f"{where}: gpus")
-    _has_format(cluster.peak_flops, written.workload.precision, where)
+    precision = written.workload.precision
+    _has_format(cluster.peak_flops, precision, where)
     model = find(models, written.model, folder, f"{where}: model")
-    framework = find_framework(written, cluster.groups[0].alone.device, folder, where)
+    # All groups run one release: by default that of the slowest, whatever their order.
+    slowest = min(cluster.groups, key=lambda group: (group.cluster.device.peak(precision), group.name))
+    framework = find_framework(written, slowest.cluster.device, folder, where)
     allow = tuple(written.allow)
     unplanned = MixedSetting(model, cluster, written.workload, framework, written.placement, allow)
     devices = cluster.groups[0].uniform(written.gpus)

@@ -15,6 +15,7 @@ from core.errors import InfeasibleError, InputError, MeshwrightError
 from core.loading import Catalogue
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
+from meshwright.api.groups import on_groups, plan_over_groups
 from meshwright.jobs import AskOptions, job_named, job_of
 from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
 from meshwright.questions.numbers import number
@@ -117,7 +118,8 @@ def plan(
         arguments: see ``SearchArguments``; of a serving scenario those of ``deploy``.
 
     Returns:
-        The ranked plans; of a serving scenario a ``DeploymentSearch``, as ``deploy`` does.
+        The ranked plans; of a serving scenario a ``DeploymentSearch``, as ``deploy`` does; of a cluster of
+        groups a ``MixedSearchResult``.
 
     Raises:
         InputError: a wrong or unknown argument, with its key path.
@@ -129,6 +131,11 @@ def plan(
         if refused := next((name for name, value in unread.items() if value), ""):
             raise InputError("serving plans do not read it", refused)
         return deploy(scenario, refine=refine or None, execution=execution, progress=progress, **arguments)
+    if on_groups(scenario, arguments):
+        unread = {"offload": offload, "raw": raw, "proven": proven, "every": every, "refine": refine}
+        if refused := next((name for name, value in unread.items() if value), ""):
+            raise InputError("a ranking of groups does not read it", refused)
+        return plan_over_groups(scenario, progress=progress, **arguments)
     values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})

@@ -218,9 +218,12 @@ def _execution(flags: PlanFlags) -> Execution:
 
 
 def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanFiles) -> None:
+    from meshwright.api.groups import on_groups
     from meshwright.commands.fronts import show_training_fronts
+    from meshwright.commands.plan_groups import UNREAD, plan_groups
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.commands.sizing import compare_sizes, count
+    from meshwright.questions.training import flag
 
     names = ("model", "precision", "adapter", "seq_len", "global_batch", "batch_tokens", "price")
     arguments = options.question(**{name: getattr(flags, name) for name in names})
@@ -252,6 +255,11 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
         compare_sizes(*wanted, arguments, flags.json, files.html)
         return
     arguments |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
+    if on_groups(flags.scenario or None, arguments):
+        unread = {flag(name): getattr(flags, name) or None for name in UNREAD}
+        refuse_given({**unread, "--pareto": flags.pareto or None}, "a ranking of groups does not read it")
+        plan_groups(flags.scenario, {**arguments, "top": flags.top}, files, flags.json)
+        return
     if flags.pareto:
         show_training_fronts(flags.scenario, arguments, files, flags.json)
         return

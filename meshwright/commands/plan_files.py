@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core.records import record
 
@@ -112,9 +113,17 @@ class PlanFiles:
             note(f"scenario written: {self.save}")
 
     def _save(self, search: PlanSearch | DeploymentSearch) -> None:
-        if self.save is None:
-            return
+        if self.save is not None:
+            self.write_mapping(search.scenario(self.rank - 1))
+
+    def write_mapping(self, scenario: Mapping[str, Any]) -> None:
+        """Write a scenario to the requested file.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
         from core.files import write_text
         from core.yaml_text import yaml_text
 
-        write_text(self.save, COMMENT + yaml_text(search.scenario(self.rank - 1)))
+        if self.save is not None:
+            write_text(self.save, COMMENT + yaml_text(scenario))

@@ -207,10 +207,10 @@ def check_trains(data: Mapping[str, Any], where: str, folder: Path) -> None:
     """Refuse scenarios that do not ask about training on one kind of node.
 
     Raises:
-        InputError: what takes such a scenario; of a cluster of groups, with one to start from.
+        InputError: what takes such a scenario.
     """
     kind = kind_of(data, where, folder)
     if "placement" in kind.keys:
-        refuse_groups(data, where, folder)
+        refuse_groups(where)
     if kind.elsewhere:
         raise InputError(kind.elsewhere, f"{where}: workload")

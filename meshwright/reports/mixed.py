@@ -111,6 +111,39 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
     ]
 
 
+def ranked_groups(report: dict[str, Any]) -> list[Table]:
+    """A ranking: a plan a line, then what each group carries in the first."""
+    rows = [
+        [
+            str(plan["rank"]),
+            Plan.model_validate(plan["plan"]).describe(),
+            _work(plan["groups"]),
+            str(plan["plan"]["micro_batch"]),
+            plan["plan"]["recompute"],
+            seconds(plan["engine"]["step_time_s"] if "engine" in plan else plan["step_time_s"]),
+            f"{plan['tokens_per_s_per_gpu']:,.0f}",
+            f"{plan['usd_per_million_tokens']:.3g}",
+        ]
+        for plan in report["plans"]
+    ]
+    first = report["plans"][0]
+    headings = ("rank", "plan", "work of a stage, or of a replica", "micro", "recompute", "step")
+    title = f"{first['title'] or first['model']}: {report['candidates']:,} splits over the groups"
+    return [table((*headings, "tok/s/GPU", "$/Mtok"), rows, title, left=3), *mixed_tables(first)]
+
+
+def _work(groups: list[dict[str, Any]]) -> str:
+    """Stages and layers of each group, or replicas and micro batches where groups carry all stages."""
+    by_stage = len({tuple(group["stages"]) for group in groups}) == len(groups)
+    parts = (
+        f"{group['name']} {len(group['stages'])} x {group['layers_per_stage']:g} layers"
+        if by_stage
+        else f"{group['name']} {group['replicas']} x {group['micro_batches']} micro batches"
+        for group in groups
+    )
+    return ", ".join(parts)
+
+
 def shortage(report: dict[str, Any]) -> str:
     """Reason why the plan does not fit; empty if it fits."""
     short = ", ".join(group["name"] for group in report["groups"] if not group["memory"]["fits"])

@@ -1,23 +1,49 @@
-"""The scenario that a search on a cluster of groups offers instead."""
+"""Questions about a cluster of groups that `plan` answers, and those that no search ranges over."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
-import yaml
 
 import meshwright as mw
 
 
-def test_the_offered_scenario_runs(run, tmp_path):
-    asked = run("plan", "train", "mixed-llama3-70b")
+def test_the_ranked_plan_beats_the_written_one_and_runs_when_saved(run, tmp_path):
+    saved = tmp_path / "first.yaml"
+    asked = run("plan", "train", "mixed-llama3-70b", "--top", "2", "--save", str(saved), "--json")
+    plans = json.loads(asked.out)["plans"]
+    written = mw.simulate("mixed-llama3-70b").to_dict()
+    assert plans[0]["step_time_s"] < written["step_time_s"]
+    assert mw.simulate(str(saved)).to_dict()["step_time_s"] == plans[0]["step_time_s"]
+    assert sum(group["devices"] for group in plans[0]["groups"]) <= 64
+
+
+def test_a_fixed_field_holds_in_every_plan(run):
+    asked = run("plan", "train", "mixed-llama3-70b", "--fix", "tensor=4", "--fix", "recompute=full", "--json")
+    plans = json.loads(asked.out)["plans"]
+    assert {(plan["plan"]["tensor"], plan["plan"]["recompute"]) for plan in plans} == {(4, "full")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--fix", "tensor=3"), "no split of stages or replicas over the groups with tensor=3"),
+        (("--objective", "cost"), "ranked by throughput"),
+        (("--refine", "3"), "a ranking of groups does not read it"),
+        (("--html", "page.html"), "have no such file"),
+    ],
+)
+def test_what_a_ranking_of_groups_does_not_read_is_refused(run, flags, message):
+    asked = run("plan", "train", "mixed-llama3-70b", *flags)
     assert asked.code == 2
-    offered = yaml.safe_load(asked.err.partition("\n\n")[2])
-    layers, stages = offered["placement"]["layers"], offered["placement"]["stages"]
-    assert sum(layers[name] * stages[name] for name in stages) == 80
-    assert layers["h100"] > layers["a100"]
-    answer = mw.simulate_mixed(offered)
-    assert answer is not None
-    assert answer.to_dict()["step_time_s"] > 0
+    assert message in asked.err
+
+
+def test_sizes_name_what_takes_groups(run):
+    asked = run("plan", "size", "mixed-llama3-70b", "--tokens", "1T", "--gpus", "8..64")
+    assert asked.code == 2
+    assert "`meshwright plan` ranks plans of it" in asked.err
 
 
 @pytest.mark.parametrize("workload", ["", "[1]"])

@@ -1,0 +1,36 @@
+"""``meshwright plan`` on a cluster of groups: which group carries which stages or replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.commands.plan_files import PlanFiles
+
+UNREAD = ("recipe", "offload", "proven", "more", "site", "trials", "refine", "raw")
+"""Flags of rankings on one kind of node that a ranking of groups does not read."""
+
+
+def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
+    """Search plans over the groups, print them, and write the scenario of one where asked.
+
+    Raises:
+        InfeasibleError: no plan fits.
+        InputError: a wrong key or value, or a file cannot be written.
+    """
+    from meshwright.api.groups import plan_over_groups
+    from meshwright.commands.output import note, print_json, progress, show_tables
+
+    files.refuse("rankings of groups", "html", "csv")
+    with progress("searching") as advance:
+        found = plan_over_groups(scenario or None, progress=advance, **arguments)
+    if json:
+        print_json(found.to_dict())
+    elif found.search.plans:
+        show_tables(*found._tables())
+    found.check()
+    if files.save is not None:
+        files.check_rank(len(found.search.plans))
+        files.write_mapping(found.search.plans[files.rank - 1].data)
+        note(f"scenario written: {files.save}")
