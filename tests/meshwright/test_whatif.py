@@ -10,7 +10,7 @@ from meshwright.questions.keys import key_paths, set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 from meshwright.variations.tables import moved
-from simulator.scenario import make_scenario
+from simulator.scenario import make_mixed, make_scenario
 
 BASE = """\
 title: what if
@@ -318,7 +318,8 @@ def test_shipped_variations_can_be_asked(name):
     assert len(runs) == question.count(replan=False) + question.count(replan=True) > 0
     assert len({run.label for run in runs}) == len(runs)
     for each in (question.base, runs[0], runs[-1]):
-        assert each.scenario().setting.cluster.devices > 0
+        mixed = make_mixed(each.data, each.where, each.folder)
+        assert (mixed or each.scenario()).setting.cluster.devices > 0
 
 
 def test_every_key_path_can_be_set(tmp_path):
