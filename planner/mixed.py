@@ -85,7 +85,7 @@ class MixedPlan:
 
 @record()
 class MixedSearch:
-    """The fitting plans, fastest first, and how many candidates there were and were priced."""
+    """The fitting plans, fastest mixed, and how many candidates there were and were priced."""
 
     plans: tuple[MixedPlan, ...]
     candidates: int
@@ -114,18 +114,18 @@ def search_mixed(
         InputError: a wrong key, or no arrangement of the groups has a valid shape.
     """
     base = {key: value for key, value in question.items() if key not in ("plan", "placement", "search")}
-    first = _first(base, where, folder)
-    asked = constraints or Constraints()
+    mixed = _unplaced(base, where, folder)
+    limits = constraints or Constraints()
     every = [
-        replace(each, plan={**each.plan, **asked.fixed})
-        for each in _candidates(first)
-        if _allowed(each, asked)
+        replace(each, plan={**each.plan, **limits.fixed})
+        for each in _candidates(mixed)
+        if _allowed(each, limits)
     ]
     if not every:
-        told = ", ".join(f"{name}={value}" for name, value in asked.fixed.items())
+        told = ", ".join(f"{name}={value}" for name, value in limits.fixed.items())
         fixed = f" with {told}" if told else ""
         raise InputError(f"no split of stages or replicas over the groups{fixed} has a valid shape", where)
-    listed = sorted(_fitting(first, every), key=lambda each: each.estimate)
+    listed = sorted(_fitting(mixed, every), key=lambda each: each.estimate)
     plans, priced = _priced(base, listed, where, folder, progress)
     ranked = sorted(plans, key=lambda each: each.step.seconds)
     timed = [_on_engine(plan, where) if rank < ON_ENGINE else plan for rank, plan in enumerate(ranked[:top])]
@@ -170,19 +170,19 @@ def _on_engine(plan: MixedPlan, where: str) -> MixedPlan:
     return MixedPlan(plan.data, plan.scenario, plan.step, engine)
 
 
-def _fitting(first: MixedSetting, candidates: Sequence[MixedCandidate]) -> list[MixedCandidate]:
+def _fitting(mixed: MixedSetting, candidates: Sequence[MixedCandidate]) -> list[MixedCandidate]:
     """Candidates whose parts fit the groups' devices."""
     fits = np.ones(len(candidates), dtype=bool)
-    plans = [Plan.model_validate({**first.framework.defaults, **each.plan}) for each in candidates]
-    for group in first.cluster.groups:
+    plans = [Plan.model_validate({**mixed.framework.defaults, **each.plan}) for each in candidates]
+    for group in mixed.cluster.groups:
         parts: dict[int, list[tuple[int, range]]] = {}
         for number, each in enumerate(candidates):
-            if part := _part_of(each, group.name, first.layers):
+            if part := _part_of(each, group.name, mixed.layers):
                 parts.setdefault(part[0], []).append((number, part[1]))
         for layers, placed in parts.items():
             numbers = [number for number, _ in placed]
             own = Plans.of([plans[number] for number in numbers])
-            peaks = _peaks(first, group, layers, own, [stages for _, stages in placed])
+            peaks = _peaks(mixed, group, layers, own, [stages for _, stages in placed])
             fits[numbers] &= peaks <= group.cluster.device.memory_bytes
     return [each for each, good in zip(candidates, fits, strict=True) if good]
 
@@ -202,14 +202,14 @@ def _part_of(candidate: MixedCandidate, group: str, layers: int) -> tuple[int, r
 
 
 def _peaks(
-    first: MixedSetting, group: NodeGroup, layers: int, plans: Plans, parts: Sequence[range]
+    mixed: MixedSetting, group: NodeGroup, layers: int, plans: Plans, parts: Sequence[range]
 ) -> np.ndarray:
     """Peak bytes on the group's first and last stage, the larger, shape (plans,)."""
-    model = first.model
+    model = mixed.model
     if layers != model.layers:
         model = build(Model, {**model.model_dump(), "layers": layers}, model.name)
     cluster = group.uniform(int(plans.devices.max()))
-    setting = Setting(model, cluster, first.training, first.framework, allow=first.allow)
+    setting = Setting(model, cluster, mixed.training, mixed.framework, allow=mixed.allow)
     stages = Stages.of(setting, plans)
     counts, every = parameters(setting, plans, stages), np.arange(len(plans))
     peaks = np.zeros(len(plans))
@@ -226,11 +226,11 @@ def _peaks(
     return peaks
 
 
-def _candidates(first: MixedSetting) -> Iterator[MixedCandidate]:
+def _candidates(mixed: MixedSetting) -> Iterator[MixedCandidate]:
     """Arrangements of the groups, each with the shares of work in proportion to their speeds."""
-    groups, model, training = first.cluster.groups, first.model, first.training
+    groups, model, training = mixed.cluster.groups, mixed.model, mixed.training
     width = gcd(*(group.cluster.devices_per_node for group in groups), model.heads)
-    seconds = _Speeds(first)
+    seconds = _Speeds(mixed)
     for tensor, micro_batch, recompute in product(_powers(width), MICRO_BATCHES, RECOMPUTES):
         if training.global_batch % micro_batch:
             continue
@@ -238,12 +238,12 @@ def _candidates(first: MixedSetting) -> Iterator[MixedCandidate]:
         common["sequence_parallel"] = tensor > 1
         times = {group.name: seconds(group, tensor, micro_batch, recompute) for group in groups}
         for chosen in _subsets(groups):
-            yield from _by_stages(first, chosen, common, times)
+            yield from _by_stages(mixed, chosen, common, times)
             if len(chosen) > 1:
-                yield from _by_replicas(first, chosen, common, times)
+                yield from _by_replicas(mixed, chosen, common, times)
 
 
-def _first(base: Mapping[str, Any], where: str, folder: Path) -> MixedSetting:
+def _unplaced(base: Mapping[str, Any], where: str, folder: Path) -> MixedSetting:
     """The question's setting, with any valid placement.
 
     Raises:
@@ -331,7 +331,7 @@ def _by_replicas(
 
 
 def _proportional(counts: Mapping[str, int], speeds: Mapping[str, float], total: int) -> list[dict[str, int]]:
-    """Whole shares with ``sum(counts x shares) = total``, nearest to the speeds: the slowest finishes first.
+    """Whole shares with ``sum(counts x shares) = total``, nearest to the speeds: the slowest finishes mixed.
 
     Args:
         counts: stages, or replicas, of each group.
@@ -341,27 +341,27 @@ def _proportional(counts: Mapping[str, int], speeds: Mapping[str, float], total:
     names = list(counts)
     whole = sum(counts[name] * speeds[name] for name in names)
     ideal = [total * speeds[name] / whole for name in names]
-    near = [range(max(int(share) - NEIGHBOURS, 1), int(share) + NEIGHBOURS + 2) for share in ideal]
-    found = set()
+    around = [range(max(int(share) - NEIGHBOURS, 1), int(share) + NEIGHBOURS + 2) for share in ideal]
+    splits = set()
     for rest in range(len(names)):
         others = [number for number in range(len(names)) if number != rest]
-        for shares in product(*(near[number] for number in others)):
+        for shares in product(*(around[number] for number in others)):
             left = total - sum(
                 counts[names[number]] * share for number, share in zip(others, shares, strict=True)
             )
             last, over = divmod(left, counts[names[rest]])
             if not over and last > 0:
-                found.add((*shares[:rest], last, *shares[rest:]))
+                splits.add((*shares[:rest], last, *shares[rest:]))
 
     def slowest(shares: tuple[int, ...]) -> float:
         return max(share / speeds[name] for name, share in zip(names, shares, strict=True))
 
-    ranked = sorted(found, key=lambda shares: (slowest(shares), shares))
+    ranked = sorted(splits, key=lambda shares: (slowest(shares), shares))
     return [dict(zip(names, shares, strict=True)) for shares in ranked[:SHARES]]
 
 
 def _subsets(groups: Sequence[NodeGroup]) -> Iterator[tuple[NodeGroup, ...]]:
-    """All groups first, then fewer: a slow group may only hold the others up."""
+    """All groups mixed, then fewer: a slow group may only hold the others up."""
     masks = range(2 ** len(groups) - 1, 0, -1)
     for mask in sorted(masks, key=lambda each: -each.bit_count()):
         yield tuple(group for number, group in enumerate(groups) if mask >> number & 1)

@@ -57,13 +57,13 @@ def plan_over_groups(
 
     data, where, folder = scenario_data(scenario, arguments, "command line")
     search = data.get("search")
-    asked = search if isinstance(search, Mapping) else {}
-    wanted = objective or asked.get("objective", "throughput")
+    stated = search if isinstance(search, Mapping) else {}
+    wanted = objective or stated.get("objective", "throughput")
     if wanted != "throughput":
         raise InputError(f"groups are ranked by throughput, found {wanted!r}", "search.objective")
-    count = top if top is not None else asked.get("top", TOP)
+    count = top if top is not None else stated.get("top", TOP)
     if not isinstance(count, int) or count < 1:
         raise InputError(f"top must be 1 or more, found {count}", "--top")
-    constraints = Constraints.of(asked.get("fix"), asked.get("limit"), f"{where}: search")
+    constraints = Constraints.of(stated.get("fix"), stated.get("limit"), f"{where}: search")
     constraints = constraints.overridden(Constraints.of(fix, limit))
     return MixedSearchResult(search_mixed(data, where, folder, count, constraints, progress))

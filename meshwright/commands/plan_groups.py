@@ -24,13 +24,13 @@ def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, j
 
     files.refuse("rankings of groups", "html", "csv")
     with progress("searching") as advance:
-        found = plan_over_groups(scenario or None, progress=advance, **arguments)
+        ranking = plan_over_groups(scenario or None, progress=advance, **arguments)
     if json:
-        print_json(found.to_dict())
-    elif found.search.plans:
-        show_tables(*found._tables())
-    found.check()
+        print_json(ranking.to_dict())
+    elif ranking.search.plans:
+        show_tables(*ranking._tables())
+    ranking.check()
     if files.save is not None:
-        files.check_rank(len(found.search.plans))
-        files.write_mapping(found.search.plans[files.rank - 1].data)
+        files.check_rank(len(ranking.search.plans))
+        files.write_mapping(ranking.search.plans[files.rank - 1].data)
         note(f"scenario written: {files.save}")
