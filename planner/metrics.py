@@ -2,7 +2,7 @@
 
 Model FLOPs follow Megatron-LM (Narayanan et al. 2021, appendix): every product with weights, including the
 output layer, and attention over the full square of the sequence, causal or not; the backward pass counts
-twice. Hardware FLOPs add recomputation.
+twice, of frozen products beside adapters once. Hardware FLOPs add recomputation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = step_flops_per_token(setting, plans)
-        causal = 3 * float(flops_per_token(setting.model, training.attended, training.causal))
+        causal = _computed(setting, float(flops_per_token(setting.model, training.attended, training.causal)))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -78,7 +78,23 @@ def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     training = setting.training
     own = flops_per_token(setting.model, training.attended, causal and training.causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
-    return 3 * float(own) * training.tokens / step_s / peak
+    return _computed(setting, float(own)) * training.tokens / step_s / peak
+
+
+def _computed(setting: Setting, forward: float) -> float:
+    """FLOPs of a token forward and backward: frozen products beside adapters have no weight gradients.
+
+    Products of the adapters themselves, below 1 % of the others, are not counted.
+
+    Args:
+        setting: of the step.
+        forward: FLOPs of a token forward.
+    """
+    if setting.training.adapter is None:
+        return 3 * forward
+    length = setting.training.attended
+    whole = float(flops_per_token(setting.model, length))
+    return 3 * forward - (whole - float(attention_flops_per_token(setting.model, length)))
 
 
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
@@ -87,7 +103,7 @@ def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndar
     forward = float(flops_per_token(model, length))
     attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary
-    return 3 * forward, np.select(
+    return _computed(setting, forward), np.select(
         [plans.recompute == FULL, plans.recompute == SELECTIVE], [layers, attention], 0.0
     )
 

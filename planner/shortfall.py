@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
+from core.errors import InputError
 from core.records import record
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import plan_memory, structure
 from planner.space import Space
+from simulator.frameworks import default_name, frameworks
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
+from simulator.rules import adapter_problem, offers
+from simulator.state.adapter import Adapter
 from simulator.state.place import Tiers, Update
 from simulator.training.memory import memory
 
@@ -171,7 +177,8 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
         yield "without constraints", Space.of(setting, space.devices, None, space.headroom)
     if space.headroom:
         yield "no headroom", Space.of(setting, space.devices, constraints)
-    if "tensor" not in constraints.fixed:
+    yield from _adapted(space)
+    if "tensor" not in constraints.fixed and offers(setting, "tensor", 2 * space.domain):
         wider = Constraints(
             {**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits, constraints.keeps
         )
@@ -182,3 +189,25 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
     while devices <= most:
         yield f"more devices: {devices}", Space.of(setting, devices, constraints, space.headroom)
         devices *= 2
+
+
+RANK = 16
+"""Rank of adapters that are offered where all parameters do not fit."""
+
+
+def _adapted(space: Space) -> Iterator[tuple[str, Space]]:
+    """The question with adapters on frozen weights, or with these in NF4, under their default framework."""
+    setting = space.setting
+    adapter = setting.training.adapter
+    rank = RANK if adapter is None else adapter.rank
+    tried: dict[str, Adapter] = {} if adapter else {f"--adapter {rank}": Adapter(rank=rank)}  # type: ignore[call-arg]
+    if adapter is None or adapter.base not in ("nf4", "nvfp4"):
+        tried[f"--adapter {rank}:nf4"] = Adapter(rank=rank, base="nf4")  # type: ignore[call-arg]
+    for flag, narrower in tried.items():
+        name = default_name(setting.cluster.device, narrower, space.devices)
+        training = setting.training.model_copy(update={"adapter": narrower})
+        changed = replace(setting, training=training, framework=frameworks.get(name))
+        if adapter_problem(changed):
+            continue
+        with suppress(InputError):
+            yield flag, Space.of(changed, space.devices, space.constraints, space.headroom)

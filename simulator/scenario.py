@@ -19,7 +19,7 @@ from core.records import record
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
 from hwmodels.mixed import mixed_cluster
-from simulator.frameworks import Framework, default_framework, frameworks
+from simulator.frameworks import Framework, default_name, frameworks
 from simulator.lengths.histogram import with_histogram
 from simulator.levers import LEVERS, stated
 from simulator.models import Model, models
@@ -345,7 +345,8 @@ def find_framework(written: Definition, device: Device, folder: Path, where: str
     recipe = find(recipes, written.recipe, folder, f"{where}: recipe") if written.recipe else None
     reference = written.framework
     if reference is None:
-        reference = recipe.framework if recipe else default_framework(device).framework
+        usual = default_name(device, written.workload.adapter, written.gpus)
+        reference = recipe.framework if recipe else usual
     framework = find(frameworks, reference, folder, f"{where}: framework")
     return recipe.applied(framework, f"{where}: recipe") if recipe else framework
 

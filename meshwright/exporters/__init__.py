@@ -17,6 +17,8 @@ TARGETS = (
     "megatron-bridge",
     "deepspeed",
     "torchtitan",
+    "trl",
+    "axolotl",
     "vllm",
     "sglang",
     "trtllm",
@@ -25,7 +27,12 @@ TARGETS = (
     "k8s",
 )
 
+ADAPTED = ("trl", "axolotl")
+"""Targets whose files train adapters."""
+
 ALIASES = {
+    "peft": "trl",
+    "sft": "trl",
     "megatron": "megatron-lm",
     "megatron-core": "megatron-lm",
     "mcore": "megatron-lm",
@@ -67,6 +74,13 @@ def export(question: ExportQuestion, target: str) -> Export:
         others = [name for name in TARGETS if kind in exporter(name).kinds]
         raise InputError(
             f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
+        )
+    adapter = None if question.serves else question.training()[0].setting.training.adapter
+    if adapter is not None and chosen.name not in ADAPTED:
+        raise InputError(
+            f"{chosen.name} has no adapters in its files, which would train all parameters: "
+            f"{' or '.join(ADAPTED)} have them",
+            "--to",
         )
     launch = chosen.write(question)
     levers = {}

@@ -12,6 +12,9 @@ BY_FRAMEWORK = (
     ("torch-", "torchtitan"),
     ("deepspeed", "deepspeed"),
     ("megatron-bridge", "megatron-bridge"),
+    ("trl", "trl"),
+    ("unsloth", "trl"),
+    ("torchtune", "axolotl"),
 )
 """Prefix of a framework's name, and the launcher of its jobs."""
 OTHERS = "megatron-lm"

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from core.errors import InputError, UnknownNameError
 from core.loading import Catalogue, build
-from simulator.frameworks import default_framework
+from simulator.frameworks import default_name
 from simulator.frameworks.moved import GROUPED, say_moved
 from simulator.kinds import kind_of
 from simulator.levers import LEVERS
@@ -25,6 +25,7 @@ from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.scenario import ServingDefinition
+from simulator.state.adapter import Adapter
 from simulator.state.policy import POLICY_FIELDS
 
 Data = dict[str, Any]
@@ -143,7 +144,9 @@ def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -
         device = find(CATALOGUES["cluster"], data["cluster"], folder, f"{where}: cluster").device
         if data.get("recipe"):
             return find_framework(build(Definition, data, where), device, folder, where).model_dump()
-        reference = default_framework(device).framework
+        stated = (data.get("workload") or {}).get("adapter")
+        adapter = build(Adapter, stated, f"{where}: workload.adapter") if stated else None
+        reference = default_name(device, adapter, int(data.get("gpus") or 1))
     entry = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
     return entry.model_dump(exclude={"devices"} if name == "cluster" else None)
 

@@ -17,7 +17,7 @@ from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.rows import PublishedRow, SkippedRow, published_files, read_rows, rule_of
 from planner.metrics import utilisation
 from planner.search import SearchResult
-from simulator.frameworks import default_framework
+from simulator.frameworks import adapter_rule, default_framework, default_name
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
 from simulator.training import predict
@@ -62,13 +62,16 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     if counts_differ(result.metrics):
         words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
     if setting.training.adapter is not None:
-        words["MFU, adapters"] = "counts weight gradients of frozen products too, which are not computed"
+        words["MFU, adapters"] = "counts no weight gradients of frozen products, which are not computed"
     return words
 
 
 def _framework(setting: Setting) -> str:
     """The framework, and the reason if it is the device's default."""
     name, rule = setting.framework.name, default_framework(setting.cluster.device)
+    adapter = setting.training.adapter
+    if adapter is not None and name == default_name(setting.cluster.device, adapter, setting.cluster.devices):
+        return f"{name}, the default of adapters: {adapter_rule().why}"
     if name != rule.framework:
         return name
     return f"{name}, the default of {', '.join(rule.generations)}: {rule.why}"

@@ -1,0 +1,68 @@
+"""What trainers of adapters on transformers share: module names, batches, and what their files cannot say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.exporters.base import ExportQuestion
+from simulator.plan import Plan
+from simulator.setting import Setting
+from simulator.state.adapter import Adapter
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "query_key_value": ("q_proj", "k_proj", "v_proj"),
+    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "mlp": ("gate_proj", "up_proj", "down_proj"),
+    "experts": ("gate_proj", "up_proj", "down_proj"),
+}
+"""Linear modules of transformers' models by target (modeling_llama.py, modeling_qwen3.py)."""
+BITSANDBYTES = {"nf4": "load_in_4bit", "int8": "load_in_8bit"}
+"""Key that loads the frozen weights in a format."""
+MODEL = "MODEL_NAME_OR_PATH"
+"""Stands for the model's name on the hub, which the catalogue does not hold for every model."""
+NOTES = (
+    f"the model's name on Hugging Face or its folder, in place of {MODEL}",
+    "the data set, its format, and the learning rate",
+)
+
+
+def modules(adapter: Adapter) -> list[str]:
+    """Names of the linear modules that have adapters."""
+    return list(dict.fromkeys(name for target in adapter.targets for name in MODULES[target]))
+
+
+def batches(setting: Setting, plan: Plan) -> dict[str, int]:
+    """Sequences that a device computes at once, and its turns in a step."""
+    ranks = setting.cluster.devices
+    each = max(setting.training.global_batch // (ranks * plan.micro_batch), 1)
+    return {"micro_batch": plan.micro_batch, "accumulation": each}
+
+
+def tuning_gaps(question: ExportQuestion, own: str) -> list[str]:
+    """What the files of a trainer of adapters do not express."""
+    scenario, plan = question.training()
+    setting = scenario.setting
+    gaps = [
+        f"plan.{name} = {getattr(plan, name)}: {own} runs one replica or shard a device"
+        for name in ("tensor", "pipeline", "context", "expert")
+        if getattr(plan, name) > 1
+    ]
+    split = batches(setting, plan)
+    step = split["micro_batch"] * split["accumulation"] * setting.cluster.devices
+    if step != setting.training.global_batch:
+        gaps.append(f"workload.global_batch = {setting.training.global_batch}: the files compute {step}")
+    if plan.recompute == "selective":
+        gaps.append("plan.recompute = selective: whole layers are computed again")
+    if setting.framework.name not in ("trl", "unsloth", "torchtune"):
+        gaps.insert(0, f"framework = {setting.framework.name}: these files run {own}")
+    adapter = setting.training.adapter
+    if adapter is not None and adapter.base not in ("bf16", "fp32", *BITSANDBYTES):
+        gaps.append(f"workload.adapter.base = {adapter.base}: bitsandbytes has nf4 and int8")
+    return gaps
+
+
+def yaml_lines(keys: Mapping[str, Any]) -> str:
+    """Keys and values as YAML, one a line; values as JSON, which YAML reads."""
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
