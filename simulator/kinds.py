@@ -21,6 +21,7 @@ from simulator.scenario import look_up, training_definition
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from simulator.diffusion.scenario import DiffusionDefinition
     from simulator.rl.scenario import RlDefinition
     from simulator.scenario import Definition
     from simulator.serving.scenario import ServingDefinition
@@ -55,7 +56,9 @@ class QuestionKind:
     workload: str = ""
     elsewhere: str = ""
     definition: Callable[[Mapping[str, Any]], type[BaseModel]]
-    check: Callable[[Mapping[str, Any], str, Path], Definition | ServingDefinition | RlDefinition]
+    check: Callable[
+        [Mapping[str, Any], str, Path], Definition | ServingDefinition | RlDefinition | DiffusionDefinition
+    ]
 
 
 def _step(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
@@ -87,6 +90,22 @@ def _rl_definition(data: Mapping[str, Any]) -> type[BaseModel]:
 
 def _rl(data: Mapping[str, Any], where: str, folder: Path) -> RlDefinition:
     return build(_rl_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _diffusion_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.diffusion.scenario import DiffusionDefinition
+
+    return DiffusionDefinition
+
+
+def _diffusion(data: Mapping[str, Any], where: str, folder: Path) -> DiffusionDefinition:
+    return build(_diffusion_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _layout_fields() -> Mapping[str, Any]:
+    from simulator.diffusion.layout import Layout
+
+    return Layout.model_fields
 
 
 def _pool_fields() -> Mapping[str, Any]:
@@ -139,6 +158,18 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 elsewhere="is a step of post-training; `simulate` and `whatif` take it",
                 definition=_rl_definition,
                 check=_rl,
+            ),
+            QuestionKind(
+                name="diffusion",
+                words="images or videos by diffusion",
+                workload="diffusion",
+                keys=("layout", "library"),
+                above="layout",
+                fields=_layout_fields,
+                searched=False,
+                elsewhere="makes images or videos; `simulate` and `whatif` take it",
+                definition=_diffusion_definition,
+                check=_diffusion,
             ),
         )
     }

@@ -25,6 +25,7 @@ ONE_OF_EACH = {
     "papers/run-c4": "run",
     "serve-llama3-70b": "serving",
     "rl-qwen3-30b": "rl",
+    "diffusion-sd3.5-large": "diffusion",
 }
 STEP = {
     "model": "llama3-8b",
@@ -113,7 +114,8 @@ def test_plan_of_serving_is_a_deployment():
     ("changes", "told"),
     [
         ({"workload": {"kind": "serve"}}, "serving"),
-        ({"workload": {"kind": "diffusion"}}, "step"),
+        ({"workload": {"kind": "fusion"}}, "diffusion"),
+        ({"layout": {"ring": 2}}, "'layout' of images or videos by diffusion"),
         ({"deployment": {}}, "'workload' of a training step, 'deployment' of serving"),
         ({"roles": {}}, "'roles' of a step of post-training"),
         ({**SERVE, "plan": {"tensor": 8}}, "'workload.kind: serving' of serving, 'plan' of a training step"),

@@ -1,0 +1,113 @@
+"""A batch of images or videos, as tables and under the keys of docs/json.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, percent, seconds
+from simulator.diffusion.ops import transformer_parameters
+from simulator.diffusion.request import DiffusionRequest
+from simulator.diffusion.setting import DiffusionSetting
+
+GIGA = 1e9
+
+
+def describe_diffusion(request: DiffusionRequest) -> dict[str, Any]:
+    """The answer of a scenario of diffusion, with documented keys."""
+    setting, times = request.setting, request.times
+    work = setting.workload
+    return {
+        "title": setting.title,
+        "model": setting.model.name,
+        "parameters": transformer_parameters(setting.model),
+        "cluster": setting.cluster.name,
+        "device": setting.cluster.device.name,
+        "gpus": setting.layout.devices,
+        "library": setting.library.name,
+        "layout": setting.layout.model_dump(mode="json"),
+        "height": work.height,
+        "width": work.width,
+        "frames": work.frames,
+        "batch": work.batch,
+        "steps": setting.steps,
+        "calls": setting.calls,
+        "tokens": setting.tokens,
+        "step_time_s": times.latency_s,
+        "latency_s": times.latency_s,
+        "rate": request.rate,
+        "parts_s": {
+            "encoders": times.encoders_s,
+            "steps": times.latency_s - times.encoders_s - times.decoder_s,
+            "decoder": times.decoder_s,
+        },
+        "call_s": {
+            "kernels": times.device_s,
+            "exposed": times.exposed_s,
+            "host": times.host_s,
+            "weights_from_host": times.stream_s,
+        },
+        "binding": binding(request),
+        "watts": request.watts,
+        "joules": request.joules,
+        "usd": request.usd,
+        "received_bytes": request.received_bytes,
+        "memory_bytes": dict(request.memory_bytes),
+        "memory_total_bytes": sum(request.memory_bytes.values()),
+    }
+
+
+def binding(request: DiffusionRequest) -> str:
+    """What a step waits for: the device, the host's launches, or weights from the host."""
+    times = request.times
+    waits = {
+        "device": times.device_s + times.exposed_s,
+        "host": times.host_s,
+        "weights from the host": times.stream_s,
+    }
+    return max(waits, key=waits.__getitem__)
+
+
+def diffusion_tables(request: DiffusionRequest) -> list[Table]:
+    """Figures of the batch, and what its steps are made of."""
+    setting, times = request.setting, request.times
+    work, kind = setting.workload, "video" if setting.model.video else "image"
+    frames = f", {work.frames} frames" if setting.model.video else ""
+    calls = "with and without the prompt" if setting.calls == 2 else "one call"
+    memory, device = sum(request.memory_bytes.values()), setting.cluster.device
+    shown = {
+        "model": f"{setting.model.name}, {counted(transformer_parameters(setting.model))} parameters",
+        "devices": f"{setting.layout.devices:,} x {device.name} ({setting.cluster.name}){_layout(setting)}",
+        "library": setting.library.title,
+        "batch": f"{work.batch:,} x {work.width:,} x {work.height:,} pixels{frames}: "
+        f"{setting.tokens:,} patches each",
+        "steps": f"{setting.steps:,}, {calls}",
+        "latency": seconds(times.latency_s),
+        "throughput": f"{request.rate:.3g} {kind}s/s, {request.rate / setting.layout.devices:.3g} a GPU",
+        f"energy of one {kind}": f"{request.joules:,.0f} J at {request.watts:,.0f} W",
+        f"price of one {kind}": f"${request.usd:.3g}",
+        "memory": f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
+    }
+    steps = times.latency_s - times.encoders_s - times.decoder_s
+    parts = {"text encoders": times.encoders_s, "steps": steps, "decoder": times.decoder_s}
+    rows = [[name, seconds(time), percent(time / times.latency_s)] for name, time in parts.items()]
+    waits = {
+        "kernels": times.device_s,
+        "exchanges that nothing hides": times.exposed_s,
+        "launches on the host": times.host_s,
+        "weights from the host": times.stream_s,
+    }
+    calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
+    return [
+        facts(shown, setting.title),
+        table(("part", "time", "share"), rows),
+        table((f"a step (waits for the {binding(request)})", "time"), calls_rows),
+    ]
+
+
+def _layout(setting: DiffusionSetting) -> str:
+    """Degrees above one, in words."""
+    stated = setting.layout.model_dump(exclude_defaults=True)
+    return "".join(f", {name} {value}" for name, value in stated.items())

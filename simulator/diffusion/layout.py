@@ -1,0 +1,44 @@
+"""How one request is laid on devices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from core.loading import Strict
+from core.quantities import Few
+
+
+class Layout(Strict):
+    """Degrees of parallelism of one replica; devices are their product."""
+
+    ulysses: Few = Field(1, description="ranks that exchange heads for tokens around attention")
+    ring: Few = Field(1, description="ranks that pass keys and values on around attention")
+    guidance: Literal[1, 2] = Field(1, description="2: calls with and without the prompt run on two devices")
+    pipefusion: Few = Field(
+        1, description="stages of blocks through which patches pass with stale neighbours"
+    )
+    patches: Few = Field(1, description="ranks with a patch each and stale keys of the others (DistriFusion)")
+    decoder: Few = Field(1, description="ranks among which the decoder's pixels are divided")
+    offload: Literal["none", "layers"] = Field(
+        "none", description="layers: weights of a block come from the host while another computes"
+    )
+
+    @property
+    def devices(self) -> int:
+        """Devices of a replica."""
+        return self.ulysses * self.ring * self.guidance * self.pipefusion * self.patches
+
+    @property
+    def sequence(self) -> int:
+        """Ranks among which the tokens of a sample are divided, at one time."""
+        return self.ulysses * self.ring * self.patches
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Layout:
+        if self.patches > 1 and self.ulysses * self.ring > 1:
+            raise ValueError("patches with stale neighbours do not go with ulysses or ring")
+        if self.decoder > self.devices:
+            raise ValueError(f"decoder ({self.decoder}): the layout has {self.devices} devices")
+        return self

@@ -1,0 +1,52 @@
+"""Libraries that run diffusion models, one YAML file each: kernels and host times."""
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from core.loading import Catalogue, Strict
+from core.quantities import NotNegative, Positive
+from core.sources import Sourced
+
+DEFAULT = "default"
+"""Key of the devices that no other key names."""
+
+
+class LibraryTimes(Strict):
+    """Time of a library's kernels on a device over that of the calibrated kernels."""
+
+    attention: Positive = Field(description="over the calibrated kernels of the library's version")
+    memory: Positive = Field(description="elementwise kernels, over the bytes of their operands")
+    convolution: Positive = Field(description="over the product that the convolution is")
+    depthwise: Positive = Field(description="over the bytes of the depthwise convolution's operands")
+
+
+class DiffusionLibrary(Sourced):
+    """Constants of a library; none belongs to a model."""
+
+    UNSOURCED: ClassVar[frozenset[str]] = frozenset({"name", "title"})
+
+    name: str
+    title: str
+    compiled: bool = Field(description="whether a compiler joins elementwise kernels")
+    attention: Literal["flash", "flash-3", "flash-2"] = Field(description="kernels of attention")
+    launch_s: NotNegative = Field(description="host time of a kernel, s")
+    sequence_s: NotNegative = Field(description="host time of an attention among sequence-parallel ranks, s")
+    ring_s: NotNegative = Field(description="host time of each further block of a ring, s")
+    request_s: NotNegative = Field(description="host time of a request outside of its calls, s")
+    times: dict[str, LibraryTimes] = Field(description="by device; `default` for all others")
+
+    @field_validator("times")
+    @classmethod
+    def _has_default(cls, value: dict[str, LibraryTimes]) -> dict[str, LibraryTimes]:
+        if DEFAULT not in value:
+            raise ValueError(f"key {DEFAULT!r} is missing")
+        return value
+
+    def on(self, device: str) -> LibraryTimes:
+        """Times on a device."""
+        return self.times.get(device, self.times[DEFAULT])
+
+
+diffusion_libraries = Catalogue("diffusion library", Path(__file__).parent, DiffusionLibrary)

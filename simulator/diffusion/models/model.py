@@ -1,0 +1,129 @@
+"""A diffusion model: transformer over patches, text encoders, and the decoder of latents."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from core.loading import Strict
+
+Width = Annotated[int, Field(gt=0, le=2**20)]
+Whole = Annotated[int, Field(gt=0, le=4096)]
+Sizes = Annotated[int, Field(ge=0, le=2**20)]
+
+
+class BlockGroup(Strict):
+    """BlockGroup of one kind, one after another."""
+
+    kind: Literal["cross", "joint", "shared", "single"]
+    """cross: self-attention, then cross-attention to the text; joint: image and text with weights of their
+    own attend to each other; shared: the same weights; single: the same weights, attention beside the MLP."""
+    count: Whole
+    feed_forward: Width
+    gated: bool = False
+    attention: Literal["softmax", "linear"] = "softmax"
+    convolution: bool = False
+    """Whether the MLP has a depthwise convolution between two convolutions of one pixel (SANA)."""
+    dual: bool = False
+    """Whether a second attention sees the image only (SD3.5 medium)."""
+    skips: Sizes = 0
+    """BlockGroup that also read the output of an earlier block, through a linear layer (HunyuanDiT)."""
+    heads: Sizes = 0
+    """Heads of cross-attention, where they differ; 0: those of the model."""
+    modulated: Sizes = 0
+    """Vectors of the model's width that a linear layer of each block makes of the condition."""
+    condition: Sizes = 0
+    """Width of the condition; 0: that of the model."""
+
+
+class TextEncoder(Strict):
+    """A text encoder."""
+
+    name: str
+    layers: Whole
+    hidden: Width
+    heads: Width
+    kv_heads: Sizes = 0
+    head_dim: Width
+    feed_forward: Width
+    gated: bool = False
+    vocabulary: Width
+    tokens: Whole
+
+
+class LatentDecoder(Strict):
+    """The decoder of a variational autoencoder: stages of residual blocks, each twice as wide and high."""
+
+    channels: Annotated[tuple[Width, ...], Field(strict=False, min_length=2)]
+    """Channels of its stages, those of the output first; all but the last double the resolution."""
+    blocks: Whole
+    """Residual blocks of a stage."""
+    latent: Width
+    time: Whole = 1
+    """Frames that one latent frame stands for."""
+    kernel: Annotated[int, Field(gt=0, le=15)] = 3
+    attends: bool = True
+    """Whether the innermost stage has an attention."""
+
+    @property
+    def space(self) -> int:
+        """Pixels of a side that one latent pixel stands for."""
+        return int(2 ** (len(self.channels) - 1))
+
+
+class DiffusionModel(Strict):
+    """A diffusion transformer with its text encoders and decoder."""
+
+    name: Annotated[str, Field(min_length=1)]
+    aliases: list[str] = Field(default_factory=list)
+    source: str = ""
+    stated_parameters: Annotated[int, Field(gt=0, le=10**15)] | None = None
+    """Parameters of the transformer as published."""
+    hidden: Width
+    heads: Width
+    head_dim: Width
+    blocks: Annotated[tuple[BlockGroup, ...], Field(strict=False, min_length=1)]
+    qk_norm: bool = False
+    rope: bool = False
+    patch: Annotated[tuple[Whole, Whole, Whole], Field(strict=False)] = (1, 2, 2)
+    """Latent frames, rows and columns of a patch."""
+    inputs: Width
+    """Channels of a latent pixel."""
+    outputs: Width
+    text_width: Width
+    """Width of the text encoder's output that the transformer reads."""
+    text_tokens: Whole
+    text_hidden: Width | None = None
+    """Width of the text inside the transformer; default: the model's."""
+    guidance: Literal["classifier-free", "embedded"] = "classifier-free"
+    """classifier-free: two calls a step, with and without the prompt; embedded: one call."""
+    steps: Whole = 28
+    """Steps of the pipeline's default."""
+    encoders: list[TextEncoder] = Field(default_factory=list)
+    decoder: LatentDecoder
+
+    @model_validator(mode="after")
+    def _check(self) -> "DiffusionModel":
+        if any(blocks.skips > blocks.count for blocks in self.blocks):
+            raise ValueError("skips: more than there are blocks")
+        return self
+
+    @property
+    def video(self) -> bool:
+        """Whether its latents have frames."""
+        return self.decoder.time > 1
+
+    @property
+    def layers(self) -> int:
+        """BlockGroup of all kinds."""
+        return sum(blocks.count for blocks in self.blocks)
+
+    def latent(self, height: int, width: int, frames: int = 1) -> tuple[int, int, int]:
+        """Latent frames, rows and columns; the first frame stands alone (causal decoders)."""
+        space = self.decoder.space
+        return 1 + math.ceil((frames - 1) / self.decoder.time), height // space, width // space
+
+    def tokens(self, height: int, width: int, frames: int = 1) -> int:
+        """Patches of one sample."""
+        sides = zip(self.latent(height, width, frames), self.patch, strict=True)
+        return math.prod(math.ceil(side / patch) for side, patch in sides)

@@ -1,0 +1,329 @@
+"""Seconds, energy and memory of one batch of images or videos.
+
+A request is text encoders, as many calls of the transformer as steps, and the decoder of latents. In eager
+mode the host launches every kernel and runs ahead of the device: a call takes the longer of the host's time
+and the device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from core.errors import InfeasibleError
+from core.records import record
+from simulator.diffusion.convolution import decoder_ops, decoder_parameters
+from simulator.diffusion.encoders import encoder_ops, encoder_parameters
+from simulator.diffusion.libraries import DiffusionLibrary
+from simulator.diffusion.ops import WIDTH, TransformerCall, call_ops, transformer_parameters
+from simulator.diffusion.setting import DiffusionSetting
+from simulator.ops.op import Attention, Collective, MemoryBound, Op, Product
+from simulator.pricing import Prices, price
+
+WORKSPACE = 1.5e9
+"""Bytes of CUDA's context and libraries on a device (assumed)."""
+CLASSES = ("product", "attention", "memory", "convolution", "depthwise")
+"""Classes of kernels; each but products has a constant of the library."""
+
+
+@record()
+class KernelWork:
+    """What a list of ops takes on one device, before a library's constants.
+
+    Attributes:
+        seconds: of kernels by class, at the calibrated kernels' speed.
+        exchange: seconds of collectives by kind.
+        launches: kernels.
+        flops: of products and attention.
+        bytes: of weights and of elementwise kernels.
+        received: bytes that collectives bring to the device.
+    """
+
+    seconds: Mapping[str, float]
+    exchange: Mapping[str, float]
+    launches: float
+    flops: float
+    bytes: float
+    received: float
+
+
+@record()
+class RequestWork:
+    """What a batch takes on one device: one step's calls, each text encoder, and the decoder."""
+
+    step: KernelWork
+    encoders: tuple[KernelWork, ...]
+    decoder: KernelWork
+
+
+@record()
+class RequestTimes:
+    """Seconds of a batch.
+
+    Attributes:
+        encoders_s, decoder_s: of text encoders and decoder.
+        step_s: of one computed step: the longest of what follows.
+        device_s, exposed_s: kernels, and exchanges that nothing hides.
+        host_s: launches.
+        stream_s: weights that come from the host.
+        latency_s: of the whole batch.
+    """
+
+    encoders_s: float
+    decoder_s: float
+    step_s: float
+    device_s: float
+    exposed_s: float
+    host_s: float
+    stream_s: float
+    latency_s: float
+
+
+@record()
+class DiffusionRequest:
+    """A predicted batch.
+
+    Attributes:
+        setting: the question.
+        times: seconds by part.
+        watts: mean power of all devices of the replica.
+        memory_bytes: peak of one device, by part.
+        received_bytes: bytes that a device receives in a step.
+    """
+
+    setting: DiffusionSetting
+    times: RequestTimes
+    watts: float
+    memory_bytes: Mapping[str, float]
+    received_bytes: float
+
+    @property
+    def joules(self) -> float:
+        """Energy of one image or video, devices only."""
+        return self.watts * self.times.latency_s / self.setting.workload.batch
+
+    @property
+    def usd(self) -> float:
+        """List price of one image or video."""
+        hour = self.setting.cluster.device.price_per_hour_usd * self.setting.layout.devices
+        return hour * self.times.latency_s / 3600 / self.setting.workload.batch
+
+    @property
+    def rate(self) -> float:
+        """Images or videos a second of one replica that is always busy."""
+        return self.setting.workload.batch / self.times.latency_s
+
+
+def class_of(op: Op) -> str:
+    """Class of a kernel."""
+    if isinstance(op, Product):
+        return "convolution" if op.kind == "convolution" else "product"
+    if isinstance(op, Attention):
+        return "attention"
+    return "depthwise" if op.kind == "depthwise" else "memory"
+
+
+def work_of(ops: Iterable[Op], prices: Prices) -> KernelWork:
+    """Price a list of ops."""
+    listed = list(ops)
+    # The calibrations know elementwise kernels; a depthwise convolution is priced by its bytes.
+    plain = [op.changed(kind="elementwise") if op.kind == "depthwise" else op for op in listed]
+    seconds: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
+    exchange: dict[str, float] = {}
+    launches = flops = moved = received = 0.0
+    for op, time in zip(listed, price(plain, prices), strict=True):
+        taken = float(np.sum(time))
+        if isinstance(op, Collective):
+            size = float(np.max(op.size))
+            exchange[op.kind] = exchange.get(op.kind, 0.0) + taken
+            received += float(op.bytes) * float(op.repeats) * (size - 1.0) / size
+            continue
+        seconds[class_of(op)] += taken
+        launches += float(op.launches)
+        flops += float(op.flops)
+        if isinstance(op, MemoryBound):
+            moved += float(op.bytes) * float(op.repeats)
+        elif isinstance(op, Product):
+            moved += WIDTH * float(op.parameters)
+    return KernelWork(seconds, exchange, launches, flops, moved, received)
+
+
+def prices_of(setting: DiffusionSetting) -> Prices:
+    """Kernels and links of the replica."""
+    return Prices(setting.cluster.device.kernels, setting.cluster)
+
+
+def call_of(setting: DiffusionSetting) -> TransformerCall:
+    """The call of one device."""
+    layout = setting.layout
+    return TransformerCall(
+        setting.model,
+        samples=setting.samples,
+        tokens=float(setting.tokens),
+        ulysses=float(layout.ulysses),
+        ring=float(layout.ring),
+        patches=float(layout.patches),
+        compiled=setting.library.compiled,
+        attention=setting.library.attention,
+    )
+
+
+def request_work(setting: DiffusionSetting) -> RequestWork:
+    """Price the ops of a batch on one device."""
+    prices, work, library = prices_of(setting), setting.workload, setting.library
+    prompts, ranks = float(work.batch * setting.calls), float(setting.layout.decoder)
+    return RequestWork(
+        work_of(call_ops(call_of(setting)), prices),
+        tuple(
+            work_of(encoder_ops(encoder, prompts, library.compiled), prices)
+            for encoder in setting.model.encoders
+        ),
+        work_of(decoder_ops(setting.model.decoder, float(work.batch), setting.latent, ranks), prices),
+    )
+
+
+def predict_request(setting: DiffusionSetting) -> DiffusionRequest:
+    """Predict one batch.
+
+    Raises:
+        InfeasibleError: weights and activations do not fit a device.
+    """
+    memory = memory_of(setting)
+    check_fits(setting, memory)
+    work = request_work(setting)
+    times = request_times(setting, work, setting.library)
+    return DiffusionRequest(
+        setting=setting,
+        times=times,
+        watts=_watts(setting, work, times),
+        memory_bytes=memory,
+        received_bytes=work.step.received + _passed_bytes(setting),
+    )
+
+
+def device_seconds(work: KernelWork, library: DiffusionLibrary, device: str) -> float:
+    """Seconds of the kernels of a list of ops, without exchanges."""
+    times, seconds = library.on(device), work.seconds
+    return seconds["product"] + sum(getattr(times, name) * seconds[name] for name in CLASSES[1:])
+
+
+def request_times(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary) -> RequestTimes:
+    """Seconds of a batch with a library's constants.
+
+    A ring passes keys on beside the attention of the block before, and stale neighbours are gathered beside
+    the whole step: only the excess shows. All-to-alls, and the exchange of both calls of guidance, show in
+    full.
+    """
+    layout, device = setting.layout, setting.cluster.device.name
+    step, stages = work.step, layout.pipefusion
+    kernels = device_seconds(step, library, device) / stages
+    attention = library.on(device).attention * step.seconds["attention"]
+    ring = max(step.exchange.get("ring", 0.0) - attention * (layout.ring - 1) / layout.ring, 0.0)
+    stale = max(step.exchange.get("stale", 0.0) - kernels, 0.0)
+    exposed = step.exchange.get("ulysses", 0.0) + ring + stale + _passed_seconds(setting, kernels)
+    host = step.launches * library.launch_s
+    if layout.ulysses * layout.ring > 1:
+        host += setting.model.layers * (library.sequence_s + (layout.ring - 1) * library.ring_s)
+    stream = streamed_seconds(setting)
+    longest = max(kernels + exposed, host, stream)
+
+    def alone(part: KernelWork) -> float:
+        return max(device_seconds(part, library, device), part.launches * library.launch_s)
+
+    encoders, decoder = sum(map(alone, work.encoders)), alone(work.decoder)
+    # The first patch passes all stages alone.
+    steps = setting.computed_steps + (stages - 1) / stages
+    latency = library.request_s + encoders + steps * longest + decoder
+    return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, latency)
+
+
+def _passed_seconds(setting: DiffusionSetting, device: float) -> float:
+    """Exposed seconds of activations between stages, and of outputs between both calls of guidance."""
+    layout, cluster = setting.layout, setting.cluster
+    seconds = 0.0
+    if layout.pipefusion > 1:
+        passed = float(cluster.collective("send_receive", _passed_bytes(setting), 2))
+        seconds += max(passed - device, 0.0)
+    if layout.guidance > 1:
+        frames, rows, columns = setting.latent
+        size = 2 * WIDTH * setting.workload.batch * frames * rows * columns * setting.model.inputs
+        seconds += float(cluster.collective("all_gather", size, 2, layout.devices // 2))
+    return seconds
+
+
+def _passed_bytes(setting: DiffusionSetting) -> float:
+    """Bytes of activations that a stage receives in a step (PipeFusion)."""
+    if setting.layout.pipefusion == 1:
+        return 0.0
+    return WIDTH * setting.samples * setting.tokens / setting.layout.sequence * setting.model.hidden
+
+
+def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
+    """Weights on one device: transformer, text encoders, decoder."""
+    model, layout = setting.model, setting.layout
+    transformer = WIDTH * transformer_parameters(model) / layout.pipefusion
+    if layout.offload == "layers":
+        # Two blocks are on the device: the one that computes, and the next.
+        transformer *= min(2.0 / model.layers, 1.0)
+    encoders = sum(WIDTH * encoder_parameters(encoder) for encoder in model.encoders)
+    if layout.offload == "layers":
+        encoders = max((WIDTH * encoder_parameters(e) / e.layers * 2 for e in model.encoders), default=0.0)
+    return {
+        "transformer": transformer,
+        "encoders": encoders,
+        "decoder": WIDTH * decoder_parameters(model.decoder),
+    }
+
+
+def memory_of(setting: DiffusionSetting) -> dict[str, float]:
+    """Bytes on one device by part; activations are those of one block."""
+    call, model = call_of(setting), setting.model
+    widest = max(blocks.feed_forward * (2 if blocks.gated else 1) for blocks in model.blocks)
+    rows = call.rows + call.text
+    return {
+        **weight_bytes(setting),
+        "activations": WIDTH * rows * (widest + 8.0 * model.hidden),
+        "workspace": WORKSPACE,
+    }
+
+
+def check_fits(setting: DiffusionSetting, memory: Mapping[str, float]) -> None:
+    """Refuse a batch that does not fit a device.
+
+    Raises:
+        InfeasibleError: with the parts.
+    """
+    needed, device = sum(memory.values()), setting.cluster.device
+    if needed <= device.memory_bytes:
+        return
+    parts = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in memory.items())
+    raise InfeasibleError(
+        f"a device needs {needed / 1e9:.1f} GB ({parts}); {device.name} has {device.memory_bytes / 1e9:.1f}; "
+        "pipefusion, offload: layers, or a smaller batch would help"
+    )
+
+
+def streamed_seconds(setting: DiffusionSetting) -> float:
+    """Seconds in which the weights of all blocks of a step come from the host; 0 where they stay."""
+    if setting.layout.offload == "none":
+        return 0.0
+    whole = WIDTH * transformer_parameters(setting.model) / setting.layout.pipefusion
+    return float(setting.cluster.device.kernels.host_copy(whole))
+
+
+def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) -> float:
+    """Mean power of the replica's devices, from their use of matrix units and of memory bandwidth."""
+    device, layout, latency = setting.cluster.device, setting.layout, times.latency_s
+    running, reading, computing = device.generation.power_shares
+    steps, peak = setting.computed_steps, device.peak("bf16")
+    busy_s = steps * times.device_s + device_seconds(work.decoder, setting.library, device.name)
+    passes = steps / layout.pipefusion
+    flops = passes * work.step.flops + work.decoder.flops
+    moved = passes * work.step.bytes + work.decoder.bytes
+    busy = min(busy_s / latency, 1.0)
+    compute = min(flops / (peak * latency), 1.0)
+    memory = min(moved / (device.memory_bandwidth * latency), 1.0)
+    share = running * busy + reading * memory + computing * float(np.sqrt(compute * busy))
+    each = device.idle_watts + (device.tdp_watts - device.idle_watts) * min(share, 1.0)
+    return layout.devices * each

@@ -1,0 +1,112 @@
+"""The keys of a scenario of diffusion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from core.errors import InputError
+from core.loading import Strict, build
+from hwmodels.cluster import clusters
+from simulator.diffusion.layout import Layout
+from simulator.diffusion.libraries import diffusion_libraries
+from simulator.diffusion.models import diffusion_models
+from simulator.diffusion.setting import DiffusionSetting
+from simulator.diffusion.workload import DiffusionWorkload
+from simulator.scenario import Reference, Variation, find
+
+
+class DiffusionDefinition(Strict):
+    """The keys of a scenario file of diffusion."""
+
+    title: str = Field("", description="the question in one line")
+    model: Reference = Field(description="catalogue name, path (YAML or a diffusers folder) or mapping")
+    cluster: Reference = Field(description="catalogue name, path or mapping")
+    workload: DiffusionWorkload = Field(description="what a batch is")
+    layout: Layout = Field(
+        default_factory=lambda: Layout.model_validate({}), description="how a batch is laid on devices"
+    )
+    library: Reference = Field("xdit", description="what runs the model: name, path or mapping")
+    variations: dict[str, Variation] = Field(
+        default_factory=dict, description="named changes to ask `whatif` about"
+    )
+
+
+def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> DiffusionSetting:
+    """Turn the mapping of a scenario of diffusion into a setting.
+
+    Args:
+        data: keys and values as in a file.
+        where: name of the source in errors.
+        folder: base of relative paths.
+
+    Raises:
+        InputError: a wrong key or value, an unknown name, a layout that the request does not have; with the
+            key path.
+    """
+    written = build(DiffusionDefinition, data, where)
+    model = find(diffusion_models, written.model, folder, f"{where}: model")
+    library = find(diffusion_libraries, written.library, folder, f"{where}: library")
+    cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
+    try:
+        cluster = cluster.resized(written.layout.devices)
+    except InputError as error:
+        raise InputError(error.problem, f"{where}: layout") from None
+    setting = DiffusionSetting(written.title, model, cluster, written.workload, written.layout, library)
+    check_layout(setting, where)
+    return setting
+
+
+def check_layout(setting: DiffusionSetting, where: str) -> None:
+    """Refuse sizes that the model does not take, and degrees that do not divide it.
+
+    Raises:
+        InputError: with the key path, what was found and what is allowed.
+    """
+    model, work, layout = setting.model, setting.workload, setting.layout
+    place = f"{where}: workload"
+    for axis, (name, size) in enumerate((("height", work.height), ("width", work.width)), start=1):
+        unit = model.decoder.space * model.patch[axis]
+        if size < unit:
+            raise InputError(
+                f"must be at least {unit} (a patch of {model.name}), found {size}", f"{place}.{name}"
+            )
+    if work.frames > 1 and not model.video:
+        raise InputError(f"{model.name} makes images; allowed: 1, found {work.frames}", f"{place}.frames")
+    if work.guidance and model.guidance == "embedded":
+        raise InputError(
+            f"{model.name} takes guidance as an input of one call; allowed: false", f"{place}.guidance"
+        )
+    if layout.guidance == 2 and setting.calls == 1:
+        raise InputError(
+            f"guidance on two devices needs two calls a step; {model.name} has one here; allowed: 1",
+            f"{where}: layout.guidance",
+        )
+    if model.heads % layout.ulysses:
+        raise InputError(
+            f"{model.name}'s {model.heads} heads do not divide by {layout.ulysses}",
+            f"{where}: layout.ulysses",
+        )
+    if layout.pipefusion > model.layers:
+        raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")
+    _check_rows(setting, where)
+
+
+def _check_rows(setting: DiffusionSetting, where: str) -> None:
+    """Refuse patches that are smaller than what a kernel reads around them."""
+    layout, (_, rows, _) = setting.layout, setting.latent
+    patch = rows / setting.model.patch[1]
+    if layout.sequence > setting.tokens:
+        raise InputError(
+            f"{setting.tokens} patches of a sample do not reach {layout.sequence} ranks", f"{where}: layout"
+        )
+    halo = setting.model.decoder.kernel // 2
+    for name, ranks in (("patches", layout.patches), ("decoder", layout.decoder)):
+        if ranks > 1 and patch / ranks <= halo:
+            raise InputError(
+                f"{ranks} ranks have {patch / ranks:g} rows each, no more than the halo of a kernel ({halo})",
+                f"{where}: layout.{name}",
+            )

@@ -1,0 +1,57 @@
+"""A diffusion question with all references resolved and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwmodels.cluster import Cluster
+from simulator.diffusion.layout import Layout
+from simulator.diffusion.libraries import DiffusionLibrary
+from simulator.diffusion.models import DiffusionModel
+from simulator.diffusion.workload import DiffusionWorkload
+
+
+@dataclass(frozen=True)
+class DiffusionSetting:
+    """The fixed inputs of one batch."""
+
+    title: str
+    model: DiffusionModel
+    cluster: Cluster
+    workload: DiffusionWorkload
+    layout: Layout
+    library: DiffusionLibrary
+
+    @property
+    def steps(self) -> int:
+        """Steps of the sampler."""
+        return self.workload.steps or self.model.steps
+
+    @property
+    def computed_steps(self) -> float:
+        """Steps whose transformer runs; the others take their output from a cache."""
+        return self.steps * (1.0 - self.workload.skipped)
+
+    @property
+    def calls(self) -> int:
+        """Calls of the transformer for a sample and step: with and without the prompt."""
+        if self.workload.guidance is None:
+            return 2 if self.model.guidance == "classifier-free" else 1
+        return 2 if self.workload.guidance else 1
+
+    @property
+    def samples(self) -> float:
+        """Samples of a call on one device: both of a prompt, or one where they run on two devices."""
+        return self.workload.batch * self.calls / self.layout.guidance
+
+    @property
+    def tokens(self) -> int:
+        """Patches of a sample."""
+        work = self.workload
+        return self.model.tokens(work.height, work.width, work.frames)
+
+    @property
+    def latent(self) -> tuple[int, int, int]:
+        """Latent frames, rows and columns."""
+        work = self.workload
+        return self.model.latent(work.height, work.width, work.frames)
