@@ -166,9 +166,15 @@ def linear_attention(call: TransformerCall, name: str) -> Iterator[Op]:
     rows, width = call.rows, float(model.head_dim)
     elements = rows * model.hidden
     yield from _exchanged(call, name, rows)
-    flops_rows = {"m": width + 1.0, "n": width, "k": rows / call.samples}
-    pairs = call.samples * model.heads
-    yield Product(name=f"{name}.state", groups=pairs, dtype=call.dtype, weights=False, **flops_rows)
+    yield Product(
+        name=f"{name}.state",
+        groups=call.samples * model.heads,
+        m=width + 1.0,
+        n=width,
+        k=rows / call.samples,
+        dtype=call.dtype,
+        weights=False,
+    )
     yield _kernel(call, f"{name}.queries", "linear_queries", elements)
     yield _kernel(call, f"{name}.keys", "linear_keys", call.ring * elements, call.ring)
     if call.ring > 1:
