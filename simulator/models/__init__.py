@@ -15,10 +15,11 @@ from simulator.models.checkpoints import format_of_name
 from simulator.models.huggingface import VISION, config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.model import Model
-from simulator.models.parts import LatentAttention, LayerKind, MixtureOfExperts
+from simulator.models.parts import AttentionShape, LatentAttention, LayerKind, MixtureOfExperts
 from simulator.models.towers import published_tower
 
 __all__ = [
+    "AttentionShape",
     "LatentAttention",
     "LayerKind",
     "LinearAttention",

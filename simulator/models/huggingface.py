@@ -7,6 +7,7 @@ MPT) are small functions by model_type in ``huggingface_rules.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from simulator.models.checkpoints import (
     quantization,
     stored_of,
 )
+from simulator.models.huggingface_families import FAMILY_RULES, unpriced
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
+from simulator.models.parts import PartFormats
 from simulator.models.towers import read_tower
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
@@ -72,7 +75,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
             config = Config({**config.values, **text.values}, text.where)
     _refuse_unsupported(config)
     config = _expert_layers(config)
-    model_type = _model_type(config)
+    model_type, note = _model_type(config)
     fields = _fields(config, model_type)
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
@@ -81,6 +84,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
         fields["numerics"] = constants
     fields |= _tower(whole, fields["name"])
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
+    notes += [words for words in (note, unpriced([model_type])) if words]
     return _with_formats(build(Model, fields, config.where), config, path, notes)
 
 
@@ -103,9 +107,13 @@ def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) ->
     named = format_of_name(model.name)
     if named not in (None, stored.checkpoint) and not problem:
         notes.append(f"its name says {named}, its config.json {stored.checkpoint} weights, which are taken")
+    parts = stored.parts
+    if config.values.get("expert_dtype") == "fp4" and model.moe and not problem:
+        wide: dict[str, Any] = {stored.checkpoint: 1.0}
+        parts = PartFormats(attention=wide, dense=wide, experts={"fp4": 1.0}, head={"bf16": 1.0})
     fields = {
         "checkpoint": stored.checkpoint,
-        "parts": stored.parts,
+        "parts": parts,
         "weight_only": list(stored.weight_only),
         "checkpoint_kv": stored.kv,
         "checkpoint_problem": problem,
@@ -144,8 +152,15 @@ def _refuse_unsupported(config: Config) -> None:
             raise InputError(f"{key}: {reason}", config.where)
 
 
-def _model_type(config: Config) -> str:
-    """The listed model_type, from the class of the model where the file does not name it.
+LIKE_LLAMA_GATES = "silu", "swish", "swiglu"
+LIKE_LLAMA = "llama"
+"""The model_type that stands for unknown ones whose keys are all read."""
+
+
+def _model_type(config: Config) -> tuple[str, str]:
+    """The listed model_type, from the class of the model where the file does not name it, and a note.
+
+    An unknown one whose keys are all read or harmless is taken for a decoder like Llama.
 
     Raises:
         InputError: missing, not listed, or of a kind that Model cannot describe.
@@ -158,14 +173,42 @@ def _model_type(config: Config) -> str:
         named = next((name for name in known if name.replace("_", "").lower() == stem), None)
     if named is None:
         raise InputError("key 'model_type' is missing", config.where)
+    if not isinstance(named, str) or not named.strip():
+        raise InputError(f"model_type: a name is needed, found {shown(named)}", config.where)
     for reason, kinds in tables["refused"].items():
         if named in kinds:
             raise InputError(f"model_type {shown(named)}: {reason}", config.where)
-    if not isinstance(named, str) or named not in known:
+    if named in known:
+        return named, ""
+    if strange := sorted(key for key, value in config.values.items() if value and not _read(key)):
         listed = ", ".join(sorted(known, key=str.lower))
-        problem = f"model_type {shown(named)} is not known; a model YAML can state its shape. Known: {listed}"
+        problem = (
+            f"model_type {shown(named)} is not known, and its keys {', '.join(map(shown, strange[:6]))} "
+            f"are not read; a model YAML can state its shape. Known: {listed}"
+        )
         raise InputError(problem, config.where)
-    return named
+    if config.values.get("hidden_act") not in LIKE_LLAMA_GATES:
+        gates = ", ".join(LIKE_LLAMA_GATES)
+        told = shown(config.values.get("hidden_act"))
+        problem = (
+            f"hidden_act: model_type {shown(named)} is not known, and {told} does not tell whether its MLP "
+            f"has a gate ({gates} do); a model YAML can state its shape"
+        )
+        raise InputError(problem, config.where)
+    return LIKE_LLAMA, f"model_type {shown(named)} is not known and read as a decoder like Llama"
+
+
+def _read(key: str) -> bool:
+    """Whether a key of a decoder like Llama is read, or has no effect on shapes."""
+    tables = _tables()
+    return key in _spelled() or any(fnmatchcase(key, pattern) for pattern in tables["harmless"])
+
+
+@cache
+def _spelled() -> frozenset[str]:
+    tables = _tables()
+    fields = (*tables["numbers"].values(), *tables["flags"].values(), tables["activation_keys"])
+    return frozenset(key for keys in fields for key in keys)
 
 
 def _fields(config: Config, model_type: str) -> dict[str, Any]:
@@ -180,9 +223,12 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
         fields |= {field: value for field, value in values.items() if value is not None}
     fields |= _activation(config, gated, tables)
     fields |= _attention_pattern(config, fields, tables["layer_types"])
-    if own_rule := OWN_RULES.get(model_type):
+    if own_rule := OWN_RULES.get(model_type) or FAMILY_RULES.get(model_type):
         fields |= own_rule(config)
     fields = {field: value for field, value in fields.items() if value is not None}
+    hidden, heads = fields.get("hidden"), fields.get("heads")
+    if hidden and heads and "head_dim" not in fields and hidden % heads and "mla.kv_lora_rank" not in fields:
+        fields["head_dim"] = hidden // heads
     if expansion and "hidden" in fields:
         fields.setdefault("feed_forward", expansion * fields["hidden"])
     return _nested(fields)
@@ -283,7 +329,7 @@ def _expert_list(config: Config) -> tuple[str, list[bool]]:
     """
     kinds = config.values.get("mlp_layer_types")
     if isinstance(kinds, list):
-        unknown = [kind for kind in kinds if kind not in ("dense", "sparse", "moe")]
+        unknown = [kind for kind in kinds if kind not in ("dense", "sparse", "moe", "hash_moe")]
         if unknown:
             raise UnknownNameError(
                 "kind of MLP", str(unknown[0]), ["dense", "sparse"], f"{config.where}: mlp_layer_types"

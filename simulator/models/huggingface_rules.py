@@ -46,6 +46,31 @@ class Config(NamedTuple):
         return Config(part if isinstance(part, Mapping) else {}, f"{self.where}: {key}")
 
 
+def whole_of(config: Config, key: str, default: int = 0) -> int:
+    value = config.number(key)
+    return default if value is None else value
+
+
+def kinds_of(config: Config, names: Mapping[str, str]) -> list[str]:
+    """Our kinds of the entries of ``layer_types``; empty without it."""
+    listed = config.values.get("layer_types")
+    return [names.get(str(kind), "full") for kind in listed] if isinstance(listed, list) else []
+
+
+def pattern_of(config: Config, key: str, kinds: Mapping[int, str]) -> list[str]:
+    """Our kinds of a list of numbers, one a layer.
+
+    Raises:
+        InputError: another number.
+    """
+    listed = config.values.get(key)
+    if not isinstance(listed, list) or not listed:
+        return []
+    if any(type(number) is not int or number not in kinds for number in listed):
+        raise InputError(f"{key}: only {', '.join(map(str, kinds))} are read", config.where)
+    return [kinds[number] for number in listed]
+
+
 def _falcon(config: Config) -> dict[str, Any]:
     new = bool(config.flag("new_decoder_architecture"))
     kv_heads = config.number("num_kv_heads", "n_head_kv") if new else None
@@ -69,13 +94,6 @@ def _mpt(config: Config) -> dict[str, Any]:
         "bias": config.flag("no_bias") is False,
         "feed_forward": hidden * ratio if hidden and ratio else None,
     }
-
-
-def _minimax(config: Config) -> dict[str, Any]:
-    kinds = config.values.get("attn_type_list")
-    if isinstance(kinds, list) and 0 in kinds:
-        raise InputError("attn_type_list: lightning attention is not supported", config.where)
-    return {}
 
 
 def _dbrx(config: Config) -> dict[str, Any]:
@@ -114,12 +132,17 @@ def _qwen3_next(config: Config) -> dict[str, Any]:
         "head_gates": 2,
         "delta": True,
     }
-    fields: dict[str, Any] = {"linear": _given(linear), "attention_gate": True}
+    fields: dict[str, Any] = {"linear": given(linear), "attention_gate": True}
     if not isinstance(config.values.get("layer_types"), list):
         fields["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
     if config.number("shared_expert_intermediate_size"):
         fields["moe.shared_experts"] = 1
     return fields
+
+
+def _olmo_hybrid(config: Config) -> dict[str, Any]:
+    """Gated DeltaNet beside full attention without an output gate."""
+    return {**_qwen3_next(config), "attention_gate": False}
 
 
 PATTERN_OF_PARTS = {"M": ("linear", False), "*": ("full", False), "-": ("none", True), "E": ("none", True)}
@@ -168,7 +191,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
         **({} if "E" in pattern else {"moe.experts": None}),
         "attention_pattern": tuple(mixer for mixer, _ in parts),
         "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
-        "linear": _given(linear),
+        "linear": given(linear),
     }
 
 
@@ -200,7 +223,7 @@ def _equal(config: Config, *keys: str) -> int | None:
     return config._replace(values=flat).number(*keys)
 
 
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value is not None}
 
 
@@ -209,13 +232,12 @@ OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "RefinedWeb": _falcon,
     "RefinedWebModel": _falcon,
     "mpt": _mpt,
-    "minimax": _minimax,
-    "minimax_m2": _minimax,
     "dbrx": _dbrx,
     "gpt_bigcode": _gpt_bigcode,
     "opt": _opt,
     "hunyuan_v1_moe": _hunyuan,
     "qwen3_next": _qwen3_next,
+    "olmo_hybrid": _olmo_hybrid,
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _qwen3_next),
     "nemotron_h": _nemotron_h,
 }

@@ -32,6 +32,10 @@ class LinearAttention(Strict):
     """Whether all heads share the weights of the norm before the output projection."""
     chunk: Positive = 64
     """Tokens that are scanned together."""
+    gate_rank: NotNegative = 0
+    """Width through which the output gate, and with ``channel_gates`` the decay, are projected; 0: none."""
+    channel_gates: bool = False
+    """Whether each channel of a key decays by its own gate, not a head as one (Kimi Delta Attention)."""
     delta: bool = False
     """Whether states change by the delta rule, which solves a triangular system in every chunk."""
 

@@ -13,6 +13,7 @@ from core.loading import Strict
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.numerics import Numerics
 from simulator.models.parts import (
+    AttentionShape,
     CheckpointFormat,
     LatentAttention,
     LayerKind,
@@ -94,6 +95,30 @@ class Model(Strict):
     parallel_block: bool = False
     """Whether attention and MLP read the same input and are added once (GPT-J, PaLM)."""
 
+    value_dim: NotNegative = 0
+    """Width of a value head; 0: that of a key head (``mla`` has its own)."""
+    shared_values: bool = False
+    """Whether full layers take values from the projection of keys (Gemma 4, DeepSeek-V4)."""
+    query_rank: NotNegative = 0
+    """Width of compressed queries outside of ``mla``; 0: projected directly (DeepSeek-V4)."""
+    output_rank: NotNegative = 0
+    """Width to which each of ``output_groups`` groups of heads is projected before the output; 0: none."""
+    output_groups: Positive = 1
+    sliding_attention: AttentionShape | None = None
+    """Heads of sliding layers, where they differ from those of full layers."""
+    feed_forwards: Annotated[tuple[Positive, ...], Field(strict=False, max_length=2**10)] = ()
+    """Inner width of the MLP of each layer, where layers differ; as many as layers."""
+    kv_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Entries of the KV cache for each token of a layer, mean of the layers (DeepSeek-V4 keeps one for 4 or
+    128 tokens)."""
+    cache_extra: Annotated[float, Field(ge=0, le=2**20)] = 0.0
+    """Values of a token in the cache of a layer beside keys and values: keys of an indexer, mean of the
+    layers."""
+    shared_kv_layers: NotNegative = 0
+    """Layers at the end that read the keys and values of earlier ones (Gemma 3n and 4)."""
+    other_parameters: Annotated[int, Field(ge=0, le=10**14)] = 0
+    """Parameters of parts that have no ops, such as embeddings of each layer; they take memory only."""
+
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
     """Linear attention or a state-space mixer, in the layers that have it."""
@@ -160,6 +185,10 @@ class Model(Strict):
             raise ValueError("linear is given for, and only for, linear layers in attention_pattern")
         if any(kind.parts == 0 for kind in self.layer_groups):
             raise ValueError("attention_pattern and mlp_pattern leave a layer with neither attention nor MLP")
+        if self.feed_forwards and len(self.feed_forwards) != self.layers:
+            raise ValueError(f"feed_forwards has {len(self.feed_forwards)} widths for {self.layers} layers")
+        if self.shared_kv_layers >= self.layers:
+            raise ValueError("shared_kv_layers leaves no layer with keys of its own")
         if self.moe and self.moe.first_dense_layers + self.moe.every > self.layers:
             raise ValueError(
                 f"moe leaves no expert layer: first_dense_layers ({self.moe.first_dense_layers}) "
@@ -176,8 +205,8 @@ class Model(Strict):
 
     @property
     def v_head_dim(self) -> int:
-        """Width of a value head; differs from ``head_dim`` in MLA only."""
-        return self.mla.v_head_dim if self.mla else self.head_dim
+        """Width of a value head."""
+        return self.mla.v_head_dim if self.mla else self.value_dim or self.head_dim
 
     @property
     def query_width(self) -> int:
@@ -199,7 +228,14 @@ class Model(Strict):
         """Values that the KV cache keeps per token and layer."""
         if self.mla:
             return self.mla.kv_lora_rank + self.mla.qk_rope_head_dim
-        return 2 * self.kv_width
+        return self.kv_heads * (self.head_dim + self.v_head_dim)
+
+    def of_kind(self, kind: LayerKind) -> "Model":
+        """The model with the heads and the width that layers of a kind have."""
+        update: dict[str, object] = {"feed_forward": kind.width} if kind.width else {}
+        if kind.mixer == "sliding" and self.sliding_attention:
+            update |= self.sliding_attention.model_dump() | {"shared_values": False, "query_rank": 0}
+        return self.model_copy(update=update) if update else self
 
     def is_moe_layer(self, layer: int) -> bool:
         """Whether a layer (counted from 0) has experts."""
@@ -230,12 +266,12 @@ class Model(Strict):
     def layer_groups(self) -> dict[LayerKind, tuple[int, ...]]:
         """The layers of each kind (counted from 0), kinds in the order of their first layer."""
         moe = (self.moe.first_dense_layers, self.moe.every) if self.moe else None
-        return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe)
+        return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe, self.feed_forwards)
 
     @property
     def cached_layers(self) -> int:
         """How many layers keep keys and values of every token."""
-        return self.layers_of_kind("full") + self.layers_of_kind("sliding")
+        return self.layers_of_kind("full") + self.layers_of_kind("sliding") - self.shared_kv_layers
 
     def norms_of(self, parts: int) -> int:
         """Norms outside attention of a layer with 1 or 2 parts, attention and MLP: as many for each."""
@@ -259,13 +295,18 @@ class Model(Strict):
 
 @lru_cache(maxsize=256)
 def _layer_groups(
-    layers: int, mixers: tuple[str, ...], mlps: tuple[bool, ...], moe: tuple[int, int] | None
+    layers: int,
+    mixers: tuple[str, ...],
+    mlps: tuple[bool, ...],
+    moe: tuple[int, int] | None,
+    widths: tuple[int, ...],
 ) -> dict[LayerKind, tuple[int, ...]]:
     """``Model.layer_groups``, cached; ``moe``: number of leading dense layers, period of expert layers."""
     groups: dict[LayerKind, list[int]] = {}
     for layer in range(layers):
         past, has_mlp = layer - (moe[0] if moe else 0), mlps[layer % len(mlps)]
         experts = moe is not None and past >= 0 and (past + 1) % moe[1] == 0
-        kind = LayerKind(mixers[layer % len(mixers)], has_mlp and experts, has_mlp)
+        width = widths[layer] if widths and has_mlp and not experts else 0
+        kind = LayerKind(mixers[layer % len(mixers)], has_mlp and experts, has_mlp, width)
         groups.setdefault(kind, []).append(layer)
     return {kind: tuple(members) for kind, members in groups.items()}

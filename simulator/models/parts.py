@@ -60,11 +60,26 @@ class LayerKind(NamedTuple):
     """Whether its MLP is a mixture of experts."""
     mlp: bool = True
     """Whether it has an MLP at all."""
+    width: int = 0
+    """Inner width of its dense MLP; 0: the model's."""
 
     @property
     def parts(self) -> int:
         """Number of components, attention and MLP: 1 or 2."""
         return (self.mixer != "none") + self.mlp
+
+
+class AttentionShape(Strict):
+    """Heads of the sliding layers of a model whose full layers have others."""
+
+    heads: Positive
+    """Query heads."""
+    kv_heads: Positive
+    """Heads of keys and values."""
+    head_dim: Positive
+    """Width of a query or key head."""
+    value_dim: NotNegative = 0
+    """Width of a value head; 0: that of a key head."""
 
 
 class LatentAttention(Strict):

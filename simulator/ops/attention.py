@@ -46,7 +46,9 @@ def attention(rank: Rank, kind: str = "full") -> list[Op]:
 def _projections(rank: Rank) -> list[Op]:
     model = rank.model
     queries = rank.heads * (2 if model.attention_gate else 1)
-    width = (queries + 2 * rank.kv_heads) * model.head_dim
+    keys = rank.kv_heads * (model.head_dim + (0 if model.shared_values else model.v_head_dim))
+    direct = 0.0 if model.query_rank else queries * model.head_dim
+    width = direct + keys + model.query_rank
     readers = 3 if rank.how.separate_products else 1
     return [
         *separate_sums(rank, "projections_sum", readers, "projections"),
@@ -60,13 +62,30 @@ def _projections(rank: Rank) -> list[Op]:
             bias=model.qkv_bias,
             keeps=rank.tokens * model.hidden / rank.spread,
         ),
+        *_expanded_queries(rank, queries),
     ]
+
+
+def _expanded_queries(rank: Rank, queries: Array) -> list[Op]:
+    """The product that expands compressed queries to heads, where the model compresses them."""
+    model = rank.model
+    if not model.query_rank:
+        return []
+    width = queries * model.head_dim
+    return linear(rank, "query_up", "column", width, model.query_rank, part="projections", bias=False)
 
 
 def _output(rank: Rank) -> list[Op]:
     model = rank.model
     width = rank.heads * model.v_head_dim
-    return linear(rank, "attention_output", "row", model.hidden, width, part="projections")
+    if not model.output_rank:
+        return linear(rank, "attention_output", "row", model.hidden, width, part="projections")
+    # Groups of heads are projected apart: as many products of a group's width as one of the whole width.
+    inner = model.output_rank * model.output_groups / rank.tensor
+    return [
+        *linear(rank, "attention_inner", "column", model.output_rank, width, part="projections", bias=False),
+        *linear(rank, "attention_output", "row", model.hidden, inner, part="projections"),
+    ]
 
 
 def _gate(rank: Rank) -> Iterator[Op]:
@@ -98,7 +117,7 @@ def _before_core(rank: Rank) -> Iterator[Op]:
     if rank.how.appends and model.mla:
         yield latent_append(rank)
     elif rank.how.appends and np.any(appended > 0):
-        elements = appended * 2 * rank.kv_heads * model.head_dim
+        elements = appended * rank.kv_heads * (model.head_dim + model.v_head_dim)
         yield kernel(rank, "append", "copy", passes.APPEND, elements, part="core")
 
 

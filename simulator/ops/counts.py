@@ -68,7 +68,18 @@ def model_parameters(model: Model) -> int:
     """All parameters: layers, final norm, embedding and output layer."""
     groups = model.layer_groups
     listed = sum(len(groups[kind]) * counts.parameters for kind, counts in layer_counts(model).items())
-    return listed + model.norm_width + model.embedding_parameters + model.output_parameters
+    ends = model.norm_width + model.embedding_parameters + model.output_parameters
+    return listed + ends + model.other_parameters - _shared_kv(model)
+
+
+def _shared_kv(model: Model) -> int:
+    """Projections of keys and values, and norms of keys, that the last layers do not have."""
+    total = 0
+    for layer in range(model.layers - model.shared_kv_layers, model.layers):
+        own = model.of_kind(LayerKind(model.attention_kind(layer)))
+        values = 0 if own.shared_values else own.v_head_dim
+        total += model.hidden * own.kv_heads * (own.head_dim + values) + own.head_dim * own.qk_norm
+    return total
 
 
 def active_parameters(model: Model) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -25,7 +26,9 @@ MIXERS: dict[str, Callable[[Rank], list[Op]]] = {
 """The ops of each kind of attention; a new kind is a file with its ops and an entry here."""
 
 
-def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = True) -> list[Op]:
+def layer(
+    rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = True, width: int = 0
+) -> list[Op]:
     """Forward ops of one layer; ``backward`` of them is its backward pass.
 
     Args:
@@ -33,8 +36,9 @@ def layer(rank: Rank, kind: str = "full", experts: bool = False, mlp: bool = Tru
         kind: of attention: full, sliding, linear or none.
         experts: whether the MLP is a mixture of experts.
         mlp: whether the layer has an MLP.
+        width: inner width of its dense MLP; 0: the model's.
     """
-    return layers(rank, [LayerKind(kind, experts, mlp)])[0]
+    return layers(rank, [LayerKind(kind, experts, mlp, width)])[0]
 
 
 def layers(rank: Rank, kinds: Iterable[LayerKind]) -> list[list[Op]]:
@@ -43,7 +47,10 @@ def layers(rank: Rank, kinds: Iterable[LayerKind]) -> list[list[Op]]:
     listed = []
     for kind in kinds:
         joint = rank.model.parallel_block and kind.parts == 2
-        block = [*mixer(kind.mixer, not joint), *(mlp(kind.experts, not joint) if kind.mlp else [])]
+        block = [
+            *mixer(kind.mixer, not joint),
+            *(mlp(kind.experts, kind.width, not joint) if kind.mlp else []),
+        ]
         listed.append([*(_reduced(rank, "layer", "mlp", block) if joint else block), *norms(kind.parts)])
     return listed
 
@@ -51,11 +58,19 @@ def layers(rank: Rank, kinds: Iterable[LayerKind]) -> list[list[Op]]:
 def _mixer(rank: Rank, kind: str, reduced: bool) -> list[Op]:
     if kind == "none":
         return []
+    rank = _shaped(rank, LayerKind(kind))
     ops = MIXERS[kind](rank)
     return _reduced(rank, "attention", "projections", ops) if reduced else ops
 
 
-def _mlp(rank: Rank, experts: bool, reduced: bool) -> list[Op]:
+def _shaped(rank: Rank, kind: LayerKind) -> Rank:
+    """The rank of a model with the shape of a kind of layers."""
+    model = rank.model.of_kind(kind)
+    return rank if model is rank.model else replace(rank, model=model)
+
+
+def _mlp(rank: Rank, experts: bool, width: int, reduced: bool) -> list[Op]:
+    rank = _shaped(rank, LayerKind(width=width))
     ops = expert_mlp(rank) if experts else dense_mlp(rank)
     return _reduced(rank, "mlp", "mlp", ops) if reduced and not (experts and shards_tokens(rank)) else ops
 

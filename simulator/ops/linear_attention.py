@@ -21,12 +21,19 @@ def linear_attention(rank: Rank) -> list[Op]:
     heads = spec.heads / rank.tensor
     key_heads = np.maximum(spec.key_heads / rank.tensor, 1.0)
     channels = 2 * key_heads * spec.key_dim + heads * spec.value_dim
-    inputs = channels + heads * (spec.value_dim + spec.head_gates)
+    gates = heads * (spec.value_dim + spec.key_dim * spec.channel_gates)
+    narrow = spec.gate_rank * (1.0 + spec.channel_gates)
+    inputs = channels + heads * spec.head_gates + (narrow or gates)
     width = heads * spec.value_dim
     hidden, part = rank.model.hidden, "projections"
     kept = rank.tokens * hidden / rank.spread
     return [
         *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
+        *(
+            linear(rank, "linear_gates", "column", gates, spec.gate_rank, part=part, bias=False)
+            if spec.gate_rank
+            else []
+        ),
         *_core(rank, spec, channels, heads, key_heads),
         *_batch_first(rank, inputs, width),
         *exchange(rank, spec, inputs, width),

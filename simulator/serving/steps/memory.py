@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InfeasibleError
-from simulator.models import LatentAttention, Model
+from simulator.models import LatentAttention, LayerKind, Model
 from simulator.models.model import CACHED
 from simulator.ops.counts import expert_parameters, layer_counts
 from simulator.serving.question.options import EngineOptions
@@ -89,6 +89,7 @@ def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
             layers[list(model.layer_groups[kind])] += _latent_bytes(price, model.mla)
     stages = np.array([layers[first:last].sum() for first, last in stage_layers(model.layers, pool.pipeline)])
     stages[0] += model.embedding_parameters * ENDS_BYTES / pool.tensor
+    stages += model.other_parameters * ENDS_BYTES / pool.tensor / pool.pipeline
     output = model.output_parameters * formats.head_bytes
     if pool.pipeline > 1 and model.tied_embeddings:
         output = model.embedding_parameters * ENDS_BYTES
@@ -140,12 +141,20 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sli
         kv: number format; None: 16 bits.
         sliding: tokens of sliding layers for each of full ones, where a model has both.
     """
-    width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
-    size = width * KV_BYTES.get(kv or "", 2.0)
+    size, window = (
+        _entry_bytes(model.of_kind(LayerKind(mixer)), tensor, kv) for mixer in ("full", "sliding")
+    )
     if model.mla and model.mla.index_topk:
         size += model.mla.index_head_dim + INDEX_SCALE_BYTES
     full, windows = model.layers_of_kind("full"), model.layers_of_kind("sliding")
-    return (full + (sliding if full else 1.0) * windows) / pipeline * size
+    own = model.cached_layers / max(full + windows, 1)
+    return own * (full * size + (sliding if full else 1.0) * windows * window) / pipeline
+
+
+def _entry_bytes(model: Model, tensor: int, kv: str | None) -> float:
+    """KV bytes of one token and layer on one device; the keys of an indexer are in 16 bits."""
+    width = model.kv_cache_width if model.mla else model.kv_cache_width / min(tensor, model.kv_heads)
+    return model.kv_share * width * KV_BYTES.get(kv or "", 2.0) + 2.0 * model.cache_extra
 
 
 def window_of(price: StepPrice) -> SlidingKv:

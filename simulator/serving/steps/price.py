@@ -305,12 +305,14 @@ class StepPrice:
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
 
-    def _layer_ops(self, rank: Rank, mixer: str, experts: bool, mlp: bool = True) -> list[Op]:
+    def _layer_ops(
+        self, rank: Rank, mixer: str, experts: bool, mlp: bool = True, width: int = 0
+    ) -> list[Op]:
         """Ops of a layer; attention's products in the format of their weights."""
-        ops = layer_ops(rank, mixer, experts, mlp)
+        ops = layer_ops(rank, mixer, experts, mlp, width)
         if self.attention_formats == self.formats:
             return ops
-        others = layer_ops(replace(rank, formats=self.attention_formats), mixer, experts, mlp)
+        others = layer_ops(replace(rank, formats=self.attention_formats), mixer, experts, mlp, width)
         return [own if own.part in ATTENTION else op for op, own in zip(ops, others, strict=True)]
 
     def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices, kinds: str = "") -> Array:

@@ -1,0 +1,83 @@
+"""Every decoder of transformers, by its default configuration: parameters here and on torch's meta device.
+
+    python -m benchmarks.decoder_types FILE.json
+
+The first run writes what transformers builds (it needs torch and transformers), the second compares; they may
+run in two environments.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SECONDS = 60
+"""Most time for one type."""
+
+
+def build() -> dict[str, Any]:
+    """Configuration and parameters of each type of causal language model, or the error."""
+    import torch
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    built: dict[str, Any] = {}
+    for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        signal.alarm(SECONDS)
+        try:
+            config = transformers.AutoConfig.for_model(name)
+            with torch.device("meta"):
+                model = transformers.AutoModelForCausalLM.from_config(getattr(config, "text_config", config))
+            model.tie_weights()
+            count = sum({id(tensor): tensor.numel() for tensor in model.parameters()}.values())
+            built[name] = {"params": count, "config": json.loads(config.to_json_string(use_diff=False))}
+        except Exception as error:  # whatever a release refuses
+            built[name] = {"error": f"{type(error).__name__}: {error}"[:160]}
+        finally:
+            signal.alarm(0)
+    return built
+
+
+def compare(built: dict[str, Any]) -> None:
+    """Print types that differ by more than 0.15 % or are refused, and the counts."""
+    from core.errors import InputError
+    from simulator.models.huggingface import read_config
+    from simulator.ops.counts import model_parameters
+
+    counts = {"right": 0, "off": 0, "refused": 0, "not built": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.json"
+        for name, case in built.items():
+            if "error" in case:
+                counts["not built"] += 1
+                continue
+            told = {key: value for key, value in case["config"].items() if value is not None}
+            path.write_text(json.dumps(told), encoding="utf-8")
+            try:
+                ours = model_parameters(read_config(path))
+            except InputError as error:
+                counts["refused"] += 1
+                print(f"{name:24} refused: {str(error).partition('config.json: ')[2][:120]}")
+                continue
+            off = 100 * (ours / case["params"] - 1)
+            counts["right" if abs(off) < 0.15 else "off"] += 1
+            if abs(off) >= 0.15:
+                print(f"{name:24} {ours:18,} of {case['params']:18,} {off:+.2f} %")
+    print(", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+def main() -> None:
+    """Write the file, or compare with it."""
+    path = Path(sys.argv[1])
+    if path.is_file():
+        compare(json.loads(path.read_text(encoding="utf-8")))
+    else:
+        path.write_text(json.dumps(build()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

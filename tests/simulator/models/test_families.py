@@ -1,0 +1,121 @@
+"""Configurations of families whose layers differ: parameters, and bytes of KV."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.loading import read_mapping
+from simulator.models import Model, models
+from simulator.ops.counts import model_parameters
+from simulator.serving.steps.memory import kv_token_bytes
+
+DECODERS = read_mapping(Path(__file__).with_name("decoders.yaml"), bounded=False)
+
+
+def read(tmp_path: Path, config: dict[str, object]) -> Model:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return models.get(path)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_parameters_are_those_that_transformers_builds(name: str, tmp_path: Path) -> None:
+    case = DECODERS[name]
+    assert model_parameters(read(tmp_path, case["config"])) == pytest.approx(case["parameters"], rel=1.5e-3)
+
+
+def test_kv_of_deepseek_v4_is_one_entry_for_four_or_128_tokens(tmp_path: Path) -> None:
+    """43 layers: 3 + 20 keep an entry of 512 values for 128 tokens, 20 one for 4 and an index key of 128."""
+    model = read(tmp_path, DECODERS["deepseek_v4"]["config"])
+    ratios = [
+        4 if kind.startswith("compressed") else 128
+        for kind in DECODERS["deepseek_v4"]["config"]["layer_types"]
+    ]
+    entries = sum(1 / ratio for ratio in ratios)
+    expected = 2 * 512 * entries + 2 * 128 * sum(1 / ratio for ratio in ratios if ratio == 4)
+    assert kv_token_bytes(model, 1, 1, None) == pytest.approx(expected)
+    assert kv_token_bytes(model, 8, 1, None) == pytest.approx(expected)
+
+
+def test_sliding_layers_have_heads_of_their_own(tmp_path: Path) -> None:
+    """MiMo-V2-Flash: full layers keep 4 heads of 192 + 128 values a token, sliding ones 8."""
+    model = read(tmp_path, DECODERS["mimo_v2_flash"]["config"])
+    full, sliding = model.layers_of_kind("full"), model.layers_of_kind("sliding")
+    assert kv_token_bytes(model, 1, 1, "fp8") == 4 * 320 * full + 8 * 320 * sliding
+    assert kv_token_bytes(model, 1, 1, "fp8", sliding=0.0) == 4 * 320 * full
+
+
+def test_layers_of_a_searched_model_have_widths_of_their_own(tmp_path: Path) -> None:
+    """Nemotron's searched Llamas: blocks without attention, MLPs of several widths."""
+    block = {"attention": {"n_heads_in_group": 8, "no_op": False}, "ffn": {"ffn_mult": 5.25, "no_op": False}}
+    thin = {"attention": {"no_op": True}, "ffn": {"ffn_mult": 0.5, "no_op": False}}
+    config = {
+        "model_type": "nemotron-nas",
+        "hidden_size": 8192,
+        "num_attention_heads": 64,
+        "num_hidden_layers": 4,
+        "hidden_act": "silu",
+        "vocab_size": 128256,
+        "block_configs": [block, thin, block, thin],
+    }
+    model = read(tmp_path, config)
+    assert model.feed_forwards == (28672, 2816, 28672, 2816)
+    assert model.cached_layers == 2
+    attention = 2 * 8192 * 8192 + 2 * 8192 * 1024
+    listed = 2 * attention + 2 * 3 * 8192 * (28672 + 2816) + 8192 * (2 * 2 + 2 + 1) + 2 * 8192 * 128256
+    assert model_parameters(model) == listed
+
+
+def test_an_unknown_type_whose_keys_are_all_known_is_read_with_a_note(tmp_path: Path) -> None:
+    config = {
+        "model_type": "brand_new",
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "hidden_act": "silu",
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+        "rope_theta": 500000.0,
+    }
+    model = read(tmp_path, config)
+    assert model_parameters(model) == model_parameters(models.get("llama3.1-8b"))
+    assert "brand_new" in model.left_out
+
+
+def test_experts_in_four_bits_beside_a_checkpoint_in_eight(tmp_path: Path) -> None:
+    config = DECODERS["deepseek_v4"]["config"] | {
+        "expert_dtype": "fp4",
+        "quantization_config": {"quant_method": "fp8"},
+    }
+    model = read(tmp_path, config)
+    assert model.parts is not None
+    assert model.parts.experts == {"fp4": 1.0}
+    assert model.parts.attention == {"fp8": 1.0}
+
+
+@pytest.mark.parametrize(
+    "name", ["deepseek_v4", "gemma4_text", "kimi_linear", "mimo_v2_flash", "minimax_m3_vl_text"]
+)
+def test_a_server_of_the_family_is_priced(name: str, tmp_path: Path) -> None:
+    from simulator.serving.scenario import make_serving
+
+    (tmp_path / "config.json").write_text(json.dumps(DECODERS[name]["config"]), encoding="utf-8")
+    question = {
+        "model": str(tmp_path / "config.json"),
+        "cluster": "dgx-b200",
+        "gpus": 8,
+        "workload": {
+            "kind": "serving",
+            "requests": 4,
+            "arrivals": {"kind": "closed", "concurrency": 2},
+            "input": {"kind": "fixed", "tokens": 500},
+            "output": {"kind": "fixed", "tokens": 20},
+        },
+        "deployment": {"engine": "vllm-0.19", "tensor": 8, "weights": "fp8"},
+    }
+    pool = make_serving(question, "s", tmp_path).pools[0]
+    assert 1e-4 < pool.costs.steps.step((), 2, 1000) < 0.2
+    assert pool.costs.kv_blocks > 1000
