@@ -305,9 +305,7 @@ class StepPrice:
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
 
-    def _layer_ops(
-        self, rank: Rank, mixer: str, experts: bool, mlp: bool = True, width: int = 0
-    ) -> list[Op]:
+    def _layer_ops(self, rank: Rank, mixer: str, experts: bool, mlp: bool = True, width: int = 0) -> list[Op]:
         """Ops of a layer; attention's products in the format of their weights."""
         ops = layer_ops(rank, mixer, experts, mlp, width)
         if self.attention_formats == self.formats:
