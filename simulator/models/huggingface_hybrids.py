@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.errors import InputError
-from simulator.models.huggingface_rules import Config, given, kinds_of, pattern_of, whole_of
+from simulator.models.huggingface_rules import Config, kinds_of, pattern_of, present, whole_of
 
 
 def kimi_linear(config: Config) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def kimi_linear(config: Config) -> dict[str, Any]:
             * whole_of(config, "v_head_dim")
         )
     return {
-        "linear": given(linear),
+        "linear": present(linear),
         "attention_pattern": tuple(pattern) or None,
         "moe.latent": config.number("routed_expert_hidden_size"),
         "moe.groups": config.number("num_expert_group"),
@@ -87,7 +87,7 @@ def _mamba2(config: Config) -> dict[str, Any]:
         "head_parameters": 3,
         "norm_per_head": False,
     }
-    return given(linear)
+    return present(linear)
 
 
 def mamba2(config: Config) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def jamba(config: Config) -> dict[str, Any]:
     if places[1] != places[0] - 1:
         raise InputError("expert_layer_offset: only the last layer of each period is read", config.where)
     return {
-        "linear": given(linear),
+        "linear": present(linear),
         "attention_pattern": tuple(pattern),
         "moe.every": places[0],
         "moe.first_dense_layers": 0,
@@ -182,4 +182,4 @@ def minimax(config: Config) -> dict[str, Any]:
     width = width or (whole_of(config, "hidden_size") // max(heads or 1, 1))
     linear = {"heads": heads, "value_dim": width, "key_heads": heads, "key_dim": width, "convolution": 1}
     linear |= {"head_parameters": 0, "norm_per_head": False, "chunk": config.number("block_size")}
-    return {"attention_pattern": tuple(pattern), "linear": given(linear)}
+    return {"attention_pattern": tuple(pattern), "linear": present(linear)}

@@ -132,7 +132,7 @@ def _qwen3_next(config: Config) -> dict[str, Any]:
         "head_gates": 2,
         "delta": True,
     }
-    fields: dict[str, Any] = {"linear": given(linear), "attention_gate": True}
+    fields: dict[str, Any] = {"linear": present(linear), "attention_gate": True}
     if not isinstance(config.values.get("layer_types"), list):
         fields["attention_pattern"] = ("linear",) * (interval - 1) + ("full",)
     if config.number("shared_expert_intermediate_size"):
@@ -191,7 +191,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
         **({} if "E" in pattern else {"moe.experts": None}),
         "attention_pattern": tuple(mixer for mixer, _ in parts),
         "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
-        "linear": given(linear),
+        "linear": present(linear),
     }
 
 
@@ -223,7 +223,7 @@ def _equal(config: Config, *keys: str) -> int | None:
     return config._replace(values=flat).number(*keys)
 
 
-def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def present(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value is not None}
 
 
