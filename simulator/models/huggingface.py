@@ -26,7 +26,7 @@ from simulator.models.huggingface_families import FAMILY_RULES, unpriced
 from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
-from simulator.models.parts import PartFormats
+from simulator.models.parts import PartFormats, Shares
 from simulator.models.towers import read_tower
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
@@ -109,7 +109,7 @@ def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) ->
         notes.append(f"its name says {named}, its config.json {stored.checkpoint} weights, which are taken")
     parts = stored.parts
     if config.values.get("expert_dtype") == "fp4" and model.moe and not problem:
-        wide: dict[str, Any] = {stored.checkpoint: 1.0}
+        wide: Shares = {stored.checkpoint: 1.0}
         parts = PartFormats(attention=wide, dense=wide, experts={"fp4": 1.0}, head={"bf16": 1.0})
     fields = {
         "checkpoint": stored.checkpoint,
