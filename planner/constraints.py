@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import build
@@ -20,6 +20,10 @@ FOLLOWING = {
     "last_stage_layers": "the layers and the pipeline",
 }
 """Fields that a search derives from other fields, and from which."""
+
+
+Schedules = Literal["offered", "all"]
+"""Pipeline schedules of a search: those with a closed form that the release offers, or all."""
 
 
 class Keeps(Protocol):
@@ -44,12 +48,14 @@ class Constraints:
     """Fields of the plan with a fixed value (``fixed``) or a maximum (``limits``).
 
     ``keeps``, where there is one, says which values and which mechanisms together a search may use
-    (``planner.evidence.proven``); fixed values are the user's.
+    (``planner.evidence.proven``); fixed values are the user's. ``schedules`` widens the search to all
+    pipeline schedules.
     """
 
     fixed: Mapping[str, Value] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     keeps: Keeps | None = None
+    schedules: Schedules = "offered"
 
     @classmethod
     def of(
@@ -95,13 +101,14 @@ class Constraints:
             InputError: a value that stays fixed is above a limit.
         """
         fixed, limits = {**self.fixed, **by.fixed}, {**self.limits, **by.limits}
-        return replace(Constraints.of(fixed, limits), keeps=by.keeps or self.keeps)
+        schedules: Schedules = "all" if "all" in (self.schedules, by.schedules) else "offered"
+        return replace(Constraints.of(fixed, limits), keeps=by.keeps or self.keeps, schedules=schedules)
 
     def without(self, name: str) -> Constraints:
         """The constraints without those on one field."""
         fixed = {key: value for key, value in self.fixed.items() if key != name}
         limits = {key: value for key, value in self.limits.items() if key != name}
-        return Constraints(fixed, limits, self.keeps)
+        return replace(self, fixed=fixed, limits=limits)
 
     def allows(self, name: str, value: Value) -> bool:
         """Whether a field may have a value."""
@@ -110,6 +117,18 @@ class Constraints:
         if self.keeps is not None and not self.keeps.proves(name, value):
             return False
         return name not in self.limits or (isinstance(value, int) and value <= self.limits[name])
+
+
+def asked_schedules(word: str) -> Schedules:
+    """The pipeline schedules of a search, by word.
+
+    Raises:
+        UnknownNameError: no such word.
+    """
+    words: dict[str, Schedules] = {name: name for name in get_args(Schedules)}
+    if word not in words:
+        raise UnknownNameError("schedules", word, words, "--schedules")
+    return words[word]
 
 
 def _at(where: str, option: str, name: str) -> str:

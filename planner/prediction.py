@@ -7,14 +7,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from core.records import record
 from planner.metrics import Metrics
 from planner.search import SearchResult
 from planner.standing import Standing, standing
-from simulator.layout.parameters import parameters
-from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -47,19 +43,10 @@ class Prediction:
     @classmethod
     def of_timeline(cls, setting: Setting, plan: Plan, timeline: Timeline) -> Prediction:
         """The prediction from an engine run; its breakdown is that of the busiest rank."""
-        from simulator.training.step_graph.account import BUBBLE, account, busiest, communicated
+        from planner.finalists import engine_step
 
-        plans = Plans.of(plan)
-        stages = Stages.of(setting, plans)
-        counts = parameters(setting, plans, stages)
-        rank = busiest(timeline)
-        parts = account(timeline, rank)
-        # Without synchronisation, a rank's next step begins before the last rank ends this one.
-        parts[BUBBLE] -= timeline.seconds - timeline.period
-        seconds = {name: np.array([part]) for name, part in parts.items()}
-        moved = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
-        step = Step(np.array([timeline.period]), seconds, moved, stages, counts)
-        usage = memory(setting, plans, stages, counts)
+        plans, step = Plans.of(plan), engine_step(setting, plan, timeline)
+        usage = memory(setting, plans, step.stages, step.parameters)
         return cls(setting, plans, step, usage, Metrics.of(setting, plans, step))
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +21,13 @@ from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
 from simulator.plan import Plans, concatenate
+from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import Step, predict, step_time
 from simulator.training.memory import StageMemory, memory
+
+if TYPE_CHECKING:
+    from planner.finalists import Finalists
 
 CHUNK = 1 << 17
 """Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
@@ -108,8 +113,9 @@ def search(
     _keep_freed_memory()
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)
-    enumeration = Enumeration(space, _rules(space, offload))
-    ranking, fitting, beyond = _Ranking(objective, top, alternatives, keep), 0, 0
+    enumeration, finalists = Enumeration(space, _rules(space, offload)), _finalists(space, objective)
+    ranking = _Ranking(objective, top, alternatives, keep, finalists is not None)
+    fitting = beyond = 0
     for structures in _chunks(enumeration):
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
             credible, figures = _credible(space, plans, values, objective)
@@ -126,8 +132,8 @@ def search(
     scored = fitting - beyond
     if not fitting and not removed[MEMORY] and not removed.get(UNPROVEN):
         raise InputError(no_shape(space, removed))
-    ranked, rows = ranking.shown(space, top)
-    step = predict(space.setting, ranked)
+    ranked, rows = ranking.shown(space, top, finalists)
+    step = finalists.step(ranked) if finalists else predict(space.setting, ranked)
     return SearchResult(
         space=space,
         objective=objective,
@@ -141,6 +147,15 @@ def search(
         shortfall=None if scored else explain(space),
         rows=rows,
     )
+
+
+def _finalists(space: Space, objective: str) -> Finalists | None:
+    """Who times plans without a closed form; None where all have one."""
+    if all(get_schedule(name).has_closed_form for name in space.schedule_names):
+        return None
+    from planner.finalists import Finalists
+
+    return Finalists(space.setting, objective)
 
 
 def _chooser(space: Space) -> Chooser | None:
@@ -246,9 +261,14 @@ class _Ranking:
     """The best plans offered so far, and those of each family where alternatives are asked for."""
 
     def __init__(
-        self, objective: str, top: int, alternatives: bool, keep: Callable[[Plans, np.ndarray], None] | None
+        self,
+        objective: str,
+        top: int,
+        alternatives: bool,
+        keep: Callable[[Plans, np.ndarray], None] | None,
+        bounds: bool,
     ) -> None:
-        self.best = _Best(max(top, POOL) if alternatives else top)
+        self.best = _Best(max(top, POOL) if alternatives or bounds else top)
         self.families = {family.name: (family, _Best(1)) for family in FAMILIES} if alternatives else {}
         self.alternatives, self.keep = alternatives, keep
         self.every = keep is not None or objective != "time"
@@ -270,18 +290,31 @@ class _Ranking:
         for family, best in self.families.values():
             best.offer_best(plans, values, family.holds(plans))
 
-    def shown(self, space: Space, top: int) -> tuple[Plans, tuple[ShortlistRow, ...]]:
-        """The plans to show, in order, and why each is shown where alternatives are asked for."""
+    def shown(
+        self, space: Space, top: int, finalists: Finalists | None
+    ) -> tuple[Plans, tuple[ShortlistRow, ...]]:
+        """The plans to show, in order, and why each is shown where alternatives are asked for.
+
+        Raises:
+            InputError: the event engine would take too long for all plans, which only it can time.
+        """
         if self.best.plans is None:
             return Candidates(space, {}).take(slice(0, 0)).plans, ()
-        if not self.alternatives:
-            return self.best.plans, ()
+        plans, values = self.best.plans, self.best.values
         kept = {
             name: (best.plans, best.values)
             for name, (_, best) in self.families.items()
             if best.plans is not None
         }
-        return shortlist(space.setting, self.best.plans, self.best.values, kept, top)
+        if finalists:
+            plans, values = finalists.ranked(plans, values, top)
+            kept = {name: finalists.ranked(*best, 1) for name, best in kept.items()}
+            if not len(plans) and finalists.problem:
+                raise finalists.problem
+            kept = {name: best for name, best in kept.items() if len(best[0])}
+        if self.alternatives:
+            return shortlist(space.setting, plans, values, kept, top)
+        return plans.take(np.arange(min(top, len(plans)))), ()
 
 
 class _Best:

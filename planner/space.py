@@ -24,7 +24,7 @@ from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
 from simulator.ops.counts import layer_counts
 from simulator.plan import Choice, Plan
 from simulator.rules import IDLE, OFFERS, binding, insist, offers, unoffered
-from simulator.schedules import get_schedule, schedules
+from simulator.schedules import schedules
 from simulator.setting import Setting
 from simulator.state.policy import PLAIN, StatePolicy
 from simulator.training.modules import has_module
@@ -157,6 +157,9 @@ class Space:
         setting = replace(setting, cluster=setting.cluster.resized(devices))
         _refuse_unoffered(setting, constraints)
         values = {name: _allowed(name, _offered(setting, name), constraints) for name in VALUES}
+        if constraints.schedules == "all":
+            every = tuple(sorted(schedules, key=lambda name: name != "1f1b"))
+            values["schedule"] = _allowed("schedule", every, constraints)
         for name in (
             "overlap_gradients",
             "overlap_parameters",
@@ -174,11 +177,6 @@ class Space:
             # A structure fits if it does with the most recomputation.
             values["recompute"] = levers.recompute[-1:]
             values["recompute_modules"] = (levers.everything,)
-        for name in values["schedule"]:
-            if not get_schedule(str(name)).has_closed_form:
-                raise InputError(
-                    f"the schedule {name!r} has no closed form to search with; simulate it instead"
-                )
         policies = placements(setting.cluster) if offload else (PLAIN,)
         if len(policies) > 1:
             values["policy"] = tuple(range(len(policies)))

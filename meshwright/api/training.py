@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,7 +30,7 @@ from meshwright.results import (
     PlanSearch,
     StepSimulation,
 )
-from planner.constraints import Constraints
+from planner.constraints import Constraints, asked_schedules
 from planner.evidence import nothing_proven
 from planner.evidence import proven as only_proven
 from planner.execution import Execution
@@ -98,6 +99,7 @@ def plan(
     offload: bool = False,
     raw: bool = False,
     proven: bool = False,
+    schedules: str = "offered",
     refine: int = 0,
     execution: Execution | None = None,
     every: bool = False,
@@ -111,6 +113,7 @@ def plan(
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
         offload: try optimizer and gradients on the host, and on SSDs where nodes have them.
         proven: keep to what one measured run near the plan used together, and came near (``docs/search.md``).
+        schedules: pipeline schedules to search: ``"offered"`` by the release, or ``"all"``.
         refine: number of best plans to time with the event engine too.
         execution: where the event engine runs, and the store of its results; by default all cores.
         raw, every: rank near duplicates too; keep every scored plan (``PlanSearch.scored``), 0.2 kB each.
@@ -128,6 +131,7 @@ def plan(
         from meshwright.deployments import deploy
 
         unread = {"offload": offload, "raw": raw, "proven": proven, "every": every}
+        unread["schedules"] = schedules != "offered"
         if refused := next((name for name, value in unread.items() if value), ""):
             raise InputError("serving plans do not read it", refused)
         return deploy(scenario, refine=refine or None, execution=execution, progress=progress, **arguments)
@@ -146,6 +150,7 @@ def plan(
         Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
     )
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    constraints = replace(constraints, schedules=asked_schedules(schedules))
     used, scored = checked.setting.cluster, ScoredPlans() if every else None
     result = search(
         checked.setting,

@@ -73,6 +73,7 @@ class PlanFlags:
     top: options.Top = None
     headroom: options.Headroom = None
     offload: options.Offload = False
+    schedules: options.Schedules = None
     raw: options.Raw = False
     proven: options.Proven = False
     more: options.More = False

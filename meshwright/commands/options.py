@@ -151,6 +151,13 @@ Headroom = Annotated[
 Offload = Annotated[
     bool, typer.Option("--offload", help="Try optimizer and gradients on the host and on SSDs too.")
 ]
+Schedules = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[offered|all]",
+        help="Pipeline schedules to search: offered by the release (default), or all of the catalogue.",
+    ),
+]
 Proven = Annotated[
     bool, typer.Option("--proven", help="Keep to what one measured run near the plan used, and came near.")
 ]

@@ -33,6 +33,7 @@ OF_TRAINING = (
         "recipe",
         "headroom",
         "offload",
+        "schedules",
         "raw",
     ),
     *("proven", "trials", "tokens", "days", "budget"),
@@ -229,7 +230,11 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     arguments = options.question(**{name: getattr(flags, name) for name in names})
     told = ("framework", "objective", "headroom", "allow")
     arguments |= {name: getattr(flags, name) for name in told} | constraints
-    unranked = {"--recipe": flags.recipe, "--offload": flags.offload or None}
+    unranked = {
+        "--recipe": flags.recipe,
+        "--offload": flags.offload or None,
+        "--schedules": flags.schedules,
+    }
     unranked |= {
         "--proven": flags.proven or None,
         "--more": flags.more or None,
@@ -266,6 +271,7 @@ def _answer_training(flags: PlanFlags, constraints: dict[str, Any], files: PlanF
     arguments |= {
         name: getattr(flags, name) for name in ("recipe", "site", "top", "offload", "raw", "proven")
     }
+    arguments["schedules"] = flags.schedules or "offered"
     arguments["refine"] = flags.refine or 0
     arguments["execution"] = _execution(flags)
     plan_training(flags.scenario, arguments, files, flags.json, flags.more, flags.trials, flags.folder)

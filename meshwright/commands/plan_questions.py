@@ -68,7 +68,7 @@ QUESTIONS = {
     """,  # noqa: E501 - one line to copy
         words("scenario model cluster gpus seq_len global_batch precision framework fix save json"),
         words(
-            "batch_tokens adapter price limit allow objective top headroom offload raw proven more",
+            "batch_tokens adapter price limit allow objective top headroom offload schedules raw proven more",
             *words("trials folder site refine"),
             *EXECUTION,
             *OUTPUT,

@@ -280,7 +280,8 @@ class Schedule(ABC):
         returns: a route ends on the rank where it began, so that rank holds both ends of the model.
         overlaps_passes: a forward runs at once with the backward of another chunk that follows it in the
             order, so that the communication of each hides behind the computation of the other.
-        has_closed_form: ``makespan`` exists; without one a plan needs the event engine.
+        has_closed_form: ``makespan`` exists; without one a search has a bound (`bound`), and a plan
+            needs the event engine.
         output_barriers: where the output layer is split over all ranks, how many times they
             synchronise for it; 0 where it is not.
         waits_for_output: ranks stop for the reductions of a split output layer, so that its softmax is

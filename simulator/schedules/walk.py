@@ -128,10 +128,10 @@ def stretched(
         return 1.0
     count = min(len(paces), MOST_WALKED * stages)
     sample = [paces[index * len(paces) // count] for index in range(count)]
-    mean = math.fsum(sample) / count
-    equal = WorkTimes.equal(stages * chunks, schedule.splits_backward)
+    mean, route = math.fsum(sample) / count, schedule.routes(stages, chunks)[0]
+    equal = WorkTimes.equal(len(route), schedule.splits_backward)
     scale = {0: ends[0], stages - 1: ends[1]}
-    scales = [scale.get(rank, 1.0) for rank, _ in schedule.routes(stages, chunks)[0]]
+    scales = [scale.get(rank, 1.0) for rank, _ in route]
     forward, backward = (
         [ratio * unit for ratio, unit in zip(scales, units, strict=True)]
         for units in (equal.forward, equal.backward)
@@ -142,7 +142,7 @@ def stretched(
     waiting, even = (walk(schedule, stages, count, chunks, orders, each).seconds for each in (unequal, times))
     # One micro batch more adds three units a chunk of the slowest stage, and the waits of those walked.
     further = len(paces) - count
-    longer = even + further * 3.0 * chunks * max(scales)
+    longer = even + further * 3.0 * len(route) / stages * max(scales)
     return 1.0 + (waiting - even) * len(paces) / count / longer
 
 

@@ -18,6 +18,7 @@ from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans, put, taken
 from simulator.schedules import PipelineTimes, get_schedule
+from simulator.schedules.bound import makespan_of
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer
 from simulator.training.components import Component, KnownStep, components, known_components
@@ -377,7 +378,7 @@ def _makespans(
             transfer=of(sent)[:, 0],
             overlap_transfer=plans.overlap_pipeline[chosen],
         )
-        put(makespans, chosen, get_schedule(name).makespan(pipeline))
+        put(makespans, chosen, makespan_of(get_schedule(name), pipeline))
     return list(makespans)
 
 
