@@ -259,7 +259,7 @@ def main() -> None:
         off = float(np.median(np.abs(gaps[:, 1] - gaps[:, 0])))
         made: ModelErrors = old.model_copy(
             update={
-                "source": f"benchmarks.bands, {date.today()}: {len(runs)} steps of {names}",
+                "source": f"evidence.accuracy.bands, {date.today()}: {len(runs)} steps of {names}",
                 "parts": errors,
                 "measured": measured_on(run for run in runs if run.source in of_files),
                 "sources": {

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from simulator.levers.lever import Lever, Partial, chosen
 
-Value = Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"]
+Value = Literal[
+    "flash", "flash-mx8", "flash-3", "flash-torch", "flash-2", "flash-1", "flash-1-triton", "unfused"
+]
 
 
 class StatedAttention(Partial):
@@ -16,7 +18,8 @@ class StatedAttention(Partial):
         default=None,
         description="attention kernel; flash is the one that Transformer Engine and torch take (cuDNN on "
         "Hopper, the fastest elsewhere), flash-mx8 cuDNN's over queries, keys and values in MXFP8 "
-        "(fp8_dot_product_attention), flash-3 FlashAttention-3, which runs on Hopper alone",
+        "(fp8_dot_product_attention), flash-3 FlashAttention-3, which runs on Hopper alone, flash-torch "
+        "what torchtitan takes: FlashAttention-2, and cuDNN's kernel on Blackwell",
     )
 
 

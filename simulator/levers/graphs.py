@@ -15,6 +15,9 @@ Value = Literal["none", "slow-hosts", "router", "attention", "layer", "step"]
 WORDS = (None, *get_args(Value))
 GRAPHS_RECOMPUTE = "graphs_recompute"
 
+GROWING: tuple[Value, ...] = ("router", "attention", "layer", "step")
+"""Values by the kernels that graphs hold: each holds those of the values before it."""
+
 
 class StatedGraphs(Partial):
     """As a plan states it."""

@@ -169,7 +169,7 @@ class Attention(Op):
         kv_dtype: number format of the cache, where it differs.
         appends: whether new keys and values are written into a cache.
         latent: whether keys and values are expanded latent vectors (multi-head latent attention).
-        version: flash, flash-3, or the older flash-2 or flash-1.
+        version: flash, flash-3, flash-torch, or the older flash-2 or flash-1.
         direction: forward or backward.
     """
 

@@ -141,9 +141,9 @@ class Implementation:
         metric_passes: passes over the logits, of 2 bytes each, that metrics of a training step take.
     """
 
-    attention: Literal["flash", "flash-mx8", "flash-3", "flash-2", "flash-1", "flash-1-triton", "unfused"] = (
-        "flash"
-    )
+    attention: Literal[
+        "flash", "flash-mx8", "flash-3", "flash-torch", "flash-2", "flash-1", "flash-1-triton", "unfused"
+    ] = "flash"
     elementwise: Literal["fused", "eager"] = "fused"
     norm: Literal["fused", "casts", "composite"] = "fused"
     softmax: Literal["", "reductions"] = ""

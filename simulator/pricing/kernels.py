@@ -44,6 +44,7 @@ LIBRARIES = {
     "flash-1": FLASH_2,
     "flash-1-triton": FLASH_2,
     "flash-2": FLASH_2,
+    "flash-torch": FLASH_2,
     "flash-3": "flash-attention-3",
 }
 """Libraries of attention kernels that calibrations may measure apart, by version."""

@@ -4,7 +4,8 @@ The gain of a lever in a layer is the logarithm of the layer's seconds without i
 is inside the lever's domain if one measured run of the same code base, kind of model and generation had each
 driver (experts of a rank, ranks that share them, tokens of a rank) within a factor of two. Outside, the
 expected gain is the share that measured gains realise of predicted ones, and no more than the largest of the
-lever's measured runs; the rest is time that the plan is expected to wait. ``lever_domains.csv`` is derived
+lever's measured runs; the rest is time that the plan is expected to wait. Graphs that hold the kernels of
+others are expected to gain as much as those, at least. ``lever_domains.csv`` is derived
 from rows of published runs (``python -m benchmarks.lever_domains``).
 """
 
@@ -27,6 +28,7 @@ from core.records import record
 from simulator.frameworks import frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.levers import Choices
+from simulator.levers.graphs import GROWING
 from simulator.plan import Plans
 from simulator.setting import Setting
 
@@ -184,6 +186,18 @@ def kind_of(setting: Setting) -> Literal["experts", "hybrid"]:
     return "hybrid" if setting.model.linear else "experts"
 
 
+def contained(setting: Setting, lever: str, value: str) -> tuple[str, ...]:
+    """Values of a lever that do a part of what a value does, and that runs measured."""
+    smaller = GROWING[: GROWING.index(value)] if lever == "graphs" and value in GROWING else ()
+    return tuple(part for part in smaller if len(_domain(setting, lever, part).gains))
+
+
+def expected(setting: Setting, plans: Plans, lever: str, value: str, gain: np.ndarray) -> np.ndarray:
+    """Expected gain of a value of a lever; arguments as those of ``waiting``."""
+    share = REALISED * np.minimum(gain, _domain(setting, lever, value).most)
+    return np.where((gain > 0) & ~is_inside(setting, plans, lever, value), share, gain)
+
+
 def outside(setting: Setting, plans: Plans, overlaps: bool) -> dict[DomainLever, str]:
     """Levers of plans and their values, in order up to the last with plans outside its domain.
 
@@ -200,7 +214,14 @@ def outside(setting: Setting, plans: Plans, overlaps: bool) -> dict[DomainLever,
     return dict(levers[:last])
 
 
-def waiting(setting: Setting, plans: Plans, lever: str, value: str, gain: np.ndarray) -> np.ndarray:
+def waiting(
+    setting: Setting,
+    plans: Plans,
+    lever: str,
+    value: str,
+    gain: np.ndarray,
+    parts: dict[str, np.ndarray] | None = None,
+) -> np.ndarray:
     """Factor of a layer's seconds with a lever by what its predicted gain exceeds the expected one.
 
     Args:
@@ -209,7 +230,8 @@ def waiting(setting: Setting, plans: Plans, lever: str, value: str, gain: np.nda
         lever: the lever, and its ``value``.
         value: as the domains have it.
         gain: logarithm of the layer's seconds without the lever over those with it, shape (plans,).
+        parts: the same of values that do a part of what this one does (``contained``).
     """
-    expected = REALISED * np.minimum(gain, _domain(setting, lever, value).most)
-    beyond = (gain > 0) & ~is_inside(setting, plans, lever, value)
-    return np.where(beyond, np.exp(gain - expected), 1.0)
+    least = [expected(setting, plans, lever, part, own) for part, own in (parts or {}).items()]
+    own = expected(setting, plans, lever, value, gain)
+    return np.exp(gain - np.minimum(gain, np.maximum.reduce([own, *least])))

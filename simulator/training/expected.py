@@ -11,7 +11,7 @@ from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.domains import DomainLever, outside, usual, waiting
+from simulator.training.domains import DomainLever, contained, outside, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
 from simulator.training.work import Priced, price_passes
 
@@ -29,9 +29,9 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
     if not kind.experts or not len(plans):
         return layer
     factor, before = np.ones(len(plans)), _seconds(layer)
-    for lever, value, without in _without(setting, plans, priced, kind):
-        after = _seconds(without)
-        factor = factor * waiting(setting, plans, lever, value, np.log(after / before))
+    for lever, value, after, parts in _without(setting, plans, priced, kind):
+        gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
+        factor = factor * waiting(setting, plans, lever, value, np.log(after / before), gains)
         before = after
     if (factor == 1.0).all():
         return layer
@@ -44,19 +44,29 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
 
 def _without(
     setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
-) -> Iterator[tuple[DomainLever, str, Layer]]:
-    """Levers in order up to the last with plans outside its domain: value, layer without it and those before.
+) -> Iterator[tuple[DomainLever, str, np.ndarray, dict[str, np.ndarray]]]:
+    """Levers in order up to the last with plans outside its domain.
+
+    Each with its value, the seconds of a layer without it and those before, and the seconds with each value
+    that does a part of it.
 
     Each gain is that over the levers which follow, so that it does not depend on those before.
     """
+
+    def seconds(setting: Setting) -> np.ndarray:
+        priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
+        return _seconds(layer_passes(setting, plans, priced, kind))
+
     levers = outside(setting, plans, bool(plans.overlap_expert.any()))
     for lever, value in levers.items():
+        names = contained(setting, lever, value)
+        parts = {name: seconds(setting.with_choices(**{lever: name})) for name in names}
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
         else:
             setting = setting.with_choices(**{lever: usual(setting, lever)})
             priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
-        yield lever, value, layer_passes(setting, plans, priced, kind)
+        yield lever, value, _seconds(layer_passes(setting, plans, priced, kind)), parts
 
 
 def gain_of(setting: Setting, plans: Plans, lever: str) -> np.ndarray:

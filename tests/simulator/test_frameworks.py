@@ -150,6 +150,21 @@ def test_flash_attention_3_has_rates_of_its_own_on_hopper(make_setting, cluster,
     assert faster or attention("flash-3") == attention("flash")
 
 
+@pytest.mark.parametrize(
+    ("cluster", "cudnn"), [("dgx-b200", True), ("dgx-h100", False), ("dgx-a100-80gb", False)]
+)
+def test_torchtitan_runs_cudnn_s_attention_on_blackwell_alone(make_setting, cluster, cudnn):
+    plan = Plans.of(Plan(data=8, micro_batch=1))
+
+    def attention(kernel):
+        facts = {"attention": kernel, "devices": 8, "global_batch": 8, "seq_len": 8192}
+        setting = make_setting(model="llama2-7b", cluster=cluster, **facts)
+        return predict(setting, plan).seconds["attention"][0]
+
+    assert attention("flash") <= attention("flash-torch") <= attention("flash-2")
+    assert bool(attention("flash-torch") < 0.9 * attention("flash-2")) is cudnn
+
+
 def test_halves_rotate_in_more_kernels_and_passes(make_setting):
     plan = Plans.of(Plan(data=8, micro_batch=1))
 

@@ -84,11 +84,6 @@ def test_keys_of_the_framework_in_files_of_0_6_become_plan_fields():
         assert scenario(framework=own).setting.choices.graphs == "router"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="no run measured graphs of layers for this model and code base, so no gain beyond that of the "
-    "router's, which were measured, is credited: domains of levers know no order of values",
-)
 def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
     plans = Plans.of(Plan(data=16, expert=8, zero=1))
     slow = {"devices": 16, "framework": "megatron-bridge", "host": {"seconds_per_kernel": 1e-3}}
@@ -98,7 +93,8 @@ def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
         ]
         for graphs in ("none", "router", "layer", "step")
     ]
-    assert waits[0] > waits[1] > waits[2] > waits[3]
+    # No run measured graphs of layers or steps on Hopper: they are expected to gain what the router's do.
+    assert waits[0] > waits[1] >= waits[2] >= waits[3]
 
 
 def test_a_recipe_for_another_device_or_model_is_taken_with_a_warning():

@@ -518,6 +518,22 @@ def test_rows_without_balanced_routing_assume_a_load():
     assert "expert load" in case.assumed
 
 
+@pytest.mark.parametrize(
+    ("framework", "notes", "natural"),
+    [
+        ("Megatron-Core 0.14", "natural routing (auxiliary loss)", True),
+        ("Megatron-LM", "aux-loss routing on real data, not forced", True),
+        ("torchtitan (FSDP2 + torch.compile)", "", True),
+        ("torchtitan (FSDP2 + torch.compile; Primus)", "forced load balance", False),
+        ("Megatron-Core 0.14", "", False),
+    ],
+)
+def test_routers_that_are_only_led_to_balance_lie_between_forced_and_none(framework, notes, natural):
+    case = read(**DEEPSEEK, model_name="deepseek-v3", framework=framework, notes=notes)
+    load = case.setting.training.expert_load
+    assert (1.06 < load < 2.3) if natural else load == 1.0
+
+
 @pytest.mark.parametrize("name", ["DeepSeekV3", "deepseek-v3", "DeepSeek_V3", "a model of 671B"])
 def test_a_model_is_found_by_any_spelling_and_by_the_shape_of_a_layer(name):
     assert read(**DEEPSEEK, model_name=name).setting.model == models.get("deepseek-v3")
