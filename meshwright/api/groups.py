@@ -44,7 +44,7 @@ def plan_over_groups(
         fix: plan fields held at a value.
         limit: highest values of plan fields.
         top: plans to keep.
-        objective: refused unless ``throughput``.
+        objective: refused unless ``time``.
         progress: called with the finished share.
         arguments: keys of the question, as in ``meshwright.plan``.
 
@@ -58,9 +58,9 @@ def plan_over_groups(
     data, where, folder = scenario_data(scenario, arguments, "command line")
     search = data.get("search")
     stated = search if isinstance(search, Mapping) else {}
-    wanted = objective or stated.get("objective", "throughput")
-    if wanted != "throughput":
-        raise InputError(f"groups are ranked by throughput, found {wanted!r}", "search.objective")
+    wanted = objective or stated.get("objective", "time")
+    if wanted != "time":
+        raise InputError(f"groups are ranked by time, found {wanted!r}", "search.objective")
     count = top if top is not None else stated.get("top", TOP)
     if not isinstance(count, int) or count < 1:
         raise InputError(f"top must be 1 or more, found {count}", "--top")

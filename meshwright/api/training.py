@@ -127,7 +127,12 @@ def plan(
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    if _serves(scenario):
+    asks = _planned_by(scenario)
+    if asks == "rl" and scenario is not None:
+        from meshwright.jobs.rl import search as search_post_training
+
+        return search_post_training(scenario, progress=progress, **arguments)
+    if asks == "serve":
         from meshwright.deployments import deploy
 
         unread = {"offload": offload, "raw": raw, "proven": proven, "every": every}
@@ -170,12 +175,12 @@ def plan(
     return PlanSearch(result, runs, scored)
 
 
-def _serves(scenario: Reference | None) -> bool:
-    """Whether a scenario's plans are deployments."""
+def _planned_by(scenario: Reference | None) -> str:
+    """The question of ``plan`` that a scenario asks."""
     if not isinstance(scenario, str | Path | Mapping):
-        return False
+        return "train"
     question = (scenario, "", Path()) if isinstance(scenario, Mapping) else read_question(str(scenario))
-    return job_of(*question).planned_by == "serve"
+    return job_of(*question).planned_by
 
 
 def size(

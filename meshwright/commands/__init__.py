@@ -25,7 +25,7 @@ COMMANDS = (
 """Names of the commands, in the order of ``--help``."""
 
 
-PLAN_QUESTIONS = ("train", "serve", "mix", "day", "size")
+PLAN_QUESTIONS = ("train", "serve", "mix", "day", "size", "rl")
 """Words after ``plan`` that ask one question, with its own flags."""
 
 

@@ -108,6 +108,7 @@ class PlanFlags:
     watts: options.Watts = None
     day: options.Day = None
     cold_start: options.ColdStart = COLD_START_S
+    staleness: options.Staleness = None
     pareto: options.Pareto = False
     save: options.Save = None
     rank: options.Rank = 1

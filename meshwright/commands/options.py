@@ -304,6 +304,13 @@ Try = Annotated[
         rich_help_panel=SERVING,
     ),
 ]
+Staleness = Annotated[
+    float | None,
+    typer.Option(
+        metavar="STEPS",
+        help="Steps by which the weights of an answer may be older than the newest (plan rl); 0: on policy.",
+    ),
+]
 Watts = Annotated[
     float | None, typer.Option(min=1, help="Power limit of all devices, W.", rich_help_panel=SERVING)
 ]

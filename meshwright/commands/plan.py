@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ OTHERWISE_IN_SERVING = {
     "price": "serving plans take a price with the GPU type (--cluster dgx-h100=8@2.5)",
 }
 """Flags of training that serving plans spell otherwise."""
+OF_POST_TRAINING = ("scenario", "staleness", "top", "save", "rank", "json")
+"""Flags that post-training reads; its scenario says the rest."""
 OF_RANKINGS = ("objective", "top", "refine", "together", "tries")
 SPELLINGS = {"raw": "--all", "tries": "--try"}
 
@@ -105,6 +108,10 @@ def answer(flags: PlanFlags) -> None:
             "split": not flags.together,
         }
         plan_mix(flags.scenario, arguments, flags.mix, flags.refine or 0, flags.json, flags.html)
+    elif planned_by(flags.scenario) == "rl":
+        from meshwright.commands.plan_rl import plan_rl
+
+        plan_rl(flags.scenario, flags.staleness, flags.top, files, flags.json)
     elif flags.serve or planned_by(flags.scenario) == "serve":
         _answer_serving(flags, {**place, **load}, constraints, files)
     else:
@@ -126,6 +133,10 @@ def _refuse_unread(flags: PlanFlags) -> None:
         refuse_given(unread, why)
 
     day, mix = flags.day is not None, flags.mix is not None
+    if planned_by(flags.scenario) == "rl":
+        refuse(_given(flags, OF_POST_TRAINING), "post-training reads its scenario")
+        return
+    refuse_given({"--staleness": flags.staleness}, "it is of post-training (plan rl)")
     if flags.serve or day or mix or planned_by(flags.scenario) == "serve":
         refuse(OF_TRAINING, "serving plans do not read it")
         for name, why in OTHERWISE_IN_SERVING.items():
@@ -140,6 +151,13 @@ def _refuse_unread(flags: PlanFlags) -> None:
         refuse((*(name for name in OF_RANKINGS if name not in read), "pareto"), "it is of rankings")
     if not day and flags.cold_start != COLD_START_S:
         refuse(("cold_start",), "only --day starts replicas")
+
+
+def _given(flags: PlanFlags, read: Iterable[str]) -> Iterator[str]:
+    """Flags that differ from their defaults, beside those that a question reads."""
+    for each in fields(flags):
+        if each.name not in read and getattr(flags, each.name) != each.default:
+            yield each.name
 
 
 def _answer_serving(

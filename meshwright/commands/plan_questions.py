@@ -1,4 +1,4 @@
-"""``meshwright plan train | serve | mix | day | size``: one question each, with flags of ``plan``."""
+"""``meshwright plan train | serve | mix | day | size | rl``: one question each, with flags of ``plan``."""
 
 from __future__ import annotations
 
@@ -115,8 +115,20 @@ QUESTIONS = {
         words("price html precision adapter framework fix limit allow objective headroom"),
         own={"tokens": Tokens},
     ),
+    "rl": PlanQuestion(
+        """Split devices between the trainer and the rollout engine of post-training, and rank the plans.
+
+    [bold]Example:[/bold] meshwright plan rl rl-qwen3-30b --staleness 1
+    """,
+        words("scenario staleness top save rank json"),
+    ),
 }
 """Questions of ``plan`` by name; `meshwright plan SCENARIO` reads the question off the scenario."""
+
+
+ASKED_AS = {"size": "train", "mix": "serve", "day": "serve"}
+"""Questions that take the scenarios of another one."""
+KINDS = {"train": "training", "serve": "serving", "rl": "post-training"}
 
 
 SPELT = {"--mix": ("mix", "--types"), "--day": ("day", "--rates")}
@@ -170,20 +182,21 @@ def question_command(name: str) -> Callable[..., None]:
 
 
 def check_kind(name: str, scenario: str) -> None:
-    """Refuse a scenario of the other kind.
+    """Refuse a scenario of another kind.
 
     Raises:
-        InputError: it trains and the question is about serving, or the reverse.
+        InputError: another question of ``plan`` takes it, or none does; or ``plan rl`` without one.
     """
     from core.errors import InputError
     from meshwright.commands.serving_plan import planned_by
 
-    if not scenario:
-        return
-    serves = name not in ("train", "size")
-    if (other := planned_by(scenario)) != ("serve" if serves else "train"):
-        kind = "serving" if other == "serve" else "training"
-        raise InputError(f"is a {kind} scenario: meshwright plan {other} {scenario}", scenario)
+    asks = ASKED_AS.get(name, name)
+    if not scenario and asks == "rl":
+        raise InputError("a scenario with workload.kind: rl is needed, for instance rl-qwen3-30b", "SCENARIO")
+    if scenario and (other := planned_by(scenario)) != asks:
+        if not other:
+            raise InputError(f"no question of plan takes it: meshwright simulate {scenario}", scenario)
+        raise InputError(f"is a {KINDS[other]} scenario: meshwright plan {other} {scenario}", scenario)
 
 
 def _in_panel(kind: Any, panel: str | None) -> Any:

@@ -22,7 +22,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def planned_by(scenario: str) -> str:
-    """The question of `plan` that a scenario asks: train or serve; empty without a scenario."""
+    """The question of `plan` that a scenario asks: train, serve or rl; empty without a scenario."""
     from meshwright.jobs import job_of
     from meshwright.questions.scenarios import read_question
 

@@ -80,7 +80,7 @@ class Job:
         kind: its name in `simulator.kinds`.
         waits: word for what progress bars count.
         drawn_words: added to notices of a long answer where files are written.
-        planned_by: the question of `plan` that its scenarios ask: train or serve; empty: no search.
+        planned_by: the question of `plan` that its scenarios ask: train, serve or rl; empty: no search.
         answer: of a scenario; raises InputError, and InfeasibleError where it cannot run at all.
         tables: of an answer, for people.
         files: writers of an answer's files, by flag: trace, html, requests.
@@ -95,7 +95,7 @@ class Job:
 
     kind: str
     waits: str
-    planned_by: Literal["train", "serve", ""]
+    planned_by: Literal["train", "serve", "rl", ""]
     answer: Callable[[Question, AskOptions], Answered]
     tables: Callable[[Any], Sequence[Any]]
     files: Mapping[str, Callable[[Any, Path], None]]

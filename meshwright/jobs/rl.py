@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,14 @@ from simulator.kinds import KINDS
 if TYPE_CHECKING:
     from meshwright.variations.question import ScenarioRun
     from planner.execution import Execution
+    from planner.rl import RlSearch
     from simulator.rl.step import RlStep
 
 FIGURES = MappingProxyType({"answers/h": lambda report: f"{report['answers_per_hour']:,.0f}"})
 """Columns of a comparison, beside the step."""
+TOP = 5
+"""Plans shown."""
+MOST_STALE = 1000
 NONE_YET = "a step of post-training has none yet"
 
 
@@ -39,6 +43,73 @@ class PostTraining(Shown):
         from meshwright.reports.post_training import describe_rl
 
         return describe_rl(self.step)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PostTrainingSearch(Shown):
+    """Ranked plans of post-training, most answers a second first."""
+
+    search: RlSearch
+
+    @property
+    def plans(self) -> list[PostTraining]:
+        """The steps of the plans."""
+        return [PostTraining(plan.step) for plan in self.search.plans]
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.post_training import ranked_rl
+
+        return ranked_rl([plan.step for plan in self.search.plans], self.search.more)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Keys and values for JSON (docs/json.md)."""
+        return {
+            "one_node_more": dict(self.search.more),
+            "refused": dict(self.search.refused),
+            "plans": [{"rank": rank, **plan.to_dict()} for rank, plan in enumerate(self.plans, start=1)],
+        }
+
+
+def search(
+    scenario: str | Path | Mapping[str, Any],
+    staleness: float | None = None,
+    top: int | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> PostTrainingSearch:
+    """Rank plans of post-training: roles on shared devices or apart, devices by role, layouts of either side.
+
+    Args:
+        scenario: file, shipped name or mapping.
+        staleness: steps by which the weights of an answer may be older; by default what the scenario's
+            schedule allows.
+        top: plans to keep, 5 by default.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong key or value.
+        InfeasibleError: no plan fits.
+    """
+    from meshwright.questions.scenarios import read_question
+    from planner.rl import search_rl
+
+    data, where, folder = (
+        (scenario, "scenario", Path()) if isinstance(scenario, Mapping) else read_question(str(scenario))
+    )
+    if staleness is not None and not 0 <= staleness <= MOST_STALE:
+        raise InputError(f"must be 0 to {MOST_STALE:,} steps, found {staleness:g}", "--staleness")
+    if top is not None and top < 1:
+        raise InputError(f"must be 1 or more, found {top}", "--top")
+    old = _allowed(data) if staleness is None else staleness
+    return PostTrainingSearch(search_rl(data, where, folder, old, top or TOP, progress))
+
+
+def _allowed(data: Mapping[str, Any]) -> float:
+    """Steps by which a scenario's own schedule lets answers be old."""
+    schedule = data.get("schedule")
+    kind = schedule.get("kind") if isinstance(schedule, Mapping) else None
+    if kind == "asynchronous":
+        return float(schedule.get("staleness", 1.0))  # type: ignore[union-attr]
+    return 1.0 if kind == "one-step-off" else 0.0
 
 
 def answer(question: Question, terms: AskOptions) -> PostTraining:
@@ -62,14 +133,24 @@ def tables(done: PostTraining) -> Sequence[Any]:
 
 
 def run_one(run: ScenarioRun) -> dict[str, Any]:
-    """The figures of one variation.
+    """The figures of one variation, of the best plan where it asks for a search.
 
     Raises:
-        MeshwrightError: it cannot be run, or asks for a search.
+        MeshwrightError: it cannot be run.
     """
-    if run.replan:
-        raise InputError("there is no search of post-training", run.where)
-    return answer((run.data, run.where, run.folder), AskOptions()).to_dict()
+    question = run.data, run.where, run.folder
+    return (best(question) if run.replan else answer(question, AskOptions())).to_dict()
+
+
+def best(question: Question) -> PostTraining:
+    """The plan with most answers a second, under what the scenario's schedule allows.
+
+    Raises:
+        MeshwrightError: a wrong scenario, or no plan fits.
+    """
+    from planner.rl import search_rl
+
+    return PostTraining(search_rl(*question, staleness=_allowed(question[0]), top=1).plans[0].step)
 
 
 def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
@@ -81,9 +162,7 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
     """Figures of the step."""
     from meshwright.jobs.rows import flat
 
-    if ask == "plan":
-        return {"problem": "there is no search of post-training"}
-    return flat(answer(question, AskOptions()).to_dict())
+    return flat((best(question) if ask == "plan" else answer(question, AskOptions())).to_dict())
 
 
 def export(
@@ -100,7 +179,7 @@ def export(
 JOB = Job(
     kind="rl",
     waits="rollouts",
-    planned_by="",
+    planned_by="rl",
     answer=answer,
     tables=tables,
     files={},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -94,3 +95,40 @@ def rl_tables(step: RlStep) -> list[Table]:
         facts(words, setting.title),
         table(("phase", "time"), rows, "Phases of a step", left=1),
     ]
+
+
+ROLES = {"all": "a node more", "train": "a node more for the trainer", "generate": "a node more for rollouts"}
+
+
+def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]:
+    """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
+    best, first = steps[0], steps[0].timing
+    words = {
+        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step, {WORDS[first.binding]} decide",
+        **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
+    }
+    rows = []
+    for rank, step in enumerate(steps, start=1):
+        setting, answers = step.setting, step.setting.workload.answers
+        pool = setting.rollouts.pools[0].pool
+        rows.append(
+            [
+                str(rank),
+                _places(step),
+                setting.plan.describe(),
+                f"{pool.replicas} x TP{pool.tensor}",
+                WORDS[step.timing.binding],
+                seconds(step.timing.seconds),
+                f"{answers / step.timing.seconds * HOUR:,.0f}",
+                f"{step.usd / answers * 1000:.3g}",
+            ]
+        )
+    headings = ("rank", "devices", "trainer", "rollouts", "decided by", "step", "answers/h", "$/1,000")
+    return [facts(words, best.setting.title), table(headings, rows, left=5)]
+
+
+def _places(step: RlStep) -> str:
+    split = step.setting.schedule.split
+    if split is None:
+        return f"{step.setting.cluster.devices} shared"
+    return f"{split.train} train + {split.generate} generate, {step.setting.schedule.kind}"

@@ -29,7 +29,7 @@ def test_a_fixed_field_holds_in_every_plan(run):
     ("flags", "message"),
     [
         (("--fix", "tensor=3"), "no split of stages or replicas over the groups with tensor=3"),
-        (("--objective", "cost"), "ranked by throughput"),
+        (("--objective", "cost"), "ranked by time"),
         (("--refine", "3"), "a ranking of groups does not read it"),
         (("--html", "page.html"), "have no such file"),
     ],

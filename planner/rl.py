@@ -1,0 +1,190 @@
+"""Search of post-training: roles on shared devices or apart, devices by role, and a layout of either side.
+
+Layouts of the trainer come from the training search on its devices. Tensor degrees of the rollout engine are
+tried on all devices first; the fastest ones go with every split. The event engine times all rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.errors import InfeasibleError, MeshwrightError
+from core.records import record
+from planner.constraints import Constraints
+from planner.search import search
+from simulator.rl.scenario import make_rl
+from simulator.rl.setting import training_workload
+from simulator.rl.step import RlStep, predict_rl
+
+TENSOR_DEGREES = 2
+"""Tensor degrees of the rollout engine that go with every split."""
+EIGHTHS = 1, 2, 3, 4, 5, 6
+"""Shares of the devices for the trainer, in eighths, where roles are apart."""
+
+
+@record()
+class RlPlan:
+    """A candidate: its scenario as a mapping, and its step."""
+
+    data: Mapping[str, Any]
+    step: RlStep
+
+    @property
+    def answers_per_s(self) -> float:
+        """Answers that the job trains on in a second."""
+        return self.step.setting.workload.answers / self.step.timing.seconds
+
+
+@record()
+class RlSearch:
+    """Ranked plans, most answers a second first, and the reasons why others could not run.
+
+    ``more`` is what a node more for either role adds to the first plan's answers, as a share; on shared
+    devices the role is ``all``. Roles without a valid layout on one node more are left out.
+    """
+
+    plans: tuple[RlPlan, ...]
+    refused: Mapping[str, str]
+    more: Mapping[str, float]
+
+
+def search_rl(
+    question: Mapping[str, Any],
+    where: str,
+    folder: Path,
+    staleness: float,
+    top: int,
+    progress: Callable[[float], None] | None = None,
+) -> RlSearch:
+    """Rank plans of a question of post-training.
+
+    Args:
+        question: the keys of a scenario; its ``schedule`` and layouts of both roles are replaced.
+        where: its name in errors.
+        folder: base of relative paths.
+        staleness: steps by which the weights of an answer may be older than the newest; 0: on policy.
+        top: plans to keep.
+        progress: called with the finished share.
+
+    Raises:
+        InputError: a wrong key or value.
+        InfeasibleError: no layout of the rollout engine fits.
+    """
+    space = _Space(question, where, folder)
+    plans, refused = [], {}
+    schedules = list(_schedules(space, staleness))
+    for number, schedule in enumerate(schedules):
+        for tensor in space.tensors:
+            try:
+                plans.append(space.plan(schedule, tensor, space.gpus))
+            except MeshwrightError as error:
+                refused.setdefault(f"{_named(schedule)}, rollouts TP{tensor}", str(error))
+        if progress:
+            progress((number + 1) / len(schedules))
+    if not plans:
+        raise InfeasibleError(f"no plan fits; {next(iter(refused.values()))}")
+    ranked = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
+    return RlSearch(tuple(ranked), refused, space.one_node_more(ranked[0]))
+
+
+class _Space:
+    """Layouts of both roles on some devices; the trainer's are searched once for each number of them."""
+
+    def __init__(self, question: Mapping[str, Any], where: str, folder: Path) -> None:
+        self.question, self.where, self.folder = question, where, folder
+        stated = question.get("roles")
+        self.roles = dict(stated) if isinstance(stated, Mapping) else {}
+        on_all = {"schedule": {"kind": "synchronous"}}
+        self.first = make_rl({**question, **on_all, "roles": self._roles({}, 0)}, where, folder)
+        self.gpus = self.first.cluster.devices
+        self.node = self.first.cluster.devices_per_node
+        self._layouts: dict[int, Mapping[str, Any]] = {}
+        self.tensors = self._fastest()
+
+    def _roles(self, plan: Mapping[str, Any], tensor: int) -> dict[str, Any]:
+        train, generate = (dict(self.roles.get(role) or {}) for role in ("train", "generate"))
+        train["plan"] = {**plan}
+        if tensor:
+            generate["tensor"] = tensor
+        return {**self.roles, "train": train, "generate": generate}
+
+    def _fastest(self) -> list[int]:
+        """Tensor degrees of the rollout engine whose rollouts on all devices end first."""
+        seconds, problems = {}, []
+        for power in range(self.node.bit_length()):
+            try:
+                seconds[2**power] = self.plan(
+                    {"kind": "synchronous"}, 2**power, self.gpus
+                ).step.phases.generation
+            except MeshwrightError as error:
+                problems.append(error)
+        if not seconds:
+            raise problems[-1]
+        return sorted(seconds, key=lambda tensor: seconds[tensor])[:TENSOR_DEGREES]
+
+    def layout(self, devices: int) -> Mapping[str, Any]:
+        """The trainer's fastest plan on some devices.
+
+        Raises:
+            InfeasibleError: none fits.
+        """
+        if devices not in self._layouts:
+            first = self.first
+            rows = training_workload(first.workload, first.trainer.training.packing or "pack", devices, 0)
+            # Full rows: the walk of unequal micro batches would take most of the search.
+            setting = replace(first.trainer, training=rows.longest, cluster=first.cluster.resized(devices))
+            ranking = search(setting, devices, Constraints(), "time", 1, alternatives=False)
+            if not len(ranking.plans):
+                raise InfeasibleError(f"no plan of the trainer fits on {devices} devices")
+            self._layouts[devices] = ranking.plans.plan(0).model_dump(mode="json", exclude_defaults=True)
+        return self._layouts[devices]
+
+    def plan(self, schedule: Mapping[str, Any], tensor: int, gpus: int) -> RlPlan:
+        """One candidate.
+
+        Raises:
+            MeshwrightError: a role does not fit, or breaks a rule.
+        """
+        split = schedule.get("split") or {"train": gpus}
+        roles = self._roles(self.layout(split["train"]), tensor)
+        data = {**self.question, "gpus": gpus, "schedule": schedule, "roles": roles}
+        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder)))
+
+    def one_node_more(self, best: RlPlan) -> dict[str, float]:
+        """Share of answers that a node more of each role adds to a plan."""
+        schedule = best.data["schedule"]
+        tensor, split = best.step.setting.rollouts.pools[0].pool.tensor, schedule.get("split")
+        wider = {"all": schedule}
+        if split is not None:
+            wider = {
+                role: {**schedule, "split": {**split, role: split[role] + self.node}}
+                for role in ("train", "generate")
+            }
+        gains = {}
+        for role, schedule_of_role in wider.items():
+            try:
+                more = self.plan(schedule_of_role, tensor, self.gpus + self.node)
+            except MeshwrightError:
+                continue
+            gains[role] = more.answers_per_s / best.answers_per_s - 1.0
+        return gains
+
+
+def _schedules(space: _Space, staleness: float) -> Iterator[dict[str, Any]]:
+    """Phases in turn on shared devices; where answers may be old, roles apart on whole nodes."""
+    yield {"kind": "synchronous"}
+    if staleness <= 0:
+        return
+    kind = {"kind": "one-step-off"} if staleness == 1 else {"kind": "asynchronous", "staleness": staleness}
+    unit = space.node if space.gpus > space.node else 1
+    shares = {max(round(space.gpus * eighths / 8 / unit), 1) * unit for eighths in EIGHTHS}
+    for train in sorted(share for share in shares if share < space.gpus):
+        yield {**kind, "split": {"train": train, "generate": space.gpus - train}}
+
+
+def _named(schedule: Mapping[str, Any]) -> str:
+    split = schedule.get("split")
+    return f"{schedule['kind']}" + (f" {split['train']}+{split['generate']}" if split else "")

@@ -1,0 +1,67 @@
+"""The search of post-training: limits in which it is one schedule, and what more freedom may not cost."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import meshwright as mw
+from core.errors import InputError
+from planner.rl import RlSearch, search_rl
+
+QUESTION = {
+    "title": "small",
+    "model": "llama3.2-1b",
+    "cluster": "dgx-h100",
+    "gpus": 16,
+    "workload": {
+        "kind": "rl",
+        "algorithm": "grpo",
+        "prompts": 16,
+        "samples": 8,
+        "mini_batch": 64,
+        "input": 100,
+        "output": {"kind": "lognormal", "median": 400, "sigma": 0.5, "most": 1000},
+    },
+}
+
+
+@cache
+def ranked(staleness: float) -> RlSearch:
+    return search_rl(QUESTION, "test", Path(), staleness, 20)
+
+
+def test_on_policy_plans_share_all_devices():
+    assert {plan.data["schedule"]["kind"] for plan in ranked(0).plans} == {"synchronous"}
+
+
+def test_older_answers_never_cost_answers():
+    best = [ranked(staleness).plans[0].answers_per_s for staleness in (0, 1, 4)]
+    assert best == sorted(best)
+
+
+def test_the_first_plan_trains_on_more_answers_than_defaults_do():
+    own = mw.post_train(QUESTION).to_dict()
+    assert ranked(0).plans[0].step.timing.seconds <= own["step_time_s"]
+
+
+def test_roles_apart_hold_all_devices_and_plans_run_as_saved():
+    apart = next(plan for plan in ranked(1).plans if plan.data["schedule"].get("split"))
+    assert sum(apart.data["schedule"]["split"].values()) == 16
+    again = mw.post_train(dict(apart.data)).to_dict()
+    assert again["step_time_s"] == apart.step.timing.seconds
+
+
+def test_a_node_more_is_told_for_each_role():
+    first, more = ranked(1).plans[0], ranked(1).more
+    roles = {"train", "generate"} if first.data["schedule"].get("split") else {"all"}
+    assert set(more) <= roles
+
+
+def test_the_api_ranks_and_refuses():
+    ranking = mw.plan(QUESTION, staleness=0, top=2)
+    assert [plan["rank"] for plan in ranking.to_dict()["plans"]] == [1, 2]
+    with pytest.raises(InputError, match="0 to 1,000 steps"):
+        mw.plan(QUESTION, staleness=-1)
