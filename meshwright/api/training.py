@@ -140,12 +140,12 @@ def plan(
         if refused := next((name for name, value in unread.items() if value), ""):
             raise InputError("serving plans do not read it", refused)
         return deploy(scenario, refine=refine or None, execution=execution, progress=progress, **arguments)
+    values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
     if on_groups(scenario, arguments):
         unread = {"offload": offload, "raw": raw, "proven": proven, "every": every, "refine": refine}
         if refused := next((name for name, value in unread.items() if value), ""):
             raise InputError("a ranking of groups does not read it", refused)
         return plan_over_groups(scenario, progress=progress, **arguments)
-    values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})
     named = str(recipe) if isinstance(recipe, Path) else recipe

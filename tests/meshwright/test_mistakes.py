@@ -56,7 +56,7 @@ MISTAKES = {
     "plan size p.yaml --tokens 15T --days 0 --gpus 16": "days: must be days above 0, found 0",
     "simulate p.yaml --set tp=4": "--set: no such option; it belongs to 'whatif'; see meshwright simulate",
     "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
-    "plan train mixed-llama3-70b": "stages: {a100: 1, h100: 1}",
+    "plan size mixed-llama3-70b --tokens 1T": "`meshwright plan` ranks plans of it",
     # Usage: the flag, what it takes, and where to read more.
     "plan trian": "No such question 'plan trian'. Did you mean 'plan train'?",
     "plann": "unknown command 'plann'; did you mean 'plan'?",
