@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class ValidateFlags:
     """Flags of ``validate``."""
 
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Scenarios with `measured:` and `citation:`; none: the shipped runs."),
+    ] = None
     cases: Annotated[
         list[Path] | None,
         typer.Option(help="CSV of measured training runs (repeatable); default: the shipped runs."),
@@ -90,6 +94,11 @@ def validate(flags: ValidateFlags) -> None:
     [bold]Example:[/bold] meshwright validate --summary
     """
     _check(flags)
+    if flags.files:
+        median = _measured(flags.files, flags.summary, flags.json)
+        if flags.max_median is not None and median > flags.max_median:
+            raise typer.Exit(1)
+        return
     if flags.kernels is not None:
         _kernels(flags.kernels, flags.cluster, flags.json)
         return
@@ -135,6 +144,9 @@ def _check(flags: ValidateFlags) -> None:
     from core.errors import InputError
 
     kernels = flags.kernels is not None
+    others = flags.cases or flags.kept_apart or kernels or flags.serving or flags.live or flags.leave_out
+    if flags.files and (others or flags.store or flags.workers or flags.address or flags.executor != "local"):
+        raise InputError("measured scenarios go with --summary, --max-median and --json alone")
     if sum((bool(flags.cases or flags.kept_apart), kernels, bool(flags.serving), flags.live)) > 1:
         raise InputError("--cases, --kernels, --serving and --live are four questions; ask one at a time")
     if flags.leave_out is not None and (kernels or flags.serving or flags.live):
@@ -177,6 +189,20 @@ def _training(question: _Training, execution: Execution) -> float | None:
         shown = not (tables and question.summary)
         show_tables(*(as_tables(ledger, each=not question.summary) if shown else []), *tables)
     return ledger.summary.median_abs_error
+
+
+def _measured(files: list[Path], summary: bool, json: bool) -> float:
+    """Print predicted and measured figures of scenarios; returns the median error."""
+    from statistics import median
+
+    from meshwright.commands.output import print_json, progress, show_tables
+    from meshwright.measured.compared import compared
+    from meshwright.measured.tables import as_json, as_tables
+
+    with progress("predicting scenarios") as advance:
+        figures = compared(files, advance)
+    print_json(as_json(figures)) if json else show_tables(*as_tables(figures, each=not summary))
+    return median(abs(figure.relative_error) for figure in figures)
 
 
 def _reader(module: str, option: str) -> ModuleType:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
-from core.loading import read_mapping
 from meshwright.exporters.base import ExportQuestion
 from meshwright.exporters.question import saved_search, scenario_of_search
 from meshwright.jobs import job_of
-from meshwright.questions.scenarios import scenario_path
+from meshwright.questions.scenarios import read_keys, scenario_path
 
 
 def question_of(
@@ -38,7 +37,7 @@ def question_of(
     if rank is not None:
         raise InputError("only a saved `plan --json` has ranks, this is a scenario", "--rank")
     path = scenario_path(reference)
-    return from_scenario(read_mapping(path), str(path), path.parent, command, allow)
+    return from_scenario(read_keys(path), str(path), path.parent, command, allow)
 
 
 def from_scenario(

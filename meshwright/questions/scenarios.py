@@ -10,6 +10,9 @@ from core.errors import InputError, UnknownNameError
 from core.loading import SUFFIXES, exists, read_mapping
 from core.parsing import no_such_file
 
+OF_MEASUREMENTS = ("measured", "citation")
+"""Keys of a scenario that `validate` reads alone (`meshwright.measured.compared`)."""
+
 
 def shipped_scenarios() -> dict[str, Path]:
     """The shipped files by name: the path below ``scenarios`` without its suffix."""
@@ -46,7 +49,16 @@ def read_question(reference: str) -> tuple[dict[str, Any], str, Path]:
         UnknownNameError: no shipped scenario has this name.
     """
     path = scenario_path(reference)
-    return read_mapping(path), str(path), path.parent
+    return read_keys(path), str(path), path.parent
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """The keys and values of a scenario file, without the figures that were measured of it.
+
+    Raises:
+        InputError: there is no such file, or it is no mapping.
+    """
+    return {key: value for key, value in read_mapping(path).items() if key not in OF_MEASUREMENTS}
 
 
 def question_of(path: Path) -> str:

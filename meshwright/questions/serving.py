@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, UnknownNameError, shown
-from core.loading import build, read_mapping
+from core.loading import build
 from core.parsing import exists
 from hwmodels.cluster import Cluster, clusters
 from meshwright.questions.numbers import as_numbers
 from meshwright.questions.policies import kept_policies
-from meshwright.questions.scenarios import scenario_path
+from meshwright.questions.scenarios import read_keys, scenario_path
 from meshwright.questions.training import from_here
 from meshwright.questions.uses import with_use
 from planner.serving.offers import Offer, check_types, of_cluster
@@ -211,7 +211,7 @@ def _data(
         data = dict(scenario)
     elif scenario:
         path = scenario_path(str(scenario))
-        data, where, folder = dict(read_mapping(path)), str(path), path.parent
+        data, where, folder = read_keys(path), str(path), path.parent
     else:
         data = {"workload": {"kind": "serving", "requests": REQUESTS}}
     values = {

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, shown
-from core.loading import looks_like_path, read_mapping
+from core.loading import looks_like_path
 from hwmodels.cluster import clusters
 from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import adapter_of, as_numbers, number_format
-from meshwright.questions.scenarios import scenario_path
+from meshwright.questions.scenarios import read_keys, scenario_path
 from simulator.frameworks import frameworks
 from simulator.kinds import kind_of
 from simulator.models import models
@@ -89,7 +89,7 @@ def scenario_data(
         data = dict(scenario)
     elif scenario:
         path = scenario_path(str(scenario))
-        data, where, folder = dict(read_mapping(path)), str(path), path.parent
+        data, where, folder = read_keys(path), str(path), path.parent
     else:
         values = {**changes, **({"workload.global_batch": 0} if batch_tokens is not None else {})}
         missing = [flag(name) for name in NEEDED if KEYS[name] not in values]

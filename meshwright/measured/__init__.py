@@ -1,0 +1,1 @@
+"""Scenarios with measured figures: read, predicted as `simulate` does, and shown."""
