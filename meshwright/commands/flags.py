@@ -93,6 +93,9 @@ class PlanFlags:
     isl: options.Isl = None
     osl: options.Osl = None
     rate: options.Rate = None
+    images: options.Images = None
+    steps: options.Steps = None
+    latency: options.Latency = None
     concurrency: options.Concurrency = None
     ttft: options.Ttft = None
     tpot: options.Tpot = None

@@ -229,6 +229,24 @@ Osl = Annotated[
     typer.Option(parser=_tokens, metavar="N", help="Output tokens per request.", rich_help_panel=SERVING),
 ]
 Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second.", rich_help_panel=SERVING)]
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WxH[@FRAMES]",
+        help="Images or videos of a diffusion model: 1024x1024, 1280x720@81.",
+        rich_help_panel=SERVING,
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(min=1, max=10_000, help="Steps of a diffusion model's sampler.", rich_help_panel=SERVING),
+]
+Latency = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-6, help="Target of an image or video, s, that 90 % must meet.", rich_help_panel=SERVING
+    ),
+]
 Concurrency = Annotated[
     str | None,
     typer.Option(

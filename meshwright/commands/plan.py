@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ASKS = ("prefix", "requests", "use", "concurrency")
 LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of a deployment's search alone; levers fix a field."""
-OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", "tries", *ASKS, *LEVERS)
+OF_IMAGES = ("images", "steps", "latency")
+OF_SERVING = ("isl", "osl", "rate", "ttft", "tpot", "engine", "together", "tries", *ASKS, *LEVERS, *OF_IMAGES)
 OF_TRAINING = (
     *(
         "seq_len",
@@ -79,10 +80,14 @@ def _name_question(flags: PlanFlags) -> None:
 
 def answer(flags: PlanFlags) -> None:
     """Run ``plan``; one attribute per flag."""
+    from meshwright.commands.diffusion_plan import makes_images, plan_diffusion
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.serving_plan import plan_days, plan_mix, planned_by, refuse_given
     from planner.constraints import pairs
 
+    if flags.serve and makes_images(flags):
+        plan_diffusion(flags)
+        return
     _refuse_unread(flags)
     files = PlanFiles(flags.save, flags.rank, flags.html, flags.csv)
     constraints = {"fix": pairs(flags.fix or (), "--fix"), "limit": pairs(flags.limit or (), "--limit")}
@@ -141,6 +146,7 @@ def _refuse_unread(flags: PlanFlags) -> None:
         refuse(OF_TRAINING, "serving plans do not read it")
         for name, why in OTHERWISE_IN_SERVING.items():
             refuse((name,), why)
+        refuse(OF_IMAGES, "only plans of diffusion models read it")
     else:
         refuse(OF_SERVING, "only serving plans (--serve) read it")
     if flags.save is None and flags.rank != 1:

@@ -16,6 +16,7 @@ from meshwright.shown import Shown
 from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
+    from meshwright.reports.diffusion import ServedLoad
     from meshwright.variations.question import ScenarioRun
     from planner.execution import Execution
     from simulator.diffusion.request import DiffusionRequest
@@ -35,6 +36,7 @@ class GeneratedBatch(Shown):
     """A predicted batch."""
 
     request: DiffusionRequest
+    served: ServedLoad | None = None
 
     def _tables(self) -> Sequence[Any]:
         return tables(self)
@@ -43,7 +45,7 @@ class GeneratedBatch(Shown):
         """Keys and values for JSON (docs/json.md)."""
         from meshwright.reports.diffusion import describe_diffusion
 
-        return describe_diffusion(self.request)
+        return describe_diffusion(self.request, self.served)
 
 
 def answer(question: Question, terms: AskOptions) -> GeneratedBatch:
@@ -53,17 +55,24 @@ def answer(question: Question, terms: AskOptions) -> GeneratedBatch:
         InputError: a wrong scenario.
         InfeasibleError: the model does not fit a device.
     """
+    from meshwright.reports.diffusion import ServedLoad
     from simulator.diffusion.request import predict_request
-    from simulator.diffusion.scenario import make_diffusion
+    from simulator.diffusion.scenario import load_of, make_diffusion
+    from simulator.diffusion.serving import run_load
 
-    return GeneratedBatch(predict_request(make_diffusion(*question)))
+    setting, asked = make_diffusion(*question), load_of(*question[:2])
+    request = predict_request(setting)
+    if asked is None:
+        return GeneratedBatch(request)
+    load, replicas, seed = asked
+    return GeneratedBatch(request, ServedLoad(load, replicas, run_load(setting, load, replicas, seed)))
 
 
 def tables(done: GeneratedBatch) -> Sequence[Any]:
     """Figures of the batch and its parts."""
     from meshwright.reports.diffusion import diffusion_tables
 
-    return diffusion_tables(done.request)
+    return diffusion_tables(done.request, done.served)
 
 
 def run_one(run: ScenarioRun) -> dict[str, Any]:

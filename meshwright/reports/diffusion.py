@@ -4,18 +4,56 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
+from core.records import record
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
+from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.ops import transformer_parameters
 from simulator.diffusion.request import DiffusionRequest
+from simulator.diffusion.serving import LoadResult
 from simulator.diffusion.setting import DiffusionSetting
 
 GIGA = 1e9
+PERCENTILES = (50, 90, 99)
 
 
-def describe_diffusion(request: DiffusionRequest) -> dict[str, Any]:
+@record()
+class ServedLoad:
+    """A load on some replicas, and its run."""
+
+    load: DiffusionLoad
+    replicas: int
+    result: LoadResult
+
+
+def describe_load(request: DiffusionRequest, served: ServedLoad) -> dict[str, Any]:
+    """The run of a load, with documented keys."""
+    result, load, layout = served.result, served.load, request.setting.layout
+    prompts = len(result.latencies_s)
+    hours = served.replicas * layout.devices * result.span_s / 3600
+    price = request.setting.cluster.device.price_per_hour_usd
+    return {
+        "replicas": served.replicas,
+        "gpus": served.replicas * layout.devices,
+        "batching": load.batching,
+        "requests": prompts,
+        "latency_s": {
+            "mean": float(result.latencies_s.mean()),
+            **{f"p{point}": float(np.percentile(result.latencies_s, point)) for point in PERCENTILES},
+        },
+        "rate": prompts / result.span_s,
+        "mean_batch": result.batch,
+        "busy": result.busy_s / (served.replicas * result.span_s),
+        "within_target": None if load.latency is None else result.share_within(load.latency),
+        "joules": result.joules / prompts,
+        "usd": price * hours / prompts,
+    }
+
+
+def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = None) -> dict[str, Any]:
     """The answer of a scenario of diffusion, with documented keys."""
     setting, times = request.setting, request.times
     work = setting.workload
@@ -56,6 +94,7 @@ def describe_diffusion(request: DiffusionRequest) -> dict[str, Any]:
         "received_bytes": request.received_bytes,
         "memory_bytes": dict(request.memory_bytes),
         "memory_total_bytes": sum(request.memory_bytes.values()),
+        **({} if served is None else {"load": describe_load(request, served)}),
     }
 
 
@@ -70,7 +109,7 @@ def binding(request: DiffusionRequest) -> str:
     return max(waits, key=waits.__getitem__)
 
 
-def diffusion_tables(request: DiffusionRequest) -> list[Table]:
+def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None) -> list[Table]:
     """Figures of the batch, and what its steps are made of."""
     setting, times = request.setting, request.times
     work, kind = setting.workload, "video" if setting.model.video else "image"
@@ -104,7 +143,28 @@ def diffusion_tables(request: DiffusionRequest) -> list[Table]:
         facts(shown, setting.title),
         table(("part", "time", "share"), rows),
         table((f"a step (waits for the {binding(request)})", "time"), calls_rows),
+        *([] if served is None else [_load_table(request, served)]),
     ]
+
+
+def _load_table(request: DiffusionRequest, served: ServedLoad) -> Table:
+    """Figures of a load."""
+    told, load = describe_load(request, served), served.load
+    latency = ", ".join(f"{name} {seconds(value)}" for name, value in told["latency_s"].items())
+    shown = {
+        "load": f"{told['requests']:,} prompts on {served.replicas:,} replicas ({told['gpus']:,} GPUs), "
+        f"{told['batching']} of {told['mean_batch']:.2g} in the mean",
+        "latency of a prompt": latency,
+        "completed": f"{told['rate']:.3g} a second; replicas busy {percent(told['busy'])} of the time",
+        "energy and price of one": f"{told['joules']:,.0f} J, ${told['usd']:.3g}",
+    }
+    if load.latency is not None:
+        verdict = "met" if told["within_target"] >= load.share else "missed"
+        shown["target"] = (
+            f"{percent(told['within_target'])} within {seconds(load.latency)} "
+            f"(target {percent(load.share)}: {verdict})"
+        )
+    return facts(shown)
 
 
 def _layout(setting: DiffusionSetting) -> str:

@@ -10,9 +10,11 @@ from pydantic import Field
 
 from core.errors import InputError
 from core.loading import Strict, build
+from core.quantities import Few
 from hwmodels.cluster import clusters
 from simulator.diffusion.layout import Layout
 from simulator.diffusion.libraries import diffusion_libraries
+from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.setting import DiffusionSetting
 from simulator.diffusion.workload import DiffusionWorkload
@@ -30,13 +32,32 @@ class DiffusionDefinition(Strict):
         default_factory=lambda: Layout.model_validate({}), description="how a batch is laid on devices"
     )
     library: Reference = Field("xdit", description="what runs the model: name, path or mapping")
+    load: DiffusionLoad | None = Field(
+        None, description="prompts that arrive over time; `workload.batch` is then the most that run together"
+    )
+    replicas: Few = Field(1, description="copies of the layout that share a load")
+    seed: int = Field(0, ge=0, le=10**18, description="of the arrivals")
     variations: dict[str, Variation] = Field(
         default_factory=dict, description="named changes to ask `whatif` about"
     )
 
 
+def load_of(data: Mapping[str, Any], where: str) -> tuple[DiffusionLoad, int, int] | None:
+    """The load of a scenario, its replicas and its seed; None where one batch is asked about.
+
+    Raises:
+        InputError: a wrong key or value, or replicas without a load.
+    """
+    written = build(DiffusionDefinition, data, where)
+    if written.load is None:
+        if written.replicas > 1:
+            raise InputError("replicas share a load; state `load` (arrivals, latency)", f"{where}: replicas")
+        return None
+    return written.load, written.replicas, written.seed
+
+
 def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> DiffusionSetting:
-    """Turn the mapping of a scenario of diffusion into a setting.
+    """Turn the mapping of a scenario of diffusion into the setting of one replica.
 
     Args:
         data: keys and values as in a file.
@@ -52,6 +73,7 @@ def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> Diffusi
     library = find(diffusion_libraries, written.library, folder, f"{where}: library")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     try:
+        cluster.resized(written.layout.devices * written.replicas)
         cluster = cluster.resized(written.layout.devices)
     except InputError as error:
         raise InputError(error.problem, f"{where}: layout") from None

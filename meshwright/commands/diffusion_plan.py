@@ -1,0 +1,127 @@
+"""``meshwright plan serve`` for images and videos: layout, batch and replicas of a diffusion model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.commands.flags import PlanFlags
+
+SIZE = re.compile(r"(\d{1,5})x(\d{1,5})(?:@(\d{1,6}))?")
+PLANS = 5
+MOST_PLANS = 10_000
+NEEDED = ("cluster", "gpus", "images", "rate", "latency")
+OF_IMAGES = ("images", "steps", "latency")
+"""Flags that only a search of a diffusion model reads."""
+READ = ("model", *NEEDED, "steps", "top", "json", "serve", "save", "rank")
+
+
+def makes_images(flags: PlanFlags) -> bool:
+    """Whether the flags ask about a diffusion model: by its name, or by a folder of diffusers."""
+    from core.errors import MeshwrightError
+    from simulator.diffusion.models import diffusion_models
+
+    if flags.model is None:
+        return False
+    try:
+        diffusion_models.get(flags.model)
+    except MeshwrightError:
+        return False
+    return True
+
+
+def question_of(flags: PlanFlags) -> dict[str, Any]:
+    """The flags as a scenario of one replica under a load.
+
+    Raises:
+        InputError: a flag is missing or not readable, or is of another question.
+    """
+    from dataclasses import fields
+
+    from core.errors import InputError
+    from meshwright.commands.serving_plan import refuse_given
+    from meshwright.questions.training import flag
+
+    unread = {
+        flag(field.name): getattr(flags, field.name)
+        for field in fields(flags)
+        if field.name not in READ and getattr(flags, field.name) not in (field.default, None, False)
+    }
+    refuse_given(unread, "plans of diffusion models do not read it")
+    missing = [flag(name) for name in NEEDED if getattr(flags, name) is None]
+    if missing:
+        raise InputError(f"needs {', '.join(missing)}", "plan serve")
+    written = SIZE.fullmatch(str(flags.images).strip())
+    if written is None:
+        raise InputError(
+            f"must be WIDTHxHEIGHT, of a video WIDTHxHEIGHT@FRAMES (1280x720@81), found {flags.images!r}",
+            "--images",
+        )
+    width, height, frames = (int(number) for number in (*written.groups()[:2], written[3] or 1))
+    return {
+        "model": flags.model,
+        "cluster": flags.cluster,
+        "workload": {
+            "kind": "diffusion",
+            "width": width,
+            "height": height,
+            "frames": frames,
+            **({} if flags.steps is None else {"steps": flags.steps}),
+        },
+        "load": {"arrivals": {"kind": "poisson", "rate": flags.rate}, "latency": flags.latency},
+    }
+
+
+def plan_diffusion(flags: PlanFlags) -> None:
+    """Search and print plans of a diffusion model, and save one if requested.
+
+    Raises:
+        InputError: a flag is missing, wrong, or of another question.
+        InfeasibleError: no plan meets the target; the message names the nearest.
+    """
+    from core.errors import InfeasibleError, InputError
+    from hwmodels.cluster import clusters
+    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.commands.plan_files import PlanFiles
+    from meshwright.reports.diffusion_plans import describe_plans, nearest_plan, plan_tables, scenario_of
+    from planner.diffusion.search import search_diffusion
+    from simulator.diffusion.scenario import load_of, make_diffusion
+
+    if flags.top is not None and not 1 <= flags.top <= MOST_PLANS:
+        raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {flags.top:,}", "--top")
+    files = PlanFiles(flags.save, flags.rank, None, None)
+    files.check_rank(flags.top or PLANS)
+    where, data = "command line", question_of(flags)
+    setting, loaded = make_diffusion(data, where, Path()), load_of(data, where)
+    if loaded is None:
+        return
+    load, _, seed = loaded
+    devices = _whole(flags.gpus)
+    cluster = clusters.get(str(flags.cluster)).resized(devices)
+    search = search_diffusion(setting, cluster, load, seed, flags.top or PLANS)
+    if flags.json:
+        print_json(describe_plans(search, load))
+    if not search.plans:
+        raise InfeasibleError(nearest_plan(search, load))
+    if not flags.json:
+        show_tables(*plan_tables(search, setting, load))
+    if flags.save is not None:
+        if flags.rank > len(search.plans):
+            raise InputError(f"must be from 1 to {len(search.plans)}, found {flags.rank}", "--rank")
+        files.write_mapping(scenario_of(data, search.plans[flags.rank - 1]))
+        note(f"scenario written: {flags.save}")
+
+
+def _whole(gpus: Any) -> int:
+    """Devices as a number.
+
+    Raises:
+        InputError: a range or something else.
+    """
+    from core.errors import InputError
+
+    if not str(gpus).isdigit():
+        raise InputError(f"plans of diffusion models take one number of devices, found {gpus!r}", "--gpus")
+    return int(gpus)
