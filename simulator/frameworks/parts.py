@@ -124,6 +124,11 @@ class KernelFacts(Strict):
         description="each product sharded by columns gathers its own sharded input, and the logits are "
         "gathered whole for the loss (plans of DTensor's parallel styles)",
     )
+    slices_gradients: bool = Field(
+        default=False,
+        description="overlap of all tensor-parallel traffic cuts the product of the input's gradient and "
+        "reduces its slices; the gather for the weights' gradient, a sum over gathered tokens, is exposed",
+    )
     splits_projection: bool = Field(
         default=False,
         description="query, key and value come out of one projection and are copied apart after rotation",

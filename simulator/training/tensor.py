@@ -112,7 +112,9 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     input-gradient product (Megatron-LM's asynchronous linear layer). "full" also cuts the products beside
     the other communication into one slice a rank (Transformer Engine user buffers, which reach one NVLink
     domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
-    to run beside. Attention and MLP hide their own traffic only.
+    to run beside. Where a release slices gradients, the input-gradient reduction runs beside slices of the
+    input-gradient product, and the second gather beside nothing. Attention and MLP hide their own traffic
+    only.
 
     Args:
         setting: what the plans share.
@@ -129,7 +131,7 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     for block in blocks:
         sends = [entry for entry in block if entry.op.kind == "tensor"]
         sent += sends
-        beside = _beside(plans, block, _Collectives.of(setting, plans, sends), sliced)
+        beside = _beside(setting, plans, block, _Collectives.of(setting, plans, sends), sliced)
         forward, backward = forward + beside[0], backward + beside[1]
     return TensorTraffic(
         forward.transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape)),
@@ -139,7 +141,7 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
 
 
 def _beside(
-    plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray
+    setting: Setting, plans: Plans, block: list[Priced], sends: _Collectives, sliced: np.ndarray
 ) -> tuple[_Beside, _Beside]:
     """One block's communication that runs beside its products, forward and backward."""
 
@@ -147,8 +149,11 @@ def _beside(
         return sum_seconds(products(block, role, gradient), (len(plans),))
 
     others = 1 - 1 / plans.tensor
-    whole = sends.gather.beside(product("column", "input"))
-    whole += sends.gradient.beside(product("column", "weight"))
+    if setting.framework.kernels.slices_gradients:
+        whole = sends.gradient.beside(product("column", "input")).times(others)
+    else:
+        whole = sends.gather.beside(product("column", "input"))
+        whole += sends.gradient.beside(product("column", "weight"))
     forward = sends.gather.beside(others * product("column"))
     forward += sends.output.beside(product("row")).times(others)
     in_slices = sends.gather.beside(others * product("row", "input"))
