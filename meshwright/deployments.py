@@ -11,6 +11,7 @@ from core.errors import InfeasibleError, InputError
 from meshwright.questions.arguments import DeployArguments, check_names
 from meshwright.questions.references import Reference
 from meshwright.questions.serving import serving_question
+from meshwright.questions.targets import one_share, target
 from meshwright.results import check_rank
 from meshwright.served_errors import measured_of
 from meshwright.shown import Shown
@@ -121,6 +122,21 @@ def deploy(
     return DeploymentSearch(ranking, runs, interrupted, policies, look)
 
 
+def _targets(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Targets that are written as text (500ms, p99=2s), in seconds, and their share.
+
+    Raises:
+        InputError: not readable, or two shares.
+    """
+    read = {
+        name: target(values[name], name) for name in ("ttft", "tpot") if isinstance(values.get(name), str)
+    }
+    if not read:
+        return {}
+    share = one_share(values.get("share"), *(share for _, share in read.values()))
+    return {name: seconds for name, (seconds, _) in read.items()} | {"share": share}
+
+
 def power_budget(watts: float | None) -> float | None:
     """A power budget, W.
 
@@ -137,6 +153,7 @@ def deployment_question(
 ) -> ServingQuestion:
     """The checked question of arguments; those that its function has not are left out."""
     values = {**check_names({}, DeployArguments), **values}
+    values |= _targets(values)
     fix, limit, watts = values.pop("fix"), values.pop("limit"), power_budget(values["watts"])
     question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
     return replace(question, split=split and question.concurrency is None)

@@ -189,7 +189,8 @@ def size(
     tokens: float | str,
     days: float | None = None,
     budget: float | str | None = None,
-    clusters: Sequence[ClusterReference] = (),
+    clusters: Sequence[ClusterReference] | str = (),
+    cluster: ClusterReference | None = None,
     gpus: tuple[int, int] | str | None = None,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[SizeArguments],
@@ -201,7 +202,8 @@ def size(
         tokens: tokens to train on (15e12, "15T").
         days, budget: most days and dollars ("2M" is 2e6); the cheapest and the fastest size are chosen among
             those that meet both.
-        clusters: clusters to compare; by default the scenario's.
+        clusters: clusters to compare, as a list or "dgx-h100,dgx-b200"; by default the scenario's.
+        cluster: one cluster, in place of ``clusters``.
         gpus: minimum and maximum of devices, or "64..256"; by default from one node to the whole cluster.
         progress: called with the finished share.
         arguments: see ``SizeArguments``.
@@ -225,10 +227,8 @@ def size(
         gpus = size_range(gpus)
 
     settings, searched = [], Search()
-    for cluster in clusters or (None,):
-        data, where, folder = scenario_data(
-            scenario, {**values, "cluster": cluster, "gpus": 1}, "command line"
-        )
+    for each in _compared(clusters, cluster):
+        data, where, folder = scenario_data(scenario, {**values, "cluster": each, "gpus": 1}, "command line")
         check_trains(data, where, folder)
         # The plan of a saved or imported scenario has one size.
         checked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
@@ -248,6 +248,21 @@ def size(
         progress,
         searched.offload,
     )
+
+
+def _compared(
+    clusters: Sequence[ClusterReference] | str, cluster: ClusterReference | None
+) -> Sequence[ClusterReference | None]:
+    """The clusters that a comparison of sizes is over; None for the scenario's.
+
+    Raises:
+        InputError: both arguments.
+    """
+    if cluster is not None and clusters:
+        raise InputError("is given beside clusters", "cluster")
+    if isinstance(clusters, str):
+        return [name.strip() for name in clusters.split(",") if name.strip()]
+    return list(clusters) or [cluster]
 
 
 def _refined(

@@ -21,6 +21,8 @@ COMMANDS = (
     "export",
     "import",
     "sweep",
+    "ui",
+    "mcp",
 )
 """Names of the commands, in the order of ``--help``."""
 

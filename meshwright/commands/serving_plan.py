@@ -18,7 +18,6 @@ NEEDED = ("model", "cluster", "gpus", "isl", "osl")
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
 PLANS = 5
-SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 def planned_by(scenario: str) -> str:
@@ -265,14 +264,13 @@ def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: not readable, or two shares.
     """
-    from core.errors import InputError
+
+    from meshwright.questions.targets import one_share, target
 
     _note_seconds(arguments)
-    ttft, share = _target(arguments["ttft"], "--ttft")
-    tpot, other = _target(arguments["tpot"], "--tpot")
-    if share is not None and other is not None and share != other:
-        raise InputError("targets hold for one share of the requests; give --ttft and --tpot the same")
-    return {"ttft": ttft, "tpot": tpot, "share": share or other}
+    ttft, first = target(arguments["ttft"], "--ttft") if arguments["ttft"] is not None else (None, None)
+    tpot, other = target(arguments["tpot"], "--tpot") if arguments["tpot"] is not None else (None, None)
+    return {"ttft": ttft, "tpot": tpot, "share": one_share(first, other)}
 
 
 LONG_TARGETS_S = {"ttft": 60.0, "tpot": 1.0}
@@ -287,22 +285,3 @@ def _note_seconds(arguments: Mapping[str, Any]) -> None:
         text = (arguments[name] or "").rpartition("=")[2].strip()
         if text.replace(".", "", 1).isdigit() and float(text) >= long_s:
             note(f"note: --{name} {text} is {text} seconds; milliseconds are written {text}ms")
-
-
-def _target(text: str | None, flag: str) -> tuple[float | None, float | None]:
-    """Seconds and the share of requests, from ``0.5`` or ``p99=0.5``.
-
-    Raises:
-        InputError: not readable.
-    """
-    from core.errors import InputError
-
-    if text is None:
-        return None, None
-    name, equals, value = text.rpartition("=")
-    number = re.fullmatch(r"(\d{1,6}(?:\.\d{1,9})?|\.\d{1,9})\s*(ms|s)?", value.strip())
-    if number is None or (equals and name.strip() not in SHARES) or not float(number[1]) > 0:
-        problem = f"must be seconds (0.5, 500ms) or {'/'.join(SHARES)}=seconds, found {text!r}"
-        raise InputError(problem, flag)
-    value = float(number[1]) / (1000 if number[2] == "ms" else 1)
-    return float(value), SHARES[name.strip()] if equals else None

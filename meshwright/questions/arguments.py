@@ -114,12 +114,12 @@ class TargetArguments(LoadArguments, total=False):
     """Latency targets.
 
     Keys:
-        ttft, tpot: targets, s.
+        ttft, tpot: targets, s, or text (``"500ms"``, ``"p99=2s"``).
         share: of the requests that must meet both.
     """
 
-    ttft: float | None
-    tpot: float | None
+    ttft: float | str | None
+    tpot: float | str | None
     share: float | None
 
 

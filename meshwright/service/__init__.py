@@ -1,0 +1,1 @@
+"""The questions over HTTP, in a browser, and for assistants."""
