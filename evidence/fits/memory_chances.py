@@ -1,17 +1,19 @@
-"""How often plans that are said to fit with some chance do fit.
+"""Peaks of memory, refused runs, runs that ran out, and how often plans said to fit with some chance do fit.
 
-    python -m benchmarks.memory_chances [RUNS.csv ...] [--kept-apart NEW.csv ...]
+    python -m benchmarks.memory_chances [RUNS.csv ...] [--kept-apart NEW.csv ...] [--ran-out REPORTS.csv]
 
-Each measured peak is asked whether it stays within a device of such a size that the plan would fit with a
-chance of 50, 80, 90, 95 or 99 %, under the errors that ship and under errors fitted to other sources. Shares
-are means over sources: none counts by the number of its rows. Of a file given as ``--kept-apart`` the open
-rows count. Runs that ran out of memory (``out_of_memory.csv``, with their sources) are printed with their
-chance on their own device.
+Tables: errors of peaks by release, device and kind of model; runs that ran although the prediction is above
+their device; in ten bins, how often a device with a chance of so much holds the measured peak, under the
+errors that ship and under errors fitted to other sources; reports of runs that ran out of memory
+(``out_of_memory.csv`` and ``--ran-out``) with their chance on their own device. Shares are means over
+sources: none counts by the number of its rows. Peaks of fine-tuning (``fine_tuning_peaks.csv``) count. Of a
+file given as ``--kept-apart`` the open rows count.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -20,16 +22,41 @@ from statistics import NormalDist
 
 import numpy as np
 
+from core.errors import InputError, MeshwrightError
 from evidence.training.parts import divided, source_of
-from meshwright.validation.ledger import PredictedCase, evaluate
-from meshwright.validation.rows import published_files
-from simulator.uncertainty import PeakErrors, chance_to_fit, peak_errors
+from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
+from meshwright.validation.rows import BLANK, published_files, read_rows
+from simulator.uncertainty import PeakErrors, chance_to_fit, model_errors, peak_errors
 
 OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
-CHANCES = (0.5, 0.8, 0.9, 0.95, 0.99)
+FINE_TUNING = Path(__file__).with_name("fine_tuning_peaks.csv")
+SIZES = ("n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch", "micro_batch", "tp", "pp")
+"""Columns without which a report of a run that ran out decides nothing."""
+CHANCES = np.linspace(0.05, 0.95, 10)
+"""Middles of ten bins."""
 KINDS = ("dense", "experts", "several trainers")
 """Kinds of models and releases with errors of their own (``simulator.uncertainty.peak_errors``)."""
+BIASES, SPREADS = np.arange(-0.25, 0.2501, 0.005), np.arange(0.02, 0.6, 0.005)
+"""Errors that a fit chooses from."""
 ErrorsOf = Callable[[PredictedCase], PeakErrors]
+
+
+def reports(path: Path) -> Sequence[PredictedCase]:
+    """Predictions of runs that ran out of memory.
+
+    Raises:
+        InputError: a row lacks a size, or is not read.
+    """
+    for row in read_rows(path):
+        for name in SIZES:
+            if row.get(name, "").lower() in BLANK:
+                where = f"{path}: {row['case_id'] or 'a row without a name'}"
+                found = f"found {row[name]!r}" if name in row else "the column is missing"
+                raise InputError(f"{name}: a whole number from 1 is needed, {found}", where)
+    ledger = evaluate([path])
+    for case, reason in ledger.skipped:
+        raise InputError(reason, f"{path}: {case}")
+    return ledger.entries
 
 
 def chances_met(entries: Iterable[PredictedCase], errors: ErrorsOf) -> dict[str, np.ndarray]:
@@ -52,14 +79,11 @@ def left_out(entries: Sequence[PredictedCase]) -> ErrorsOf:
     """Errors of each kind, fitted without the judged run's source; as shipped where no other is left."""
 
     @cache
-    def fitted(kind: str, source: str) -> PeakErrors | None:
+    def without(kind: str, source: str) -> PeakErrors | None:
         others = [each for each in of_kind(entries, kind) if source_of(each.case.case_id) != source]
-        if not others:
-            return None
-        bias, wide = spread(others)
-        return PeakErrors(bias=bias, spread=wide)
+        return fitted(others) if others else None
 
-    return lambda entry: fitted(kind_of(entry), source_of(entry.case.case_id)) or shipped(entry)
+    return lambda entry: without(kind_of(entry), source_of(entry.case.case_id)) or shipped(entry)
 
 
 def kind_of(entry: PredictedCase) -> str:
@@ -75,57 +99,128 @@ def of_kind(entries: Iterable[PredictedCase], kind: str) -> list[PredictedCase]:
     return [entry for entry in entries if kind_of(entry) == kind]
 
 
-def line(name: str, by_source: dict[str, np.ndarray]) -> str:
-    """Rows, sources and the share of runs that fit at each chance, in %, as mean over sources."""
-    rows = sum(map(len, by_source.values()))
-    shares = (np.mean([(met <= chance).mean() for met in by_source.values()]) for chance in CHANCES)
-    return f"{name:<34}{rows:>5} {len(by_source):>8}  " + " ".join(f"{share:>6.1%}" for share in shares)
+def met(chances: Iterable[np.ndarray]) -> np.ndarray:
+    """Share of the runs that fit at each chance of ``CHANCES``, as mean over sources."""
+    return np.mean([(values[:, None] <= CHANCES).mean(axis=0) for values in chances], axis=0)
 
 
-def spread(entries: Sequence[PredictedCase]) -> tuple[float, float]:
-    """Mean and standard deviation of measured over predicted, of logarithms, each source with one weight."""
+def fitted(entries: Sequence[PredictedCase]) -> PeakErrors:
+    """Errors under which as many runs fit as are said to: largest and mean gap of ten bins are least."""
     by_source = defaultdict(list)
     for entry in entries:
         if entry.memory_error is not None:
             by_source[source_of(entry.case.case_id)].append(-np.log1p(entry.memory_error))
-    bias = np.mean([np.mean(values) for values in by_source.values()])
-    return float(bias), float(
-        np.sqrt(np.mean([np.mean((np.array(v) - bias) ** 2) for v in by_source.values()]))
+    limits = np.array([NormalDist().inv_cdf(chance) for chance in CHANCES])
+    # Largest logarithm that a chance covers, by bias, spread and chance.
+    covered = BIASES[:, None, None] + SPREADS[:, None] * limits
+    shares = np.zeros(covered.shape)
+    for values in by_source.values():
+        shares += np.searchsorted(np.sort(values), covered, side="right") / len(values)
+    gaps = np.abs(shares / len(by_source) - CHANCES)
+    distance = gaps.max(axis=-1) + gaps.mean(axis=-1)
+    bias, spread = np.unravel_index(distance.argmin(), distance.shape)
+    return PeakErrors(bias=round(float(BIASES[bias]), 3), spread=round(float(SPREADS[spread]), 3))
+
+
+def line(name: str, by_source: dict[str, np.ndarray]) -> str:
+    """Rows, sources, the share of runs that fit at each chance, and the largest gap between both, in %."""
+    rows, shares = sum(map(len, by_source.values())), met(by_source.values())
+    gap = abs(shares - CHANCES).max()
+    cells = " ".join(f"{share:>4.0%}" for share in shares)
+    return f"{name:<34}{rows:>5} {len(by_source):>8}  {cells}  {gap:>4.0%}"
+
+
+def own_chance(entry: PredictedCase) -> float:
+    """Chance of a run to fit its own device."""
+    setting = entry.case.setting
+    memory = setting.cluster.device.memory_bytes
+    return float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory, setting))
+
+
+def print_peaks(measured: Sequence[PredictedCase]) -> None:
+    """Errors of peaks by release, device and kind."""
+    keys = {
+        "kind": kind_of,
+        "release": lambda entry: entry.case.setting.framework.name,
+        "device": lambda entry: entry.case.setting.cluster.device.name,
+    }
+    print(f"{'peaks: predicted over measured, less 1':<42}{'rows':>5}  median    p90    bias")
+    for title, key in {"": lambda entry: "all", **keys}.items():
+        groups = defaultdict(list)
+        for entry in measured:
+            groups[key(entry)].append(entry.memory_error)
+        for name in sorted(groups):
+            summary = ErrorSummary.of(groups[name])
+            median, p90, bias = summary.median_abs_error, summary.p90_abs_error, summary.bias
+            print(f"{f'{title} {name}'.strip():<42}{summary.n:>5}  {median:>6.1%} {p90:>6.1%} {bias:>+7.1%}")
+    print()
+
+
+def print_refused(entries: Sequence[PredictedCase]) -> None:
+    """Runs that ran although their predicted peak is above their device."""
+    above = [entry for entry in entries if not entry.fits]
+    print(f"ran but refused: {len(above)} of {len(entries)}, {len(above) / len(entries):.1%}")
+    for entry in above:
+        print(f"  {described(entry)}")
+    print()
+
+
+def described(entry: PredictedCase) -> str:
+    """A run, its peak over its device, and its chance to fit."""
+    setting = entry.case.setting
+    device = setting.cluster.device
+    share = entry.predicted_peak_bytes / device.memory_bytes
+    words = f"{entry.case.case_id:<22}{setting.model.name:<22}{setting.framework.name:<30}{device.name:<15}"
+    return f"{words}{share:>5.0%} of the device, chance {own_chance(entry):.0%}"
+
+
+def print_bins(ran: Sequence[PredictedCase], out: Sequence[PredictedCase]) -> None:
+    """Runs that ran and reports of runs that ran out, by chance on their own device."""
+    edges = np.linspace(0, 1, 11)
+    counts = [np.histogram([own_chance(entry) for entry in group], edges)[0] for group in (ran, out)]
+    print(f"{'chance on the own device':<28}{'ran':>6}{'ran out':>9}")
+    for low, high, each, other in zip(edges, edges[1:], *counts, strict=False):
+        print(f"{f'{low:.0%} to {high:.0%}':<28}{each:>6}{other:>9}")
+    required = model_errors().memory.required_chance
+    wrong = sum(own_chance(entry) >= required for entry in out)
+    print(
+        f"ran out, said to fit with {required:.0%} or more: {wrong} of {len(out)}, {wrong / len(out):.0%}\n"
     )
 
 
 def main() -> None:
-    """Print the shares of all runs and by release, and the runs that did not fit."""
+    """Print peaks, refused runs, chances in ten bins, and the runs that ran out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--kept-apart", type=Path, action="append", default=[])
+    parser.add_argument("--ran-out", type=Path, action="append", default=[], help="further reports")
     asked = parser.parse_args()
-    files = asked.files or published_files()
-    ledger = evaluate([*files, *asked.kept_apart])
+    try:
+        out = [entry for path in (OUT_OF_MEMORY, *asked.ran_out) for entry in reports(path)]
+        files = [*(asked.files or published_files()), FINE_TUNING]
+        ledger = evaluate([*files, *asked.kept_apart])
+    except MeshwrightError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
     entries = divided(ledger, files, asked.kept_apart).open_ledger().entries
     measured = [entry for entry in entries if entry.memory_error is not None]
+    print_peaks(measured)
+    print_refused(entries)
     kinds = [kind for kind in KINDS if of_kind(measured, kind)]
-    print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  " + " ".join(f"{p:>6.0%}" for p in CHANCES))
+    cells = " ".join(f"{chance:>4.0%}" for chance in CHANCES)
+    print(f"{'said to fit with':<34}{'rows':>5} {'sources':>8}  {cells}   gap")
     for title, errors in (("", shipped), ("source left out: ", left_out(measured))):
         print(line(f"{title}all", chances_met(measured, errors)))
         for kind in kinds:
             print(line(f"{title}{kind}", chances_met(of_kind(measured, kind), errors)))
-    by_release = defaultdict(list)
-    for entry in measured:
-        by_release[entry.case.setting.framework.name].append(entry)
-    for name, found in sorted(by_release.items()):
-        print(line(name, chances_met(found, shipped)))
-    print()
     for kind in kinds:
-        bias, wide = spread(of_kind(measured, kind))
-        print(f"{kind}, fitted to these rows, a weight a source: bias {bias:+.3f}, spread {wide:.3f}")
+        errors = fitted(of_kind(measured, kind))
+        print(f"{kind}, fitted to these rows, a weight a source: bias {errors.bias}, spread {errors.spread}")
     print("\nran out of memory:")
-    for entry in evaluate([OUT_OF_MEMORY]).entries:
-        memory = entry.case.setting.cluster.device.memory_bytes
-        chance = float(chance_to_fit(np.array(entry.predicted_peak_bytes), memory, entry.case.setting))
-        print(
-            f"  {entry.case.case_id}: {chance:.0%}, {entry.predicted_peak_bytes / memory:.0%} of the device"
-        )
+    for entry in out:
+        print(f"  {described(entry)}")
+    print()
+    print_bins(entries, out)
 
 
 if __name__ == "__main__":

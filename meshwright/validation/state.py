@@ -9,12 +9,14 @@ from meshwright.validation.rows import PublishedRow, SkippedRow, conventions, ma
 from simulator.models import Model
 from simulator.state.adapter import MULTIPLIED
 
-LORA = r"\bLoRA\b"
+LORA = r"\bQ?LoRA\b"
 WIDE_BASE = r"prime-rl"
 """Frameworks that keep frozen parameters in 32 bits and gather them in 16 (prime-rl, ModelConfig:
 optimization_dtype float32)."""
 NARROW_BASE = r"frozen (weights|parameters) in (the low precision|fp8|mxfp8|nvfp4)"
 """Words of rows whose frozen parameters lie in the number format of the products."""
+CODED_BASE = r"\b(NF4|int8) base"
+"""Words of rows whose frozen parameters are coded."""
 NONE = ("none", "no", "off", "false", "0")
 
 
@@ -64,11 +66,15 @@ def adapters(row: PublishedRow, model: Model, precision: str) -> dict[str, Any]:
         row.assume("rank of the adapters")
     usual = next((rule for rule in conventions()["adapters"] if matches(row, rule["where"])), {})
     every = ["attention", *(["mlp"] if model.feed_forward else []), *(["experts"] if model.moe else [])]
-    named = re.search(r"LoRA[^;,.]* on (attention|mlp|experts)\b", notes)
-    targets = [named[1]] if named else usual.get("targets", every)
+    named = re.search(r"LoRA[^;,.]* on (attention|mlp|experts|query and value)\b", notes)
+    targets = (
+        [named[1].replace("query and value", "query_key_value")] if named else usual.get("targets", every)
+    )
     kept = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
     if precision in MULTIPLIED and re.search(NARROW_BASE, notes):
         kept = precision
+    if coded := re.search(CODED_BASE, notes, re.IGNORECASE):
+        kept = coded[1].lower()
     return {
         "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": kept}
     }

@@ -19,12 +19,13 @@ from simulator.setting import Setting
 class Parameters:
     """Parameters of one device of each class of stage; arrays of shape (classes, plans).
 
-    ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones;
-    ``experts`` are sharded over expert-parallel ranks too. ``largest_layer`` has shape (plans,). ``ops`` are
-    the ops that they were counted from.
+    ``dense`` are sharded over tensor-parallel ranks and replicated over data- and context-parallel ones, and
+    ``ends`` are those of them that no layer has; ``experts`` are sharded over expert-parallel ranks too.
+    ``largest_layer`` has shape (plans,). ``ops`` are the ops that they were counted from.
     """
 
     dense: np.ndarray
+    ends: np.ndarray
     experts: np.ndarray
     largest_layer: np.ndarray
     ops: ModelOps
@@ -32,7 +33,8 @@ class Parameters:
     def take(self, rows: np.ndarray) -> Parameters:
         """The parameters of some of the plans."""
         ops = replace(self.ops, index=self.ops.index[rows])
-        return Parameters(taken(self.dense, rows), taken(self.experts, rows), self.largest_layer[rows], ops)
+        dense, ends, experts = (taken(part, rows) for part in (self.dense, self.ends, self.experts))
+        return Parameters(dense, ends, experts, self.largest_layer[rows], ops)
 
     @property
     def total(self) -> np.ndarray:
@@ -50,8 +52,10 @@ def parameters(setting: Setting, plans: Plans, stages: Stages) -> Parameters:
     )
     second = by_schedule(plans, lambda schedule: schedule.copies - 1)
     layers = stages.layers + second * stages.mirrored
+    ends = _ends(setting, plans, stages, ops)
     return Parameters(
-        dense=(layers * dense).sum(axis=1) + _ends(setting, plans, stages, ops),
+        dense=(layers * dense).sum(axis=1) + ends,
+        ends=ends,
         experts=(layers * experts).sum(axis=1),
         largest_layer=(dense + experts).max(axis=0),
         ops=ops,

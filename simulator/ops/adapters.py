@@ -13,6 +13,10 @@ from simulator.state.adapter import BASE_BYTES, PARTS, WORKING, Adapter
 OF_ATTENTION = "attention_output", "linear_output"
 """Products whose input is the output of attention or of a scan."""
 
+KEEPS_INPUTS = "nf4", "int8"
+"""Formats of frozen weights whose products keep their inputs although the weights have no gradient
+(bitsandbytes, autograd/_functions.py: MatMul4Bit, MatMul8bitLt)."""
+
 MARK = " adapter"
 """End of the name of an adapter's product."""
 
@@ -51,7 +55,8 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     width = formats.width
     saved = op.kept * width / (formats.kept_width if op.dtype == formats.linear else width)
     # Attention keeps its output for its own backward pass.
-    frozen = op.changed(kept=saved if op.module in OF_ATTENTION else 0.0)
+    keeps = op.module in OF_ATTENTION or adapter.base in KEEPS_INPUTS
+    frozen = op.changed(kept=saved if keeps else 0.0)
     decode: list[Op] = []
     if adapter.is_coded(op.dtype):
         moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)

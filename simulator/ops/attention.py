@@ -108,8 +108,8 @@ def _before_core(rank: Rank) -> Iterator[Op]:
         for name, heads in (("query_norm", rank.heads), ("key_norm", rank.kv_heads)):
             elements = tokens * heads * model.head_dim
             # A compiler keeps these inputs alone and computes the core's operands again.
-            kept = 0.0 if rank.how.joins_sums else rank.width * elements
-            width = float(model.head_dim)
+            copies = 0.0 if rank.how.joins_sums else passes.NORMS_KEPT[rank.how.norm]
+            kept, width = copies * rank.width * elements, float(model.head_dim)
             yield kernel(rank, name, "norm", passes.NORM, elements, part="core", kept=kept, parameters=width)
     if model.mla:
         yield from latent_norms(rank)

@@ -36,6 +36,10 @@ write dx (1 + 2 + 2), cast it (2 + 1), read dy and x again for the gradient of t
 
 NORMS = {"fused": NORM, "casts": CASTING_NORM, "composite": COMPOSITE_NORM}
 
+NORMS_KEPT = {"fused": 1.0, "casts": 2.0, "composite": 3.0}
+"""What a norm keeps for its backward pass, in 16-bit elements: its input, or a copy of it in 32 bits; a chain
+of kernels also keeps what it multiplies by the weights (transformers, modeling_llama.py: LlamaRMSNorm)."""
+
 RESIDUAL = {
     ("fused", True): MemoryPasses(3.5, 6.5, 1, 2),
     ("fused", False): MemoryPasses(3.0, 3.0, 1, 1),

@@ -112,7 +112,7 @@ def around(rank: Rank, parts: int) -> list[Op]:
         variant=passes.VARIANTS[model.norm],
         repeats=float(norms),
         # Attention and MLP both save the input of their norm.
-        kept=parts * rank.width * elements,
+        kept=parts * passes.NORMS_KEPT[fusion] * rank.width * elements,
         parameters=float(model.norms_of(parts) * model.norm_width),
     )
     if how.joins_residual:

@@ -30,6 +30,10 @@ BASE_BYTES: Mapping[str, float] = MappingProxyType(
 of blocks keep weights twice, in blocks of rows for the outputs and of columns for the inputs' gradients
 (Transformer Engine, MXFP8Tensor and NVFP4Tensor: rowwise and columnwise data)."""
 
+TABLE_BYTES: Mapping[str, float] = MappingProxyType({"nf4": 4.0, "int8": 4.0})
+"""Bytes of a parameter of the model's ends where layers have this format; others train in 16 bits. PEFT casts
+what bitsandbytes does not code to 32 bits (peft, utils/other.py: prepare_model_for_kbit_training)."""
+
 MULTIPLIED: tuple[BaseFormat, ...] = ("fp8", "mxfp8", "nvfp4")
 """Narrow formats that products read as they are, where they run in them."""
 

@@ -9,6 +9,7 @@ from simulator.layout.parameters import Parameters
 from simulator.layout.stages import Stages
 from simulator.ops.build import CAST_BYTES
 from simulator.ops.op import Product
+from simulator.state.adapter import BASE_BYTES, TABLE_BYTES
 from simulator.training.sharding import Sharding
 
 EITHER_LAYOUT = "blackwell", "rubin"
@@ -21,7 +22,8 @@ def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np
     """Bytes of parameters on each class of stage, shape (classes, plans).
 
     FSDP that reshards gradients alone keeps what it gathered, in the working format, until the update, beside
-    its 32-bit shards (torch, fully_shard: reshard_after_forward false).
+    its 32-bit shards (torch, fully_shard: reshard_after_forward false). Beside adapters the tables of the
+    model's ends stay wide, however narrow the frozen weights of layers are.
 
     Args:
         sharding: of the plans.
@@ -29,7 +31,11 @@ def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np
         stored: bytes of the parameters as the optimizer updates them, shape (classes, plans).
     """
     setting, partly = sharding.setting, sharding.plans.zero == 2
-    if setting.framework.memory.separate_master or setting.training.adapter or not partly.any():
+    if adapter := setting.training.adapter:
+        table = TABLE_BYTES.get(adapter.base, setting.width)
+        wider = max(table - BASE_BYTES[adapter.base], 0.0)
+        return stored + wider * counts.ends / sharding.pieces("parameters", False)
+    if setting.framework.memory.separate_master or not partly.any():
         return stored
     whole = np.zeros(stored.shape)
     for experts, number in ((False, counts.dense), (True, counts.experts)):

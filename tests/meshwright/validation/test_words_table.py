@@ -40,6 +40,10 @@ EXAMPLES = [
     ({"notes": "states: pure bf16 (80.7 GB on one GPU)"}, {"states": "bf16"}),
     ({"precision": "bf16 (pure, no fp32 master weights)"}, {"states": "bf16"}),
     ({"notes": "8-bit paged Adam", "precision": "bf16 (pure)"}, {"states": "8-bit"}),
+    (
+        {"notes": "full recomputation inferred from the printed TFLOPS"},
+        {"activation_recompute": "full"},
+    ),
     ({"notes": "packed documents; bf16 moments"}, {"states": "moments-16"}),
     ({"framework": "Megatron-SWIFT (Megatron-Core, Transformer Engine)"}, {"loss": "native"}),
     (

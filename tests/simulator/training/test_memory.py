@@ -12,6 +12,7 @@ from simulator.layout.stages import FIRST, Stages
 from simulator.ops.counts import model_parameters
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
+from simulator.state.adapter import BASE_BYTES, Adapter
 from simulator.state.place import Tiers
 from simulator.training.memory import LOGIT_BYTES, PEAK_COUNTS, least_memory, memory
 
@@ -364,3 +365,41 @@ def test_products_that_a_list_of_ops_does_not_name_are_repeated(make_setting):
 
     wide, narrow = (activations(precision, "selective") for precision in ("mxfp8", "nvfp4"))
     assert activations("nvfp4", "full") < narrow < 0.6 * wide
+
+
+def with_adapter(setting, base):
+    adapter = Adapter(rank=8, targets=["query_key_value"], base=base)
+    return replace(setting, training=setting.training.model_copy(update={"adapter": adapter}))
+
+
+@pytest.mark.parametrize(("base", "table"), [("bf16", 2), ("nf4", 4), ("fp8", 2)])
+def test_tables_stay_wide_beside_narrow_frozen_weights(make_setting, base, table):
+    setting = with_adapter(make_setting("llama3-8b", devices=1, framework="torch-fsdp-eager"), base)
+    model = setting.model
+    tables = 2 * model.vocabulary * model.hidden
+    layers = model_parameters(model) - tables
+    stored = of(setting, Plan()).parts["parameters"][FIRST, 0]
+    assert stored == pytest.approx(BASE_BYTES[base] * layers + table * tables, rel=0.01)
+
+
+def test_products_of_coded_weights_keep_their_inputs(make_setting):
+    setting = make_setting("llama2-7b", devices=1, framework="torch-fsdp-eager")
+    wide, coded = (
+        of(with_adapter(setting, base), Plan(recompute="none")).parts["activations"][FIRST, 0]
+        for base in ("bf16", "nf4")
+    )
+    model, factor = setting.model, setting.framework.memory.fragmentation
+    inputs = 2 * setting.training.seq_len * (model.hidden + model.feed_forward) * model.layers
+    assert coded - wide == pytest.approx(inputs * factor, rel=0.01)
+
+
+def test_a_chain_of_norm_kernels_keeps_what_it_casts(make_setting):
+    def activations(norm):
+        setting = make_setting("llama2-7b", devices=8, framework="torch-fsdp-eager", kernels={"norm": norm})
+        return of(setting, Plan(data=8, zero=3)).parts["activations"][FIRST, 0]
+
+    setting = make_setting("llama2-7b", devices=8, framework="torch-fsdp-eager")
+    inputs = 2 * 2 * setting.training.seq_len * setting.model.hidden * setting.model.layers
+    inputs *= setting.framework.memory.fragmentation
+    fused, casts, chain = (activations(norm) for norm in ("fused", "casts", "composite"))
+    assert [casts - fused, chain - fused] == pytest.approx([inputs, 2 * inputs], rel=1e-6)
