@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -158,6 +159,7 @@ def main() -> None:
         print("error: stdout is closed; > /dev/null discards the results", file=sys.stderr)  # noqa: T201
         sys.exit(MeshwrightError.exit_code)
     prepare_streams()
+    process.command = shlex.join(["meshwright", *sys.argv[1:]])
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     # Sentences of ours alone: warnings of Python and NumPy say nothing to whoever asks.
     warnings.simplefilter("ignore")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 
+command = ""
+"""The command line that this process runs, as typed; empty where Python asks."""
+
 # Looking for pydantic's plugins reads the metadata of all installed packages.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 

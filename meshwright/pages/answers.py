@@ -12,7 +12,8 @@ from rich.text import Text
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.days import seconds_of_day
 from meshwright.reports.run_bands import days_band, in_proportion
-from meshwright.reports.units import cell, percent
+from meshwright.reports.serving_evidence import plan_errors, short_evidence
+from meshwright.reports.units import cell, percent, seconds
 from planner.run_search import RunRanking
 from planner.serving.day import DayPlan
 from planner.serving.mix.search import Mix
@@ -22,6 +23,8 @@ COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
 FIGURES = ("step_time_s", "goodput_requests_s", "tpot_s", "ttft_s", "usd_per_million_tokens", "usd_per_hour")
 """Figures of a sweep's points that a chart may show, the first that all points have."""
 MOST_ROWS = 500
+PLACES = ("top center", "bottom center", "middle right", "middle left")
+"""Of labels beside points: neighbours differ."""
 
 
 def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table | str]) -> None:
@@ -30,32 +33,47 @@ def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table 
     Raises:
         InputError: it cannot be written.
     """
-    best = search.plans[0]
+    best, slo = search.plans[0], search.question.workload.slo
+    error = plan_errors(search, best).get("tpot")
     facts = {
         "first choice": best.describe(),
         "goodput": f"{best.goodput:.3g} requests/s",
         "GPUs": f"{best.devices:,}",
-        "cost": f"{best.usd_per_million:.3g} $/Mtok",
+        "TTFT": f"{seconds(best.ttft_s)} (p{100 * slo.share:.3g})",
+        "TPOT": seconds(best.tpot_s) + ("" if error is None else f" ± {percent(error.p90, 0)}"),
+        "cost": f"{best.usd_per_million:.3g} $/Mtok of output",
+        "evidence": short_evidence(search, best),
     }
+    plans = search.plans
     points = {
         "type": "scatter",
         "mode": "markers+text",
-        "x": [plan.goodput for plan in search.plans],
-        "y": [plan.usd_per_million for plan in search.plans],
-        "text": [str(rank) for rank in range(1, len(search.plans) + 1)],
-        "textposition": "top center",
-        "hovertext": [label(plan.describe()) for plan in search.plans],
-        "hovertemplate": "%{hovertext}<br>%{x:.3g} requests/s, %{y:.3g} $<extra></extra>",
+        "x": [1.0 / plan.tpot_s for plan in plans],
+        "y": [plan.output_tokens_s / plan.devices for plan in plans],
+        "text": [str(rank) for rank in range(1, len(plans) + 1)],
+        "textposition": [PLACES[place % len(PLACES)] for place in range(len(plans))],
+        "hovertext": [
+            f"{label(plan.describe())}<br>{plan.goodput:.3g} requests/s, TTFT {seconds(plan.ttft_s)}, "
+            f"{plan.usd_per_million:.3g} $/Mtok"
+            for plan in plans
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {"size": 10, "color": COLOURS[0]},
     }
-    axes = {
-        "xaxis": axis("goodput, requests/s", rangemode="tozero"),
-        "yaxis": axis("$ a million output tokens", rangemode="tozero"),
-    }
-    figure = {"data": [points], "layout": layout(height=380, hovermode="closest", **axes)}
-    words = "Each point is a deployment by its rank below, with the targets met; right and low is good."
+    shapes = []
+    if slo.tpot is not None:
+        line = {"dash": "dash", "color": COLOURS[1], "width": 1.5}
+        ends = {"x0": 1.0 / slo.tpot, "x1": 1.0 / slo.tpot, "y0": 0, "y1": 1}
+        shapes = [{"type": "line", "yref": "paper", **ends, "line": line}]
+    axes = {"xaxis": axis("output tokens/s of a user"), "yaxis": axis("output tokens/s of a GPU")}
+    figure = {"data": [points], "layout": layout(height=380, hovermode="closest", shapes=shapes, **axes)}
+    words = (
+        "Each point is a deployment by its rank below, at the rate of its row; right and high is good. "
+        "The dashed line is the target of TPOT."
+    )
     title = f"Serving {search.question.model.name}"
-    write_page(path, title, facts, [Section("Goodput and cost", words, figure), *sections_of(tables)])
+    sections = [Section("A user's speed and a GPU's", words, figure), *sections_of(tables)]
+    write_page(path, title, facts, sections)
 
 
 def write_mix(path: Path, mix: Mix, tables: Sequence[Table | str]) -> None:

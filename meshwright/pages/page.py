@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from core.files import write_text
+from meshwright import __version__, process
 
 Figure = dict[str, Any]
 """Traces (``data``) and ``layout`` as plotly.js takes them."""
@@ -96,7 +97,7 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 <h1>{escape(title)}</h1>
 <dl>{terms}</dl>
 {parts}
-<footer>Predicted by Meshwright. Drag to zoom in, double-click to zoom out.</footer>
+<footer>{_asked()} Drag to zoom in, double-click to zoom out.</footer>
 </main>
 <script>{own_file(PLOTLY)}</script>
 <script>{own_file("draw.js")}</script>
@@ -104,6 +105,12 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 </body>
 </html>
 """
+
+
+def _asked() -> str:
+    """Version, and the command that asked; none where Python did."""
+    command = f": <code>{escape(process.command)}</code>" if process.command else "."
+    return f"Predicted by Meshwright {__version__}{command}"
 
 
 def _fact(name: str, value: str) -> str:

@@ -56,12 +56,26 @@ def write_plans(path: Path, search: PlanSearch) -> None:
         "best plan": f"{plans[0].plan.describe()}, micro batch {plans[0].plan.micro_batch}",
         "its layout": f"{plans[0].plan.schedule}, recompute {recomputed(plans[0].plan)}, "
         f"sharding {sharding(plans[0].plan)}",
-        "its step time": seconds(plans[0].step_time_s),
+        "its step time": seconds(plans[0].step_time_s) + _band(search),
+        "evidence": _evidence(search),
         "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0].mfu),
         "dollars per million tokens": f"{plans[0].usd_per_million_tokens:.3g}",
     }
     write_page(path, f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
+
+
+def _band(search: PlanSearch) -> str:
+    """The 90 % band of the first plan's step; empty where it is not known."""
+    known = search.found.standing
+    return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
+
+
+def _evidence(search: PlanSearch) -> str:
+    """Measured runs with the first plan's rarest mechanism."""
+    known = search.found.standing
+    runs = known.evidence[0].fewest if known is not None and known.evidence else None
+    return f"{runs} measured runs" if runs else "no measured run"
 
 
 def _ranking(search: PlanSearch) -> Section:

@@ -11,7 +11,7 @@ from meshwright.reports.basis import basis
 from meshwright.reports.insisted import describe_insisted, insisted_words
 from meshwright.reports.plan_evidence import promise_words
 from meshwright.reports.plans import chance
-from meshwright.reports.tables import table
+from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, seconds
 from planner.evidence import code_base
 from planner.prediction import Prediction
@@ -121,11 +121,10 @@ def headline(prediction: Prediction) -> str:
     if known is not None:
         runs = known.evidence[0].fewest
         figures.insert(2, f"{runs} measured runs" if runs else "no measured run")
-    line = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}, {', '.join(figures)}."
+    first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
     as_good = 0 if known is None else int((~known.differs[1:]).sum())
-    if not as_good:
-        return line
-    return f"{line}\n{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
+    others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
+    return "\n".join(fitted([first, *figures], [others] if as_good else []))
 
 
 def unproven_words(known: Standing, setting: Setting) -> list[str]:
