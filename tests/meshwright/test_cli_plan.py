@@ -35,9 +35,11 @@ def test_every_candidate_is_scored_or_removed_by_a_rule(run):
     [("time", "step_time_s"), ("cost", "usd_per_million_tokens"), ("energy", "kwh_per_million_tokens")],
 )
 def test_plans_are_ranked_by_the_objective(run, objective, key):
+    """Behind the recommended plan, which gives up little where the best may not fit or is unmeasured."""
     values = [plan[key] for plan in asked(run, "--objective", objective, "--top", "8")["plans"]]
     assert len(values) == 8
-    assert values == pytest.approx(sorted(values), rel=1e-6)
+    assert values[1:] == pytest.approx(sorted(values[1:]), rel=1e-6)
+    assert values[0] <= 1.05 * min(values)
 
 
 def test_breakdowns_add_up_to_the_step_and_to_the_memory(run):
