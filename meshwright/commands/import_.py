@@ -30,7 +30,8 @@ def import_(
         str,
         typer.Option(
             "--from",
-            help="Kind of file: megatron-lm, megatron-bridge, deepspeed or torchtitan; default: detected.",
+            help="Kind of file: megatron-lm, megatron-bridge, deepspeed, torchtitan, vllm, sglang, trtllm, "
+            "dynamo or k8s; default: detected.",
         ),
     ] = "",
     allow: options.Allow = None,
@@ -38,7 +39,7 @@ def import_(
         Path | None, typer.Option("--out", "-o", help="Write the scenario to FILE; default: stdout.")
     ] = None,
 ) -> None:
-    """Convert a launch file of Megatron-LM, DeepSpeed or torchtitan to a scenario.
+    """Convert a launch file of training or of a server to a scenario.
 
     The file is parsed, never executed. Options that no prediction reads become comments of the scenario.
     Unknown options are printed on stderr.

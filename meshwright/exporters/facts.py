@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from core.errors import InputError, MeshwrightError
-from meshwright.exporters.table import Facts, LauncherTable
+from meshwright.exporters.table import Facts, LauncherTable, same
 from simulator.levers import LEVERS
 from simulator.models import Model
 from simulator.plan import Plan
@@ -82,6 +82,21 @@ def launched_levers(setting: Setting, plan: Plan, known: LauncherTable) -> dict[
     return named | {"reduce_bytes": named["gradient_bytes"]} if "gradient_bytes" in named else named
 
 
+SINGLE_LAYERS = (
+    "value_dim",
+    "shared_values",
+    "query_rank",
+    "output_rank",
+    "output_groups",
+    "feed_forwards",
+    "kv_share",
+    "cache_extra",
+    "shared_kv_layers",
+    "other_parameters",
+)
+"""Fields of a model whose layers differ; others have their defaults."""
+
+
 def shape(model: Model) -> Facts:
     """The shape of a model, flattened; parts that it lacks are left out."""
     data = model.model_dump(mode="json")
@@ -98,9 +113,9 @@ def shape(model: Model) -> Facts:
         del facts["attention_pattern"]
     if facts["mlp_pattern"] == [True]:
         del facts["mlp_pattern"]
-    if not model.mtp_layers:
-        del facts["mtp_layers"]
-    return facts
+    usual = {name: Model.model_fields[name].default for name in SINGLE_LAYERS}
+    usual |= {"mtp_layers": 0, "linear.gate_rank": 0, "linear.channel_gates": False}
+    return {name: value for name, value in facts.items() if name not in usual or not same(value, usual[name])}
 
 
 def moot(setting: Setting, plan: Plan) -> set[str]:

@@ -68,9 +68,17 @@ def read_launch(
     """
     values = {name: value for name, value in (stated or {}).items() if value is not None}
     text, where, path = _text(source)
+    if not target or exporter(target, "--from").name in SERVERS:
+        from meshwright.exporters.server_files import servers_of
+        from meshwright.exporters.server_read import read_servers
+
+        if servers := servers_of(text, where, path):
+            return read_servers(servers, values, where)
+        if target:
+            raise InputError("has no command that starts a server of this kind", where)
     chosen = exporter(target, "--from") if target else recognised(text, where)
     if chosen.read is None or chosen.parse is None:
-        readable = [name for name in TARGETS if exporter(name).read]
+        readable = [*(name for name in TARGETS if exporter(name).read), *SERVERS]
         raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")
     launch = chosen.parse(text, where, path)
     if values.get("gpus"):
@@ -97,6 +105,9 @@ def read_launch(
     notes = (*launch.notes, *more, *against)
     return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
 
+
+SERVERS = ("vllm", "sglang", "trtllm", "dynamo", "k8s")
+"""Targets whose files start servers; they become serving scenarios."""
 
 ITERATIONS = ("--train-iters", "train.train_iters", "training.steps")
 """Options with the optimizer steps of the whole run."""

@@ -114,9 +114,10 @@ def two_batches(pool: PoolSetting) -> bool:
 def _memory_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     """Memory shares of the three engines, whose definitions differ, from the plan's bytes per device."""
     capacity, total = held_memory(setting, pool), setting.cluster.device.memory_bytes
-    free = total - capacity.weights - capacity.activations
+    context = engine_of(pool.pool.engine, setting.folder, setting.where).context_bytes.value
+    free = total - capacity.weights - capacity.activations - context
     return {
-        "derived.static_share": round((capacity.weights + capacity.kv_bytes) / total, 4),
+        "derived.static_share": round((capacity.weights + capacity.kv_bytes + capacity.outside) / total, 4),
         "derived.free_share": round(min(capacity.kv_bytes / free, 1.0), 4),
     }
 
@@ -330,6 +331,7 @@ def script_head(
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
     count = f"{pool.pool.devices} GPUs a replica"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
+    text += f"# Predicted with {one_line(str(pool.pool.engine))}, {pool.pool.replicas} replicas.\n"
     text += "set -euo pipefail\n\n"
     text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"

@@ -74,6 +74,16 @@ def read_script(text: str, where: str) -> Launch:
     return Launch(options, _devices(read_options(before), variables, bool(script)), tuple(notes), script)
 
 
+def expanded_commands(text: str, where: str) -> list[str]:
+    """The commands of a script or a command line in order, their variables replaced.
+
+    Raises:
+        InputError: the script, a statement or its expansion is too long.
+    """
+    variables, commands, _ = _statements(text, where)
+    return [_expand(command, variables) for command in commands]
+
+
 def read_options(words: list[str]) -> Options:
     """Options of a command line: ``--name value ...``, ``--name=value``, flags, and ``key.path=value``."""
     options: Options = {}

@@ -131,7 +131,7 @@ class LauncherTable(Strict):
                 elif entry.default is not None:
                     facts[field] = entry.default
                 continue
-            told = [choice for choice in entry.choices if _within(choice.sets, options)]
+            told = [choice for choice in entry.choices if within(choice, options)]
             if told:
                 choice = max(told, key=lambda choice: len(choice.sets))
                 facts[field] = choice.value
@@ -185,8 +185,9 @@ def _of_plan(field: str) -> str:
     return field.replace("framework.", "plan.")
 
 
-def _within(wanted: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    return all(name in options and same(value, options[name]) for name, value in wanted.items())
+def within(choice: Choice, options: Mapping[str, Any]) -> bool:
+    """Whether options include those of a choice."""
+    return all(name in options and same(value, options[name]) for name, value in choice.sets.items())
 
 
 def same(value: Any, other: Any) -> bool:

@@ -46,6 +46,8 @@ class ReplicaMemory:
     block_tokens: int
     states: float = 0.0
     """Memory kept apart for the states of linear layers."""
+    outside: float = 0.0
+    """Libraries and communication buffers that the engine's share counts."""
     fullest: float = 1.0
     """KV of a token in the pipeline stage that bounds it, over the mean of the stages."""
 
@@ -212,6 +214,7 @@ def memory(
         kv_token=kv_token_bytes(model, pool.tensor, pool.pipeline, pool.kv, sliding_share(price)),
         block_tokens=engine.block_tokens.value if block_tokens is None else block_tokens,
         states=states,
+        outside=outside,
         fullest=fullest,
     )
 

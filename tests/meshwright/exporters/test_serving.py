@@ -16,6 +16,7 @@ from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts, pool_o
 from meshwright.exporters.table import table
 from meshwright.jobs.exports import question_of
 from meshwright.questions.scenarios import shipped_scenarios
+from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.scenario import make_serving
@@ -119,8 +120,11 @@ def test_memory_shares_mean_what_each_engine_means(question):
     total = setting.cluster.device.memory_bytes
     # vLLM: everything within the share; SGLang: weights and KV; TensorRT-LLM: KV of the rest.
     assert facts["options.memory_share"] == 0.9
-    assert facts["derived.static_share"] * total == pytest.approx(held.weights + held.kv_bytes, rel=1e-3)
-    free = total - held.weights - held.activations
+    assert facts["derived.static_share"] * total == pytest.approx(
+        held.weights + held.kv_bytes + held.outside, rel=1e-3
+    )
+    context = engines.get("vllm-0.15").context_bytes.value
+    free = total - held.weights - held.activations - context
     assert facts["derived.free_share"] * free == pytest.approx(held.kv_bytes, rel=1e-3)
     assert facts["derived.static_share"] < 0.9
 

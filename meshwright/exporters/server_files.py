@@ -1,0 +1,229 @@
+"""Commands of inference servers in launch files: shell scripts, Kubernetes manifests, Dynamo deployments.
+
+Nothing is executed. A manifest is searched for containers; their words are read as a command, or as a script
+where they hand one to a shell.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.errors import InputError
+from core.loading import exists
+from core.parsing import read_text
+from meshwright.exporters.shell import expanded_commands, read_options
+from meshwright.exporters.table import Options
+
+MOST_DEPTH = 40
+"""Nesting of a manifest."""
+STARTS: tuple[tuple[str, str], ...] = (
+    (r"(?:^|[\s/])vllm\s+serve\b", "vllm"),
+    (r"-m\s+vllm\.entrypoints\.(?:openai\.)?api_server\b", "vllm"),
+    (r"-m\s+dynamo\.vllm\b", "vllm"),
+    (r"-m\s+sglang\.launch_server\b", "sglang"),
+    (r"(?:^|[\s/])sglang\s+serve\b", "sglang"),
+    (r"-m\s+dynamo\.sglang\b", "sglang"),
+    (r"(?:^|[\s/])trtllm-serve\b(?!\s+disaggregated)", "trtllm"),
+    (r"-m\s+dynamo\.trtllm\b", "trtllm"),
+)
+"""What starts a server, and its engine."""
+IMAGES = (("vllm", "vllm"), ("sglang", "sglang"), ("tensorrt-llm", "trtllm"), ("trtllm", "trtllm"))
+"""Words of container images whose entry point is an engine's server."""
+FILES = ("--config", "--extra_llm_api_options", "--extra-engine-args")
+"""Options of trtllm-serve and Dynamo that name a file of options."""
+OTHER_FILES = "--config"
+SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
+VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
+ENDS = ("|", "2>&1", "&", ">", ">>", "&&", ";", "||", "exec")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A command that starts a server."""
+
+    engine: str
+    options: Options
+    model: str = ""
+    """The word behind the command that has no option."""
+    version: str = ""
+    """Release that the container's image names."""
+    replicas: int | None = None
+    role: str = ""
+    """prefill or decode, where the manifest says it."""
+    preset: str = ""
+    """Engine preset that an exported file names."""
+
+
+def servers_of(text: str, where: str, path: Path | None) -> list[Server]:
+    """The servers that a text starts; empty where it starts none.
+
+    Args:
+        text: of a script, a command line or a manifest.
+        where: to name in errors.
+        path: the file, whose folder holds files of options.
+
+    Raises:
+        InputError: a file of options that is not there.
+    """
+    folder = path.parent if path else Path()
+    documents = _documents(text) if path is None or path.suffix in (".yaml", ".yml") else []
+    listed = [server for document in documents for server in _manifest(document, where, folder, {})]
+    if listed:
+        return listed
+    return list(_script(text, where, folder))
+
+
+def _documents(text: str) -> list[Any]:
+    try:
+        return [part for part in yaml.load_all(text, Loader=yaml.CSafeLoader) if isinstance(part, Mapping)]
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return []
+
+
+def _script(text: str, where: str, folder: Path) -> Iterator[Server]:
+    """Servers of a script or a command line."""
+    if not any(re.search(start, text) for start, _ in STARTS):
+        return
+    for command in expanded_commands(text, where):
+        for start, engine in STARTS:
+            if start_of := re.search(start, command):
+                words = _words(command[start_of.end() :], where)
+                yield _server(engine, words, where, folder, **_written_by_us(text))
+                break
+
+
+PREDICTED = re.compile(r"^# Predicted with (\S+), (\d{1,6}) replicas", re.MULTILINE)
+"""Comment of an exported script."""
+
+
+def _written_by_us(text: str) -> dict[str, Any]:
+    """Preset and replicas that an exported script tells."""
+    comment = PREDICTED.search(text)
+    return {"preset": comment[1], "replicas": int(comment[2])} if comment else {}
+
+
+def _words(text: str, where: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"not readable as a command line ({error})", where) from None
+    end = next((index for index, word in enumerate(words) if word in ENDS), len(words))
+    return words[:end]
+
+
+def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any) -> Server:
+    spelled = [SHORT.get(word, word) for word in words]
+    options = {_plain(engine, name): value for name, value in read_options(spelled).items()}
+    model = words[0] if words and not words[0].startswith("-") else ""
+    if engine == "trtllm":
+        for name in FILES:
+            if isinstance(named := options.pop(name, None), str):
+                named = Path(named).name if "$" in named else named
+                options = {**_flat(_options_file(folder / named, where)), **options}
+    elif OTHER_FILES in options:
+        raise InputError(
+            "takes options from another file; give a command with all options", f"{where}: --config"
+        )
+    return Server(engine, options, model, **more)
+
+
+SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size"}
+SHORT |= {"-q": "--quantization", "-m": "--model"}
+
+
+def _plain(engine: str, name: str) -> str:
+    """An option as its table spells it: hyphens, and no dashes for TensorRT-LLM, whose options are keys."""
+    if engine == "trtllm":
+        return name.removeprefix("--").replace("-", "_") if name not in FILES else name
+    return name.replace("_", "-") if name.startswith("--") else name
+
+
+def _options_file(path: Path, where: str) -> Mapping[str, Any]:
+    if not exists(path):
+        raise InputError(f"{path.name}: the file of options is not beside the launch file", where)
+    try:
+        data = yaml.safe_load(read_text(path))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"not readable as YAML ({str(error)[:80]})", str(path)) from None
+    if not isinstance(data, Mapping):
+        raise InputError("a mapping of options is needed", str(path))
+    return data
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Options:
+    """Nested options under dotted names."""
+    options: Options = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and depth < MOST_DEPTH:
+            options |= _flat(value, f"{prefix}{key}.", depth + 1)
+        else:
+            options[f"{prefix}{key}"] = value
+    return options
+
+
+def _manifest(
+    node: Any, where: str, folder: Path, around: Mapping[str, Any], depth: int = 0
+) -> Iterator[Server]:
+    """Servers of the containers of a manifest."""
+    if depth > MOST_DEPTH:
+        return
+    if isinstance(node, list):
+        for part in node:
+            yield from _manifest(part, where, folder, around, depth + 1)
+    if not isinstance(node, Mapping):
+        return
+    around = {**around, **_told(node)}
+    if isinstance(node.get("image"), str) or "command" in node or "args" in node:
+        server = _container(node, where, folder, around)
+        if server is not None:
+            yield server
+            return
+    for part in node.values():
+        yield from _manifest(part, where, folder, around, depth + 1)
+
+
+def _told(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Replicas and role that a level of a manifest states."""
+    told: dict[str, Any] = {}
+    if type(node.get("replicas")) is int and node["replicas"] > 0:
+        told["replicas"] = node["replicas"]
+    for key in ("subComponentType", "role"):
+        if node.get(key) in ("prefill", "decode"):
+            told["role"] = node[key]
+    return told
+
+
+def _container(node: Mapping[str, Any], where: str, folder: Path, around: Mapping[str, Any]) -> Server | None:
+    words = [str(word) for key in ("command", "args") for word in _listed(node.get(key))]
+    version = VERSION.search(str(node.get("image", "")))
+    told = {"version": version[1] if version else "", **around}
+    if words and words[0] in SHELLS:
+        script = next((word for word in words[1:] if not word.startswith("-")), "")
+        first = next(_script(script, where, folder), None)
+        return None if first is None else _told_server(first, told)
+    line = shlex.join(words)
+    for start, engine in STARTS:
+        if start_of := re.search(start, line):
+            return _server(engine, _words(line[start_of.end() :], where), where, folder, **told)
+    image = str(node.get("image", "")).lower()
+    engine = next((engine for word, engine in IMAGES if word in image), None)
+    if engine is None or not any(word.startswith("--") for word in words):
+        return None
+    return _server(engine, words, where, folder, **told)
+
+
+def _told_server(server: Server, told: Mapping[str, Any]) -> Server:
+    return Server(server.engine, server.options, server.model, **told)
+
+
+def _listed(value: object) -> Sequence[object]:
+    if isinstance(value, str):
+        return value.split()
+    return value if isinstance(value, list) else []

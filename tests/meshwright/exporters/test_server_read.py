@@ -1,0 +1,182 @@
+"""Servers of launch files as scenarios."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from meshwright.api.launch import export
+from meshwright.exporters.imports import Imported, read_launch
+
+
+def read(source: str, cluster: str = "dgx-h200", **stated: Any) -> Imported:
+    return read_launch(source, stated={"cluster": cluster, **stated})
+
+
+def deployment(source: str, **stated: Any) -> dict[str, Any]:
+    return read(source, **stated).scenario["deployment"]
+
+
+QWEN = "Qwen/Qwen3-235B-A22B-Instruct-2507"
+
+
+def test_options_of_vllm_serve() -> None:
+    line = (
+        f"vllm serve {QWEN} -tp 4 --data-parallel-size=2 --enable-expert-parallel "
+        "--max-model-len 32k --max-num-seqs 512 --gpu-memory-utilization 0.92 --kv-cache-dtype fp8_e4m3 "
+        "--no-enable-prefix-caching --served-model-name qwen --port 9000"
+    )
+    pool = deployment(line)
+    assert (pool["tensor"], pool["data"], pool["expert"], pool["kv"]) == (4, 2, 8, "fp8")
+    expected = {"max_sequences": 512, "max_context": 32000, "memory_share": 0.92, "prefix_caching": False}
+    assert pool["options"] == expected
+    assert read(line).scenario["gpus"] == 8
+    assert read(line).unknown == ()
+
+
+def test_data_parallel_ranks_of_a_dense_model_are_replicas() -> None:
+    imported = read("vllm serve meta-llama/Llama-3.1-8B-Instruct --data-parallel-size 4")
+    assert imported.scenario["deployment"]["replicas"] == 4
+    assert imported.scenario["gpus"] == 4
+
+
+def test_options_of_sglang_with_attention_ranks() -> None:
+    line = (
+        "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 16 --dp-size 8 "
+        "--ep 16 --enable-dp-attention --mem-fraction-static 0.8 --chunked-prefill-size 16384 "
+        "--max-running-requests 1024"
+    )
+    pool = deployment(line)
+    assert (pool["tensor"], pool["data"], pool["expert"]) == (2, 8, 16)
+    assert pool["options"] == {"memory_share": 0.8, "token_budget": 16384, "max_sequences": 1024}
+
+
+def test_options_of_tensorrt_llm_lie_in_a_file_beside_the_command(tmp_path: Path) -> None:
+    (tmp_path / "extra.yaml").write_text(
+        "enable_attention_dp: true\nmax_num_tokens: 4096\n"
+        "kv_cache_config: {free_gpu_memory_fraction: 0.8, dtype: fp8}\n"
+    )
+    script = tmp_path / "serve.sh"
+    script.write_text(
+        "trtllm-serve deepseek-ai/DeepSeek-R1 --tp_size 8 --ep_size 8 --max_batch_size 256 \\\n"
+        "  --extra_llm_api_options extra.yaml\n"
+    )
+    pool = deployment(str(script))
+    assert (pool.get("tensor"), pool["data"], pool["expert"], pool["kv"]) == (1, 8, 8, "fp8")
+    assert pool["options"] == {"memory_share": 0.8, "token_budget": 4096, "max_sequences": 256}
+    (tmp_path / "extra.yaml").unlink()
+    with pytest.raises(InputError, match="extra.yaml: the file of options is not beside"):
+        deployment(str(script))
+
+
+MANIFEST = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llama}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+        - name: server
+          image: vllm/vllm-openai:v0.11.0
+          args: [--model, meta-llama/Llama-3.3-70B-Instruct, -tp, "4", --max-num-seqs, "64"]
+          resources: {limits: {nvidia.com/gpu: 4}}
+"""
+
+
+def test_a_manifest_tells_replicas_and_release(tmp_path: Path) -> None:
+    path = tmp_path / "llama.yaml"
+    path.write_text(MANIFEST)
+    imported = read(str(path))
+    pool = imported.scenario["deployment"]
+    assert (pool["replicas"], pool["tensor"], pool["engine"]) == (3, 4, "vllm-0.11")
+    assert imported.scenario["gpus"] == 12
+    path.write_text(
+        MANIFEST.replace("args: [", 'command: [sh, -c, "exec vllm serve x -tp 2"]\n          _: [')
+    )
+    assert read(str(path), model="llama3.3-70b").scenario["deployment"]["tensor"] == 2
+
+
+DYNAMO = """
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeployment
+spec:
+  services:
+    Frontend: {componentType: frontend, replicas: 1, extraPodSpec: {mainContainer: {image: dynamo:1.0}}}
+    Prefill:
+      subComponentType: prefill
+      replicas: 2
+      extraPodSpec:
+        mainContainer:
+          args: ["python3 -m dynamo.vllm --model Qwen/Qwen3-32B --tensor-parallel-size 2 --is-prefill-worker"]
+          command: [/bin/sh, -c]
+    Decode:
+      subComponentType: decode
+      replicas: 1
+      extraPodSpec:
+        mainContainer:
+          args: ["python3 -m dynamo.vllm --model Qwen/Qwen3-32B --tensor-parallel-size 4"]
+          command: [/bin/sh, -c]
+"""
+
+
+def test_pools_of_a_dynamo_deployment(tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(DYNAMO)
+    imported = read(str(path))
+    pools = {pool["role"]: pool for pool in imported.scenario["deployment"]["pools"]}
+    assert (pools["prefill"]["replicas"], pools["prefill"]["tensor"], pools["decode"]["tensor"]) == (2, 2, 4)
+    assert imported.scenario["gpus"] == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("vllm serve Qwen/Qwen3-32B --cpu-offload-gb 10", "--cpu-offload-gb: is not read, and may change"),
+        ("vllm serve Qwen/Qwen3-32B --tensor-paralel-size 2", "did you mean '--tensor-parallel-size'"),
+        ("vllm serve $MODEL -tp 2", "give --model"),
+        ("vllm serve Qwen/Qwen3-32B --max-num-seqs many", "--max-num-seqs: a whole number is needed"),
+        ("vllm serve Qwen/Qwen3-32B --config x.yaml", "options from another file"),
+        ("vllm serve Qwen/Qwen3-32B --kv-cache-dtype turbo", "no KV format 'turbo'"),
+        ("vllm serve Qwen/Qwen3-32B --speculative-config {", "a JSON object is needed"),
+        ("python -m sglang.launch_server --model Qwen/Qwen3-32B --tp 8 --attn-dp-size 3", "do not divide"),
+    ],
+)
+def test_what_may_change_a_server_is_refused_by_its_name(line: str, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(line)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.2"])
+@pytest.mark.parametrize(
+    "shape", [{"tensor": 2}, {"tensor": 4, "replicas": 2}, {"tensor": 1, "data": 8, "expert": 8}]
+)
+def test_an_exported_server_is_read_as_the_same_deployment(
+    engine: str, shape: dict[str, int], tmp_path: Path
+) -> None:
+    model = "qwen3-235b-a22b" if "expert" in shape else "qwen3-32b"
+    options = {"token_budget": 4096, "max_sequences": 64, "memory_share": 0.85, "prefix_caching": False}
+    scenario = {
+        "model": model,
+        "cluster": "dgx-h200",
+        "gpus": shape.get("tensor", 1) * shape.get("data", 1) * shape.get("replicas", 1),
+        "workload": {
+            "kind": "serving",
+            "requests": 20,
+            "arrivals": {"kind": "closed", "concurrency": 4},
+            "input": {"kind": "fixed", "tokens": 500},
+            "output": {"kind": "fixed", "tokens": 50},
+        },
+        "deployment": {"engine": engine, "weights": "fp8", **shape, "options": options},
+    }
+    target = {"vllm-0.19": "vllm", "sglang-0.5.12": "sglang", "tensorrt-llm-1.2": "trtllm"}[engine]
+    export(scenario, target, tmp_path)
+    pool = deployment(str(tmp_path / "serve.sh"), model=model)
+    assert pool["engine"] == engine
+    assert {name: pool.get(name, 1) for name in shape} == shape
+    told = {name: pool["options"][name] for name in options}
+    assert told.pop("memory_share") == pytest.approx(options["memory_share"], abs=1e-3)
+    assert told == {name: value for name, value in options.items() if name != "memory_share"}
