@@ -66,7 +66,7 @@ def test_options_of_tensorrt_llm_lie_in_a_file_beside_the_command(tmp_path: Path
     assert (pool.get("tensor"), pool["data"], pool["expert"], pool["kv"]) == (1, 8, 8, "fp8")
     assert pool["options"] == {"memory_share": 0.8, "token_budget": 4096, "max_sequences": 256}
     (tmp_path / "extra.yaml").unlink()
-    with pytest.raises(InputError, match="extra.yaml: the file of options is not beside"):
+    with pytest.raises(InputError, match=r"extra\.yaml: the file of options is not beside"):
         deployment(str(script))
 
 
