@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import MeshwrightError
-from meshwright.exporters.imports import Imported, read_launch
+from meshwright.exporters.base import Imported
+from meshwright.exporters.imports import read_launch
 from planner.prediction import simulate_plan
 from simulator.scenario import make_scenario
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from core.errors import InputError
 from meshwright.exporters import export as exported
 from meshwright.exporters import exporter, write_files
-from meshwright.exporters.base import Export, ExportQuestion
-from meshwright.exporters.imports import Imported, read_launch
+from meshwright.exporters.base import Export, ExportQuestion, Imported
+from meshwright.exporters.imports import read_launch
 from meshwright.jobs.exports import from_scenario, question_of
 from meshwright.questions.references import ClusterReference, ModelReference, Reference
 

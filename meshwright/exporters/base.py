@@ -77,6 +77,27 @@ class Export:
         return "\n".join([f"Export of {', '.join(list(self.files)[:20])}", *gaps, *notes])[:2400]
 
 
+@dataclass(frozen=True, repr=False)
+class Imported:
+    """A scenario made of a launch file."""
+
+    scenario: dict[str, Any]
+    target: str
+    aside: Options
+    """Options that the scenario does not express, unchanged."""
+    unknown: tuple[str, ...]
+    """Unknown options among them."""
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """The scenario as YAML, cut to a screen."""
+        from core.yaml_text import yaml_text
+
+        return f"Imported from {self.target}, {len(self.aside)} options aside:\n{yaml_text(self.scenario)}"[
+            :2400
+        ]
+
+
 @dataclass(frozen=True)
 class Launch:
     """A launch file or command, read: its options, and the devices that it starts."""

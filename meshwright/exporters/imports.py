@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.loading import build, exists, looks_like_path
 from core.parsing import read_text
 from meshwright.exporters import TARGETS, exporter
-from meshwright.exporters.base import Exporter, Launch
+from meshwright.exporters.base import Exporter, Imported, Launch
 from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
 from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
@@ -24,27 +24,6 @@ from simulator.workload import Training
 
 MOST_DIGITS = 12
 BARE_NUMBERS = re.compile(r"-?\d[\d_]*")
-
-
-@dataclass(frozen=True, repr=False)
-class Imported:
-    """A scenario made of a launch file."""
-
-    scenario: dict[str, Any]
-    target: str
-    aside: Options
-    """Options that the scenario does not express, unchanged."""
-    unknown: tuple[str, ...]
-    """Unknown options among them."""
-    notes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        """The scenario as YAML, cut to a screen."""
-        from core.yaml_text import yaml_text
-
-        return f"Imported from {self.target}, {len(self.aside)} options aside:\n{yaml_text(self.scenario)}"[
-            :2400
-        ]
 
 
 def read_launch(

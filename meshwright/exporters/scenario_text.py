@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from core.loading import looks_like_path
-from meshwright.exporters.base import commented, flags, one_line
-from meshwright.exporters.imports import Imported
+from meshwright.exporters.base import Imported, commented, flags, one_line
 
 
 def scenario_text(imported: Imported, source: str, folder: Path | None = None) -> str:

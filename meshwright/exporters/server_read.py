@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from core.errors import InputError, suggestion
 from meshwright.exporters import exporter
-from meshwright.exporters.imports import Imported
+from meshwright.exporters.base import Imported
 from meshwright.exporters.server_files import Server
 from meshwright.exporters.serving import DRAFT_METHODS
 from meshwright.exporters.table import Facts, LauncherTable, Options, same, table, whole, within

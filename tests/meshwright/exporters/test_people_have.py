@@ -149,3 +149,46 @@ def test_inputs_that_people_sent_are_read_or_refused():
     assert (plan["tensor"], plan["data"], plan["micro_batch"]) == (8, 16, 2)
     nemo = read(str(folder / "24-nemo-hydra.sh")).scenario
     assert (nemo["workload"]["global_batch"], nemo["plan"]["recompute"]) == (32, "selective")
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        (
+            '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "zero_quantised_weights": true}}',
+            "zero_quant",
+        ),
+        (
+            '{"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_everything": true}}',
+            "offload_every",
+        ),
+        ('{"train_batch_size": 8, "optimizer": {"type": "Lion"}}', "optimizer.type=Lion"),
+        ('{"train_batch_size": 8, "tensor_parallel": {"pipelines": 4}}', "tensor_parallel.pipelines"),
+    ],
+)
+def test_a_deciding_key_of_deepspeed_that_is_not_read_is_refused(
+    config: str, key: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ds_config.json"
+    path.write_text(config)
+    stated = {"cluster": "dgx-h100", "model": "llama3.1-8b", "gpus": 8, "seq_len": 2048}
+    with pytest.raises(InputError) as error:
+        read_launch(str(path), stated=stated)
+    assert key in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.moe_expert_capacity_factor=1.0", "dropped tokens"),
+        ("model.tensor_paralel_size=8", "did you mean"),
+        ("optimizer.optimizer=muon", "not that of Adam"),
+        ("model.activation_offload_layers=4", "is not read"),
+    ],
+)
+def test_a_deciding_override_of_megatron_bridge_is_refused(override: str, message: str) -> None:
+    line = f"torchrun --nproc-per-node 8 run_recipe.py --recipe llama3_8b_pretrain_config {override}"
+    stated = {"cluster": "dgx-h100", "seq_len": 8192, "global_batch": 128}
+    with pytest.raises(InputError) as error:
+        read_launch(line, target="megatron-bridge", stated=stated)
+    assert message in str(error.value)

@@ -7,7 +7,8 @@ import pytest
 
 from core.errors import InputError
 from meshwright.api.launch import export
-from meshwright.exporters.imports import Imported, read_launch
+from meshwright.exporters.base import Imported
+from meshwright.exporters.imports import read_launch
 
 
 def read(source: str, cluster: str = "dgx-h200", **stated: Any) -> Imported:
