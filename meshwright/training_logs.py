@@ -1,8 +1,11 @@
-"""Measured steps in the logs that Megatron-LM and torchtitan print.
+"""Measured steps in the logs of Megatron-LM, torchtitan, NeMo, DeepSpeed and Hugging Face's Trainer.
 
 Megatron-LM prints ``elapsed time per iteration (ms)`` and ``global batch size`` in one line an interval, and
 memory in MiB (training/training.py: training_log; training/utils.py: report_memory). torchtitan prints tokens
-per second and device (``tps``) and the reserved memory (components/metrics.py: MetricsProcessor.log).
+per second and device (``tps``) and the reserved memory (components/metrics.py: MetricsProcessor.log). NeMo
+and Lightning print ``train_step_timing in s``, NeMo 2 with the global batch (lightning/pytorch/callbacks/
+progress_printer.py), DeepSpeed samples per second of all ranks (utils/timer.py: ThroughputTimer), the Trainer
+one summary of the run (trainer_utils.py: speed_metrics).
 """
 
 from __future__ import annotations
@@ -33,6 +36,11 @@ MEGATRON = {
 MEGATRON_MEMORY = re.compile(r"max reserved: ([^\s|]+)")
 STEPS_OF_TORCHTITAN = re.compile(r"(?<!validate )\bstep:\s*\d+\s+loss:")
 TORCHTITAN = {"memory": re.compile(r"memory:\s*([^\s(]+)GiB"), "rate": re.compile(r"\btps:\s*(\S+)")}
+NEMO = {"elapsed": re.compile(r"train_step_timing in s\s*[:=]\s*([^\s|,\]]+)")}
+NEMO_BATCH = re.compile(r"global_batch_size:\s*([^\s|,]+)")
+DEEPSPEED = {"rate": re.compile(r"CurrSamplesPerSec=([^\s,]+)")}
+DEEPSPEED_MEMORY = re.compile(r"MaxMemAllocated=([^\s,]+?)GB")
+TRAINER = {"rate": re.compile(r"['\"]?train_steps_per_second['\"]?\s*[:=]\s*['\"]?([^\s,}'\"]+)")}
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -53,19 +61,24 @@ def read_log(path: Path) -> MeasuredStep:
     if scenario.plan is None:
         raise InputError("states no plan", str(scenario_path))
     lines = [line[:LONGEST_LINE] for line in read_text(path).splitlines()]
-    lines = [
-        COLOURS.sub("", line) for line in lines if "iteration" in line or "memory" in line or "step:" in line
-    ]
+    lines = [COLOURS.sub("", line) for line in lines if any(word in line for word in WORDS)]
     steps, peaks = _megatron(lines, scenario, str(path)) or _torchtitan(lines, scenario)
     if not steps:
+        steps, peaks = _nemo(lines, scenario, str(path)) or _deepspeed(lines, scenario) or _trainer(lines)
+    if not steps:
         raise InputError(
-            "no line states a step time as Megatron-LM ('elapsed time per iteration (ms): ...') or "
-            "torchtitan ('step: ... tps: ...') prints it",
+            "no line states a step time as Megatron-LM ('elapsed time per iteration (ms): ...'), torchtitan "
+            "('step: ... tps: ...'), NeMo ('train_step_timing in s: ...'), DeepSpeed "
+            "('CurrSamplesPerSec=...') or the Trainer ('train_steps_per_second') prints it",
             str(path),
         )
     name = f"{path.parent.name}/{path.name}"
     peak = max(peaks) if peaks else None
     return MeasuredStep(name, scenario.setting, scenario.plan, median(steps[1:] or steps), peak)
+
+
+WORDS = ("iteration", "memory", "step:", "train_step_timing", "SamplesPerSec", "train_steps_per_second")
+"""Words of the lines that are looked at."""
 
 
 def _figures(line: str, patterns: Mapping[str, re.Pattern[str]]) -> dict[str, float] | None:
@@ -107,3 +120,38 @@ def _torchtitan(lines: Sequence[str], scenario: Scenario) -> tuple[list[float], 
     known = [figures for figures in reported if figures is not None]
     tokens = scenario.setting.training.tokens / scenario.setting.cluster.devices
     return [tokens / figures["rate"] for figures in known], [figures["memory"] * 2**30 for figures in known]
+
+
+Reported = tuple[list[float], list[float]]
+"""Seconds of steps, and bytes of peaks."""
+
+
+def _nemo(lines: Sequence[str], scenario: Scenario, where: str) -> Reported | None:
+    """Steps of NeMo and Lightning; None in no log of them.
+
+    Raises:
+        InputError: the batch that it states is not the scenario's.
+    """
+    stated = {figures["batch"] for line in lines if (figures := _figures(line, {"batch": NEMO_BATCH}))}
+    batch = scenario.setting.training.global_batch
+    reported = [figures["elapsed"] for line in lines if (figures := _figures(line, NEMO))]
+    if reported and stated and batch not in stated:
+        told = ", ".join(f"{size:.0f}" for size in sorted(stated))
+        raise InputError(
+            f"the global batch is {told} sequences; the scenario beside it states {batch}", where
+        )
+    return (reported, []) if reported else None
+
+
+def _deepspeed(lines: Sequence[str], scenario: Scenario) -> Reported | None:
+    """Steps of DeepSpeed's throughput timer, whose rate is of all ranks."""
+    rates = [figures["rate"] for line in lines if (figures := _figures(line, DEEPSPEED))]
+    peaks = [figures["peak"] for line in lines if (figures := _figures(line, {"peak": DEEPSPEED_MEMORY}))]
+    batch = scenario.setting.training.global_batch
+    return ([batch / rate for rate in rates], [peak * 2**30 for peak in peaks]) if rates else None
+
+
+def _trainer(lines: Sequence[str]) -> Reported:
+    """The mean step of a run of the Trainer, its first included."""
+    rates = [figures["rate"] for line in lines if (figures := _figures(line, TRAINER))]
+    return [1.0 / rate for rate in rates[-1:]], []

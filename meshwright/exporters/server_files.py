@@ -45,7 +45,7 @@ ENDS = ("|", "2>&1", "&", ">", ">>", "&&", ";", "||", "exec")
 
 
 @dataclass(frozen=True)
-class Server:
+class LaunchedServer:
     """A command that starts a server."""
 
     engine: str
@@ -61,7 +61,7 @@ class Server:
     """Engine preset that an exported file names."""
 
 
-def servers_of(text: str, where: str, path: Path | None) -> list[Server]:
+def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]:
     """The servers that a text starts; empty where it starts none.
 
     Args:
@@ -87,7 +87,7 @@ def _documents(text: str) -> list[Any]:
         return []
 
 
-def _script(text: str, where: str, folder: Path) -> Iterator[Server]:
+def _script(text: str, where: str, folder: Path) -> Iterator[LaunchedServer]:
     """Servers of a script or a command line."""
     if not any(re.search(start, text) for start, _ in STARTS):
         return
@@ -118,7 +118,7 @@ def _words(text: str, where: str) -> list[str]:
     return words[:end]
 
 
-def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any) -> Server:
+def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any) -> LaunchedServer:
     spelled = [SHORT.get(word, word) for word in words]
     options = {_plain(engine, name): value for name, value in read_options(spelled).items()}
     model = words[0] if words and not words[0].startswith("-") else ""
@@ -131,7 +131,7 @@ def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any
         raise InputError(
             "takes options from another file; give a command with all options", f"{where}: --config"
         )
-    return Server(engine, options, model, **more)
+    return LaunchedServer(engine, options, model, **more)
 
 
 SHORT = {"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size"}
@@ -170,7 +170,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Options:
 
 def _manifest(
     node: Any, where: str, folder: Path, around: Mapping[str, Any], depth: int = 0
-) -> Iterator[Server]:
+) -> Iterator[LaunchedServer]:
     """Servers of the containers of a manifest."""
     if depth > MOST_DEPTH:
         return
@@ -200,7 +200,9 @@ def _told(node: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _container(node: Mapping[str, Any], where: str, folder: Path, around: Mapping[str, Any]) -> Server | None:
+def _container(
+    node: Mapping[str, Any], where: str, folder: Path, around: Mapping[str, Any]
+) -> LaunchedServer | None:
     words = [str(word) for key in ("command", "args") for word in _listed(node.get(key))]
     version = VERSION.search(str(node.get("image", "")))
     told = {"version": version[1] if version else "", **around}
@@ -219,8 +221,8 @@ def _container(node: Mapping[str, Any], where: str, folder: Path, around: Mappin
     return _server(engine, words, where, folder, **told)
 
 
-def _told_server(server: Server, told: Mapping[str, Any]) -> Server:
-    return Server(server.engine, server.options, server.model, **told)
+def _told_server(server: LaunchedServer, told: Mapping[str, Any]) -> LaunchedServer:
+    return LaunchedServer(server.engine, server.options, server.model, **told)
 
 
 def _listed(value: object) -> Sequence[object]:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from core.errors import InputError, suggestion
 from meshwright.exporters import exporter
 from meshwright.exporters.base import Imported
-from meshwright.exporters.server_files import Server
+from meshwright.exporters.server_files import LaunchedServer
 from meshwright.exporters.serving import DRAFT_METHODS
 from meshwright.exporters.table import Facts, LauncherTable, Options, same, table, whole, within
 from simulator.models import Model, models
@@ -82,7 +82,7 @@ HARMLESS = re.compile(
 EAGER = ("--enforce-eager", "--disable-cuda-graph")
 
 
-def read_servers(servers: Sequence[Server], stated: Mapping[str, Any], where: str) -> Imported:
+def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], where: str) -> Imported:
     """A serving scenario of the servers of a launch file.
 
     Args:
@@ -130,12 +130,14 @@ def read_servers(servers: Sequence[Server], stated: Mapping[str, Any], where: st
     return Imported(scenario, servers[0].engine, aside, unknown, tuple(notes))
 
 
-def _named(server: Server) -> str:
+def _named(server: LaunchedServer) -> str:
     told = next((server.options[key] for key in MODEL[server.engine] if key in server.options), server.model)
     return str(told)
 
 
-def _pool(server: Server, model: Model, name: str, where: str) -> tuple[dict[str, Any], Options, list[str]]:
+def _pool(
+    server: LaunchedServer, model: Model, name: str, where: str
+) -> tuple[dict[str, Any], Options, list[str]]:
     """The pool of a server, with its ``devices``; options kept aside, and notes."""
     known = table(exporter(server.engine).table)
     options = {SAME[server.engine].get(key, key): value for key, value in server.options.items()}

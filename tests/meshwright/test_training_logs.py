@@ -77,6 +77,29 @@ def test_torchtitan_lines_give_tokens_per_second_and_device(trial):
     assert found.peak_bytes == 71.25 * 2**30
 
 
+def test_nemo_lines_give_the_time_of_a_step(trial):
+    line = "Training epoch 0, iteration {}/99 | lr: 4e-06 | global_batch_size: 128 | global_step: {} | "
+    lines = [line.format(i, i) + f"train_step_timing in s: {t}" for i, t in enumerate((20.0, 5.0, 5.2))]
+    assert read_log(trial(lines, "megatron-core")).seconds == pytest.approx(5.1)
+    with pytest.raises(mw.InputError, match="global batch is 64"):
+        read_log(trial([text.replace(": 128", ": 64") for text in lines], "megatron-core"))
+    bar = ["Epoch 0: 10%|#  | 10/100 [00:20<03:00, 0.50it/s, v_num=0, train_step_timing in s=2.5]"]
+    assert read_log(trial(bar, "megatron-core")).seconds == 2.5
+
+
+def test_deepspeed_lines_give_samples_of_all_ranks(trial):
+    line = "[INFO] [timer.py:264:stop] epoch=0/micro_step=8/global_step=2, RunningAvgSamplesPerSec=31.0, "
+    lines = [line + "CurrSamplesPerSec=32.0, MemAllocated=4.7GB, MaxMemAllocated=20.5GB"] * 2
+    found = read_log(trial(lines, "deepspeed-zero3"))
+    assert found.seconds == 4.0
+    assert found.peak_bytes == 20.5 * 2**30
+
+
+def test_the_trainers_summary_gives_its_mean_step(trial):
+    lines = ["{'train_runtime': 812.5, 'train_samples_per_second': 32.0, 'train_steps_per_second': 0.25}"]
+    assert read_log(trial(lines, "torchtitan")).seconds == 4.0
+
+
 def test_logs_are_learned_from(trial, tmp_path):
     found = mw.learn(trial(megatron([30.0, 10.1, 10.3, 10.2]), "megatron-core"))
     assert [step.name for step in found.steps] == [f"{tmp_path.name}/train.log"]
