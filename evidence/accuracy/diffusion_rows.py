@@ -153,7 +153,7 @@ def key(case):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--table", action="store_true", help="errors by model too")
     parser.add_argument("--constants", action="store_true", help="constants fitted on all rows")
@@ -166,7 +166,7 @@ def main() -> None:
         try:
             cases.append(case_of(row))
         except MeshwrightError as error:
-            skipped[error.problem] += 1
+            skipped[str(error)] += 1
     library = diffusion_libraries.get("xdit")
     ml = [case for case in cases if "ml-energy" in case["row"]["source"]]
     if arguments.constants:

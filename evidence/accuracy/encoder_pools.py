@@ -41,7 +41,7 @@ def predicted(facts, row):
         },
     }
     metrics = serve(make_serving(data, str(FACTS), FACTS.parent)).metrics
-    return metrics.request_rate, metrics.latencies["ttft"].p50
+    return metrics.request_rate, metrics.latencies["ttft"].p50  # type: ignore[union-attr]
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ def first_row(question):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--questions", type=int, default=len(QUESTIONS))
     wrong, answered = [], 0
     for question in islice(QUESTIONS, parser.parse_args().questions):

@@ -59,7 +59,8 @@ def main() -> int:
             rows += _rows(table)
     if arguments.csv:
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+            names: list[str] = list(COLUMNS)
+            writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(rows)
     return 0
@@ -123,7 +124,7 @@ def _narrow_experts(kernels: KernelModel, dtype: str, points: Points) -> Array:
     ]
     tokens, hidden, inter, topk, _, tensor = sizes
     skewed = points["dist"].astype(str) != "balanced"
-    seconds = kernels.expert_layer(*sizes, dtype="bf16", skewed=skewed)
+    seconds: Any = kernels.expert_layer(*sizes, dtype="bf16", skewed=skewed)
     size = NARROW_EXPERTS[dtype]
     formats = WeightFormats("bf16", "bf16", size, size, True, True)
     kernel = experts_kernel(formats, kernels.device, engines.get("vllm-0.19"))
@@ -133,18 +134,19 @@ def _narrow_experts(kernels: KernelModel, dtype: str, points: Points) -> Array:
 
 def _scan(kernels: KernelModel, points: Points, rule: str) -> Array:
     names = ("batch", "sequence", "heads", "key_dim", "value_dim", "chunk", "key_heads", "delta")
-    return kernels.linear_attention(*(points[name] for name in names), rule=rule)
+    sizes: Any = (points[name] for name in names)
+    return kernels.linear_attention(*sizes, rule=rule)
 
 
 def _state_step(kernels: KernelModel, points: Points, rule: str) -> Array:
-    sizes = (points[name] for name in ("batch", "heads", "key_dim", "value_dim"))
+    sizes: Any = (points[name] for name in ("batch", "heads", "key_dim", "value_dim"))
     return kernels.linear_decode(*sizes, rule=rule, states_in_l2=True)
 
 
 def _latent_decode(kernels: KernelModel, points: Points, _: str) -> Array:
     dtype, _, cache = str(points["dtype"][0]).partition("_kv")
-    shape = (points[name] for name in ("batch", "seq_kv", "heads"))
-    return kernels.mla_decode(*shape, LATENT_DIM, ROPE_DIM, dtype=dtype, kv_dtype=cache or None)
+    batch, keys, heads = (points[name] for name in ("batch", "seq_kv", "heads"))
+    return kernels.mla_decode(batch, keys, heads, LATENT_DIM, ROPE_DIM, dtype=dtype, kv_dtype=cache or None)
 
 
 def _latent_prefill(kernels: KernelModel, points: Points, _: str) -> Array:

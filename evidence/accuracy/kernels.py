@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def speed() -> None:
         return np.round(2.0 ** random.uniform(low, high, count))
 
     few = 200_000
-    gemms = [sizes(few, 5, 15) for _ in range(3)]
+    gemms: Any = [sizes(few, 5, 15) for _ in range(3)]
     calls = [sizes(few, 0, 7), sizes(few, 7, 14), np.full(few, 32.0), np.full(few, 8.0), np.full(few, 128.0)]
     timed: list[tuple[str, int, Callable[[], object]]] = [
         ("gemm, rich form alone", few, lambda: kernels.uncorrected().gemm(*gemms)),

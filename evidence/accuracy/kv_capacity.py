@@ -68,14 +68,8 @@ def read() -> list[Capacity]:
 def _capacity(row: Mapping[str, str]) -> Capacity:
     engine, cluster = engines.get(row["engine"]), clusters.get(USUAL[row["device"]])
     data = int(row["data"])
-    pool = Pool(
-        tensor=int(row["tensor"]),
-        pipeline=int(row["pipeline"]),
-        data=data,
-        expert=data,
-        weights=row["weights"],  # pyright: ignore[reportArgumentType]
-        kv=row["kv"] or None,  # pyright: ignore[reportArgumentType]
-    )
+    degrees = {"tensor": int(row["tensor"]), "pipeline": int(row["pipeline"]), "data": data, "expert": data}
+    pool = Pool.model_validate({**degrees, "weights": row["weights"], "kv": row["kv"] or None})
     budget = int(row["budget"] or engine.token_budget(cluster.device))
     sequences = int(row["sequences"] or engine.sequence_limit(cluster.device))
     price = StepPrice(models.get(row["model"]), cluster, pool, engine)

@@ -21,6 +21,7 @@ import typing
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 Check = Callable[[Path], object]
 
@@ -72,7 +73,7 @@ def megatron_lm_parameters(sources: Path) -> Check:
     from megatron.training.theoretical_memory_usage import compute_weight_and_optimizer_memory
 
     def check(folder: Path) -> None:
-        args = parse(folder)
+        args: Any = parse(folder)
         args.padded_vocab_size = args.padded_vocab_size or args.vocab_size
         told = io.StringIO()
         with contextlib.redirect_stdout(told):

@@ -48,7 +48,12 @@ PLAN = {
 def _weights(path: Path) -> str:
     from simulator.serving.engines import engines
 
-    price = StepPrice(models.get(path), clusters.get("dgx-h100"), Pool(tensor=8), engines.get("vllm-0.6"))
+    price = StepPrice(
+        models.get(path),
+        clusters.get("dgx-h100"),
+        Pool.model_validate({"tensor": 8}),
+        engines.get("vllm-0.6"),
+    )
     return f"{weight_bytes(price) / 2**30:.1f} GiB"
 
 

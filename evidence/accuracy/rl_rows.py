@@ -125,7 +125,7 @@ def seconds_with(step, constants):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--sigma", type=float, default=0.5)
     parser.add_argument("--rows", nargs="*", default=[])

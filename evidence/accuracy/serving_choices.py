@@ -264,7 +264,7 @@ def by_kind(totals):
     yield "|" + "---|" * (3 + len(totals))
     first = next(iter(totals.values()))
     for kind in (*sorted(set(first.kinds)), "all"):
-        cells = []
+        cells, same, redrawn = [], [], np.zeros(0)
         for pairs in totals.values():
             same = [i for i, name in enumerate(pairs.kinds) if kind in (name, "all")]
             losses, agree, redrawn = (np.array(x)[same] for x in (pairs.losses, pairs.agree, pairs.redrawn))
@@ -274,7 +274,7 @@ def by_kind(totals):
 
 def main():
     """Print every family and the sum."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--replay", action="store_true", help="predict with the event engine")
     parser.add_argument("--wrong", action="store_true", help="list the pairs in the wrong order")

@@ -165,7 +165,7 @@ def share(question: Any, plans: Any, entry: dict[str, Any], engine: bool) -> flo
 
 def main() -> None:
     """Print a line a question, and the counts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", help="questions whose name has this")
     parser.add_argument("--engine", action="store_true", help="compare with the first on the event engine")
     parser.add_argument("--own-drafts", action="store_true", help="hold the launch's speculation")

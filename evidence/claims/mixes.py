@@ -61,7 +61,7 @@ def write_trace(path, rows):
 
 def main():
     """Print every setting and rate."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rates", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32])
     rates = parser.parse_args().rates
     with tempfile.TemporaryDirectory() as folder:

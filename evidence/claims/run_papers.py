@@ -62,7 +62,7 @@ class Variants:
 
 def goodput(name: str = "") -> Callable[[Variants], float]:
     """Goodput of a variation, percent."""
-    return lambda runs: 100 * runs[name].planned.outcome.goodput
+    return lambda runs: 100 * (runs[name].planned.outcome.goodput or 0.0)
 
 
 def mtbf_h(name: str = "") -> Callable[[Variants], float]:
@@ -72,7 +72,7 @@ def mtbf_h(name: str = "") -> Callable[[Variants], float]:
 
 def first_order_percent(name: str = "") -> Callable[[Variants], float]:
     """Effective time of a variation by RSC's law to first order, percent."""
-    return lambda runs: 100 * runs[name].planned.outcome.closed_form["first order"]
+    return lambda runs: 100 * (runs[name].planned.outcome.closed_form["first order"] or 0.0)
 
 
 def never(name: str) -> Callable[[Variants], float]:

@@ -51,7 +51,7 @@ def carried(model: str, gpus: int, engine: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print a line a model and preset, and the pairs too far apart."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="models whose name has this")
     parser.add_argument("--presets", default=",".join(PRESETS), help="presets, or families for their newest")
     given = parser.parse_args()

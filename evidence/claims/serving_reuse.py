@@ -52,7 +52,7 @@ def error(asked: dict[str, Any]) -> tuple[str, float, float]:
 
 def main() -> None:
     """Print a line a question, and the quantiles of the errors."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="questions whose name has this")
     given = parser.parse_args()
     errors = []

@@ -119,6 +119,7 @@ def estimate(row: dict[str, str]) -> Mapped:
         return scaled(row, float(row["ratio"]))
     device, wanted = devices.get(row["device"]), float(row["tflops"]) * 1e12
     low, high = 0.1, 4.0
+    middle = low
     for _ in range(50):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if reached(row, device, middle) < wanted else (low, middle)

@@ -209,7 +209,7 @@ def reaching(form: FlashAttention, share: float, direction: str) -> FlashAttenti
     products = BACKWARD_FLOPS if direction == "backward" else 1.0
     one, length, heads, head_dim = (np.array([value]) for value in (1.0, 16384.0, 16.0, 128.0))
     flops = 4.0 * products * heads * length**2 * head_dim
-    wanted = share
+    wanted, scaled = share, form
     for _ in range(4):
         scaled = at_share(form, wanted)
         call = AttentionCalls(one, length, length, heads, heads, head_dim)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from collectives import MeasuredCollective, read_rows
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from evidence.fits.collectives import MeasuredCollective, read_rows
 from hwmodels.collectives import seconds
 from hwmodels.collectives.call import CollectiveCalls, LinkCosts, Switch
 
@@ -159,7 +159,11 @@ def constants(theta: Floats) -> dict[str, object]:
     start, step, efficiency = np.exp(theta[0:3]) * 1e-6, np.exp(theta[3:6]) * 1e-6, np.exp(theta[6:9])
     names = ("ll", "ll128", "simple")
     protocols = {
-        name: {"start_s": rounded(start[i]), "step_s": rounded(step[i]), "efficiency": rounded(efficiency[i])}
+        name: {
+            "start_s": rounded(float(start[i])),
+            "step_s": rounded(float(step[i])),
+            "efficiency": rounded(float(efficiency[i])),
+        }
         for name, i in zip(names, np.argsort(efficiency), strict=True)
     }
     return {**protocols, "own_copy": rounded(np.exp(theta[9]))}
@@ -263,7 +267,7 @@ def _bounded(protocols: dict) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--links", nargs="*", default=[link.name for link in LINKS])

@@ -115,7 +115,7 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
         base = build(Calibration, read_mapping(out / f"{gpu}.yaml"), gpu, out)
         kept = load_grids(Path(base.residuals)) if base.residuals else {}
     paths = [path for name in tables if (path := folder / f"{name}.csv.gz").is_file()]
-    defaults = DEFAULTS | ({"attention_decode": "trtllm"} if gpu == "gb200" else {})
+    defaults: dict[str, str] = {**DEFAULTS} | ({"attention_decode": "trtllm"} if gpu == "gb200" else {})
     if gpu in SERVED:
         defaults = dict.fromkeys(TABLES, SERVED_LIBRARY)
     fitted = calibrate(

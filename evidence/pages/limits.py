@@ -74,7 +74,7 @@ def bounds(field: FieldInfo) -> Range | None:
     least = most = ""
     for one in said:
         if isinstance(one, AfterValidator) and one.func in UNITS:
-            low, high = UNITS[one.func]
+            low, high = UNITS[one.func]  # type: ignore[index]
             least, most = low or least, high or most
         for name, sign in (("ge", ""), ("gt", "above ")):
             if isinstance(found := getattr(one, name, None), int | float):

@@ -254,7 +254,7 @@ def report(found, answers, limit):
 
 def arguments():
     """What is compared with what."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     mode = parser.add_mutually_exclusive_group(required=True)
     mode.add_argument("--check", action="store_true", help="compare with the stored answers")
     mode.add_argument("--write", action="store_true", help="store the answers of the working tree")

@@ -99,8 +99,8 @@ def run(name: str, folder: Path, number: int | None = None, after_s: float = 0.0
             for process in session(started.pid):
                 os.kill(process, signal.SIGKILL)
             started.wait()
-    texts = ((folder / stream).read_text(encoding="utf-8") for stream in ("stdout", "stderr"))
-    return Ended(started.returncode, *texts, left, started.pid)
+    out, err = ((folder / stream).read_text(encoding="utf-8") for stream in ("stdout", "stderr"))
+    return Ended(started.returncode, out, err, left, started.pid)
 
 
 def _left(started: subprocess.Popen[bytes]) -> list[int]:

@@ -74,7 +74,7 @@ def predictions_of(ref: str, files: Sequence[Path]) -> dict[str, list[float] | s
 
 def main() -> None:
     """Write or compare."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", type=Path)
     parser.add_argument("--check", type=Path)
     parser.add_argument("--lost", metavar="REF")

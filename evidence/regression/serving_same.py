@@ -81,7 +81,8 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     if arguments[0] == "--save":
-        np.savez_compressed(arguments[1], **dict(answers()))
+        saved: Any = dict(answers())
+        np.savez_compressed(arguments[1], **saved)
         return 0
     moved = compared = 0
     with np.load(arguments[1]) as before:

@@ -177,7 +177,7 @@ def lines_of(row: MeasuredCollective) -> Iterator[tuple[str, str, str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     skipped: Counter[str] = Counter()
     errors: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
