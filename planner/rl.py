@@ -1,7 +1,8 @@
 """Search of post-training: roles on shared devices or apart, devices by role, and a layout of either side.
 
 Layouts of the trainer come from the training search on its devices. Tensor degrees of the rollout engine are
-tried on all devices first; the fastest ones go with every split. The event engine times all rollouts.
+tried on all devices first; the fastest ones go with every split. The closed form of rollouts orders all
+candidates, the event engine times those that are shown.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def search_rl(
             progress((number + 1) / len(schedules))
     if not plans:
         raise InfeasibleError(f"no plan fits; {next(iter(refused.values()))}")
-    ranked = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
+    shown = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
+    ranked = sorted((space.timed(plan) for plan in shown), key=lambda plan: -plan.answers_per_s)
     return RlSearch(tuple(ranked), refused, space.one_node_more(ranked[0]))
 
 
@@ -151,7 +153,11 @@ class _Space:
         split = schedule.get("split") or {"train": gpus}
         roles = self._roles(self.layout(split["train"]), tensor)
         data = {**self.question, "gpus": gpus, "schedule": schedule, "roles": roles}
-        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder)))
+        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=False))
+
+    def timed(self, plan: RlPlan) -> RlPlan:
+        """The same candidate with its rollouts on the event engine."""
+        return RlPlan(plan.data, predict_rl(make_rl(plan.data, self.where, self.folder)))
 
     def one_node_more(self, best: RlPlan) -> dict[str, float]:
         """Share of answers that a node more of each role adds to a plan."""
@@ -166,7 +172,7 @@ class _Space:
         gains = {}
         for role, schedule_of_role in wider.items():
             try:
-                more = self.plan(schedule_of_role, tensor, self.gpus + self.node)
+                more = self.timed(self.plan(schedule_of_role, tensor, self.gpus + self.node))
             except MeshwrightError:
                 continue
             gains[role] = more.answers_per_s / best.answers_per_s - 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
+from simulator.rl.drain import has_drain, rollout_seconds
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import gathered_seconds, sent_seconds, tensors
@@ -46,8 +47,13 @@ class RlStep:
         return self.tokens / self.timing.seconds / self.setting.cluster.devices
 
 
-def predict_rl(setting: RlSetting) -> RlStep:
-    """Predict one step in the steady state."""
+def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
+    """Predict one step in the steady state.
+
+    Args:
+        setting: the question.
+        engine: time rollouts on the event engine, not by the closed form where that covers them.
+    """
     work, plans = setting.workload, Plans.of(setting.plan)
     answers_of_update = work.mini_batch or work.answers
     batches = work.answers / answers_of_update
@@ -57,10 +63,12 @@ def predict_rl(setting: RlSetting) -> RlStep:
     update = float(predict(setting.trainer, plans).time[0])
     if "critic" in setting.scorers:
         update += float(predict(setting.scorers["critic"], plans).time[0])
-    generation = _generation(setting.rollouts)
+    generation = _generation(setting, setting.rollouts, engine)
     phases = Phases(
         generation=generation,
-        busy_generation=min(max(_generation(setting.more_rollouts) - generation, 0.0), generation),
+        busy_generation=min(
+            max(_generation(setting, setting.more_rollouts, engine) - generation, 0.0), generation
+        ),
         scoring=batches * sum(passes.values()),
         update=work.updates * update,
         weights=_weights(setting),
@@ -71,8 +79,10 @@ def predict_rl(setting: RlSetting) -> RlStep:
     return RlStep(setting, phases, setting.schedule.timing(phases), seconds)
 
 
-def _generation(rollouts: ServingSetting) -> float:
+def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> float:
     """Seconds from the first prompt to the last token of the longest answer."""
+    if not engine and has_drain(rollouts):
+        return rollout_seconds(rollouts, setting.workload)
     return float(serve(rollouts).records.columns()["last_s"].max())
 
 

@@ -1,0 +1,102 @@
+"""Closed form of rollouts: a burst of answers on equal ranks, until the longest one ends.
+
+All answers of a rank get one token a step, so answers end in an order that step times do not change: a rank
+with free slots takes the next answer when one ends. The steps between two ends have one number of sequences;
+one array call prices all of them.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.rl.workload import RlWorkload
+from simulator.serving.setting import ServingSetting
+from simulator.serving.steps.table import IterationTable
+
+Array = NDArray[np.float64]
+
+DRAWS = 4
+"""Bursts over which the longest rank is averaged."""
+
+
+def has_drain(rollouts: ServingSetting) -> bool:
+    """Whether the closed form covers a rollout engine: one pool of plain steps without stages."""
+    pool = rollouts.pools[0]
+    return len(rollouts.pools) == 1 and type(pool.costs.steps) is IterationTable and pool.pool.pipeline == 1
+
+
+def rollout_seconds(rollouts: ServingSetting, workload: RlWorkload, seed: int = 0) -> float:
+    """Seconds from the first prompt to the last token of the longest answer, mean over drawn bursts.
+
+    Args:
+        rollouts: the engine on its devices, with the burst of some steps.
+        workload: prompts and lengths of answers.
+        seed: of the drawn lengths.
+    """
+    pool, random = rollouts.pools[0], np.random.default_rng(seed)
+    ranks = pool.pool.replicas * pool.pool.data
+    answers = int(rollouts.serving.requests)
+    each = np.array([(answers + rank) // ranks for rank in range(ranks)])
+    longest = [
+        max(_rank_seconds(rollouts, workload, int(count), random) for count in each if count)
+        for _ in range(DRAWS)
+    ]
+    return float(np.mean(longest))
+
+
+def _rank_seconds(
+    rollouts: ServingSetting, workload: RlWorkload, answers: int, random: np.random.Generator
+) -> float:
+    """Seconds of one rank: its prompts, then decode steps until its last answer ends."""
+    pool = rollouts.pools[0]
+    prompt, outputs = workload.input.mean(), workload.output.draw(random, answers)
+    room = pool.costs.kv_blocks * pool.options.block_tokens
+    # Blocks are taken as answers grow: a running one holds half of its tokens, long ones run longer.
+    held = prompt / workload.samples + float((outputs.astype(np.float64) ** 2).sum() / outputs.sum()) / 2
+    slots = max(min(pool.options.max_sequences, int(room / held)), 1)
+    steps, sequences, generated = _intervals(outputs, slots)
+    cases = pool.costs.steps.cases
+    decodes = float((steps * cases.decode_seconds(sequences, prompt + generated)).sum())
+    return decodes + _prompt_seconds(rollouts, workload, answers)
+
+
+def _prompt_seconds(rollouts: ServingSetting, workload: RlWorkload, answers: int) -> float:
+    """Seconds that prompts add to steps: answers to one prompt share it."""
+    pool, prompt = rollouts.pools[0], workload.input.mean()
+    tokens = answers / workload.samples * prompt
+    chunk = min(float(pool.options.token_budget), tokens)
+    cases = pool.costs.steps.cases
+    full = cases.mixed_seconds(chunk, 0.0, 0.0, 1.0, max(chunk / prompt, 1.0))
+    return float(full) * tokens / chunk
+
+
+def _intervals(outputs: NDArray[np.int64], slots: int) -> tuple[Array, Array, Array]:
+    """Steps between ends of answers, with their sequences and mean generated tokens.
+
+    Args:
+        outputs: tokens of each answer, in the order in which they start.
+        slots: answers that run together.
+
+    Returns:
+        Steps, sequences and mean tokens generated so far, each of shape (intervals,).
+    """
+    waiting = iter(outputs[slots:].tolist())
+    running = sorted((length, 0) for length in outputs[:slots].tolist())
+    steps, sequences, generated = [], [], []
+    now, begun = 0, 0  # Steps so far, and the sum of the steps at which the running answers began.
+    while running:
+        end, start = heappop(running)
+        count = len(running) + 1
+        if end > now:
+            steps.append(end - now)
+            sequences.append(count)
+            generated.append((now + end) / 2 - begun / count)
+            now = end
+        begun -= start
+        if (length := next(waiting, None)) is not None:
+            heappush(running, (now + length, now))
+            begun += now
+    return tuple(np.array(values, dtype=np.float64) for values in (steps, sequences, generated))  # type: ignore[return-value]
