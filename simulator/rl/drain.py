@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from simulator.rl.workload import RlWorkload
 from simulator.serving.setting import ServingSetting
+from simulator.serving.steps.step_arrays import StepCases
 from simulator.serving.steps.table import IterationTable
 
 Array = NDArray[np.float64]
@@ -22,17 +23,22 @@ DRAWS = 4
 """Bursts over which the longest rank is averaged."""
 
 
-def has_drain(rollouts: ServingSetting) -> bool:
-    """Whether the closed form covers a rollout engine: one pool of plain steps without stages."""
+def plain_steps(rollouts: ServingSetting) -> IterationTable | None:
+    """Step times of an engine that the closed form covers: one pool of plain steps without stages."""
     pool = rollouts.pools[0]
-    return len(rollouts.pools) == 1 and type(pool.costs.steps) is IterationTable and pool.pool.pipeline == 1
+    steps = pool.costs.steps
+    covered = len(rollouts.pools) == 1 and pool.pool.pipeline == 1 and type(steps) is IterationTable
+    return steps if covered and isinstance(steps, IterationTable) else None
 
 
-def rollout_seconds(rollouts: ServingSetting, workload: RlWorkload, seed: int = 0) -> float:
+def rollout_seconds(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, seed: int = 0
+) -> float:
     """Seconds from the first prompt to the last token of the longest answer, mean over drawn bursts.
 
     Args:
         rollouts: the engine on its devices, with the burst of some steps.
+        steps: of ``plain_steps``.
         workload: prompts and lengths of answers.
         seed: of the drawn lengths.
     """
@@ -41,14 +47,18 @@ def rollout_seconds(rollouts: ServingSetting, workload: RlWorkload, seed: int = 
     answers = int(rollouts.serving.requests)
     each = np.array([(answers + rank) // ranks for rank in range(ranks)])
     longest = [
-        max(_rank_seconds(rollouts, workload, int(count), random) for count in each if count)
+        max(_rank_seconds(rollouts, steps.cases, workload, int(count), random) for count in each if count)
         for _ in range(DRAWS)
     ]
     return float(np.mean(longest))
 
 
 def _rank_seconds(
-    rollouts: ServingSetting, workload: RlWorkload, answers: int, random: np.random.Generator
+    rollouts: ServingSetting,
+    cases: StepCases,
+    workload: RlWorkload,
+    answers: int,
+    random: np.random.Generator,
 ) -> float:
     """Seconds of one rank: its prompts, then decode steps until its last answer ends."""
     pool = rollouts.pools[0]
@@ -58,17 +68,15 @@ def _rank_seconds(
     held = prompt / workload.samples + float((outputs.astype(np.float64) ** 2).sum() / outputs.sum()) / 2
     slots = max(min(pool.options.max_sequences, int(room / held)), 1)
     steps, sequences, generated = _intervals(outputs, slots)
-    cases = pool.costs.steps.cases
     decodes = float((steps * cases.decode_seconds(sequences, prompt + generated)).sum())
-    return decodes + _prompt_seconds(rollouts, workload, answers)
+    return decodes + _prompt_seconds(rollouts, cases, workload, answers)
 
 
-def _prompt_seconds(rollouts: ServingSetting, workload: RlWorkload, answers: int) -> float:
+def _prompt_seconds(rollouts: ServingSetting, cases: StepCases, workload: RlWorkload, answers: int) -> float:
     """Seconds that prompts add to steps: answers to one prompt share it."""
     pool, prompt = rollouts.pools[0], workload.input.mean()
     tokens = answers / workload.samples * prompt
     chunk = min(float(pool.options.token_budget), tokens)
-    cases = pool.costs.steps.cases
     full = cases.mixed_seconds(chunk, 0.0, 0.0, 1.0, max(chunk / prompt, 1.0))
     return float(full) * tokens / chunk
 

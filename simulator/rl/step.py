@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
-from simulator.rl.drain import has_drain, rollout_seconds
+from simulator.rl.drain import plain_steps, rollout_seconds
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import gathered_seconds, sent_seconds, tensors
@@ -81,8 +81,8 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
 
 def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> float:
     """Seconds from the first prompt to the last token of the longest answer."""
-    if not engine and has_drain(rollouts):
-        return rollout_seconds(rollouts, setting.workload)
+    if not engine and (steps := plain_steps(rollouts)) is not None:
+        return rollout_seconds(rollouts, steps, setting.workload)
     return float(serve(rollouts).records.columns()["last_s"].max())
 
 

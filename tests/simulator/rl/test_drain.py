@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.rl.drain import _intervals, has_drain, rollout_seconds
+from simulator.rl.drain import _intervals, plain_steps, rollout_seconds
 from simulator.rl.scenario import make_rl
 from simulator.serving.result import serve
 
@@ -38,8 +38,9 @@ def test_closed_form_is_within_3_percent_of_the_engine_over_seeds(tensor):
         float(serve(setting(tensor, seed).rollouts).records.columns()["last_s"].max()) for seed in range(6)
     ]
     first = setting(tensor)
-    assert has_drain(first.rollouts)
-    closed = [rollout_seconds(first.rollouts, first.workload, seed) for seed in range(6)]
+    steps = plain_steps(first.rollouts)
+    assert steps is not None
+    closed = [rollout_seconds(first.rollouts, steps, first.workload, seed) for seed in range(6)]
     assert np.mean(closed) == pytest.approx(np.mean(timed), rel=0.03)
 
 
