@@ -6,7 +6,7 @@ from __future__ import annotations
 def mcp() -> None:
     """Answer an assistant's calls over the Model Context Protocol, on stdin and stdout.
 
-    Tools: train, serve, size, simulate, catalogue. Needs pip install '.[mcp]'.
+    Tools: train, serve, size, simulate, catalogue. Needs pip install '.\\[mcp]'.
 
     [bold]Example:[/bold] meshwright mcp
     """

@@ -17,7 +17,7 @@ def ui(
     """Answer questions in a browser, and as JSON under /api.
 
     A form asks train, serve, size and simulate; answers are the pages and tables of the command line.
-    Requests read and write no files. Needs pip install '.[ui]'.
+    Requests read and write no files. Needs pip install '.\\[ui]'.
 
     [bold]Example:[/bold] meshwright ui
     """
