@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.errors import InputError
+from meshwright.jobs import alone
 from meshwright.jobs.base import AskOptions, Job, Question
-from meshwright.jobs.each import EachRun, StepsCompared
 from meshwright.shown import Shown
-from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
     from meshwright.reports.diffusion import ServedLoad
-    from meshwright.variations.question import ScenarioRun
-    from planner.execution import Execution
     from simulator.diffusion.request import DiffusionRequest
 
 FIGURES = MappingProxyType(
@@ -75,40 +70,20 @@ def tables(done: GeneratedBatch) -> Sequence[Any]:
     return diffusion_tables(done.request, done.served)
 
 
-def run_one(run: ScenarioRun) -> dict[str, Any]:
-    """The figures of one variation.
-
-    Raises:
-        MeshwrightError: it cannot be run, or asks for a search.
-    """
-    if run.replan:
-        raise InputError("there is no search of layouts of diffusion models", run.where)
-    return answer((run.data, run.where, run.folder), AskOptions()).to_dict()
-
-
-def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
-    """The scenario and its variations."""
-    return EachRun.of(question, terms, execution, run_one, partial(StepsCompared, figures=FIGURES))
-
-
-def row(ask: str, question: Question) -> Mapping[str, Any]:
-    """Figures of the batch."""
-    from meshwright.jobs.rows import flat
-
-    if ask == "plan":
-        return {"problem": "there is no search of layouts of diffusion models"}
-    return flat(answer(question, AskOptions()).to_dict())
-
-
-def export(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> NoReturn:
-    """No launcher of diffusion models is known.
+def best(question: Question) -> NoReturn:
+    """No layout is searched.
 
     Raises:
         InputError: always.
     """
-    raise InputError(KINDS["diffusion"].elsewhere, f"{where}: workload")
+    raise InputError("there is no search of layouts of diffusion models", question[1])
+
+
+def row(ask: str, question: Question) -> Mapping[str, Any]:
+    """Figures of the batch."""
+    if ask == "plan":
+        return {"problem": "there is no search of layouts of diffusion models"}
+    return alone.row(answer, best)(ask, question)
 
 
 JOB = Job(
@@ -119,7 +94,7 @@ JOB = Job(
     tables=tables,
     files={},
     unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), NONE_YET),
-    inquiry=inquiry,
+    inquiry=alone.inquiry(answer, best, FIGURES),
     row=row,
-    export=export,
+    export=alone.unexported("diffusion", "workload"),
 )

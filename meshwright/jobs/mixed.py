@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
-from meshwright.jobs import step
+from meshwright.jobs import alone, step
 from meshwright.jobs.base import AskOptions, Job, Question
-from meshwright.jobs.each import EachRun, StepsCompared
 from meshwright.results import MixedSimulation
-from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
-    from meshwright.variations.question import ScenarioRun
-    from planner.execution import Execution
+    pass
 
 
 def _short(report: Mapping[str, Any]) -> str:
@@ -79,16 +75,6 @@ def shortage(step_: MixedSimulation) -> str:
     return told(step_.to_dict())
 
 
-def run_one(run: ScenarioRun) -> dict[str, Any]:
-    """The figures of one variation, of the fastest plan where it asks for a search.
-
-    Raises:
-        InputError: it cannot be run.
-    """
-    question = run.data, run.where, run.folder
-    return (fastest(question) if run.replan else answer(question, AskOptions())).to_dict()
-
-
 def fastest(question: Question) -> MixedSimulation:
     """The fastest plan over the groups.
 
@@ -104,29 +90,6 @@ def fastest(question: Question) -> MixedSimulation:
     return ranked.plans[0]
 
 
-def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
-    """The scenario and its variations."""
-    return EachRun.of(question, terms, execution, run_one, partial(StepsCompared, figures=FIGURES))
-
-
-def row(ask: str, question: Question) -> Mapping[str, Any]:
-    """Figures of the step."""
-    from meshwright.jobs.rows import flat
-
-    return flat((fastest(question) if ask == "plan" else answer(question, AskOptions())).to_dict())
-
-
-def export(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> NoReturn:
-    """No launcher takes groups of nodes.
-
-    Raises:
-        InputError: always.
-    """
-    raise InputError(KINDS["mixed"].elsewhere, f"{where}: cluster")
-
-
 JOB = Job(
     kind="mixed",
     waits="the step",
@@ -136,7 +99,7 @@ JOB = Job(
     files={"trace": write_trace},
     unread={**step.JOB.unread, "html": "pages show clusters of one kind of node only"},
     shortage=shortage,
-    inquiry=inquiry,
-    row=row,
-    export=export,
+    inquiry=alone.inquiry(answer, fastest, FIGURES),
+    row=alone.row(answer, fastest),
+    export=alone.unexported("mixed", "cluster"),
 )

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from meshwright.jobs import alone
 from meshwright.jobs.base import AskOptions, Job, Question
-from meshwright.jobs.each import EachRun, StepsCompared
 from meshwright.shown import Shown
-from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
-    from meshwright.variations.question import ScenarioRun
-    from planner.execution import Execution
     from planner.rl import RlSearch
     from simulator.rl.step import RlStep
 
@@ -132,16 +128,6 @@ def tables(done: PostTraining) -> Sequence[Any]:
     return rl_tables(done.step)
 
 
-def run_one(run: ScenarioRun) -> dict[str, Any]:
-    """The figures of one variation, of the best plan where it asks for a search.
-
-    Raises:
-        MeshwrightError: it cannot be run.
-    """
-    question = run.data, run.where, run.folder
-    return (best(question) if run.replan else answer(question, AskOptions())).to_dict()
-
-
 def best(question: Question) -> PostTraining:
     """The plan with most answers a second, under what the scenario's schedule allows.
 
@@ -153,29 +139,6 @@ def best(question: Question) -> PostTraining:
     return PostTraining(search_rl(*question, staleness=_allowed(question[0]), top=1).plans[0].step)
 
 
-def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
-    """The scenario and its variations."""
-    return EachRun.of(question, terms, execution, run_one, partial(StepsCompared, figures=FIGURES))
-
-
-def row(ask: str, question: Question) -> Mapping[str, Any]:
-    """Figures of the step."""
-    from meshwright.jobs.rows import flat
-
-    return flat((best(question) if ask == "plan" else answer(question, AskOptions())).to_dict())
-
-
-def export(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> NoReturn:
-    """No launcher of post-training is known.
-
-    Raises:
-        InputError: always.
-    """
-    raise InputError(KINDS["rl"].elsewhere, f"{where}: workload")
-
-
 JOB = Job(
     kind="rl",
     waits="rollouts",
@@ -184,7 +147,7 @@ JOB = Job(
     tables=tables,
     files={},
     unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), NONE_YET),
-    inquiry=inquiry,
-    row=row,
-    export=export,
+    inquiry=alone.inquiry(answer, best, FIGURES),
+    row=alone.row(answer, best),
+    export=alone.unexported("rl", "workload"),
 )
