@@ -20,6 +20,9 @@ class Layout(Strict):
         1, description="stages of blocks through which patches pass with stale neighbours"
     )
     patches: Few = Field(1, description="ranks with a patch each and stale keys of the others (DistriFusion)")
+    conditioning: float = Field(
+        1.0, ge=0, le=1, description="share of the other patches' keys that a rank reads (PCPP: 0.3)"
+    )
     decoder: Few = Field(1, description="ranks among which the decoder's pixels are divided")
     offload: Literal["none", "layers"] = Field(
         "none", description="layers: weights of a block come from the host while another computes"
@@ -39,6 +42,8 @@ class Layout(Strict):
     def _one_kind(self) -> Layout:
         if self.patches > 1 and self.ulysses * self.ring > 1:
             raise ValueError("patches with stale neighbours do not go with ulysses or ring")
+        if self.conditioning < 1 and self.patches == 1:
+            raise ValueError("conditioning is a share of other patches; the layout has one")
         if self.decoder > self.devices:
             raise ValueError(f"decoder ({self.decoder}): the layout has {self.devices} devices")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from core.records import record
@@ -46,6 +47,7 @@ class TransformerCall:
         samples: images of the call; a call with guidance has two for a prompt.
         tokens: patches of a sample, over all ranks.
         ulysses, ring, patches: ranks among which a sample's patches are divided.
+        conditioning: share of the other ranks' stale keys that a rank reads.
         compiled: whether elementwise kernels are joined.
         attention: version of the attention kernels.
         dtype: of the products.
@@ -57,6 +59,7 @@ class TransformerCall:
     ulysses: float = 1.0
     ring: float = 1.0
     patches: float = 1.0
+    conditioning: float = 1.0
     compiled: bool = False
     attention: str = "flash-2"
     dtype: str = "bf16"
@@ -135,7 +138,8 @@ def self_attention(call: TransformerCall, name: str, text: float) -> Iterator[Op
     whole = call.tokens + text
     queries, keys = whole / call.ring, whole / call.ring
     if call.patches > 1:
-        queries, keys = call.tokens / call.patches + text, whole
+        others = call.conditioning * call.tokens * (1.0 - 1.0 / call.patches)
+        queries, keys = call.tokens / call.patches + text, call.tokens / call.patches + others + text
     yield from _exchanged(call, name, call.rows)
     rounds = call.ring
     yield _attention(call, name, queries, keys, heads).changed(repeats=rounds, launches=rounds)
@@ -153,7 +157,11 @@ def self_attention(call: TransformerCall, name: str, text: float) -> Iterator[Op
         yield _kernel(call, f"{name}.merge", "merge", rounds * merged, rounds)
     if call.patches > 1:
         yield Collective(
-            name=f"{name}.stale", kind="stale", operation="all_gather", bytes=size, size=call.patches
+            name=f"{name}.stale",
+            kind="stale",
+            operation="all_gather",
+            bytes=call.conditioning * size,
+            size=call.patches,
         )
 
 
@@ -301,8 +309,40 @@ def _single(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     yield _kernel(call, "gate", "gate", both * h)
 
 
+def _residual(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
+    """Two convolutions over the image with the time step between them; borders come from other ranks."""
+    h, rows = float(call.model.hidden), call.rows
+    inputs = float(blocks.inputs or h)
+    yield _product(call, "time", call.samples, h, float(blocks.condition or h))
+    for name, channels in (("first", inputs), ("second", h)):
+        yield _kernel(call, f"{name}.norm", "modulate", rows * channels)
+        yield _product(call, name, rows, h, 9.0 * channels).changed(kind="convolution")
+    if inputs != h:
+        yield _product(call, "shortcut", rows, h, inputs).changed(kind="convolution")
+    yield _kernel(call, "residual", "residual", rows * h)
+    if call.patches > 1:
+        # One row of pixels above and below, at both convolutions.
+        border = 2 * WIDTH * call.samples * call.tokens**0.5 * (inputs + h)
+        yield Collective(
+            name="border", kind="stale", operation="send_receive", bytes=border, size=2.0, launches=2.0
+        )
+
+
+def _resample(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
+    """The convolution that halves or doubles the resolution between stages of a U-Net."""
+    h = float(call.model.hidden)
+    yield _product(call, "resample", call.rows, h, 9.0 * h).changed(kind="convolution")
+
+
 BLOCKS: Mapping[str, Callable[[TransformerCall, BlockGroup], Iterator[Op]]] = MappingProxyType(
-    {"cross": _cross, "joint": _joint, "shared": _shared, "single": _single}
+    {
+        "cross": _cross,
+        "joint": _joint,
+        "shared": _shared,
+        "single": _single,
+        "residual": _residual,
+        "resample": _resample,
+    }
 )
 """Ops of one block by kind."""
 
@@ -311,7 +351,7 @@ def call_ops(call: TransformerCall) -> list[Op]:
     """Ops of one call; an op's ``repeats``, ``launches`` and ``parameters`` count all blocks that run it."""
     ops: list[Op] = []
     for number, blocks in enumerate(call.model.blocks):
-        for op in BLOCKS[blocks.kind](call, blocks):
+        for op in BLOCKS[blocks.kind](_stage(call, blocks), blocks):
             ops.append(_times(op, blocks.count, f"{number}."))
         if blocks.skips:
             h = float(call.model.hidden)
@@ -319,6 +359,16 @@ def call_ops(call: TransformerCall) -> list[Op]:
             joined = _kernel(call, "skip.join", "join", 2 * call.rows * h)
             ops += [_times(op, blocks.skips, f"{number}.") for op in (skip, joined)]
     return [*ops, *_ends(call)]
+
+
+def _stage(call: TransformerCall, blocks: BlockGroup) -> TransformerCall:
+    """The call as blocks with a width or a resolution of their own see it."""
+    if not blocks.hidden and blocks.shrink == 1:
+        return call
+    model, width = call.model, blocks.hidden or call.model.hidden
+    update = {"hidden": width, "heads": width // model.head_dim}
+    update["text_hidden"] = model.text_hidden or model.hidden
+    return replace(call, model=model.model_copy(update=update), tokens=call.tokens / blocks.shrink**2)
 
 
 def _times(op: Op, count: float, prefix: str) -> Op:

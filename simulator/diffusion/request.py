@@ -164,6 +164,7 @@ def call_of(setting: DiffusionSetting) -> TransformerCall:
         ulysses=float(layout.ulysses),
         ring=float(layout.ring),
         patches=float(layout.patches),
+        conditioning=layout.conditioning,
         compiled=setting.library.compiled,
         attention=setting.library.attention,
     )
@@ -279,7 +280,10 @@ def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
 def memory_of(setting: DiffusionSetting) -> dict[str, float]:
     """Bytes on one device by part; activations are those of one block."""
     call, model = call_of(setting), setting.model
-    widest = max(blocks.feed_forward * (2 if blocks.gated else 1) for blocks in model.blocks)
+    widest = max(
+        max(blocks.feed_forward * (2 if blocks.gated else 1), blocks.hidden) / blocks.shrink**2
+        for blocks in model.blocks
+    )
     rows = call.rows + call.text
     return {
         **weight_bytes(setting),

@@ -112,6 +112,10 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
             f"{model.name}'s {model.heads} heads do not divide by {layout.ulysses}",
             f"{where}: layout.ulysses",
         )
+    if model.convolutional and layout.ulysses * layout.ring * layout.pipefusion > 1:
+        raise InputError(
+            f"{model.name} convolves over the whole image; allowed: guidance, patches", f"{where}: layout"
+        )
     if layout.pipefusion > model.layers:
         raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")
     _check_rows(setting, where)

@@ -13,13 +13,20 @@ Sizes = Annotated[int, Field(ge=0, le=2**20)]
 
 
 class BlockGroup(Strict):
-    """BlockGroup of one kind, one after another."""
+    """Blocks of one kind, one after another."""
 
-    kind: Literal["cross", "joint", "shared", "single"]
+    kind: Literal["cross", "joint", "shared", "single", "residual", "resample"]
     """cross: self-attention, then cross-attention to the text; joint: image and text with weights of their
-    own attend to each other; shared: the same weights; single: the same weights, attention beside the MLP."""
+    own attend to each other; shared: the same weights; single: the same weights, attention beside the MLP;
+    residual: two convolutions over the image, without attention (U-Nets); resample: one, between stages."""
     count: Whole
-    feed_forward: Width
+    feed_forward: Sizes = 0
+    hidden: Sizes = 0
+    """Width of these blocks; 0: that of the model."""
+    shrink: Whole = 1
+    """Side of the square of patches that is one patch of these blocks (stages of a U-Net)."""
+    inputs: Sizes = 0
+    """Channels that a residual block reads, where they are not its own (skips of a U-Net)."""
     gated: bool = False
     attention: Literal["softmax", "linear"] = "softmax"
     convolution: bool = False
@@ -27,13 +34,18 @@ class BlockGroup(Strict):
     dual: bool = False
     """Whether a second attention sees the image only (SD3.5 medium)."""
     skips: Sizes = 0
-    """BlockGroup that also read the output of an earlier block, through a linear layer (HunyuanDiT)."""
+    """Blocks that also read the output of an earlier block, through a linear layer (HunyuanDiT)."""
     heads: Sizes = 0
     """Heads of cross-attention, where they differ; 0: those of the model."""
     modulated: Sizes = 0
     """Vectors of the model's width that a linear layer of each block makes of the condition."""
     condition: Sizes = 0
     """Width of the condition; 0: that of the model."""
+
+    @property
+    def attends(self) -> bool:
+        """Whether its blocks have attention."""
+        return self.kind not in ("residual", "resample")
 
 
 class TextEncoder(Strict):
@@ -106,6 +118,10 @@ class DiffusionModel(Strict):
     def _check(self) -> "DiffusionModel":
         if any(blocks.skips > blocks.count for blocks in self.blocks):
             raise ValueError("skips: more than there are blocks")
+        if any(blocks.attends and not blocks.feed_forward for blocks in self.blocks):
+            raise ValueError("feed_forward: blocks with attention have an MLP")
+        if any(blocks.hidden % self.head_dim for blocks in self.blocks):
+            raise ValueError(f"hidden of blocks: must be a multiple of head_dim ({self.head_dim})")
         return self
 
     @property
@@ -115,8 +131,13 @@ class DiffusionModel(Strict):
 
     @property
     def layers(self) -> int:
-        """BlockGroup of all kinds."""
-        return sum(blocks.count for blocks in self.blocks)
+        """Blocks with attention."""
+        return sum(blocks.count for blocks in self.blocks if blocks.attends)
+
+    @property
+    def convolutional(self) -> bool:
+        """Whether blocks convolve over the image, across the borders of patches."""
+        return not all(blocks.attends for blocks in self.blocks)
 
     def latent(self, height: int, width: int, frames: int = 1) -> tuple[int, int, int]:
         """Latent frames, rows and columns; the first frame stands alone (causal decoders)."""
