@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from evidence.claims import (
+    diffusion_papers,
     moving_papers,
     papers,
     patrickstar,
@@ -31,6 +32,7 @@ MOVED = sorted({claim.scenario for claim in moving_papers.MOVING_CLAIMS})
 MOVED += sorted({claim.scenario for claim in placed_papers.PLACED_CLAIMS})
 RUN = sorted({claim.scenario for claim in run_papers.RUN_CLAIMS})
 TIERED = sorted(tiers.TIER_SCENARIOS)
+DIFFUSED = sorted({claim.scenario.removeprefix("papers/") for claim in diffusion_papers.DIFFUSION_CLAIMS})
 TIERS_PAGE = (ROOT / "docs" / "tiers-accuracy.md").read_text(encoding="utf-8")
 SERVING_PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
@@ -43,10 +45,10 @@ def runs():
 
 def test_every_scenario_of_a_paper_has_a_claim():
     shipped = {name.removeprefix("papers/") for name in shipped_scenarios() if name.startswith("papers/")}
-    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *MOVED, *RUN, *TIERED}
+    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *MOVED, *RUN, *TIERED, *DIFFUSED}
 
 
-@pytest.mark.parametrize("name", [*NAMES, *SERVED, *MOVED, *RUN, *TIERED])
+@pytest.mark.parametrize("name", [*NAMES, *SERVED, *MOVED, *RUN, *TIERED, *DIFFUSED])
 def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
     words = question_of(shipped_scenarios()[f"papers/{name}"])
     assert "claim" in words and "Answer:" in words
