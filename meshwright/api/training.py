@@ -127,7 +127,8 @@ def plan(
     Raises:
         InputError: a wrong or unknown argument, with its key path.
     """
-    asks = _planned_by(scenario)
+    asks, widens = _planned_by(scenario), schedules != "offered"
+    unread = {"offload": offload, "schedules": widens, "raw": raw, "proven": proven, "every": every}
     if asks == "rl" and scenario is not None:
         from meshwright.jobs.rl import search as search_post_training
 
@@ -135,26 +136,16 @@ def plan(
     if asks == "serve":
         from meshwright.deployments import deploy
 
-        unread = {"offload": offload, "raw": raw, "proven": proven, "every": every}
-        unread["schedules"] = schedules != "offered"
-        if refused := next((name for name, value in unread.items() if value), ""):
-            raise InputError("serving plans do not read it", refused)
+        _refuse(unread, "serving plans do not read it")
         return deploy(scenario, refine=refine or None, execution=execution, progress=progress, **arguments)
     values = check_names(arguments, SearchArguments, inspect.signature(plan).parameters)
     if on_groups(scenario, arguments):
-        unread = {"offload": offload, "raw": raw, "proven": proven, "every": every, "refine": refine}
-        if refused := next((name for name, value in unread.items() if value), ""):
-            raise InputError("a ranking of groups does not read it", refused)
+        _refuse({**unread, "refine": refine}, "a ranking of groups does not read it")
         return plan_over_groups(scenario, progress=progress, **arguments)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})
-    named = str(recipe) if isinstance(recipe, Path) else recipe
-    partial = find(recipes, named, Path(), "recipe").plan if named is not None else {}
-    constraints = Constraints.of(partial, None, "recipe")
-    constraints = constraints.overridden(
-        Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
-    )
-    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    asked = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    constraints = _of_recipe(recipe).overridden(asked).overridden(Constraints.of(fix or {}, limit or {}))
     constraints = replace(constraints, schedules=asked_schedules(schedules))
     used, scored = checked.setting.cluster, ScoredPlans() if every else None
     result = search(
@@ -173,6 +164,19 @@ def plan(
         raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored)
+
+
+def _refuse(options: Mapping[str, object], reason: str) -> None:
+    """Refuse the first option that is given."""
+    if given := next((name for name, value in options.items() if value), ""):
+        raise InputError(reason, given)
+
+
+def _of_recipe(recipe: Reference | None) -> Constraints:
+    """The plan fields that a recipe holds."""
+    named = str(recipe) if isinstance(recipe, Path) else recipe
+    held = find(recipes, named, Path(), "recipe").plan if named is not None else {}
+    return Constraints.of(held, None, "recipe")
 
 
 def _planned_by(scenario: Reference | None) -> str:

@@ -64,22 +64,21 @@ def profile(
     from meshwright.commands.output import note, print_json, show_tables
     from meshwright.reports import points as report
 
+    mode = "full" if full else "quick"
     if imported is not None:
         result: ImportResult | ProfileResult = _import(imported, out, format_, name, collective)
     elif collectives:
         from profiles.measure import profile_collectives
 
         kind = "cpu" if device == "cpu" else "cuda"
-        mode = "full" if full else "quick"
-        result = profile_collectives(
-            collectives, out, device=kind, mode=mode, operations=_words(operations), system=name
-        )
+        named = {"operations": _words(operations), "system": name}
+        result = profile_collectives(collectives, out, device=kind, mode=mode, **named)
     else:
         from profiles.measure import profile as measure
 
         result = measure(
             device,
-            "full" if full else "quick",
+            mode,
             _words(dtypes),
             out,
             name=name,
