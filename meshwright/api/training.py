@@ -144,8 +144,10 @@ def plan(
         return plan_over_groups(scenario, progress=progress, **arguments)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})
-    asked = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
-    constraints = _of_recipe(recipe).overridden(asked).overridden(Constraints.of(fix or {}, limit or {}))
+    of_scenario = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    constraints = (
+        _of_recipe(recipe).overridden(of_scenario).overridden(Constraints.of(fix or {}, limit or {}))
+    )
     constraints = replace(constraints, schedules=asked_schedules(schedules))
     used, scored = checked.setting.cluster, ScoredPlans() if every else None
     result = search(
@@ -168,15 +170,15 @@ def plan(
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:
     """Refuse the first option that is given."""
-    if given := next((name for name, value in options.items() if value), ""):
-        raise InputError(reason, given)
+    if refused := next((name for name, value in options.items() if value), ""):
+        raise InputError(reason, refused)
 
 
 def _of_recipe(recipe: Reference | None) -> Constraints:
     """The plan fields that a recipe holds."""
     named = str(recipe) if isinstance(recipe, Path) else recipe
-    held = find(recipes, named, Path(), "recipe").plan if named is not None else {}
-    return Constraints.of(held, None, "recipe")
+    fields = find(recipes, named, Path(), "recipe").plan if named is not None else {}
+    return Constraints.of(fields, None, "recipe")
 
 
 def _planned_by(scenario: Reference | None) -> str:
