@@ -57,13 +57,11 @@ def money_words(search: ServingSearch) -> str:
 
 
 def _as_good(search: ServingSearch) -> list[str]:
-    """What the first deployment gives up, and how many of those shown are not told apart from it."""
+    """How many of the deployments shown are as good as the first, and what it gives up."""
     gaps = gaps_of(search)
     close = sum(gap <= gaps[0] + EVEN for gap in gaps[1:])
-    lines = [_gives_up(search, gaps)]
-    if close:
-        lines.append(f"{close} other{'s are' if close > 1 else ' is'} as good within error.")
-    return list(filter(None, lines))
+    good = f"{close} other{'s are' if close > 1 else ' is'} as good within error." if close else ""
+    return list(filter(None, [good, _gives_up(search, gaps)]))
 
 
 def gaps_of(search: ServingSearch) -> list[float]:
