@@ -32,8 +32,10 @@ UNRUN = (
     "simulate best",
     "observe http",
     "server/results",
+    "meshwright ui",
+    "meshwright mcp",
 )
-"""Commands that measure for a minute, or need what others wrote."""
+"""Commands that measure for a minute, need what others wrote, or serve until they are ended."""
 
 SLOW = ("meshwright validate", "plan serve", "plan mix", "--mix", "--replan", "simulate papers/", "plan size")
 """Commands of several seconds: they predict all published runs, search servers or simulate weeks."""
