@@ -55,6 +55,15 @@ def read_launch(
             return read_servers(servers, values, where)
         if target:
             raise InputError("has no command that starts a server of this kind", where)
+    if not target or exporter(target, "--from").name in TUNED:
+        from meshwright.exporters.tuning_read import read_tuning
+
+        if tuned := read_tuning(text, where, path):
+            launch = replace(tuned.launch, devices=values["gpus"]) if values.get("gpus") else tuned.launch
+            scenario = _scenario(tuned.facts, launch, values, tuned.framework, where)
+            return _imported(scenario, launch, tuned.trainer, launch.options, (), allow, where)
+        if target:
+            raise InputError("has no keys of a fine-tuning file of this kind", where)
     chosen = exporter(target, "--from") if target else recognised(text, where)
     if chosen.read is None or chosen.parse is None:
         readable = [*(name for name in TARGETS if exporter(name).read), *SERVERS]
@@ -70,6 +79,19 @@ def read_launch(
     framework = str(facts.get("derived.framework") or known.framework)
     known.check_known(left, where)
     scenario = _scenario(facts, launch, values, framework, where)
+    return _imported(scenario, launch, chosen.name, left, tuple(known.unknown(left)), allow, where)
+
+
+def _imported(
+    scenario: dict[str, Any],
+    launch: Launch,
+    target: str,
+    left: Options,
+    unknown: tuple[str, ...],
+    allow: Sequence[str],
+    where: str,
+) -> Imported:
+    """The scenario of a training launch, checked; fields that the release sets so are left out."""
     scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())
@@ -82,8 +104,11 @@ def read_launch(
     against = (f"against the rule {rule}, as --allow asks: {why}" for rule, why in broken.items())
     more = (*_tokens_of_run(left, checked.setting.training), *_older_attention(checked, scenario))
     notes = (*launch.notes, *more, *against)
-    return Imported(scenario, chosen.name, left, tuple(known.unknown(left)), notes)
+    return Imported(scenario, target, left, unknown, notes)
 
+
+TUNED = ("trl", "axolotl")
+"""Targets whose files fine-tune with transformers' Trainer."""
 
 SERVERS = ("vllm", "sglang", "trtllm", "dynamo", "k8s")
 """Targets whose files start servers; they become serving scenarios."""

@@ -17,6 +17,7 @@ from core.errors import InfeasibleError
 from simulator.models import LatentAttention, LayerKind, Model
 from simulator.models.model import CACHED
 from simulator.ops.counts import expert_parameters, layer_counts
+from simulator.ops.tower import tower_parameters
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
@@ -76,7 +77,8 @@ def weight_bytes(price: StepPrice) -> float:
 def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
     """Return the bytes of weights on one device of each pipeline stage, shape (stages,).
 
-    The first stage has the embedding, the last one the output layer, or a copy of the embedding.
+    The first stage has the embedding and the vision tower, the last one the output layer, or a copy of the
+    embedding.
     """
     model, pool, formats = price.model, price.pool, price.weights
     layers = np.zeros(model.layers)
@@ -91,6 +93,8 @@ def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
             layers[list(model.layer_groups[kind])] += _latent_bytes(price, model.mla)
     stages = np.array([layers[first:last].sum() for first, last in stage_layers(model.layers, pool.pipeline)])
     stages[0] += model.embedding_parameters * ENDS_BYTES / pool.tensor
+    if model.tower is not None:
+        stages[0] += tower_parameters(model.tower) * ENDS_BYTES / pool.tensor
     stages += model.other_parameters * ENDS_BYTES / pool.tensor / pool.pipeline
     output = model.output_parameters * formats.head_bytes
     if pool.pipeline > 1 and model.tied_embeddings:

@@ -1,0 +1,310 @@
+"""Fine-tuning files as facts of a plan: Axolotl, LLaMA-Factory, TRL and Accelerate.
+
+All four drive transformers' Trainer. Defaults are those of LLaMA-Factory's arguments (data_args.py,
+finetuning_args.py), TRL's SFTConfig and Axolotl's configuration reference.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from core.errors import InputError, shown
+from core.loading import exists
+from core.parsing import read_text
+from meshwright.exporters.base import Launch
+from meshwright.exporters.shell import expanded_commands, read_options
+from meshwright.exporters.table import Facts, Options
+
+FRAMEWORK, FUSED = "trl", "unsloth"
+KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "axolotl": {
+        "model": ("base_model",),
+        "seq_len": ("sequence_len",),
+        "micro": ("micro_batch_size",),
+        "steps": ("gradient_accumulation_steps",),
+        "rank": ("lora_r",),
+        "targets": ("lora_target_modules",),
+        "recompute": ("gradient_checkpointing",),
+    },
+    "llama-factory": {
+        "model": ("model_name_or_path",),
+        "seq_len": ("cutoff_len",),
+        "micro": ("per_device_train_batch_size",),
+        "steps": ("gradient_accumulation_steps",),
+        "rank": ("lora_rank",),
+        "targets": ("lora_target",),
+    },
+    "trl": {
+        "model": ("model_name_or_path",),
+        "seq_len": ("max_length", "max_seq_length"),
+        "micro": ("per_device_train_batch_size",),
+        "steps": ("gradient_accumulation_steps",),
+        "rank": ("lora_r",),
+        "targets": ("lora_target_modules",),
+        "recompute": ("gradient_checkpointing",),
+    },
+    "accelerate": {},
+}
+"""Keys of each trainer by what they mean here."""
+USUAL: Mapping[str, Mapping[str, Any]] = {
+    "axolotl": {"micro": 1, "steps": 1, "recompute": False},
+    "llama-factory": {
+        "seq_len": 2048,
+        "micro": 8,
+        "steps": 1,
+        "rank": 8,
+        "targets": "all",
+        "recompute": True,
+    },
+    "trl": {"seq_len": 1024, "micro": 8, "steps": 1, "rank": 16, "recompute": True},
+    "accelerate": {},
+}
+"""Defaults of the trainers."""
+QUERIES = {"q_proj", "k_proj", "v_proj", "qkv_proj", "W_pack", "query_key_value"}
+ATTENTION = {"o_proj", "dense", "out_proj"}
+MLP = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "fc1", "fc2"}
+READ = re.compile(
+    r"^(adapter|load_in_[48]bit|quantization_bit|quantization_method|bits|bf16|fp16|tf32|pure_bf16|deepspeed|fsdp.*"
+    r"|finetuning_type|stage|use_peft|use_unsloth|unsloth_.*|lora_target_linear|sample_packing|packing|neat_packing"
+    r"|num_processes|num_machines|mixed_precision|distributed_type|deepspeed_config.*|optimizer|optim"
+    r"|disable_gradient_checkpointing|use_lora|tensor_parallel_size|context_parallel_size|use_qlora|dtype|torch_dtype)$"
+)
+DECIDING = re.compile(
+    r"paral|optim|quant|offload|galore|badam|apollo|lomo|relora|lisa|spectrum|freeze|unfrozen|liger|flash|sdpa|attn"
+    r"|attention|xformers|fp8|packing|shard|zero|moe|expert|reentrant|dora|rslora|peft|distill|reward|dpo|ppo|kto|orpo|rl$"
+)
+HARMLESS = re.compile(
+    r"^(optim_args|optimizer_args|attn_implementation|flash_attn(ention)?|flash_attention|sdp_attention|use_reentrant"
+    r"|gradient_checkpointing_kwargs|eval_sample_packing|pad_to_sequence_len|optim_target_modules|dispatch_batches"
+    r"|fsdp_transformer_layer_cls_to_wrap|peft_init_lora_weights|sample_packing_.*|sequence_parallel_size"
+    r"|rl_beta|lora_.*|multipack_.*|pad_.*)$"
+)
+
+
+STARTS = re.compile(r"(?:axolotl\s+train|llamafactory-cli\s+train|trl\s+sft|axolotl\.cli\.train)\b")
+FACTS = {"seq_len": "workload.seq_len", "micro": "plan.micro_batch", "steps": "derived.micro_batches"}
+
+
+class Tuning(NamedTuple):
+    """A fine-tuning file, read."""
+
+    trainer: str
+    facts: Facts
+    launch: Launch
+    framework: str
+
+
+def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
+    """The facts of a file or a command of a fine-tuning trainer; None of another kind.
+
+    Raises:
+        InputError: a key that changes the step and is not read, or a stage that is no fine-tuning.
+    """
+    folder = path.parent if path else Path()
+    options, devices = _options(text, where, folder)
+    trainer = _trainer(options)
+    if trainer is None:
+        return None
+    known = {key for keys in KEYS[trainer].values() for key in keys}
+    for key, value in options.items():
+        silent = value in (None, False, "", [], {}) or key in known or READ.match(key) or HARMLESS.match(key)
+        if not silent and DECIDING.search(key):
+            problem = "is not read, and may change the step; leave it out to predict the run without it"
+            raise InputError(problem, f"{where}: {key}")
+    named = {field: _first(options, keys) for field, keys in KEYS[trainer].items()}
+    usual = USUAL[trainer]
+    values = {**usual, **{field: value for field, value in named.items() if value is not None}}
+    facts, notes = _facts(trainer, options, values, where, folder)
+    count = options.get("num_processes")
+    devices = devices or (int(str(count)) if str(count).isdigit() else None)
+    left = {key: value for key, value in options.items() if key not in known and not READ.match(key)}
+    fused = str(options.get("use_unsloth", False)).lower() == "true"
+    launch = Launch(_plain(left), devices, tuple(notes))
+    return Tuning(trainer, facts, launch, FUSED if fused else FRAMEWORK)
+
+
+def _plain(options: Options) -> Options:
+    """Options as comments: nested values by their length alone."""
+    return {
+        key: value if isinstance(value, str | int | float | bool) else "..." for key, value in options.items()
+    }
+
+
+def _options(text: str, where: str, folder: Path) -> tuple[Options, int | None]:
+    """Keys of a YAML file, or the options of a command and of the file that it names."""
+    if isinstance(data := _yaml(text), Mapping):
+        return {str(key): value for key, value in data.items()}, None
+    for command in expanded_commands(text, where) if re.search(r"trl |axolotl|llamafactory", text) else ():
+        start = STARTS.search(command)
+        if start is None:
+            continue
+        try:
+            words = shlex.split(command[start.end() :])
+        except ValueError as error:
+            raise InputError(f"not readable as a command line ({error})", where) from None
+        options = {key.removeprefix("--").replace("-", "_"): v for key, v in read_options(words).items()}
+        named = options.pop("config", None) or next(
+            (w for w in words[:1] if w.endswith((".yaml", ".yml"))), None
+        )
+        if isinstance(named, str):
+            options = {**_file(folder / named, where), **options}
+        launcher = re.search(r"--(?:num_processes|nproc[-_]per[-_]node)[= ](\d{1,6})", command)
+        return options, int(launcher[1]) if launcher else None
+    return {}, None
+
+
+def _yaml(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+
+
+def _file(path: Path, where: str) -> Options:
+    if not exists(path):
+        raise InputError(f"{path.name}: the configuration is not beside the launch file", where)
+    data = _yaml(read_text(path))
+    if not isinstance(data, Mapping):
+        raise InputError("a mapping of keys is needed", str(path))
+    return {str(key): value for key, value in data.items()}
+
+
+def _trainer(options: Options) -> str | None:
+    if "base_model" in options and {"sequence_len", "micro_batch_size", "adapter"} & options.keys():
+        return "axolotl"
+    if "model_name_or_path" in options:
+        factory = {"finetuning_type", "cutoff_len", "stage", "template"} & options.keys()
+        return "llama-factory" if factory else "trl"
+    if "distributed_type" in options and "num_processes" in options:
+        return "accelerate"
+    return None
+
+
+def _first(options: Options, keys: tuple[str, ...]) -> Any:
+    return next((options[key] for key in keys if options.get(key) is not None), None)
+
+
+def _facts(
+    trainer: str, options: Options, values: Mapping[str, Any], where: str, folder: Path
+) -> tuple[Facts, list[str]]:
+    stage = str(options.get("stage", "sft")).lower()
+    if trainer == "llama-factory" and stage not in ("sft", "pt"):
+        raise InputError(
+            f"stage {stage!r} has other models beside the trained one; pt and sft are read", f"{where}: stage"
+        )
+    zero, notes = _sharding(options, where, folder)
+    facts: Facts = {"plan.zero": zero, "plan.tensor": options.get("tensor_parallel_size") or 1}
+    facts["plan.context"] = options.get("context_parallel_size") or 1
+    if (model := values.get("model")) is not None:
+        facts["model.name"] = str(model)
+    for field, fact in FACTS.items():
+        if values.get(field) is not None:
+            facts[fact] = values[field]
+    precision = str(options.get("mixed_precision", "")).lower()
+    wide = any(str(options.get(key, False)).lower() in ("true", "auto") for key in ("bf16", "pure_bf16"))
+    half = str(options.get("fp16", False)).lower() == "true"
+    facts["workload.precision"] = (
+        "bf16" if wide or precision == "bf16" else "fp16" if half or precision == "fp16" else "bf16"
+    )
+    if trainer != "accelerate":
+        again = values.get("recompute")
+        off = str(options.get("disable_gradient_checkpointing", False)).lower() == "true"
+        on = str(again).lower() in ("true", "unsloth", "offload") and not off
+        facts["plan.recompute"] = "full" if on else "none"
+    adapter = _adapter(trainer, options, values, where)
+    if adapter:
+        facts["workload.adapter"] = adapter
+    _check_optimizer(options, adapter is not None, where, notes)
+    return facts, notes
+
+
+def _sharding(options: Options, where: str, folder: Path) -> tuple[int, list[str]]:
+    """ZeRO stage of DeepSpeed's file, or 3 of FSDP."""
+    inner = options.get("deepspeed_config")
+    named = options.get("deepspeed") or (
+        inner.get("deepspeed_config_file") if isinstance(inner, Mapping) else None
+    )
+    if isinstance(inner, Mapping) and type(inner.get("zero_stage")) is int:
+        return inner["zero_stage"], []
+    if isinstance(named, str) and named:
+        path = folder / named
+        if exists(path) and path.is_file():
+            data = _yaml(read_text(path))
+            part = data.get("zero_optimization") if isinstance(data, Mapping) else None
+            if isinstance(part, Mapping) and type(part.get("stage")) is int:
+                if isinstance(part.get("offload_optimizer"), Mapping) or isinstance(
+                    part.get("offload_param"), Mapping
+                ):
+                    problem = (
+                        "state on the host is read from DeepSpeed's own file: give it with --from deepspeed"
+                    )
+                    raise InputError(problem, f"{where}: deepspeed")
+                return part["stage"], []
+            return 0, []
+        if match := re.search(r"(?:zero|z)[-_]?([0-3])", Path(named).name.lower()):
+            return int(match[1]), [f"{named} is not beside the file: its name says stage {match[1]}"]
+        raise InputError(f"{named}: DeepSpeed's configuration is not beside the file", f"{where}: deepspeed")
+    sharded = (
+        options.get("fsdp") or options.get("fsdp_config") or str(options.get("distributed_type")) == "FSDP"
+    )
+    return (3 if sharded else 0), []
+
+
+def _adapter(trainer: str, options: Options, values: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """Adapters of the workload; None where all parameters train.
+
+    Raises:
+        InputError: adapters of another kind than LoRA, or a rank that is no number.
+    """
+    kind = str(options.get("adapter" if trainer == "axolotl" else "finetuning_type", "") or "").lower()
+    if trainer == "trl":
+        kind = "lora" if str(options.get("use_peft", False)).lower() == "true" else "full"
+    if trainer == "accelerate" or kind in ("", "full", "none"):
+        return None
+    if kind not in ("lora", "qlora"):
+        raise InputError(f"adapters of the kind {kind!r} are not predicted; lora and qlora are", where)
+    rank = values.get("rank")
+    if not str(rank).isdigit() or int(str(rank)) == 0:
+        raise InputError(f"rank of adapters: a whole number is needed, found {shown(rank)}", where)
+    bits = str(options.get("quantization_bit", options.get("bits", "")))
+    four = kind == "qlora" or bits == "4" or str(options.get("load_in_4bit", False)).lower() == "true"
+    eight = bits == "8" or str(options.get("load_in_8bit", False)).lower() == "true"
+    adapter: dict[str, Any] = {"rank": int(str(rank))}
+    if four or eight:
+        adapter["base"] = "nf4" if four else "int8"
+    targets = _targets(values.get("targets"), str(options.get("lora_target_linear", False)).lower() == "true")
+    if targets != ["attention", "mlp"]:
+        adapter["targets"] = targets
+    return adapter
+
+
+def _targets(listed: Any, linear: bool) -> list[str]:
+    names = listed if isinstance(listed, list) else re.split(r"[\s,]+", str(listed or ""))
+    words = {str(name).rpartition(".")[2] for name in names}
+    if linear or not words - {""} or words & {"all", "all-linear"}:
+        return ["attention", "mlp"]
+    attention = "attention" if words & ATTENTION else "query_key_value" if words & QUERIES else ""
+    return [target for target in (attention, "mlp" if words & MLP else "") if target] or ["attention", "mlp"]
+
+
+def _check_optimizer(options: Options, adapted: bool, where: str, notes: list[str]) -> None:
+    """Refuse optimizers with other state than Adam's, where the state is large.
+
+    Raises:
+        InputError: such an optimizer of all parameters.
+    """
+    key = "optimizer" if "optimizer" in options else "optim"
+    name = str(options.get(key) or "adamw_torch").lower()
+    if (name.startswith("adamw") and "8bit" not in name and "4bit" not in name) or name in ("adam", "auto"):
+        return
+    if adapted:
+        notes.append(f"{name}: the states of adapters are small and taken in 32 bits")
+        return
+    problem = f"{name!r} has other state than Adam in 32 bits; leave it out to predict with AdamW"
+    raise InputError(problem, f"{where}: {key}")

@@ -1,0 +1,101 @@
+"""Fine-tuning files as scenarios: read whole, or refused by the key that matters."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InputError
+from meshwright.exporters.imports import read_launch
+
+AXOLOTL = """
+base_model: meta-llama/Llama-3.1-8B
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_target_linear: true
+sequence_len: 4096
+sample_packing: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+gradient_checkpointing: true
+optimizer: paged_adamw_8bit
+bf16: auto
+datasets: [{path: x}]
+"""
+FACTORY = """
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+finetuning_type: full
+deepspeed: examples/deepspeed/ds_z3_config.json
+cutoff_len: 8192
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+bf16: true
+"""
+ACCELERATE = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+fsdp_config: {fsdp_version: 2}
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+"""
+
+
+def read(text: str, folder: Path, **stated: Any) -> dict[str, Any]:
+    path = folder / "config.yaml"
+    path.write_text(text)
+    return read_launch(str(path), stated={"cluster": "dgx-h100", "gpus": 8, **stated}).scenario
+
+
+def test_an_axolotl_file_states_adapters_and_batches(tmp_path: Path) -> None:
+    scenario = read(AXOLOTL, tmp_path)
+    assert scenario["workload"]["adapter"] == {"rank": 32, "base": "nf4"}
+    assert (scenario["workload"]["seq_len"], scenario["workload"]["global_batch"]) == (4096, 64)
+    assert (scenario["plan"]["micro_batch"], scenario["plan"]["recompute"]) == (2, "full")
+
+
+def test_a_llama_factory_file_takes_its_defaults_and_the_stage_of_deepspeed(tmp_path: Path) -> None:
+    scenario = read(FACTORY, tmp_path)
+    assert (scenario["plan"]["zero"], scenario["plan"]["recompute"]) == (3, "full")
+    assert scenario["workload"]["global_batch"] == 16
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}')
+    beside = FACTORY.replace("examples/deepspeed/ds_z3_config.json", "ds.json")
+    assert read(beside, tmp_path)["plan"]["zero"] == 2
+
+
+def test_a_command_of_trl_is_read() -> None:
+    line = (
+        "accelerate launch --num_processes 4 -m trl sft --model_name_or_path Qwen/Qwen3-8B "
+        "--use_peft --lora_r 16 --max_length 2048 --per_device_train_batch_size 4"
+    )
+    scenario = read_launch(line, stated={"cluster": "dgx-h100"}).scenario
+    assert scenario["gpus"] == 4
+    assert scenario["workload"]["adapter"] == {"rank": 16}
+    assert scenario["workload"]["global_batch"] == 16
+
+
+def test_a_file_of_accelerate_asks_for_model_and_batch(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give --model"):
+        read(ACCELERATE, tmp_path)
+    scenario = read(ACCELERATE, tmp_path, model="llama3.1-8b", seq_len=4096, global_batch=64)
+    assert scenario["plan"]["zero"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (AXOLOTL.replace("qlora", "relora"), "adapters of the kind 'relora'"),
+        (AXOLOTL + "tensor_paralel: 4\n", "tensor_paralel: is not read"),
+        (FACTORY.replace("sft", "ppo"), "stage 'ppo' has other models"),
+        (FACTORY + "use_galore: true\n", "use_galore: is not read"),
+        (FACTORY + "optim: adafactor\n", "'adafactor' has other state than Adam"),
+        (FACTORY.replace("ds_z3_config", "mine"), "is not beside the file"),
+        (AXOLOTL.replace("lora_r: 32", "lora_r: many"), "rank of adapters: a whole number"),
+    ],
+)
+def test_what_changes_the_step_is_refused_by_its_key(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        read(text, tmp_path)
+    assert message in str(error.value)
