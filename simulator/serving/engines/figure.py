@@ -9,7 +9,7 @@ from core.quantities import NotNegative
 
 Kind = Literal["measured", "read", "derived", "assumed"]
 """measured: by its source; read: in the engine's code or documents; derived: fitted on published runs by
-`benchmarks/fit_engines.py`; assumed: neither."""
+`evidence/fits/fit_engines.py`; assumed: neither."""
 ValueT = TypeVar("ValueT", int, float, str, bool, list[float])
 
 
