@@ -84,14 +84,19 @@ class DraftedSteps:
         """Tokens of a sequence that a decode step of each case computes."""
         return self._queries[shape]
 
-    def evaluate(self, shape: Ints, call: Callable[[Ints | slice, Steps], Any]) -> Any:
+    def evaluate(
+        self, shape: Ints, call: Callable[[Ints | slice, Steps], Any], apart: NDArray[np.bool_] | None = None
+    ) -> Any:
         """Arrays, or a steady state, of all cases: a call for the cases of each kind of drafts.
 
         Args:
             shape: number of the shape of each case.
             call: takes numbers of cases and their step times.
+            apart: cases that need another call than the rest, shape (cases,); by default none.
         """
         kind = self._kind[shape]
+        if apart is not None:
+            kind = kind + len(self._kinds) * apart
         present = np.unique(kind)
         if len(present) <= 1:
             return call(slice(None), self._cases(int(present[0]) if len(present) else 0, shape))
@@ -108,7 +113,7 @@ class DraftedSteps:
         return _joined(results, len(shape))
 
     def _cases(self, kind: int, shape: Ints) -> Steps:
-        drafts = self._drafts[self._kinds[kind]]
+        drafts = self._drafts[self._kinds[kind % len(self._kinds)]]
         cases = self.steps.cases(shape)
         return cases if drafts is None else SpeculativeCases(cases, drafts, self._layers)
 

@@ -80,7 +80,7 @@ def phases(
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
-    cases = _with_links(ReplicaCases.of(question, kept, roles), kept)
+    cases = _with_links(ReplicaCases.of(question, kept, roles), kept, question.devices)
     most = np.array([shape.most for shape in kept], np.int64)
     keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
     _, group = np.unique(keys, axis=1, return_inverse=True)
@@ -179,14 +179,19 @@ def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
     return np.where(cases.role == PREFILL, cases.transfer_s(rate, prefill_s), 0.0)
 
 
-def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape]) -> ReplicaCases:
-    """The cases, with prefill replicas repeated for each narrower link to replicas of another type."""
+def through_nics(prefill: ReplicaShape, decode: ReplicaShape) -> float:
+    """Payload of the link between replicas of two GPU types, B/s."""
+    return min(prefill.nic_bandwidth, decode.nic_bandwidth)
+
+
+def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape], devices: int) -> ReplicaCases:
+    """The cases, with prefill replicas repeated for each link to replicas of another type, through NICs."""
     cases_by_link = [np.arange(len(cases))]
     widths = [cases.bandwidth]
     for index, shape in enumerate(kept):
         own = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
-        others = {other.nic_bandwidth for other in kept if other.offer.name != shape.offer.name}
-        for width in sorted(other for other in others if other < shape.nic_bandwidth) if len(own) else ():
+        others = {through_nics(shape, other) for other in kept if other.offer.name != shape.offer.name}
+        for width in sorted(others - {shape.link_bandwidth(devices)}) if len(own) else ():
             cases_by_link.append(own)
             widths.append(np.full(len(own), width))
     if len(cases_by_link) == 1:

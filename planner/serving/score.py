@@ -7,21 +7,23 @@ vary, the prefill of a prompt as long as that share asks for is added, as deviat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from core.errors import InputError
-from planner.serving.drafts import DraftedSteps
+from planner.serving.drafts import DraftedSteps, Steps
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.overlaps import OverlapArrays, OverlapSteps, make_overlap
 from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
+from simulator.serving.steady.steady_cases import mixes
 from simulator.serving.steps.capped import step_arrays
 from simulator.serving.steps.step_arrays import StepArrays
 
@@ -102,7 +104,7 @@ class ReplicaCases:
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
         every = np.ones(len(shape))
         output, prompt = question.output * every, question.prompt * every
-        own = np.array([kind.nic_bandwidth for kind in shapes])[shape]
+        own = np.array([kind.link_bandwidth(question.devices) for kind in shapes])[shape]
         return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, own)
 
     @classmethod
@@ -117,7 +119,7 @@ class ReplicaCases:
         every = np.ones(len(shapes))
         number = np.arange(len(shapes))
         limits = np.array(budget, float), np.array(sequences, float)
-        own = np.array([kind.nic_bandwidth for kind in shapes])
+        own = np.array([kind.link_bandwidth(question.devices) for kind in shapes])
         lengths = question.prompt * every, question.output * every
         return cls(question, shapes, number, np.full(len(shapes), MIXED), *limits, every, *lengths, own)
 
@@ -193,7 +195,7 @@ class ReplicaCases:
         some.__dict__["steps"] = self.steps
         return some
 
-    def _load(self, rate: Array) -> Load:
+    def _load(self, rate: ArrayLike = 0.0) -> Load:
         """Requests of each case: prefill writes one token, decode receives the prompt's KV."""
         output = np.where(self.role == PREFILL, 1.0, self.output)
         cached = np.where(self.role == DECODE, self.prompt - 1.0, self.reused)
@@ -210,7 +212,9 @@ class ReplicaCases:
 
     @property
     def _bounds(self) -> Limits:
-        return Limits(self.budget, self.sequences, self.kv_tokens * self._beside_prefixes)
+        # A decode replica's sequences come with their KV: the engine lets them join the running ones at once.
+        joins = True if bool(np.all(self.role == DECODE)) else None
+        return Limits(self.budget, self.sequences, self.kv_tokens * self._beside_prefixes, joins)
 
     @property
     def _beside_prefixes(self) -> Array:
@@ -228,9 +232,8 @@ class ReplicaCases:
         Args:
             rate: requests a second of one replica, shape (cases,).
         """
-        return self.steps.evaluate(
-            self.shape,
-            lambda index, steps: steady_state(steps, self[index]._load(rate[index]), self[index]._bounds),
+        return self._evaluate(
+            lambda index, steps: steady_state(steps, self[index]._load(rate[index]), self[index]._bounds)
         )
 
     def closed_state(self, clients: Array) -> Steady:
@@ -241,20 +244,19 @@ class ReplicaCases:
         """
 
         def load(index: Ints | slice) -> Load:
-            return replace(self[index]._load(np.zeros(len(self[index]))), concurrency=clients[index])
+            return replace(self[index]._load(), concurrency=clients[index])
 
-        return self.steps.evaluate(
-            self.shape, lambda index, steps: steady_state(steps, load(index), self[index]._bounds)
-        )
+        return self._evaluate(lambda index, steps: steady_state(steps, load(index), self[index]._bounds))
+
+    def _evaluate(self, call: Callable[[Ints | slice, Steps], Any]) -> Any:
+        """Arrays, or a steady state, of all cases; decode replicas apart where others stop for prompts."""
+        apart = None if mixes(self.steps.steps.engine) else self.role == DECODE
+        return self.steps.evaluate(self.shape, call, apart)
 
     def highest_stable_rate(self) -> Array:
         """Upper bound of the rate, requests a second."""
-        none = np.zeros(len(self))
-        return self.steps.evaluate(
-            self.shape,
-            lambda index, steps: highest_stable_rate(
-                steps, self[index]._load(none[index]), self[index]._bounds
-            ),
+        return self._evaluate(
+            lambda index, steps: highest_stable_rate(steps, self[index]._load(), self[index]._bounds)
         )
 
     def slowest_rate(self) -> Array:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.phases import NEVER, Phase, phases
+from planner.serving.phases import NEVER, Phase, phases, through_nics
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.score import CLOSE, DECODE, MIXED, PREFILL, ROLES
@@ -23,6 +23,10 @@ Ints = NDArray[np.signedinteger]
 
 BUSY_LINK = 0.9
 """Highest share of time for which a decode replica receives KV: it waits for the link little."""
+BLOCKED_LINK = 0.53
+"""The same where several replicas send to several, each one prompt at a time: a prompt whose target is busy
+holds up those behind it, so at most 0.586 of the links are in use (Karol et al., IEEE Transactions on
+Communications 35, 1987)."""
 MOST_COUNTS = 128
 """Replicas of one shape up to which every count is tried beside every count of the other pool."""
 
@@ -179,11 +183,11 @@ def scores(
     return Scores(question, by_role["mixed"], prefilling, decoding, *joined)
 
 
-def linked(prefill: Phase, decode: Phase) -> bool:
+def linked(prefill: Phase, decode: Phase, devices: int) -> bool:
     """Whether the prefill replicas were scored with their link to these decode replicas."""
     if prefill.shape.offer.name == decode.shape.offer.name:
-        return prefill.bandwidth == prefill.shape.nic_bandwidth
-    return prefill.bandwidth == min(prefill.shape.nic_bandwidth, decode.shape.nic_bandwidth)
+        return prefill.bandwidth == prefill.shape.link_bandwidth(devices)
+    return prefill.bandwidth == through_nics(prefill.shape, decode.shape)
 
 
 def _counts(question: ServingQuestion, most: int) -> Ints:
@@ -270,7 +274,9 @@ def _apart(
 ) -> tuple[np.ndarray, ...]:
     """Rows of a prefill pool beside every decode pool that it was scored with."""
     offer = prefill.shape.offer
-    chosen = np.array([at for at, phase in enumerate(decoding) if linked(prefill, phase)], np.int32)
+    chosen = np.array(
+        [at for at, phase in enumerate(decoding) if linked(prefill, phase, question.devices)], np.int32
+    )
     most = np.array([offer.devices if phase.shape.offer.name == offer.name else np.inf for phase in decoding])
     every, lengths = _thinned(_counts(question, len(prefill.ttft))), pools.length[chosen]
     sizes = len(every) * lengths
@@ -284,13 +290,14 @@ def _apart(
     fits = (devices <= question.devices) & (devices <= most[second])
     before, after, devices, row, second = (part[fits] for part in (before, after, devices, row, second))
     goodput = np.minimum(before * prefill.rate[before - 1], after * pools.rate[row])
-    goodput = np.minimum(goodput, BUSY_LINK * after / prefill.sending_s)
+    links = np.where((before > 1) & (after > 1), BLOCKED_LINK, BUSY_LINK) * after / prefill.sending_s
+    goodput = np.minimum(goodput, links)
     usd = before * prefill.shape.devices * offer.usd_per_hour
     usd = usd + after * pools.devices[second] * pools.usd_per_hour[second]
     load = goodput if question.rate is None else np.full(len(goodput), question.rate)
     if question.objective == "goodput":
         load = np.minimum(load, goodput)
-    slow = load * prefill.sending_s > BUSY_LINK * after
+    slow = load > links
     sent = prefill.decode[before - 1]
     return (
         np.full_like(before, first),

@@ -20,6 +20,7 @@ from simulator.serving.adapters.steps import AdapterSteps
 from simulator.serving.question.deployment import Pool, checkpoint_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.state.route import Route
 from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of, speculating, within_states
 from simulator.serving.steps.memory import check_fits, memory
@@ -62,6 +63,15 @@ class ReplicaShape:
         """Payload of the NICs of a replica on one node, or of one of its nodes, B/s."""
         cluster = self.offer.cluster
         return cluster.rates.sends(min(self.devices, cluster.devices_per_node))
+
+    def link_bandwidth(self, devices: int) -> float:
+        """Payload of the slowest route between two replicas of the type on so many devices, B/s."""
+        cluster, devices = self.offer.cluster, min(devices, self.offer.devices)
+        inside = min(devices, cluster.devices_per_node)
+        others = [*range(self.devices, inside - self.devices + 1, self.devices), devices - self.devices]
+        if others[-1] < self.devices:
+            return self.nic_bandwidth
+        return min(Route.between(cluster, 0, self.devices, other, self.devices).bandwidth for other in others)
 
     def describe(self) -> str:
         """Degrees and formats in the field's shorthand."""

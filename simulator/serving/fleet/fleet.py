@@ -381,11 +381,13 @@ class Fleet:
         sequence.loaded = request.prompt
         sequence.computed = 0
         failures = target.failures
-        self._at(end, lambda time: self.arrive(target, failures, sequence, time))
+        target.coming += 1
+        self._at(end, lambda time: self.arrive(target, failures, sequence, time, 1))
 
-    def arrive(self, target: Member, failures: int, sequence: Sequence, now: float) -> None:
+    def arrive(self, target: Member, failures: int, sequence: Sequence, now: float, coming: int = 0) -> None:
         """Queue a sequence whose KV has arrived, unless the replica has failed since it was picked."""
         if target.failures == failures:
+            target.coming -= coming
             self._submit(target, sequence, now)
         else:
             self._retry(sequence, now)
@@ -403,6 +405,7 @@ class Fleet:
         lost = member.replica.sequences()
         member.up = False
         member.failures += 1
+        member.coming = 0
         member.replica = self._builder.replica(member.pool, member.meter, member.rank)
         member.empty_adapters()
         self.close(member)

@@ -29,6 +29,8 @@ class Member:
     up: bool = True
     """Whether the replica is up (has not failed)."""
     failures: int = 0
+    coming: int = 0
+    """Sequences whose KV is on its way from a prefill replica."""
     resized: Member | None = None
     """The replica that took its place when ranks joined or left."""
     waited: float = 0.0
@@ -57,8 +59,8 @@ class Member:
 
     @property
     def load(self) -> int:
-        """Sequences waiting and running."""
-        return self.replica.load
+        """Sequences waiting and running, and those whose KV is on its way."""
+        return self.replica.load + self.coming
 
     @property
     def queue(self) -> int:

@@ -10,12 +10,15 @@ a step longer, and those on different ranks share one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
+from simulator.serving.steady.prompts_first import rank_steps
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
+from simulator.serving.steady.waits import MOST_FILLED, RUNAWAY, budget_wait, slot_wait
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 from simulator.serving.steps.table import IterationTable
@@ -36,8 +39,6 @@ MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
 LONGEST_PROMPTS = 0.999
 """The same where they share steps: these are then as long as prompts make them."""
-MOST_FILLED = 0.98
-"""Maximum share of time in steps whose token budget prompts fill."""
 MOST_BUNCHING = 0.2
 """Maximum share that bunched arrivals add to a batch."""
 AVERAGED = (2.0 / 3.0) ** 0.5
@@ -46,9 +47,6 @@ CORRELATED = 0.5 / AVERAGED
 """Correlation of that average with the number of arrivals in the same time."""
 LONGEST_SPREAD = 0.2
 """Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
-RUNAWAY = 2.0
-"""One over the load of a pipeline from which one micro batch takes prompts up to its limits. For two stages
-it follows from the times between plans; four stages do so at the same load on the event engine."""
 STEADIEST = 0.02
 """Least share of a deviation between micro batches that decays in a request's time."""
 
@@ -109,13 +107,14 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     through = others = arriving = longest = cases.arrivals
     loops = cases.loops
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
-    delay = prefill = steps.one_chunk
+    delay = steps.one_chunk
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
-    bunching = np.where(closed, 0.0, 1.0 / growth)
-    before = moved = interference = uneven = running = np.zeros_like(seen)
-    staged, begun = cases.staged, None
+    bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth)
+    before = moved = interference = uneven = np.zeros_like(seen)
+    staged = cases.staged
+    met = _Met(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
     kept_below = np.where(closed, 0.0, 1.0)
@@ -139,20 +138,15 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             uneven = np.where(closed, 0.0, beside) / lasting
             step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
         arriving = others * cases.ranks if cases.lockstep else others
-        prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
-        taken = arriving * delay
-        if cases.interleaved:
-            # A step with prompts is no longer than they make it, so this rises with ``tpot``.
-            mean = step + taken * tpot
-        else:
-            mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
-            mean = np.where(closed, step + taken * tpot, mean) if loops else mean
-        if cases.equal:
-            begun = together(cases, steps, step, delay)
-            mean = np.where(cases.together, begun.tpot_s, mean)
+        met = _met(cases, arriving, step, tpot, steps, met.chunks)
+        mean, delay = met.mean_s, met.delay_s
         interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
         before, moved = moved, kept * (mean - tpot)
         longest = gaps * full / (1.0 - interference)
+        if cases.turns:
+            longest = np.where(
+                cases.in_turn, gaps * rank_steps(cases, arriving, full, steps, met.chunks).tpot_s, longest
+            )
         below = np.where(mean >= tpot, np.maximum(below, tpot), below)
         tpot = tpot + moved
         if iteration in LEAPS:
@@ -160,20 +154,61 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         tpot = np.maximum(tpot, below * kept_below)
         if not loops and iteration < ITERATIONS - 1:
             continue
-        service = cases.fixed + first + prefill
-        queue = _budget_wait(cases, arriving, steps, decode + service) + _slot_wait(
+        service = cases.fixed + met.first_s + met.prefill_s
+        queue = budget_wait(cases, arriving, steps, decode + service) + slot_wait(
             cases, through, tpot, alone, longest, service
         )
-        if begun is not None:
-            queue = np.where(cases.together & (clients <= slots), begun.wait_s, queue)
+        if met.begun is not None:
+            queue = np.where(cases.together & (clients <= slots), met.begun.wait_s, queue)
         wait = np.where(closed, DAMPING * wait + (1 - DAMPING) * queue, queue) if loops else queue
     busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
     stable = closed | (through * longest <= slots) & (busy < 1.0)
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
-    last = _last_tpot(cases, step, tpot, begun)
-    met = np.where(cases.decodes, step, running)
-    means = _means(cases, through, tpot, spread, met, service, wait, stable)
+    last = _last_tpot(cases, step, tpot, met.begun)
+    running = np.where(cases.decodes, step, met.running_s)
+    means = _means(cases, through, tpot, spread, running, service, wait, stable)
     return replace(means, last_tpot_s=last * cases.steps_per_token)
+
+
+class _Met(NamedTuple):
+    """What decodes and prompts meet at a batch, s."""
+
+    mean_s: Array
+    """Mean step of a decode, prompts included."""
+    delay_s: Array
+    """Added to decodes by one prompt."""
+    prefill_s: Array
+    """A prompt's own steps."""
+    first_s: Array
+    """Wait of a prompt for running steps."""
+    running_s: Array
+    chunks: Array
+    """Prompt chunks of a step with any, where ranks compute prompts in turn."""
+    begun: BegunTogether | None
+
+
+def _met(cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, chunks: Array) -> _Met:
+    """See `_Met`; the arguments are those of `_prompts`, and the chunks of the last iteration."""
+    prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
+    taken = arriving * delay
+    if cases.interleaved:
+        # A step with prompts is no longer than they make it, so this rises with ``tpot``.
+        mean = step + taken * tpot
+    else:
+        mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
+        mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
+    if cases.turns:
+        ranked = rank_steps(cases, arriving, step, steps, chunks)
+        chunks = ranked.chunks
+        mean, delay, prefill, first = (
+            np.where(cases.in_turn, own, other)
+            for own, other in zip(ranked, (mean, delay, prefill, first), strict=False)
+        )
+    begun = None
+    if cases.equal:
+        begun = together(cases, steps, step, delay)
+        mean = np.where(cases.together, begun.tpot_s, mean)
+    return _Met(mean, delay, prefill, first, running, chunks, begun)
 
 
 def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | None) -> Array:
@@ -217,16 +252,16 @@ def _prompts(
         step, tpot: seconds of a pure decode step, and of the mean one.
         steps: steps with prompts.
     """
-    if cases.interleaved and cases.all_decode:
+    if cases.interleaved:
         window = tpot
-    elif cases.interleaved:
-        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
-        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
-        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
-        window = np.where(cases.decodes, tpot, met_step)
     else:
         busy = np.minimum(arriving * steps.one_chunk, 0.9)
         window = step * (1.0 - busy) + steps.one_chunk * busy
+    if not cases.all_decode:
+        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
+        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
+        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
+        window = np.where(cases.decodes, window, met_step)
     most = steps.ranks * steps.most
     met = arriving * window
     if cases.lockstep:
@@ -275,6 +310,9 @@ def _prompts(
         running = (1.0 - share) * step + share * (length**2 / length)
     following = 1.0 / ((1.0 - share) / step + share / length)
     meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
+    if not cases.all_decode:
+        # Of several, a prompt meets a busy one only where all are busy.
+        meets = np.where(cases.decodes, meets, meets ** (cases.shared / cases.lanes))
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
 
 
@@ -312,36 +350,6 @@ def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array,
     return np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
 
 
-def _budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
-    """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
-    factor above it. Without decodes a step starts at once, so steps are full only where all prompts wait.
-    Clients wait for two prompts, or until all clients' prompts are computed once.
-
-    Args:
-        cases: the loads.
-        arriving: other prompts a second, on all ranks.
-        steps: steps with prompts.
-        running: seconds of a request without the wait.
-    """
-    busy = np.minimum(np.maximum(arriving * steps.full, 0.0), MOST_FILLED)
-    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
-    pooled = cases.shared / cases.ranks
-    servers = pooled * steps.ranks * steps.most
-    # What a full micro batch leaves waits for a turn of one of them.
-    power = servers
-    if cases.staged:
-        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
-        power = np.where(full, pooled, servers)
-    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
-    wait = 0.5 * busy**power / (1.0 - busy) * steps.full
-    wait = wait * (1.0 + cases.varied) / pooled
-    if not cases.loops:
-        return wait
-    others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
-    bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
-    return np.where(cases.closed, np.minimum(wait, bound), wait)
-
-
 def _spread(
     cases: Cases,
     through: Array,
@@ -366,29 +374,6 @@ def _spread(
     # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
     prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps
     return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
-
-
-def _slot_wait(
-    cases: Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
-) -> Array:
-    """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
-
-    The number of decoding sequences varies as that of a shared processor does (negative binomial, its
-    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks, micro
-    batches and replicas share arrivals, each of which goes to a free slot.
-    """
-    slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
-    mean = arrivals * tpot * cases.gaps
-    spread = np.sqrt(mean * tpot / alone) + 1e-9
-    z = np.minimum(np.maximum((slots - mean) / spread, -4.0), 8.0)
-    density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
-    ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), 0.98)
-    full = density / (1.0 - ratio)
-    opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
-    if not cases.loops:
-        return opened
-    beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
-    return np.where(cases.closed, beyond, opened)
 
 
 def _means(

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.engines import Engine
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 
@@ -85,6 +86,8 @@ class Prefills:
     """Added by a second chunk of each rank, for one of them."""
     beyond: Array
     """Added by every further chunk: up to two chunks the host may take longer than the device."""
+    again: Array
+    """Added by a second chunk on the only rank with one; 0 unless ranks compute prompts in turn."""
     ranks: Array
     uneven: Array
     """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
@@ -95,6 +98,11 @@ class Prefills:
         some = self.one_chunk + (np.minimum(chunks, ranks) - 1.0) * self.beside
         some = some + np.minimum(np.maximum(chunks - ranks, 0.0), ranks) * self.behind
         return some + np.maximum(chunks - 2.0 * ranks, 0.0) * self.beyond
+
+    def uneven_seconds(self, chunks: Array, longest: Array) -> Array:
+        """Step time with ``chunks`` chunks, of which one rank has ``longest``."""
+        own = np.maximum(self.again - self.beside, 0.0)
+        return self.seconds(chunks) + np.maximum(longest - np.maximum(chunks / self.ranks, 1.0), 0.0) * own
 
     def beside_step(self, step: Array, closed: NDArray[np.bool_]) -> Prefills:
         """The same with a slightly different batch of clients, whose own step takes ``step``."""
@@ -156,8 +164,7 @@ class Cases:
         self.steps_per_token = self.gaps / tokens
         self.verified_per_token = table.verified / table.pace
         self.cached, self.budget = cached, budget
-        mixes = engine.scheduler.value not in ("prefill-first", "static")
-        self.interleaved = mixes if limits.interleaved is None else limits.interleaved
+        self.interleaved = mixes(engine) if limits.interleaved is None else limits.interleaved
         """Whether prefill chunks share steps with decodes."""
         self.cuts = engine.chunked_prefill.value
         """Whether prompts are cut to fill a step."""
@@ -165,6 +172,9 @@ class Cases:
         self.all_decode = bool(np.all(self.decodes))
         self.undelayed = self.arrives | ~self.decodes
         """Cases whose prompts delay no decode."""
+        self.in_turn = (self.ranks > 1.0) & ~self.undelayed & (not self.interleaved)
+        """Cases whose ranks compute prompts in steps without own decodes, beside decodes of other ranks."""
+        self.turns = bool(np.any(self.in_turn))
         self.ahead = float(engine.schedules_ahead.value) * ((self.stages == 1) & self.decodes)
         """Steps planned before the running one ends: not by pipelines, nor behind a lone prompt."""
         fixed = engine.first_token_s.value + table.fixed_s
@@ -188,14 +198,21 @@ class Cases:
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.minimum(fill, np.maximum(free, 1.0))
 
-        # One prompt; one on every rank; two on every rank; as many as a step takes.
+        # Two prompts on one rank; one; one on every rank; two on every rank; as many as a step takes.
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
-        prompts = np.stack([ones, *(() if single else (ones,)), 2.0 * ones, np.maximum(most, 2.0)])
         every = np.broadcast_to(self.ranks, chunk.shape)
-        ranks = None if single else np.stack([ones, every, every, every])
+        rows = [(2.0 * ones, ones)] if self.turns else []
+        rows += [(ones, ones), *(() if single else ((ones, every),))]
+        rows += [(2.0 * ones, every), (np.maximum(most, 2.0), every)]
+        prompts, filled = (np.stack(column) for column in zip(*rows, strict=True))
+        ranks = None if single else filled
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one_chunk, all_, two, full = steps[0], steps[-3], steps[-2], steps[-1]
+        one_chunk, all_, two, full = steps[int(self.turns)], steps[-3], steps[-2], steps[-1]
+        again = steps[0] - one_chunk
+        if self.turns:
+            others = self.table.others_seconds(chunk, before, batch, self.keys)
+            one_chunk = one_chunk + np.where(self.in_turn, others, 0.0)
         beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - all_, 0.0) / self.ranks
         beyond = np.maximum(full - two, 0.0) / (self.ranks * np.maximum(most - 2.0, 1e-9))
@@ -205,7 +222,7 @@ class Cases:
         beside, behind, beyond = (np.where(self.arrives, 0.0, more) for more in (beside, behind, beyond))
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         whole = _steps_of(self.new / room, np.sqrt(decoding) / room)
-        parts = step, one_chunk, beside, behind, beyond
+        parts = step, one_chunk, beside, behind, beyond, again
         return Prefills(self.new / chunk, whole, most, *parts, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
@@ -217,6 +234,11 @@ class Cases:
     def decode(self) -> Callable[[Array], Array]:
         """Seconds of a pure decode step, of a batch."""
         return self.table.decodes_at(self.keys, float(self.slots.max(initial=1.0)))
+
+
+def mixes(engine: Engine) -> bool:
+    """Whether an engine's steps compute prompts beside decodes."""
+    return engine.scheduler.value not in ("prefill-first", "static")
 
 
 def _steps_of(spans: Array, varied: Array) -> Array:

@@ -82,3 +82,13 @@ class SpeculativeCases:
         alone = np.zeros_like(np.asarray(sequences, dtype=np.float64))
         prompts = self._draft.mixed_seconds(queries, before, alone, keys, chunks, ranks)
         return seconds + np.where(some, self._host_s + self._passes * drafts, 0.0) + self._share * prompts
+
+    def others_seconds(
+        self, queries: ArrayLike, before: ArrayLike, sequences: ArrayLike, keys: ArrayLike
+    ) -> Array:
+        """Seconds that decodes of other ranks add to a step with a chunk; see `StepCases.others_seconds`."""
+        seconds = self._target.others_seconds(queries, before, sequences, keys, self.verified)
+        if not self._passes:
+            return seconds
+        drafts = self._pass_s + self._share * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
+        return seconds + self._passes * drafts

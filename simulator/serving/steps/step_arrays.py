@@ -358,6 +358,36 @@ class StepCases:
         around = self.around_s + self.sequence_s * (sequences + chunks)
         return np.maximum(around + alone + self._prefill_factor * (whole - alone), self._least_mixed_s)
 
+    def others_seconds(
+        self,
+        queries: ArrayLike,
+        before: ArrayLike,
+        sequences: ArrayLike,
+        keys: ArrayLike,
+        verified: float = 1.0,
+    ) -> Array:
+        """Seconds that decodes of all other ranks add to a step with one chunk on one data-parallel rank.
+
+        Args:
+            queries: tokens of the chunk.
+            before: cached tokens of the prompt.
+            sequences: decoding sequences of each other rank.
+            keys: mean KV of a decoding sequence.
+            verified: tokens of each decoding sequence in a step.
+        """
+        queries, sequences = np.asarray(queries, dtype=np.float64), np.asarray(sequences, dtype=np.float64)
+        rows = sequences * verified
+        factor = self._prefill_factor
+        prompt = self.sequence_s + factor * (self._chunks(queries, before) + self._head(np.ones_like(rows)))
+        decode = np.where(sequences >= 0.5, self._decodes(np.maximum(sequences, 1.0), keys), 0.0)
+        decode = decode + self._head(rows) + self.sequence_s * sequences
+        # What the decodes would take by themselves runs as fast as in a decode step.
+        more = np.maximum(decode - prompt, 0.0) + (1.0 - factor) * self._padded(rows)
+        if not self._spreads:
+            return more
+        experts = self._experts(queries + (self.ranks - 1.0) * rows) - self._experts(queries)
+        return more + factor * np.maximum(experts, 0.0)
+
     def _mixed_tokens(self, queries: Array, sequences: Array, ranks: ArrayLike | None) -> Array:
         """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
         every = queries + sequences

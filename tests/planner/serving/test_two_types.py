@@ -55,7 +55,7 @@ def test_every_pair_of_types_is_a_candidate(table):
 def test_a_type_more_never_carries_less(found):
     best = found.plans[0].goodput
     alone = [search(name).plans[0].goodput for name in BOTH.split(",")]
-    assert types_of(found.plans[0]) == ("h100-sxm", "a100-sxm-80gb")
+    assert set(types_of(found.plans[0])) == {"h100-sxm", "a100-sxm-80gb"}
     assert best > 1.05 * max(alone)
 
 
@@ -109,7 +109,7 @@ def test_a_narrow_link_between_the_types_limits_the_pools():
     # 2,000 tokens of 131 kB at an eighth of 10 GB/s take 0.2 s.
     for prefill in tight.prefill:
         for decode in tight.decode:
-            if linked(prefill, decode) and prefill.shape.offer.name != decode.shape.offer.name:
+            if linked(prefill, decode, plain.devices) and prefill.shape.offer.name != decode.shape.offer.name:
                 assert prefill.sending_s == pytest.approx(
                     2000 * prefill.shape.kv_token_bytes / prefill.bandwidth
                 )

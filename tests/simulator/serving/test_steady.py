@@ -284,6 +284,33 @@ def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
     assert tail == pytest.approx(run["tpot"].p90, rel=0.08)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "model", "rate", "prompt", "output", "budget"),
+    [
+        *(("vllm-0.6", "gpt-oss-20b", rate, 100, 100, 8192) for rate in (10.0, 60.0, 115.0)),
+        *(("sglang-0.5.12", "qwen3-30b-a3b", rate, 2000, 100, 2048) for rate in (2.0, 12.0, 24.0)),
+        ("vllm-0.6", "qwen3-30b-a3b", 50.0, 700, 100, 8192),
+    ],
+)
+def test_ranks_whose_prompts_come_first_agree_with_the_event_engine(
+    engine, model, rate, prompt, output, budget
+):
+    """A rank decodes only in steps without its own prompts, which prompts of other ranks make longer."""
+    pool = {"engine": engine, "data": 4, "expert": 4}
+    options = {"token_budget": budget, "max_sequences": 256, "prefix_caching": False}
+    data = served(rate, prompt, output, {**pool, "options": options}, model)
+    setting = make_serving(data, "test", Path())
+    columns = {name: values[500:-500] for name, values in serve(setting).records.columns().items()}
+    one = setting.pools[0]
+    price = StepPrice(setting.model, setting.cluster, one.pool, engines.get(engine))
+    limits = Limits(budget, 256, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(IterationTable(price, budget, 256, 4096), Load(prompt, output, rate=rate), limits)
+    tpot = (columns["last_s"] - columns["first_s"]) / (output - 1)
+    assert float(state.tpot_s) == pytest.approx(tpot.mean(), rel=0.08)
+    assert float(state.ttft_s) == pytest.approx((columns["first_s"] - columns["arrival_s"]).mean(), rel=0.15)
+
+
 @pytest.mark.parametrize(("load", "prompt"), [(0.8, 1000), (0.5, 1)])
 def test_pipelines_agree_with_the_event_engine_under_poisson_arrivals(load, prompt):
     """Micro batches share prompts, and the longest of uneven micro batches delays all.

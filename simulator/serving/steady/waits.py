@@ -1,0 +1,69 @@
+"""Waits of requests before their first step, over arrays: for tokens of a step, and for a slot."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.steady.steady_cases import Cases, Prefills
+
+Array = NDArray[np.float64]
+
+MOST_FILLED = 0.98
+"""Maximum share of time in steps whose token budget prompts fill."""
+RUNAWAY = 2.0
+"""One over the load of a pipeline from which one micro batch takes prompts up to its limits. For two stages
+it follows from the times between plans; four stages do so at the same load on the event engine."""
+
+
+def budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
+    """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
+    factor above it. Without decodes a step starts at once, so steps are full only where all prompts wait.
+    Clients wait for two prompts, or until all clients' prompts are computed once.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        steps: steps with prompts.
+        running: seconds of a request without the wait.
+    """
+    busy = np.minimum(np.maximum(arriving * steps.full, 0.0), MOST_FILLED)
+    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
+    pooled = cases.shared / cases.ranks
+    servers = pooled * steps.ranks * steps.most
+    # What a full micro batch leaves waits for a turn of one of them.
+    power = servers
+    if cases.staged:
+        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
+        power = np.where(full, pooled, servers)
+    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
+    wait = 0.5 * busy**power / (1.0 - busy) * steps.full
+    wait = wait * (1.0 + cases.varied) / pooled
+    if not cases.loops:
+        return wait
+    others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
+    bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
+    return np.where(cases.closed, np.minimum(wait, bound), wait)
+
+
+def slot_wait(
+    cases: Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
+) -> Array:
+    """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
+
+    The number of decoding sequences varies as that of a shared processor does (negative binomial, its
+    variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks, micro
+    batches and replicas share arrivals, each of which goes to a free slot.
+    """
+    slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
+    mean = arrivals * tpot * cases.gaps
+    spread = np.sqrt(mean * tpot / alone) + 1e-9
+    z = np.minimum(np.maximum((slots - mean) / spread, -4.0), 8.0)
+    density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
+    ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), 0.98)
+    full = density / (1.0 - ratio)
+    opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
+    if not cases.loops:
+        return opened
+    beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
+    return np.where(cases.closed, beyond, opened)
