@@ -14,8 +14,9 @@ def show(
     kind: Annotated[
         str,
         typer.Argument(
-            help="devices, clusters, links, models, frameworks, recipes, offload, schedules, engines, "
-            "schedulers, routers, migrations, kv, scalers, power-policies, traces or scenarios"
+            help="devices, clusters, links, models, towers, diffusion-models, diffusion-libraries, "
+            "frameworks, recipes, offload, schedules, engines, schedulers, routers, migrations, kv, scalers, "
+            "power-policies, traces or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",

@@ -21,7 +21,16 @@ from simulator.models.towers.reading import Fields
 from simulator.models.towers.rules import Picture, Shape
 from simulator.models.towers.tower import Projection, Tower
 
-__all__ = ["FAMILIES", "Picture", "Projection", "Shape", "Tower", "published_tower", "read_tower"]
+__all__ = [
+    "FAMILIES",
+    "Picture",
+    "Projection",
+    "Shape",
+    "Tower",
+    "published_names",
+    "published_tower",
+    "read_tower",
+]
 
 FAMILIES: Mapping[str, Callable[[Config, Config], Fields]] = MappingProxyType(
     {
@@ -75,6 +84,11 @@ def read_tower(config: Config, name: str) -> Tower | None:
 @cache
 def _published() -> Mapping[str, Any]:
     return read_mapping(Path(__file__).with_name("published.yaml"))["towers"]
+
+
+def published_names() -> list[str]:
+    """Starts of the names of published models whose tower is known."""
+    return list(_published())
 
 
 @cache
