@@ -38,6 +38,7 @@ from simulator.training.mixed import MixedStep, predict_mixed, simulate_mixed
 
 MICRO_BATCHES = 1, 2, 4, 8
 RECOMPUTES = "none", "selective", "full"
+MOST_EXPERT_RANKS = 64
 MOST_STAGES = 64
 """Longest pipeline tried."""
 REPEATED = 32
@@ -230,11 +231,13 @@ def _candidates(mixed: MixedSetting) -> Iterator[MixedCandidate]:
     """Arrangements of the groups, each with the shares of work in proportion to their speeds."""
     groups, model, training = mixed.cluster.groups, mixed.model, mixed.training
     width = gcd(*(group.cluster.devices_per_node for group in groups), model.heads)
-    seconds = _Speeds(mixed)
-    for tensor, micro_batch, recompute in product(_powers(width), MICRO_BATCHES, RECOMPUTES):
+    seconds, experts = _Speeds(mixed), _powers(model.moe.experts) if model.moe else [1]
+    for tensor, micro_batch, recompute, expert in product(
+        _powers(width), MICRO_BATCHES, RECOMPUTES, [each for each in experts if each <= MOST_EXPERT_RANKS]
+    ):
         if training.global_batch % micro_batch:
             continue
-        common = {"tensor": tensor, "micro_batch": micro_batch, "recompute": recompute}
+        common = {"tensor": tensor, "micro_batch": micro_batch, "recompute": recompute, "expert": expert}
         common["sequence_parallel"] = tensor > 1
         times = {group.name: seconds(group, tensor, micro_batch, recompute) for group in groups}
         for chosen in _subsets(groups):
@@ -301,6 +304,8 @@ def _by_stages(
         rounds, left = divmod(mixed.training.global_batch, replicas * micro_batch)
         if left or not rounds or stages > min(mixed.layers, MOST_STAGES):
             continue
+        if replicas * tensor % common["expert"]:
+            continue
         plan = {**common, "pipeline": stages, "data": replicas, "zero": 1}
         for layers in _proportional(counts, {name: 1 / times[name] for name in counts}, mixed.layers):
             slowest = max(layers[name] * times[name] for name in counts) / mixed.layers
@@ -321,6 +326,8 @@ def _by_replicas(
         if mixed.layers % pipeline or pipeline > MOST_STAGES:
             continue
         counts = {group.name: group.devices // (tensor * pipeline) for group in groups}
+        if any(replicas * tensor % common["expert"] for replicas in counts.values()):
+            continue
         rounds = mixed.training.global_batch // micro_batch
         plan = {**common, "pipeline": pipeline, "data": sum(counts.values()), "zero": 1}
         for batches in _proportional(counts, {name: 1 / times[name] for name in counts}, rounds):

@@ -66,6 +66,14 @@ def test_every_plan_uses_devices_that_the_groups_have():
         assert plan.fits
 
 
+def test_experts_are_spread_over_ranks_of_one_group():
+    found = best(question(model="qwen3-30b-a3b"))
+    assert found.plans
+    for plan in found.plans:
+        assert plan.data["plan"]["expert"] > 1
+        assert all(group.share.devices % plan.data["plan"]["expert"] == 0 for group in plan.step.groups)
+
+
 @pytest.mark.parametrize("total", [32, 80, 61])
 def test_shares_add_up_and_follow_speed(total):
     counts, speeds = {"slow": 2, "fast": 3}, {"slow": 1.0, "fast": 2.5}
