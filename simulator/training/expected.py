@@ -11,7 +11,7 @@ from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.domains import DomainLever, contained, outside, usual, waiting
+from simulator.training.domains import DomainLever, contained, is_inside, outside, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
 from simulator.training.work import Priced, price_passes
 
@@ -48,9 +48,8 @@ def _without(
     """Levers in order up to the last with plans outside its domain.
 
     Each with its value, the seconds of a layer without it and those before, and the seconds with each value
-    that does a part of it.
-
-    Each gain is that over the levers which follow, so that it does not depend on those before.
+    that does a part of it. Each gain is that over the levers which follow, so that it does not depend on
+    those before.
     """
 
     def seconds(setting: Setting) -> np.ndarray:
@@ -59,7 +58,8 @@ def _without(
 
     levers = outside(setting, plans, bool(plans.overlap_expert.any()))
     for lever, value in levers.items():
-        names = contained(setting, lever, value)
+        whole = is_inside(setting, plans, lever, value).all()
+        names = () if whole else contained(setting, lever, value)
         parts = {name: seconds(setting.with_choices(**{lever: name})) for name in names}
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))

@@ -523,6 +523,7 @@ def test_rows_without_balanced_routing_assume_a_load():
     [
         ("Megatron-Core 0.14", "natural routing (auxiliary loss)", True),
         ("Megatron-LM", "aux-loss routing on real data, not forced", True),
+        ("Megatron-LM (allgather dispatcher)", "aux-loss routing on real data, not forced", False),
         ("torchtitan (FSDP2 + torch.compile)", "", True),
         ("torchtitan (FSDP2 + torch.compile; Primus)", "forced load balance", False),
         ("Megatron-Core 0.14", "", False),
