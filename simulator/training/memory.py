@@ -17,7 +17,7 @@ from simulator.layout.parameters import Parameters, head_share, parameters
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
-from simulator.setting import Setting
+from simulator.setting import PAGED_STATES, Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.activations import (
@@ -166,6 +166,9 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     sharding = Sharding(setting, plans)
     state = state_bytes(setting, sharding, counts)
     update = state.pop("update")
+    moments = state["optimizer"]
+    if setting.choices.states in PAGED_STATES:
+        state["optimizer"] = np.zeros(shape)
     state["parameters"] = parameters_between_passes(sharding, counts, state["parameters"])
     kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
@@ -194,6 +197,8 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         parts["activations"] = parts["activations"] + reopened
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
+    if setting.choices.states in PAGED_STATES:
+        tiers["host"] = tiers.get("host", {}) | {"optimizer": _devices_of_node(setting) * moments}
     copies = narrow_copies(sharding, stages, counts.ops)
     if copies.any():
         parts["parameters"] = parts["parameters"] + copies
@@ -227,8 +232,7 @@ def _split_by_tier(
 
     Bytes, shape (classes, plans); a node's are those of its devices, as if all were of one class of stage.
     """
-    cluster = sharding.setting.cluster
-    devices = min(cluster.devices, cluster.devices_per_node)
+    devices = _devices_of_node(sharding.setting)
     here, tiers = dict(parts), {tier: {} for tier in ("host", "nvme", "file_system")}
     for kind in STATE_CLASSES:
         # The 32-bit weights may stay where only the moments leave.
@@ -239,6 +243,10 @@ def _split_by_tier(
             if share.any():
                 stored[kind] = devices * share * parts[kind]
     return here, {tier: stored for tier, stored in tiers.items() if stored}
+
+
+def _devices_of_node(setting: Setting) -> int:
+    return min(setting.cluster.devices, setting.cluster.devices_per_node)
 
 
 def least_memory(
@@ -260,6 +268,8 @@ def least_memory(
     unsharded = replace(plans, zero=np.zeros_like(plans.zero))
     loss = _loss(Sharding(setting, unsharded), len(stages.index))
     passes = held_activations(setting, plans, stages, layers, loss=loss)
+    if setting.choices.states in PAGED_STATES:
+        leaving = (*leaving, "optimizer")
     kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
     occupied = sum(kept) + passes * framework.memory.fragmentation
     fullest = np.where(stages.present, occupied, 0.0).max(axis=0)

@@ -39,7 +39,8 @@ EXAMPLES = [
     ),
     ({"notes": "states: pure bf16 (80.7 GB on one GPU)"}, {"states": "bf16"}),
     ({"precision": "bf16 (pure, no fp32 master weights)"}, {"states": "bf16"}),
-    ({"notes": "8-bit paged Adam", "precision": "bf16 (pure)"}, {"states": "8-bit"}),
+    ({"notes": "8-bit paged Adam", "precision": "bf16 (pure)"}, {"states": "paged-8-bit"}),
+    ({"notes": "8-bit Adam", "precision": "bf16 (pure)"}, {"states": "8-bit"}),
     (
         {"notes": "full recomputation inferred from the printed TFLOPS"},
         {"activation_recompute": "full"},

@@ -403,3 +403,14 @@ def test_a_chain_of_norm_kernels_keeps_what_it_casts(make_setting):
     inputs *= setting.framework.memory.fragmentation
     fused, casts, chain = (activations(norm) for norm in ("fused", "casts", "composite"))
     assert [casts - fused, chain - fused] == pytest.approx([inputs, 2 * inputs], rel=1e-6)
+
+
+def test_paged_moments_need_no_room_on_the_device(make_setting):
+    setting = make_setting("llama3-8b", devices=1, framework="torch-fsdp-eager")
+    kept, paged = (of(setting, Plan(recompute="full", states=states)) for states in ("8-bit", "paged-8-bit"))
+    moments = kept.parts["optimizer"]
+    assert (kept.stages - paged.stages)[FIRST] == pytest.approx(moments[FIRST])
+    assert paged.on_tier("host") == pytest.approx(moments[FIRST]) and not kept.tiers
+    plans = Plans.of([Plan(recompute="full", states="paged-8-bit")])
+    stages = Stages.of(setting, plans)
+    assert least_memory(setting, plans, stages, parameters(setting, plans, stages)) <= paged.peak
