@@ -14,6 +14,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from core.absent import absent
+
 
 class MeshwrightError(Exception):
     """Base of everything that Meshwright raises on purpose."""
@@ -40,7 +42,9 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, unknown: str, allowed: Iterable[str], where: str = "") -> None:
         self.kind, self.unknown, self.allowed = kind, unknown, sorted(allowed)
-        super().__init__(f"unknown {kind} {shown(unknown)}{suggestion(unknown, self.allowed)}", where)
+        words = absent(kind, unknown) if isinstance(unknown, str) else ""
+        told = f"; {words}" if words else suggestion(unknown, self.allowed)
+        super().__init__(f"unknown {kind} {shown(unknown)}{told}", where)
 
 
 class Notice(FutureWarning):
@@ -53,16 +57,45 @@ class InfeasibleError(MeshwrightError):
     exit_code = 1
 
 
+def distance(first: str, other: str) -> int:
+    """Letters to insert, remove, replace, or swap with their neighbour, to turn a text into another."""
+    before, row = [0] * (len(other) + 1), list(range(len(other) + 1))
+    for place, letter in enumerate(first, 1):
+        above, row = row, [place]
+        for index, target in enumerate(other, 1):
+            cost = min(above[index] + 1, row[-1] + 1, above[index - 1] + (letter != target))
+            swapped = place > 1 and index > 1 and letter == other[index - 2] and first[place - 2] == target
+            row.append(min(cost, before[index - 2] + 1) if swapped else cost)
+        before = above
+    return row[-1]
+
+
+FEW = 20
+"""Names up to which the closest is offered however far it is: fields and choices, not catalogues."""
+
+SHORTEST = 4
+"""Letters of a word from which a name that holds it is near."""
+
+
+def _near(unknown: str, name: str) -> bool:
+    """Whether a name is a few letters off, its beginning or the end of its path is, or it holds the word."""
+    parts = name, name[: len(unknown)], name.rpartition(".")[2]
+    most, last = max(1, len(unknown) // 4), unknown.rpartition(".")[2]
+    holds = len(last) >= SHORTEST and last in name
+    return holds or any(distance(unknown, part) <= most for part in parts)
+
+
 def suggestion(unknown: str, allowed: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" or the list of what is allowed."""
+    """Return "; did you mean 'x'?" for a name a few letters off, or the list of what is allowed."""
     names = sorted(allowed)
     longer = [name for name in names if unknown and name.lower().startswith(unknown.lower())][:3]
     if longer:
         return f"; did you mean {' or '.join(repr(name) for name in longer)}?"
-    closest = difflib.get_close_matches(unknown.lower(), [n.lower() for n in names], n=1, cutoff=0.5)
-    if closest:
-        best = next(n for n in names if n.lower() == closest[0])
-        return f"; did you mean {best!r}?"
+    lowered = {name.lower(): name for name in names}
+    closest = difflib.get_close_matches(unknown.lower(), lowered, n=3, cutoff=0.5)
+    offered = [name for name in closest if len(names) <= FEW or _near(unknown.lower(), name)]
+    if offered:
+        return f"; did you mean {lowered[offered[0]]!r}?"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"; allowed: {shown}" if names else ""
 

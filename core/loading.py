@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
+from core.absent import absent
 from core.cache import read_folder
 from core.errors import InputError, UnknownNameError, plain_problem, shown, suggestion
 from core.parsing import exists, parse_text, read_mapping, read_text
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 SUFFIXES = (".yaml", ".yml", ".json")
+HUB = re.compile(r"[\w-]+/[\w.-]*[\w-]")
+"""Names of Hugging Face: an owner and a repository."""
 
 
 class Strict(BaseModel):
@@ -239,12 +242,24 @@ class Catalogue(Generic[ModelT]):
             return self._built[known]
         if isinstance(reference, Path) or looks_like_path(name):
             path = Path(name)
+            refuse_hub_name(self.kind, name, path, where)
             return build(self.model, read_mapping(path), str(path), path.parent)
         raise UnknownNameError(self.kind, name, sorted({*self.names(), *self._aliases}), where)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+def refuse_hub_name(kind: str, name: str, path: Path, where: str) -> None:
+    """Say what a name of Hugging Face that the catalogue lacks needs.
+
+    Raises:
+        InputError: a model's name that is no file.
+    """
+    if kind == "model" and HUB.fullmatch(name) and not name.endswith(SUFFIXES) and not path.parent.exists():
+        words = absent(kind, name) or f"give its config.json (hf download {name} config.json)"
+        raise InputError(f"{shown(name)} is not in the catalogue; {words}", where)
 
 
 def looks_like_path(reference: str) -> bool:

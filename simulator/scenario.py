@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
 from core.errors import InputError, Notice, UnknownNameError, shown
-from core.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping
+from core.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping, refuse_hub_name
 from core.records import record
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import Device
@@ -427,6 +427,8 @@ def find(
     known = reference in catalogue.names()
     here = exists(folder / reference)
     if not known and (here or (looks_like_path(reference) and catalogue.resolve(reference) is None)):
+        if not here:
+            refuse_hub_name(catalogue.kind, str(reference), folder / reference, where)
         return catalogue.get(folder / reference, where)
     return catalogue.get(reference, where)
 

@@ -19,7 +19,7 @@ def show(
             "power-policies, traces or scenarios"
         ),
     ],
-    name: Annotated[str, typer.Argument(help="Entry: name or path.")] = "",
+    name: Annotated[str, typer.Argument(help="Entry: name, part of a name, or path.")] = "",
     graph: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Clusters: draw the topology as FILE.html, or write FILE.graphml."),

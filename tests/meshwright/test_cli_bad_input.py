@@ -188,8 +188,8 @@ def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
     ("arguments", "words"),
     [
         (["show", "device"], ["unknown kind", "'devices'"]),
-        (["show", "devices", "h10"], ["unknown device", "'h100'"]),
-        (["show", "scenarios", "gpt3"], ["unknown scenario", "gpt3-175b"]),
+        (["show", "devices", "h10o"], ["unknown device", "'h100'"]),
+        (["show", "scenarios", "gtp3-175b"], ["unknown scenario", "gpt3-175b"]),
         (["simulate", "gpt3-175b"], ["unknown scenario", "gpt3-175b-1024-a100"]),
         (["simulate", "none.yaml"], ["none.yaml", "no such file"]),
         (

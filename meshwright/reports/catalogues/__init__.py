@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rich.table import Table
@@ -58,30 +59,44 @@ KINDS: dict[str, Kind[Any]] = {
 }
 
 
-def list_all(kind: str) -> tuple[dict[str, Any], list[Table]]:
-    """All entries of a kind in brief, for JSON and for people.
+SHORTEST = 3
+"""Letters of a text that names are searched for."""
+
+
+def list_all(kind: str, part: str = "") -> tuple[dict[str, Any], list[Table]]:
+    """All entries of a kind whose names hold a text, in brief, for JSON and for people.
 
     Raises:
         UnknownNameError: no such kind.
     """
     catalogue = _kind(kind)
-    entries = [catalogue.get(name) for name in catalogue.names()]
+    entries = [catalogue.get(name) for name in catalogue.names() if _has(name, part)]
     report = {kind: [catalogue.brief(entry) for entry in entries]}
     rows = [catalogue.row(entry) for entry in entries]
     return report, [table(catalogue.columns, rows, left=catalogue.text_columns)]
 
 
 def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:
-    """Everything about one entry, for JSON and for people.
+    """Everything about one entry, or all whose names hold the text, for JSON and for people.
 
     Raises:
         UnknownNameError: no such kind or entry.
     """
     catalogue = _kind(kind)
-    entry = catalogue.get(name)
+    try:
+        entry = catalogue.get(name)
+    except UnknownNameError:
+        if len(name) < SHORTEST or not any(_has(other, name) for other in catalogue.names()):
+            raise
+        return list_all(kind, name)
     return {kind.removesuffix("s"): {**catalogue.brief(entry), **catalogue.more(entry)}}, catalogue.tables(
         entry
     )
+
+
+def _has(name: str, part: str) -> bool:
+    """Whether a word of a name begins so."""
+    return re.search(rf"(^|[-_./ ]){re.escape(part.lower())}", name.lower()) is not None
 
 
 def _kind(kind: str) -> Kind[Any]:

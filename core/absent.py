@@ -1,0 +1,30 @@
+"""Names that people ask for and that no catalogue has: one sentence each on what there is instead."""
+
+from __future__ import annotations
+
+import re
+
+KINDS = frozenset({"model", "framework", "cluster", "device", "engine", "engine preset", "export target"})
+"""Kinds of names that are looked up."""
+ABSENT = {
+    r"(flan-)?t5|bart|ul2|whisper": "encoder-decoders are not predicted",
+    r"(distil|modern|de|ro)?berta?|bge|e5|gte|electra": "encoders are not predicted; a decoder that embeds "
+    "answers with --osl 1",
+    r"vit|clip|dino": "vision encoders alone are not predicted",
+    r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",
+    r"trainium|trn|inferentia|inf2": "Trainium is not there; a device of your own: docs/extending.md",
+    r"groq|cerebras|sambanova|tenstorrent": "it is not there; a device of your own: docs/extending.md",
+    r"verl|openrlhf|areal|slime": "systems of post-training are asked with kind: rl (docs/rl.md)",
+    r"tgi|lmdeploy|mlc|llama\.?cpp|ollama|mii": "engines are vllm, sglang and tensorrt-llm",
+    r"llm-d|kserve|helm|ray-?serve": "deployments on Kubernetes: --to k8s or --to dynamo",
+    r"colossal|llama-?factory|unsloth-?zoo": "the nearest are trl, torch-fsdp-eager and megatron-core",
+}
+"""Beginnings of names, as regular expressions, and what is said."""
+
+
+def absent(kind: str, name: str) -> str:
+    """What is said of a name that no catalogue has; empty where nothing is known of it."""
+    if kind not in KINDS:
+        return ""
+    last = name.lower().rpartition("/")[2]
+    return next((words for pattern, words in ABSENT.items() if re.match(rf"({pattern})(?![a-z])", last)), "")
