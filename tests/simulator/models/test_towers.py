@@ -6,7 +6,8 @@ import pytest
 
 from core.errors import InputError
 from simulator.models import models
-from simulator.models.towers import Picture, published_tower
+from simulator.models.huggingface_rules import Config
+from simulator.models.towers import Picture, published_tower, read_tower
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
@@ -33,6 +34,55 @@ SIZES = [(1280, 720), (640, 480), (3840, 2160), (100, 80), (448, 896)]
 )
 def test_parameters_are_those_of_transformers_on_the_meta_device(name, parameters):
     assert tower_parameters(published_tower(name)) == parameters
+
+
+SIGHT = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+FILES = {
+    # GLM-4.1V's shape; transformers' own defaults of the three others.
+    "glm4v": (
+        {
+            "depth": 24,
+            "hidden_size": 1536,
+            "intermediate_size": 13_696,
+            "num_heads": 12,
+            "out_hidden_size": 4096,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "image_size": 336,
+        },
+        892_498_432,
+    ),
+    "internvl": (
+        {**SIGHT, "image_size": [448, 448], "patch_size": [14, 14], "attention_bias": False},
+        303_938_560 + 33_570_816,
+    ),
+    "llava": (
+        {**SIGHT, "model_type": "pixtral", "image_size": 1024, "patch_size": 16},
+        403_489_792 + 1024 * 4096 + 4096 + 4096 * 4096 + 4096,
+    ),
+    "qwen3_5": (
+        {
+            "depth": 27,
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_heads": 16,
+            "out_hidden_size": 3584,
+            "patch_size": 16,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "num_position_embeddings": 2304,
+        },
+        453_650_672,
+    ),
+}
+
+
+@pytest.mark.parametrize("model_type", FILES)
+def test_a_file_of_each_family_has_the_parameters_of_transformers(model_type):
+    vision, parameters = FILES[model_type]
+    data = {"model_type": model_type, "text_config": {"hidden_size": 4096}, "vision_config": vision}
+    assert tower_parameters(read_tower(Config(data, "config.json"), "test")) == parameters
 
 
 @pytest.mark.parametrize(
