@@ -78,6 +78,7 @@ LEVELS = (
     SharedEffect("layers", lambda group: (group.layers, group.vendor), 0.5),
     SharedEffect("format", lambda group: group.format, 0.2),
     SharedEffect("generation", lambda group: group.generation, 0.3),
+    SharedEffect("format, generation", lambda group: (group.format, group.generation), 0.3),
     SharedEffect("engine, layers", lambda group: (group.family, group.layers, group.vendor), 0.3),
     SharedEffect("engine, format", lambda group: (group.family, group.format, group.vendor), 0.3),
     SharedEffect("version", lambda group: (group.engine, group.vendor), 0.03),
@@ -215,7 +216,8 @@ def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | No
 
 
 SOURCE = "evidence/fits/fit_engines.py"
-EARLIER = SOURCE, "fitted on published runs, see docs/serving-accuracy.md"
+EARLIER = (*(SOURCE, "benchmarks/fit_engines.py", "fitted on published runs, see docs/serving-accuracy.md"),)
+"""Sources of entries that a fit wrote, the present one or an earlier."""
 
 
 def kept_groups() -> set[Group]:

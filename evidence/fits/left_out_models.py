@@ -1,10 +1,10 @@
 """How much of an engine's time a layer holds on models that a fit did not see, and the table that says so.
 
 A preset's ``layer_s`` holds what an engine adds to each layer, and errors of kernels on the models of its
-rows. The second part does not travel to another model. Fits without each model in turn tell how much does: a
-share of ``layer_s`` by class (engine, layers, format, generation of devices), the one with the least median
-error on the rows of the models left out. A class with few rows takes the share of all rows together. The
-headline's shares come from the other models, so that no row of a model decides what it is predicted with.
+rows. The second part does not travel to another model. Fits without each model in turn tell how much does:
+one share of ``layer_s`` for all engines and classes, the one with the least median error on the rows of the
+models left out. A class that kernels alone predict better on these rows takes none. The headline's shares
+come from the other models, so that no row of a model decides what it is predicted with.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 SHARES = np.linspace(0.0, 1.0, 5)
 """Shares of ``layer_s`` that are compared; none stands for kernels alone."""
 FEWEST = 20
-"""Least number of left-out rows by which a class has a share of its own."""
+"""Least number of left-out rows by which a share is chosen, or a class contradicts it."""
 LAYER = CONSTANTS.index("layer_s")
 
 
@@ -50,12 +50,10 @@ class LeftOutErrors(NamedTuple):
     errors: Array
 
 
-def share_of(errors: Iterable[Array]) -> float | None:
-    """The share with the least median error; None without `FEWEST` rows."""
+def median_errors(errors: Iterable[Array]) -> Array | None:
+    """Median absolute error at each share; None with less than `FEWEST` rows."""
     joined = np.concatenate([np.zeros((len(SHARES), 0)), *errors], axis=1)
-    if joined.shape[1] < FEWEST:
-        return None
-    return float(SHARES[np.argmin(np.median(np.abs(joined), axis=1))])
+    return np.median(np.abs(joined), axis=1) if joined.shape[1] >= FEWEST else None
 
 
 def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> Callable[[Group], float]:
@@ -65,16 +63,20 @@ def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> C
         left: errors on all models left out.
         model: whose rows are to decide nothing; None: all decide.
     """
-    seen = [one for one in left if one.model != model]
-    common = share_of(one.errors for one in seen)
+    seen = [entry for entry in left if entry.model != model]
+    medians = median_errors(entry.errors for entry in seen)
+    common = len(SHARES) - 1 if medians is None else int(np.argmin(medians))
     by_class: dict[TimesClass, list[Array]] = defaultdict(list)
-    for one in seen:
-        by_class[one.of].append(one.errors)
-    own = {of: share_of(errors) for of, errors in by_class.items()}
+    for entry in seen:
+        by_class[entry.of].append(entry.errors)
+    alone_is_nearer = {
+        of
+        for of, errors in by_class.items()
+        if (by_share := median_errors(errors)) is not None and by_share[0] < by_share[common]
+    }
 
     def share(group: Group) -> float:
-        found = own.get(TimesClass.of(group))
-        return found if found is not None else 1.0 if common is None else common
+        return 0.0 if TimesClass.of(group) in alone_is_nearer else float(SHARES[common])
 
     return share
 

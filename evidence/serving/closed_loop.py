@@ -39,6 +39,8 @@ SMALLEST_BATCH = 16
 CAPTURES = "tensorrt-llm"
 """Engine whose decode workers InferenceX configures with graphs of all of their batches (Dynamo's recipes:
 ``cuda_graph_config.batch_sizes`` up to ``max_batch_size``)."""
+SLOTS = 1, 768
+"""Sizes of decode batches in these recipes beside powers of two."""
 MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
 """Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
 dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
@@ -66,6 +68,8 @@ class ClosedLoop(ReplicaQuestion):
     drafts: int = 0
     """Tokens that prediction heads draft a step, where the source's scripts tell; else by engine."""
     stated: Stated = NOTHING
+    decode_slots: int = 0
+    """Sequences of a rank that decodes, where the source's configuration bounds them; 0: as the engine."""
 
     @property
     def key(self) -> tuple[Any, ...]:  # type: ignore[override]
@@ -249,10 +253,28 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
         flags=flags,
         drafts=drafts,
         stated=stated,
+        decode_slots=0,
         **values,
     )
+    if loop.bursts and prefill is not None and serving.engine.engine == CAPTURES:
+        loop = replace(loop, decode_slots=_decode_slots(loop))
     largest = _largest_graph(loop)
     return replace(loop, serving=serving.with_pool(largest_graph=largest)) if largest else loop
+
+
+def _decode_slots(question: ClosedLoop) -> int:
+    """Sequences that a decode rank of InferenceX's TensorRT-LLM servers takes; 0: as many as come.
+
+    The recipes set a power of two (or 768) and send up to 1.5 times as many clients: ctx1_gen2_dep8_batch64
+    has 1,176 clients on 16 ranks, ctx1_gen4_tep8_batch1 has 6 on 4 (nvidia-master.yaml of 2026). The rows
+    state the clients alone. Servers without attention ranks and drafts run lists of client counts with the
+    batch of the largest one ([5, 10, 15, 25] on five of batch 4), so that only one sequence a rank tells.
+    """
+    pool = question.serving.pool
+    clients = max(int(question.concurrency / (question.replicas * pool.data)), 1)
+    if clients > 1 and pool.data == 1 and not question.speculates:
+        return 0
+    return max(size for size in (*SLOTS, 1 << (clients.bit_length() - 1)) if size <= clients)
 
 
 def _largest_graph(question: ClosedLoop) -> int:
@@ -350,10 +372,11 @@ def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool 
     stated = first.stated
     limit = stated.max_sequences or stated.limits_factor * kind.engine.sequence_limit(kind.cluster.device)
     sequences = min(max(most, float(SMALLEST_BATCH)), limit)
+    slots = np.array([row.decode_slots * (kind is first.serving) or sequences for row in questions])
     context = max(row.prompt + row.output for row in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)
     room = [replace(row, serving=kind).room(sequences) for row in questions]
-    limits = Limits(budget, sequences, np.array(room), interleaved=first.sized or None)
+    limits = Limits(budget, slots, np.array(room), interleaved=first.sized or None)
     if not (first.speculates and speculates):
         return PoolSide(table.cases, limits)
     speculation = build(Speculation, first.speculation, "speculation")

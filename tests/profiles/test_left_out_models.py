@@ -26,22 +26,27 @@ def left(group, model, best, rows=FEWEST):
     return LeftOutErrors(TimesClass.of(group), model, np.outer(SHARES - best, np.ones(rows)))
 
 
-def test_a_class_takes_the_share_that_its_models_confirm():
-    share = shares_without([left(DENSE, "a", 0.25), left(EXPERTS, "b", 1.0)])
-    assert share(DENSE) == 0.25 and share(EXPERTS) == 1.0
+def test_all_classes_take_the_share_that_the_models_together_confirm():
+    share = shares_without([left(DENSE, "a", 0.75, 200), left(EXPERTS, "b", 1.0)])
+    assert share(DENSE) == share(EXPERTS) == share(OTHER) == 0.75
+
+
+def test_a_class_that_kernels_alone_predict_better_takes_none():
+    share = shares_without([left(DENSE, "a", 1.0, 200), left(EXPERTS, "b", 0.0)])
+    assert share(DENSE) == share(OTHER) == 1.0
     # Versions of an engine are one class.
-    assert share(DENSE._replace(engine="vllm-0.15")) == 0.25
+    assert share(EXPERTS) == share(EXPERTS._replace(engine="vllm-0.15")) == 0.0
 
 
-def test_a_class_with_few_rows_takes_the_share_of_all():
-    share = shares_without([left(DENSE, "a", 0.5, 200), left(EXPERTS, "b", 1.0, FEWEST - 1)])
-    assert share(EXPERTS) == 0.5 and share(OTHER) == 0.5
+def test_few_rows_contradict_nothing():
+    share = shares_without([left(DENSE, "a", 1.0, 200), left(EXPERTS, "b", 0.0, FEWEST - 1)])
+    assert share(EXPERTS) == 1.0
 
 
 def test_a_models_own_rows_decide_nothing_of_it():
-    found = [left(EXPERTS, "a", 0.0), left(EXPERTS, "b", 1.0)]
+    found = [left(EXPERTS, "a", 0.0), left(DENSE, "b", 1.0, 200)]
     assert shares_without(found, "a")(EXPERTS) == 1.0
-    assert shares_without(found, "b")(EXPERTS) == 0.0
+    assert shares_without(found)(EXPERTS) == 0.0
 
 
 def test_only_the_time_a_layer_is_scaled():

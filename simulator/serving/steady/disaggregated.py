@@ -1,7 +1,9 @@
 """Disaggregated pools in a closed loop: clients go round between prefill and decode replicas.
 
 Clients that wait for a prefill do not decode. Prefill replicas serve prompts one after the other; a prompt
-finds the mean queue (mean value analysis of a closed network). The first token travels with the KV.
+finds the mean queue (mean value analysis of a closed network). A request whose KV has arrived waits until a
+decode replica has a slot and memory for it. The client sees the first token from there: the stream of the
+decode replica is what the servers' routers return.
 """
 
 from __future__ import annotations
@@ -68,9 +70,9 @@ def disaggregated(
     for _ in range(ROUNDS):
         load = Load(prompt, output, np.maximum(each * decoding, 1.0), cached=prompt - 1.0)
         state = steady_state(decode.steps, load, decode.limits)
-        away = fixed + state.tpot_s * np.maximum(output, 1.0)
+        away = fixed + state.queue_s + state.tpot_s * np.maximum(output, 1.0)
         for _ in range(QUEUE_ROUNDS):
             queued = clients / ranks * waiting / (waiting + away)
             waiting = 0.5 * waiting + 0.5 * own * (1.0 + queued * (1.0 - 1.0 / np.maximum(clients, 1.0)))
         decoding = 0.5 * decoding + 0.5 * away / (away + waiting)
-    return Disaggregated(fixed + waiting + state.tpot_s, state)
+    return Disaggregated(fixed + waiting + state.queue_s + state.tpot_s, state)
