@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Unpack
 
 from core.errors import InfeasibleError, InputError
@@ -46,6 +47,39 @@ class DeploymentSearch(Shown):
         from meshwright.reports.serving_plans import deployment_tables
 
         return deployment_tables(self.search, self.refined, self.look)
+
+    def _page(self, path: Path) -> None:
+        """Write the page of the ranking."""
+        from meshwright.pages.answers import write_deployments
+        from meshwright.reports.serving_plans import deployment_tables
+
+        tables = deployment_tables(self.search, self.refined, self.look, more=True)
+        write_deployments(path, self.search, tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that ``meshwright plan serve --json`` prints."""
+        from meshwright.reports.serving_plans import describe_deployments
+
+        return describe_deployments(self.search, self.refined, self.look)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Figures of the deployments, a list for each, for a table of data."""
+        plans = self.search.plans
+        figures = (
+            "goodput",
+            "load",
+            "ttft_s",
+            "tpot_s",
+            "e2e_s",
+            "devices",
+            "usd_per_hour",
+            "usd_per_million",
+        )
+        return {
+            "deployment": [plan.describe() for plan in plans],
+            **{name: [getattr(plan, name) for plan in plans] for name in figures},
+            "shown_as": list(self.search.reasons),
+        }
 
     @property
     def best(self) -> ServingPlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 WIDTH, LONGEST = 100, 2400
@@ -19,6 +20,55 @@ class Shown:
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         """Parts of bars by name, for the chart of a notebook; empty without one."""
         return {}
+
+    def _page(self, path: Path) -> None:
+        """Write the page of the result; its class defines it.
+
+        Raises:
+            InputError: there is none.
+        """
+        from core.errors import InputError
+
+        raise InputError(f"{type(self).__name__} has no page; --html of its command writes one", "save")
+
+    def html(self) -> str:
+        """The page of the result.
+
+        Raises:
+            InputError: there is none.
+        """
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="meshwright-page-") as folder:
+            path = Path(folder) / "page.html"
+            self._page(path)
+            return path.read_text(encoding="utf-8")
+
+    def save(self, path: str | Path) -> None:
+        """Write the result: a page (.html), what ``--json`` prints (.json), or its scenario (.yaml).
+
+        Raises:
+            InputError: another suffix, a result without such a file, or a path that cannot be written.
+        """
+        import json
+
+        import yaml
+
+        from core.errors import InputError
+        from core.files import write_text
+
+        path = Path(path)
+        scenario, report = getattr(self, "scenario", None), getattr(self, "to_dict", None)
+        if path.suffix == ".html":
+            self._page(path)
+        elif path.suffix == ".json" and callable(report):
+            write_text(path, json.dumps(report(), indent=2, allow_nan=False) + "\n")
+        elif path.suffix in (".yaml", ".yml") and callable(scenario):
+            write_text(path, yaml.safe_dump(scenario(), sort_keys=False))
+        else:
+            kinds = [".html", *([".json"] if callable(report) else [])]
+            kinds += [".yaml"] if callable(scenario) else []
+            raise InputError(f"is written as {' or '.join(kinds)}, found {path.name!r}", "save")
 
     def __repr__(self) -> str:
         """The tables, cut to a screen."""
