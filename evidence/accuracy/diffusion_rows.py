@@ -20,12 +20,29 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from core.errors import MeshwrightError
+from core.parsing import read_mapping
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.request import predict_request, request_times, request_work
 from simulator.diffusion.scenario import make_diffusion
 
-CLUSTERS = {"H100": "dgx-h100", "H100?": "dgx-h100", "B200": "dgx-b200", "A100": "dgx-a100-80gb"}
-"""Devices of the rows; ConsisID's rows do not state theirs."""
+H20 = read_mapping(Path(__file__).with_name("encoder_pools.yaml"))["cluster"]
+L20 = {
+    "name": "l20-8",
+    "device": "l20",
+    "devices_per_node": 8,
+    "nodes": 1,
+    "levels": [{"name": "pcie", "kind": "pcie", "devices": 8, "bandwidth": 32e9}],
+    "network": {"fabric": "roce", "nics_per_node": 1, "nic_gbps": 100},
+}
+CLUSTERS = {
+    "H100": "dgx-h100",
+    "H100?": "dgx-h100",
+    "B200": "dgx-b200",
+    "A100": "dgx-a100-80gb",
+    "H20": H20,
+    "L20": L20,
+}
+"""Clusters of the rows' devices; ConsisID's rows do not state theirs, xDiT's L20 are on PCIe 4.0."""
 KEPT_APART = "flux", "wan"
 HOST = "launch_s", "sequence_s", "ring_s", "request_s"
 KERNELS = "attention", "memory", "convolution", "depthwise"
