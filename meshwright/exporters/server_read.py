@@ -238,6 +238,19 @@ def _count(text: str, where: str) -> int:
     raise InputError(f"a whole number is needed, found {text[:40]!r}", where)
 
 
+def _share(value: object, where: str) -> float:
+    """A share of memory.
+
+    Raises:
+        InputError: no number above 0 and up to 1.
+    """
+    text = str(value).strip()
+    share = float(text) if re.fullmatch(r"\d{0,6}\.?\d{1,12}", text) else 0.0
+    if not 0 < share <= 1:
+        raise InputError(f"a share of memory above 0 and up to 1 is needed, found {text[:40]!r}", where)
+    return share
+
+
 def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> None:
     data = _number(options, "--data-parallel-size", where) or 1
     if model.moe:
@@ -316,11 +329,17 @@ def _sglang(options: Options, pool: dict[str, Any], model: Model, where: str) ->
     elif model.moe and options.get("--moe-a2a-backend") == "deepep":
         pool["expert"] = ranks
     if (share := options.pop("--mem-fraction-static", None)) is not None:
-        pool.setdefault("options", {})["memory_share"] = float(share)
+        pool.setdefault("options", {})["memory_share"] = _share(share, where)
     chunk = options.get("--chunked-prefill-size")
     if chunk is not None and str(chunk) != "-1":
         pool.setdefault("options", {})["token_budget"] = _number(options, "--chunked-prefill-size", where)
-    _kv_blocks(options, "--max-total-tokens", pool, int(options.get("--page-size", 1)), where)
+    _kv_blocks(
+        options,
+        "--max-total-tokens",
+        pool,
+        _count(str(options.get("--page-size", 1)), f"{where}: --page-size"),
+        where,
+    )
     algorithm = options.pop("--speculative-algorithm", None)
     if algorithm is not None:
         kinds = {names[1]: kind for kind, names in DRAFT_METHODS.items() if names[1]}
@@ -347,8 +366,8 @@ def _trtllm(options: Options, pool: dict[str, Any], model: Model, where: str) ->
     if expert and model.moe:
         pool["expert"] = expert
     if (share := options.pop("kv_cache_config.free_gpu_memory_fraction", None)) is not None:
-        pool.setdefault("options", {})["memory_share"] = float(share)
-    block = int(options.get("kv_cache_config.tokens_per_block", 32))
+        pool.setdefault("options", {})["memory_share"] = _share(share, where)
+    block = _count(str(options.get("kv_cache_config.tokens_per_block", 32)), f"{where}: tokens_per_block")
     _kv_blocks(options, "kv_cache_config.max_tokens", pool, block, where)
     role = str(options.pop("server_role", options.pop("disaggregation_mode", ""))).lower()
     pool["role"] = {

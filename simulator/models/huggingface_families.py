@@ -73,8 +73,8 @@ def deepseek_v4(config: Config) -> dict[str, Any]:
         "attention_pattern": ("sliding",),
         "attention_sinks": True,
         # One entry serves as key and value; a layer without compression keeps its window only.
-        "kv_share": max(0.5 * sum(1 / ratio for ratio in chosen) / layers, 1e-6),
-        "cache_extra": sum(index / ratio for ratio in chosen if ratio < 16) / layers,
+        "kv_share": max(0.5 * sum(1 / ratio for ratio in chosen) / max(layers, 1), 1e-6),
+        "cache_extra": sum(index / ratio for ratio in chosen if ratio < 16) / max(layers, 1),
         "other_parameters": other,
     }
 
@@ -131,7 +131,8 @@ def minimax_m3(config: Config) -> dict[str, Any]:
     if isinstance(chosen, list):
         count = sum(flag == 1 for flag in chosen)
     else:
-        count = sum("sparse" in str(kind) or "indexed" in str(kind) for kind in listed or ())  # type: ignore[union-attr]
+        kinds = listed if isinstance(listed, list) else []
+        count = sum("sparse" in str(kind) or "indexed" in str(kind) for kind in kinds)
     heads = sparse.number("sparse_num_index_heads") or whole_of(config, "index_n_heads", 4)
     width = sparse.number("sparse_index_dim") or whole_of(config, "index_head_dim", 128)
     return {
