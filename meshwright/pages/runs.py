@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from meshwright.pages.page import Figure, Section, axis, layout, write_page
-from meshwright.reports.runs import run_facts, states
+from meshwright.reports.runs import goodput_at, run_facts, states
 from meshwright.reports.units import percent
 from planner.runs import PlannedRun
 from simulator.faults import Exposed
-from simulator.runs.closed_form import effective, elastic
 from simulator.runs.events import replicate
 
 DAY = 86400.0
@@ -173,26 +172,14 @@ def _finish(run: PlannedRun) -> Figure:
     }
 
 
-def _goodput(run: PlannedRun, rate: float, period: np.ndarray | float) -> np.ndarray:
-    """Goodput by the closed form at other rates or periods."""
-    inputs = run.outcome.inputs
-    if inputs.dropped:
-        gone = inputs.dropped
-        waits = gone.stall_s + gone.rejoin_s
-        return elastic(rate, period, inputs.stall_s, waits, gone.out_s, gone.replicas)
-    recovery = sum(inputs.means().values())
-    # Without checkpoints the whole work is one period.
-    return effective(rate, np.minimum(period, inputs.work_s), inputs.stall_s, recovery, run.outcome.late_s)
-
-
 def _over_period(run: PlannedRun) -> Figure:
     inputs = run.outcome.inputs
     if not inputs.faults.processes or not np.isfinite(inputs.period_s):
         return {"data": [], "layout": layout()}
     rate = inputs.faults.rate(inputs.job)
     periods = inputs.period_s * np.geomspace(0.05, 20, 81)
-    shares = 100 * np.maximum(_goodput(run, rate, periods), 0.0)
-    here = float(100 * _goodput(run, rate, inputs.period_s))
+    shares = 100 * np.maximum(goodput_at(run, rate, periods), 0.0)
+    here = float(100 * goodput_at(run, rate, inputs.period_s))
     line = {"type": "scatter", "mode": "lines", "name": "closed form", "line": {"color": COLOURS["replace"]}}
     point = {
         "type": "scatter",
@@ -220,8 +207,8 @@ def _over_size(run: PlannedRun) -> Figure:
     if any(not each.repeats for each in inputs.faults.processes):
         nodes = nodes[nodes <= inputs.job.nodes]
     rates = [inputs.faults.rate(Exposed(int(count), width)) for count in nodes]
-    shares = np.array([float(_goodput(run, rate, inputs.period_s)) for rate in rates])
-    here = float(_goodput(run, inputs.faults.rate(inputs.job), inputs.period_s))
+    shares = np.array([float(goodput_at(run, rate, inputs.period_s)) for rate in rates])
+    here = float(goodput_at(run, inputs.faults.rate(inputs.job), inputs.period_s))
     if not here > 0:
         return {"data": [], "layout": layout()}
     gained = shares * nodes / (here * inputs.job.nodes)

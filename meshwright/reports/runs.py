@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from core.durations import written
@@ -15,6 +16,7 @@ from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import percent, scaled
 from planner.runs import PlannedRun
+from simulator.runs.closed_form import effective, elastic
 from simulator.runs.detectors import DetectorValue, detector_values
 from simulator.runs.engine_saves import EngineSave
 from simulator.runs.events import LOST
@@ -230,10 +232,41 @@ def _checkpoint_words(run: PlannedRun, planned: dict[str, Any]) -> str:
         return f"{checkpoint['mechanism']}, never: nothing fails"
     places = " and ".join(f"{place} in {written(at)}" for place, at in checkpoint["safe_s"].items())
     return (
-        f"{checkpoint['mechanism']}, every {written(checkpoint['period_s'])}, training waits "
-        f"{written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to {places}"
+        f"{checkpoint['mechanism']}, every {written(checkpoint['period_s'])}{_period_words(run)}, "
+        f"training waits {written(checkpoint['stall_s'])}; {scaled(planned['saved_bytes'], 'B')} to {places}"
         + _shown_beside(run.case.engine_save)
     )
+
+
+PERIODS_S = (60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0)
+"""Periods that people set."""
+GIVEN_UP = 0.01
+"""Goodput that a longer period may cost."""
+
+
+def goodput_at(run: PlannedRun, rate: float, period: np.ndarray | float) -> np.ndarray:
+    """Goodput by the closed form at other rates of faults, 1/s, or periods, s."""
+    inputs = run.outcome.inputs
+    if inputs.dropped:
+        gone = inputs.dropped
+        waits = gone.stall_s + gone.rejoin_s
+        return elastic(rate, period, inputs.stall_s, waits, gone.out_s, gone.replicas)
+    recovery = sum(inputs.means().values())
+    # Without checkpoints the whole work is one period.
+    return effective(rate, np.minimum(period, inputs.work_s), inputs.stall_s, recovery, run.outcome.late_s)
+
+
+def _period_words(run: PlannedRun) -> str:
+    """The longest usual period that costs less than ``GIVEN_UP``; empty where the run's own is as long."""
+    inputs = run.outcome.inputs
+    if not inputs.faults.processes or not math.isfinite(inputs.period_s):
+        return ""
+    rate, periods = inputs.faults.rate(inputs.job), np.array(PERIODS_S)
+    lost = float(goodput_at(run, rate, inputs.period_s)) - goodput_at(run, rate, periods)
+    able = periods[(lost < GIVEN_UP) & (periods > inputs.period_s)]
+    if not len(able):
+        return ""
+    return f" (any up to {written(float(able.max()))} costs less than {percent(GIVEN_UP, 0)})"
 
 
 def _told(seconds: float) -> str:

@@ -54,6 +54,15 @@ def test_band_of_a_run_holds_the_error_of_its_step():
     assert money.low / money.middle == pytest.approx(days.low / days.middle)
 
 
+def test_a_short_period_says_what_a_longer_one_costs(run, tmp_path):
+    """An optimum of seconds is a period that nobody sets."""
+    import yaml
+
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(RUN))
+    assert "costs less than 1 %" in " ".join(run("simulate", str(path)).out.split())
+
+
 def test_a_ranking_of_runs_has_a_page_and_a_verdict(run, tmp_path):
     import yaml
 
