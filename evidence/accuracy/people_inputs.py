@@ -2,8 +2,8 @@
 
     python -m benchmarks.people_inputs [FOLDER]
 
-A line an input: what was read or the refusal, and whether that is right. Inputs whose right value is measured
-(times, KV that an engine printed) stand in the README alone.
+A line an input: what was read or the refusal, and whether that is right. Inputs whose right value is a
+measured time stand in the README alone.
 """
 
 from __future__ import annotations
@@ -108,6 +108,17 @@ def _names(path: Path) -> str:
     return f"unknown: {', '.join(unknown) or 'none'}"
 
 
+def _kv(path: Path, printed: int) -> str:
+    """KV tokens of a rank beside the printed ones: right within 25 %."""
+    from core.loading import read_mapping
+    from simulator.serving.scenario import make_serving
+
+    pool = make_serving(read_mapping(path), str(path), path.parent).pools[0]
+    tokens = pool.costs.kv_blocks * pool.options.block_tokens
+    words = "met" if abs(tokens / printed - 1) < 0.25 else "missed"
+    return f"{tokens:,} KV tokens of {printed:,}: {words}"
+
+
 CHECKS: dict[str, tuple[Callable[[Path], str], str]] = {
     "01-modelopt-sidecar": (_formats, "fp8, KV fp8"),
     "03-fbgemm-skipped-layers.json": (_weights, "56.7 GiB"),
@@ -129,6 +140,8 @@ CHECKS: dict[str, tuple[Callable[[Path], str], str]] = {
     "26-megatron-recompute-block.sh": (_launched, "--recompute-num-layers"),
     "29-megatron-optimizer-attention.sh": (_launched, "--optimizer"),
     "33-names.txt": (_names, "unknown: none"),
+    "40-qwen3-235b-fp8-kv.yaml": (lambda path: _kv(path, 178_880), ": met"),
+    "46-qwen3-coder-480b-dp8-kv.yaml": (lambda path: _kv(path, 205_728), ": met"),
     "49-megatron-126m-v100.sh": (
         lambda path: _launched(path, cluster="dgx-1v", vocabulary=50257, global_batch=8),
         "'attention': 'unfused'",
