@@ -23,7 +23,7 @@ from simulator.plan import FULL, Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
-from simulator.training.domains import outside, usual, waiting
+from simulator.training.domains import Nearness, outside, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
@@ -72,7 +72,7 @@ class Table:
         # Whole layers are recomputed in all: times of the passes themselves do not depend on it.
         shapes = replace(shapes, recompute=np.full(len(shapes), FULL))
         kinds = list(setting.model.layer_groups)
-        lists, priced = _priced(space, setting, shapes, kinds)
+        lists, common, priced = _priced(space, setting, shapes, kinds)
         layers: dict[Acting, list[Layer]] = {}
         index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
@@ -81,7 +81,7 @@ class Table:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
             if chosen.ops not in priced:
                 own = setting.with_choices(**dict(chosen.ops))
-                priced[chosen.ops] = price_passes(own, *layer_lists(own, shapes, kinds))
+                priced[chosen.ops] = _routed_beside(common, own, layer_lists(own, shapes, kinds))
             if chosen.passes not in layers:
                 layers[chosen.passes] = [
                     layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
@@ -95,7 +95,8 @@ class Table:
             return np.array([_seconds(layer)[:, origin] for layer in passes]) + np.array(gained)
 
         known: dict[Combination, np.ndarray] = {chosen: timed(chosen) for chosen in space.combinations}
-        times = [_expected(setting, shapes, origin, chosen, known, timed) for chosen in space.combinations]
+        places = Nearness(setting, shapes)
+        times = [_expected(setting, places, origin, chosen, known, timed) for chosen in space.combinations]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
         return cls(space, setting, shapes, index, origin, lists, priced, layers, forward, backward, repeated)
 
@@ -198,8 +199,10 @@ def _first_least(values: np.ndarray) -> np.ndarray:
 
 def _priced(
     space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
-) -> tuple[list[list[Op]], dict[Acting, list[list[Priced]]]]:
-    """Ops of a layer of each kind under the first combination, and priced ops by dispatcher and kernels."""
+) -> tuple[list[list[Op]], list[list[Priced]], dict[Acting, list[list[Priced]]]]:
+    """Ops of a layer of each kind under the first combination, those that all combinations share priced, and
+    priced ops by dispatcher and kernels.
+    """
     priced: dict[Acting, list[list[Priced]]] = {}
     first: list[list[Op]] = []
     common: list[list[Priced]] = []
@@ -211,14 +214,19 @@ def _priced(
             common = [[entry for entry in listed if entry.op.part != ROUTED] for listed in whole]
             priced[key] = whole
             continue
-        routed = price_passes(own, *([op for op in listed if op.part == ROUTED] for listed in lists))
-        priced[key] = [[*same, *other] for same, other in zip(common, routed, strict=True)]
-    return first, priced
+        priced[key] = _routed_beside(common, own, lists)
+    return first, common, priced
+
+
+def _routed_beside(common: list[list[Priced]], own: Setting, lists: list[list[Op]]) -> list[list[Priced]]:
+    """Priced ops of layers whose ops of routed tokens alone differ from ``common``."""
+    routed = price_passes(own, *([op for op in listed if op.part == ROUTED] for listed in lists))
+    return [[*same, *other] for same, other in zip(common, routed, strict=True)]
 
 
 def _expected(
     setting: Setting,
-    shapes: Plans,
+    places: Nearness,
     origin: np.ndarray,
     chosen: Combination,
     known: dict[Combination, np.ndarray],
@@ -228,7 +236,7 @@ def _expected(
 
     Args:
         setting: what the plans share.
-        shapes: distinct shapes that are priced.
+        places: domains of the distinct shapes that are priced.
         origin: the priced shape of each shape.
         chosen: the combination.
         known: seconds of combinations without such waits; those of further ones are added.
@@ -239,13 +247,13 @@ def _expected(
     if not experts.any():
         return seconds
     own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
-    places, plain, before = shapes.take(origin), chosen, seconds
-    for lever, value in outside(own, shapes, chosen.overlaps).items():
+    plain, before = chosen, seconds
+    for lever, value in outside(own, places, chosen.overlaps).items():
         plain = plain.with_value(lever, False if lever == "overlap_expert" else usual(own, lever))
         if plain not in known:
             known[plain] = timed(plain)
         gains = np.log(known[plain][:, :2].sum(axis=1) / before[:, :2].sum(axis=1))
-        waits = [waiting(own, places, lever, value, gain) for gain in gains]
+        waits = [waiting(places, lever, value, gain, rows=origin) for gain in gains]
         factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), known[plain]
     return np.concatenate([seconds[:, :2] * factor[:, np.newaxis], seconds[:, 2:]], axis=1)
 

@@ -192,46 +192,63 @@ def contained(setting: Setting, lever: str, value: str) -> tuple[str, ...]:
     return tuple(part for part in smaller if len(_domain(setting, lever, part).gains))
 
 
-def expected(setting: Setting, plans: Plans, lever: str, value: str, gain: np.ndarray) -> np.ndarray:
+class Nearness:
+    """Domains of plans, each looked up once: no lever changes where plans lie."""
+
+    def __init__(self, setting: Setting, plans: Plans) -> None:
+        self.setting, self.plans = setting, plans
+        self._inside: dict[tuple[str, str], np.ndarray] = {}
+
+    def inside(self, lever: str, value: str) -> np.ndarray:
+        """Whether plans with a lever lie in its domain, shape (plans,)."""
+        key = lever, value
+        if key not in self._inside:
+            self._inside[key] = is_inside(self.setting, self.plans, lever, value)
+        return self._inside[key]
+
+
+def expected(
+    places: Nearness, lever: str, value: str, gain: np.ndarray, rows: np.ndarray | slice = slice(None)
+) -> np.ndarray:
     """Expected gain of a value of a lever; arguments as those of ``waiting``."""
-    share = REALISED * np.minimum(gain, _domain(setting, lever, value).most)
-    return np.where((gain > 0) & ~is_inside(setting, plans, lever, value), share, gain)
+    share = REALISED * np.minimum(gain, _domain(places.setting, lever, value).most)
+    return np.where((gain > 0) & ~places.inside(lever, value)[rows], share, gain)
 
 
-def outside(setting: Setting, plans: Plans, overlaps: bool) -> dict[DomainLever, str]:
+def outside(setting: Setting, places: Nearness, overlaps: bool) -> dict[DomainLever, str]:
     """Levers of plans and their values, in order up to the last with plans outside its domain.
 
     Args:
         setting: with its levers.
-        plans: of models with experts.
+        places: domains of plans of models with experts.
         overlaps: whether the exchange with experts overlaps.
     """
     used: dict[DomainLever, str] = {lever: changed(setting, lever) for lever in OF_LAYERS}
     used["overlap_expert"] = "True" if overlaps else ""
     levers: list[tuple[DomainLever, str]] = [(lever, value) for lever, value in used.items() if value]
-    beyond = [not is_inside(setting, plans, lever, value).all() for lever, value in levers]
+    beyond = [not places.inside(lever, value).all() for lever, value in levers]
     last = max((place for place, out in enumerate(beyond, start=1) if out), default=0)
     return dict(levers[:last])
 
 
 def waiting(
-    setting: Setting,
-    plans: Plans,
+    places: Nearness,
     lever: str,
     value: str,
     gain: np.ndarray,
     parts: dict[str, np.ndarray] | None = None,
+    rows: np.ndarray | slice = slice(None),
 ) -> np.ndarray:
     """Factor of a layer's seconds with a lever by what its predicted gain exceeds the expected one.
 
     Args:
-        setting: with the lever.
-        plans: of models with experts.
+        places: domains of plans of models with experts.
         lever: the lever, and its ``value``.
         value: as the domains have it.
-        gain: logarithm of the layer's seconds without the lever over those with it, shape (plans,).
+        gain: logarithm of the layer's seconds without the lever over those with it, shape (gains,).
         parts: the same of values that do a part of what this one does (``contained``).
+        rows: the plan of each gain; by default one each, in order.
     """
-    least = [expected(setting, plans, lever, part, own) for part, own in (parts or {}).items()]
-    own = expected(setting, plans, lever, value, gain)
+    least = [expected(places, lever, part, own, rows) for part, own in (parts or {}).items()]
+    own = expected(places, lever, value, gain, rows)
     return np.exp(gain - np.minimum(gain, np.maximum.reduce([own, *least])))

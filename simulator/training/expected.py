@@ -11,7 +11,7 @@ from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.domains import DomainLever, contained, is_inside, outside, usual, waiting
+from simulator.training.domains import DomainLever, Nearness, contained, outside, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
 from simulator.training.work import Priced, price_passes
 
@@ -29,9 +29,10 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
     if not kind.experts or not len(plans):
         return layer
     factor, before = np.ones(len(plans)), _seconds(layer)
-    for lever, value, after, parts in _without(setting, plans, priced, kind):
+    places = Nearness(setting, plans)
+    for lever, value, after, parts in _without(places, setting, plans, priced, kind):
         gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
-        factor = factor * waiting(setting, plans, lever, value, np.log(after / before), gains)
+        factor = factor * waiting(places, lever, value, np.log(after / before), gains)
         before = after
     if (factor == 1.0).all():
         return layer
@@ -43,7 +44,7 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
 
 
 def _without(
-    setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
+    places: Nearness, setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
 ) -> Iterator[tuple[DomainLever, str, np.ndarray, dict[str, np.ndarray]]]:
     """Levers in order up to the last with plans outside its domain.
 
@@ -56,10 +57,9 @@ def _without(
         priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
         return _seconds(layer_passes(setting, plans, priced, kind))
 
-    levers = outside(setting, plans, bool(plans.overlap_expert.any()))
+    levers = outside(setting, places, bool(plans.overlap_expert.any()))
     for lever, value in levers.items():
-        whole = is_inside(setting, plans, lever, value).all()
-        names = () if whole else contained(setting, lever, value)
+        names = () if places.inside(lever, value).all() else contained(setting, lever, value)
         parts = {name: seconds(setting.with_choices(**{lever: name})) for name in names}
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
