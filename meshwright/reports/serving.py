@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from hwmodels.grids import grids
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
@@ -191,6 +192,12 @@ def _kinds(metrics: ServingMetrics) -> str:
 
 def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
     metrics = result.metrics
+    if (grid := result.grid) is not None:
+        yield (
+            "carbon",
+            f"{grid.grams(metrics.joules_per_million):.3g} g CO2 per million output tokens: "
+            f"{grid.grams_per_kwh:.3g} g/kWh at {grid.location}, mean of {grids().year}",
+        )
     if metrics.sustainable_rate is not None:
         yield (
             "overload",

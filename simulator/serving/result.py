@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from core.errors import InfeasibleError, InputError
+from hwmodels.grids import PowerGrid, grids
 from simulator.ops.tower import tower_parameters
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
@@ -80,6 +81,7 @@ class ServingResult:
             "retries": self.fleet.retries,
             "failed": self.fleet.failed,
             **self.metrics.to_dict(),
+            **self._carbon(),
             **self._starts(),
             **self._adapters(),
             **self._quality(),
@@ -87,6 +89,19 @@ class ServingResult:
             **moved(self.fleet),
             "interrupted": self.interrupted,
         }
+
+    @property
+    def grid(self) -> PowerGrid | None:
+        """The grid that supplies the energy; None where no region is stated."""
+        region = self.setting.deployment.region
+        return None if region is None else grids().get(region)
+
+    def _carbon(self) -> dict[str, Any]:
+        """CO2 of the energy; empty where no region is stated."""
+        if (grid := self.grid) is None:
+            return {}
+        per_million = grid.grams(self.metrics.joules_per_million)
+        return {"region": self.setting.deployment.region, "co2_grams_per_million": per_million}
 
     def _adapters(self) -> dict[str, Any]:
         """Loads of adapters over the host links; empty where requests have none."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from core.errors import InputError, shown
+from core.errors import InputError, UnknownNameError, shown
 from core.loading import Strict, build
 from core.quantities import Few
+from hwmodels.grids import grids
 from simulator.models import Model
 from simulator.models.parts import CheckpointFormat
 from simulator.serving.question.adapters import Adapters
@@ -224,6 +225,9 @@ class Deployment(Pool):
     adapters: Adapters | None = Field(
         None, description="low-rank adapters of the requests (`count`, `rank`, `popularity`, `memory`)"
     )
+    region: str | None = Field(
+        None, description="region whose grid supplies the energy: CO2 beside it (`hwmodels/grids.yaml`)"
+    )
     failures: Failures | None = Field(None, description="failures of replicas and their return")
     resizes: list[Resize] = Field(
         default_factory=list,
@@ -233,6 +237,17 @@ class Deployment(Pool):
         default_factory=list,
         description="replicas that take no requests for a while (`time`, `replica`, `until`)",
     )
+
+    @field_validator("region")
+    @classmethod
+    def _known_region(cls, region: str | None) -> str | None:
+        """A region of the table of grids."""
+        if region is not None:
+            try:
+                grids().get(region)
+            except UnknownNameError as error:
+                raise ValueError(error.problem) from None
+        return region
 
     @model_validator(mode="before")
     @classmethod
