@@ -307,7 +307,8 @@ def test_an_interrupt_leaves_a_finished_page_as_it_was(run, ask, monkeypatch, tm
 WITH_VARIATIONS = [
     name
     for name, path in shipped_scenarios().items()
-    if "\nvariations:" in (text := path.read_text(encoding="utf-8")) and "kind: serving" not in text
+    if "\nvariations:" in (text := path.read_text(encoding="utf-8"))
+    and not any(f"kind: {kind}" in text for kind in ("serving", "rl", "diffusion"))
 ]
 
 
