@@ -23,7 +23,7 @@ from simulator.plan import FULL, Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
-from simulator.training.domains import Nearness, outside, usual, waiting
+from simulator.training.domains import Nearness, contained, outside, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
@@ -247,15 +247,27 @@ def _expected(
     if not experts.any():
         return seconds
     own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
-    plain, before = chosen, seconds
+    plain, before = chosen, _both(seconds)
     for lever, value in outside(own, places, chosen.overlaps).items():
+        names = () if places.inside(lever, value).all() else contained(own, lever, value)
+        smaller = {name: plain.with_value(lever, name) for name in names}
         plain = plain.with_value(lever, False if lever == "overlap_expert" else usual(own, lever))
-        if plain not in known:
-            known[plain] = timed(plain)
-        gains = np.log(known[plain][:, :2].sum(axis=1) / before[:, :2].sum(axis=1))
-        waits = [waiting(places, lever, value, gain, rows=origin) for gain in gains]
-        factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), known[plain]
+        for other in (plain, *smaller.values()):
+            if other not in known:
+                known[other] = timed(other)
+        after = _both(known[plain])
+        parts = {name: np.log(after / _both(known[part])) for name, part in smaller.items()}
+        waits = [
+            waiting(places, lever, value, gain, {name: gains[kind] for name, gains in parts.items()}, origin)
+            for kind, gain in enumerate(np.log(after / before))
+        ]
+        factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), after
     return np.concatenate([seconds[:, :2] * factor[:, np.newaxis], seconds[:, 2:]], axis=1)
+
+
+def _both(seconds: np.ndarray) -> np.ndarray:
+    """Forward and backward seconds of a layer of each kind, shape (kinds, shapes)."""
+    return seconds[:, :2].sum(axis=1)
 
 
 def _by_share(
