@@ -8,7 +8,7 @@ from rich.table import Table
 
 from meshwright.reports.plans import describe_plan
 from meshwright.reports.run_bands import around
-from meshwright.reports.tables import table
+from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
 from planner.prediction import Prediction
 from planner.sizing import Size, Sizing
@@ -79,12 +79,12 @@ def _words(sizing: Sizing) -> list[str]:
     cheapest, fastest = sizing.cheapest, sizing.fastest
     words = []
     if fastest is not None:
-        words.append(f"Fastest: {_size(fastest)}.")
+        words += _size("Fastest", fastest)
     if cheapest is not None:
         limits = limit_words(sizing)
-        words.append(f"Cheapest{limits}: {_size(cheapest)}.")
+        words += _size(f"Cheapest{limits}", cheapest)
         if sizing.budget_usd is not None and sizing.fastest_within not in (cheapest, fastest):
-            words.append(f"Fastest{limits}: {_size(sizing.fastest_within or cheapest)}.")
+            words += _size(f"Fastest{limits}", sizing.fastest_within or cheapest)
     elif fastest is not None:
         words.append(f"No size is{limit_words(sizing)}.")
     return words
@@ -133,8 +133,9 @@ def limit_words(sizing: Sizing) -> str:
     return f" within {' and '.join(limits)}" if limits else ""
 
 
-def _size(size: Size) -> str:
+def _size(what: str, size: Size) -> list[str]:
+    """A size in lines: what it is, time, dollars and energy with their bands."""
     half = band_of(size)
     time = time_words(size) if size.days < 1 else around(size.days, half).words("d")
     money = usd_words(size) + " $" if size.usd < 1000 else around(size.usd, half).words("$")
-    return f"{size.gpus} of {size.cluster}, {time}, {money}, {energy_words(size)}"
+    return fitted([f"{what}: {size.gpus} of {size.cluster}", time, money, energy_words(size)])
