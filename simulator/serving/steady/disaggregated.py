@@ -1,9 +1,9 @@
 """Disaggregated pools in a closed loop: clients go round between prefill and decode replicas.
 
-Clients that wait for a prefill do not decode. Prefill replicas serve prompts one after the other; a prompt
-finds the mean queue (mean value analysis of a closed network). A request whose KV has arrived waits until a
-decode replica has a slot and memory for it. The client sees the first token from there: the stream of the
-decode replica is what the servers' routers return.
+Clients that wait for a prefill do not decode. A step of a prefill replica takes prompts from its queue up to
+the token budget; a prompt finds the mean queue (mean value analysis of a closed network). A request whose KV
+has arrived waits until a decode replica has a slot and memory for it. The client sees the first token from
+there: the stream of the decode replica is what the servers' routers return.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ def disaggregated(
     ones = np.ones_like(prompt)
     idle = steady_state(prefill.steps, Load(prompt, 2.0 * ones, ones), prefill.limits)
     own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
+    budget = np.maximum(
+        np.broadcast_to(np.asarray(prefill.limits.budget, dtype=np.float64), ones.shape), prompt
+    )
+    filled = steady_state(prefill.steps, Load(budget, 2.0 * ones, ones), prefill.limits).prefill_beside_s
+    most = budget / prompt
+    slope = np.maximum(filled - own, 0.0) / np.maximum(most - 1.0, 1.0)
     decoding, waiting, each = ones, own, clients / replicas
     state = idle
     for _ in range(ROUNDS):
@@ -73,6 +79,9 @@ def disaggregated(
         away = fixed + state.queue_s + state.tpot_s * np.maximum(output, 1.0)
         for _ in range(QUEUE_ROUNDS):
             queued = clients / ranks * waiting / (waiting + away)
-            waiting = 0.5 * waiting + 0.5 * own * (1.0 + queued * (1.0 - 1.0 / np.maximum(clients, 1.0)))
+            others = queued * (1.0 - 1.0 / np.maximum(clients, 1.0))
+            packed = np.clip(1.0 + others, 1.0, most)
+            step = own + slope * (packed - 1.0)
+            waiting = 0.5 * waiting + 0.5 * step * (1.0 + others / packed)
         decoding = 0.5 * decoding + 0.5 * away / (away + waiting)
     return Disaggregated(fixed + waiting + state.queue_s + state.tpot_s, state)

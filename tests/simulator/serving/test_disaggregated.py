@@ -41,3 +41,10 @@ def test_clients_beyond_the_slots_of_decode_replicas_wait_for_their_first_token(
 def test_slots_that_no_client_needs_change_nothing(side):
     assert loops(side, [8.0], 32.0).ttft_s == pytest.approx(loops(side, [8.0], 64.0).ttft_s)
     assert loops(side, [8.0], 32.0).decode.tpot_s == pytest.approx(loops(side, [8.0], 64.0).decode.tpot_s)
+
+
+def test_queued_prompts_share_a_step_of_a_prefill_replica(side):
+    alone, queued = (
+        disaggregated(side, side, 32.0, 2.0, clients, 1.0, 2.0).ttft_s for clients in (1.0, 64.0)
+    )
+    assert alone < queued < 0.5 * 64.0 * alone
