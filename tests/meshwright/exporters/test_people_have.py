@@ -181,7 +181,7 @@ def test_a_deciding_key_of_deepspeed_that_is_not_read_is_refused(
     ("override", "message"),
     [
         ("model.moe_expert_capacity_factor=1.0", "dropped tokens"),
-        ("model.tensor_paralel_size=8", "did you mean"),
+        ("model.tensor_model_paralel_size=8", "did you mean"),
         ("optimizer.optimizer=muon", "not that of Adam"),
         ("model.activation_offload_layers=4", "is not read"),
     ],

@@ -145,8 +145,9 @@ def test_api_looks_by_default_and_can_leave_it():
 @pytest.mark.slow
 def test_assumed_acceptance_stays_behind_after_a_replacement():
     """A replaced rate ranks the deployments anew, but not those with an assumed acceptance before others."""
-    given = {**ASKED, **TARGETS, "model": "qwen3.5-35b-a3b", "rate": None, "share": None, "objective": None}
-    found = search_serving(serving_question(None, given, {"tensor": 2, "pipeline": 1}, {}), top=8)
+    given = {**ASKED, **TARGETS, "model": "qwen3-next-80b-a3b", "gpus": 4, "rate": None}
+    given |= {"share": None, "objective": None}
+    found = search_serving(serving_question(None, given, {"tensor": 4, "pipeline": 1}, {}), top=8)
     wrong = replace(found.plans[0], goodput=2.0 * found.plans[0].goodput)
     after = check(replace(found, plans=[wrong, *found.plans[1:]]))
     assert after.replaced
