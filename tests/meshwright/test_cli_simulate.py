@@ -133,6 +133,9 @@ def test_shipped_scenarios_run_by_name(run, name):
     if "kind: serving" in text:
         assert json.loads(run("simulate", name, "--json").out)["requests"] > 0
         return
+    if "kind: diffusion" in text:
+        assert json.loads(run("simulate", name, "--json").out)["latency_s"] > 0
+        return
     planned = "\nplan:" in text or "kind: rl" in text
     ran = run(*(["simulate", name] if planned else ["plan", name]), "--json")
     assert ran.code in (0, 1), ran.err  # that a plan does not fit is an answer too
