@@ -44,8 +44,11 @@ class Shown:
             self._page(path)
             return path.read_text(encoding="utf-8")
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> Path:
         """Write the result: a page (.html), what ``--json`` prints (.json), or its scenario (.yaml).
+
+        Returns:
+            The path.
 
         Raises:
             InputError: another suffix, a result without such a file, or a path that cannot be written.
@@ -69,6 +72,7 @@ class Shown:
             kinds = [".html", *([".json"] if callable(report) else [])]
             kinds += [".yaml"] if callable(scenario) else []
             raise InputError(f"is written as {' or '.join(kinds)}, found {path.name!r}", "save")
+        return path
 
     def __repr__(self) -> str:
         """The tables, cut to a screen."""
