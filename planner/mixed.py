@@ -25,6 +25,7 @@ from core.loading import build
 from core.records import record
 from hwmodels.mixed import NodeGroup, mixed_cluster
 from planner.constraints import Constraints
+from planner.space import divisors
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.models import Model
@@ -86,7 +87,7 @@ class MixedPlan:
 
 @record()
 class MixedSearch:
-    """The fitting plans, fastest mixed, and how many candidates there were and were priced."""
+    """The fitting plans, fastest first, and how many candidates there were and were priced."""
 
     plans: tuple[MixedPlan, ...]
     candidates: int
@@ -298,7 +299,7 @@ def _by_stages(
 ) -> Iterator[MixedCandidate]:
     """One pipeline over the groups: each order, each number of replicas that divides all of them."""
     tensor, micro_batch = common["tensor"], common["micro_batch"]
-    for replicas in _divisors(gcd(*(group.devices // tensor for group in groups))):
+    for replicas in _common_divisors([group.devices // tensor for group in groups]):
         counts = {group.name: group.devices // (tensor * replicas) for group in groups}
         stages = sum(counts.values())
         rounds, left = divmod(mixed.training.global_batch, replicas * micro_batch)
@@ -322,7 +323,7 @@ def _by_replicas(
 ) -> Iterator[MixedCandidate]:
     """Whole replicas on each group, with micro batches in proportion to its speed."""
     tensor, micro_batch = common["tensor"], common["micro_batch"]
-    for pipeline in _divisors(gcd(*(group.devices // tensor for group in groups))):
+    for pipeline in _common_divisors([group.devices // tensor for group in groups]):
         if mixed.layers % pipeline or pipeline > MOST_STAGES:
             continue
         counts = {group.name: group.devices // (tensor * pipeline) for group in groups}
@@ -368,7 +369,7 @@ def _proportional(counts: Mapping[str, int], speeds: Mapping[str, float], total:
 
 
 def _subsets(groups: Sequence[NodeGroup]) -> Iterator[tuple[NodeGroup, ...]]:
-    """All groups mixed, then fewer: a slow group may only hold the others up."""
+    """All groups first, then fewer: a slow group may only hold the others up."""
     masks = range(2 ** len(groups) - 1, 0, -1)
     for mask in sorted(masks, key=lambda each: -each.bit_count()):
         yield tuple(group for number, group in enumerate(groups) if mask >> number & 1)
@@ -378,5 +379,6 @@ def _powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if most % 2**power == 0]
 
 
-def _divisors(number: int) -> list[int]:
-    return [int(each) for each in np.flatnonzero(number % np.arange(1, number + 1) == 0) + 1]
+def _common_divisors(counts: Sequence[int]) -> tuple[int, ...]:
+    shared = gcd(*counts)
+    return divisors(shared, shared)
