@@ -98,8 +98,16 @@ def test_every_benchmark_says_what_it_prints():
     assert not [name for name, line in lines.items() if not line.endswith((".", "``"))]
 
 
-def test_modules_of_a_compiled_installation_exist():
-    """A wrong path would be left out of the build without a word."""
+def test_installation_needs_no_compiler():
+    """A build hook or another build requirement could compile extensions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    named = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
-    assert named and not [name for name in named if not (ROOT / name).is_file()]
+    assert [name.split(">")[0] for name in project["build-system"]["requires"]] == ["hatchling"]
+    build = project["tool"]["hatch"]["build"]
+    assert "hooks" not in build and not any("hooks" in target for target in build["targets"].values())
+    compiled = {".so", ".pyd", ".pyx", ".c"}
+    assert not [
+        path
+        for package in build["targets"]["wheel"]["packages"]
+        for path in (ROOT / package).rglob("*")
+        if path.suffix in compiled
+    ]
