@@ -24,6 +24,7 @@ from profiles.importers import import_points
 from profiles.points import read as read_points
 from simulator.models import models
 from simulator.ops.counts import model_parameters
+from simulator.serving.engines import stands_for
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.memory import weight_bytes
 from simulator.serving.steps.price import StepPrice
@@ -108,6 +109,11 @@ def _names(path: Path) -> str:
     return f"unknown: {', '.join(unknown) or 'none'}"
 
 
+def _engine(path: Path, release: str) -> str:
+    """What stands for the release that was measured."""
+    return stands_for(release) or f"{release} has a preset"
+
+
 def _kv(path: Path, printed: int) -> str:
     """KV tokens of a rank beside the printed ones: right within 25 %."""
     from core.loading import read_mapping
@@ -141,6 +147,7 @@ CHECKS: dict[str, tuple[Callable[[Path], str], str]] = {
     "29-megatron-optimizer-attention.sh": (_launched, "--optimizer"),
     "33-names.txt": (_names, "unknown: none"),
     "40-qwen3-235b-fp8-kv.yaml": (lambda path: _kv(path, 178_880), ": met"),
+    "44-v3-16h800.yaml": (lambda path: _engine(path, "sglang-0.4.3"), "older than every preset"),
     "46-qwen3-coder-480b-dp8-kv.yaml": (lambda path: _kv(path, 205_728), ": met"),
     "49-megatron-126m-v100.sh": (
         lambda path: _launched(path, cluster="dgx-1v", vocabulary=50257, global_batch=8),

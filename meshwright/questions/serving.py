@@ -21,7 +21,7 @@ from planner.serving.question import FIELDS, ServingQuestion
 from planner.serving.switches import check_switches
 from simulator.models import models
 from simulator.scenario import changed, find
-from simulator.serving.engines import engines, nearest
+from simulator.serving.engines import RELEASE, engines, nearest
 from simulator.serving.question.deployment import Pool, pools_of
 from simulator.serving.question.speculation import (
     DRAFT_MODEL,
@@ -304,7 +304,7 @@ def _engine(values: Mapping[str, Any], written: Any) -> str:
         UnknownNameError: no such engine.
     """
     name = values["engine"] or (written if isinstance(written, str) else DEFAULT_ENGINE)
-    return name if name in engines.names() else nearest(name).engine.name
+    return name if name in engines.names() or RELEASE.fullmatch(name) else nearest(name).engine.name
 
 
 def _drafts(raw: Any) -> Speculation | None:

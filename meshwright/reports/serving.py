@@ -14,6 +14,7 @@ from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.ops.tower import tower_parameters
+from simulator.serving.engines import stands_for
 from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.kv_states import AttentionReplicas
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
@@ -74,11 +75,18 @@ def _setting(result: ServingResult) -> dict[str, str]:
             f"pool {replicas.pool.name or replicas.pool.role}": _attention(replicas)
             for replicas in setting.attention
         },
+        **_releases(result),
         **_images(result),
         "router": setting.router.name,
         **({"site": f"learned from {', '.join(sites)}"} if (sites := setting.sites) else {}),
         **({"left out": left_out} if (left_out := setting.model.left_out) else {}),
     }
+
+
+def _releases(result: ServingResult) -> dict[str, str]:
+    """Presets that stand for stated releases; empty where each release has its own."""
+    words = dict.fromkeys(stands_for(pool.pool.engine) for pool in result.setting.pools)
+    return {"engine": "; ".join(filter(None, words))} if any(words) else {}
 
 
 def _images(result: ServingResult) -> dict[str, str]:

@@ -24,6 +24,7 @@ from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
 from planner.serving.shown import FIRST, NEXT, PROVEN, STEADY_ERROR
+from simulator.serving.engines import stands_for
 from simulator.serving.question.speculation import Speculation
 
 Runs = Mapping[int, RefinedServing]
@@ -340,7 +341,7 @@ def _basis(search: ServingSearch, more: bool) -> Table:
         rate = "the rate that each carries"
     return facts(
         {
-            "engine": question.engine,
+            "engine": stands_for(question.engine) or question.engine,
             "weights": _weights_words(search),
             **_levers(search, more),
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",

@@ -10,6 +10,7 @@ import numpy as np
 from core.errors import InfeasibleError, InputError
 from hwmodels.grids import PowerGrid, grids
 from simulator.ops.tower import tower_parameters
+from simulator.serving.engines import stands_for
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.moving import Moving
@@ -67,6 +68,7 @@ class ServingResult:
                     "pipeline": pool.pool.pipeline,
                     "expert": pool.pool.expert,
                     "engine": pool.pool.engine if isinstance(pool.pool.engine, str) else "inline",
+                    **({"stands_for": words} if (words := stands_for(pool.pool.engine)) else {}),
                     "scheduler": pool.scheduler.name,
                     "kv_blocks": pool.costs.kv_blocks,
                     "kv_tokens": pool.costs.kv_blocks * pool.options.block_tokens,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from core.errors import UnknownNameError
-from core.loading import Catalogue
+from core.loading import Catalogue, looks_like_path
 from hwmodels.device import Device
 from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
 from simulator.serving.engines.figure import Figure
@@ -21,9 +23,31 @@ __all__ = [
     "generation_of",
     "layer_times",
     "nearest",
+    "stands_for",
 ]
 
-engines = Catalogue("engine", FOLDER, Engine)
+RELEASE = re.compile(r"(?P<family>[A-Za-z][A-Za-z.-]*?)[-_ ]?[vV]?(?P<version>\d+(\.\d+)+\S*)")
+"""A family and a release: vllm-0.8.5, sglang v0.4.3.post2."""
+
+
+class Engines(Catalogue[Engine]):
+    """Engine presets by name; a release without a preset is the nearest one."""
+
+    def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> Engine:
+        """Return the preset that a name, a release, a path or a mapping means.
+
+        Raises:
+            UnknownNameError: no shipped engine of that family.
+            InputError: the file or the definition is wrong.
+        """
+        if isinstance(reference, str) and self.resolve(reference) is None and not looks_like_path(reference):
+            told = RELEASE.fullmatch(reference.strip())
+            if told and (wanted := _family(told["family"])):
+                return _nearest_of(wanted, told["version"]).engine
+        return super().get(reference, where)
+
+
+engines = Engines("engine", FOLDER, Engine)
 
 FAMILIES = {
     "trtllm": "tensorrt-llm",
@@ -54,12 +78,16 @@ def family(name: str) -> str:
     Raises:
         UnknownNameError: no shipped engine of that family.
     """
+    engine = _family(name)
+    if engine is None:
+        raise UnknownNameError("engine", name, sorted({preset.engine for preset in engines}))
+    return engine
+
+
+def _family(name: str) -> str | None:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     known = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
-    engine = FAMILIES.get(plain) or known.get(plain)
-    if engine is None:
-        raise UnknownNameError("engine", name, sorted(set(known.values())))
-    return engine
+    return FAMILIES.get(plain) or known.get(plain)
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -78,7 +106,10 @@ def nearest(name: str, version: str = "") -> Preset:
     Raises:
         UnknownNameError: no shipped engine of that family.
     """
-    wanted = family(name)
+    return _nearest_of(family(name), version)
+
+
+def _nearest_of(wanted: str, version: str) -> Preset:
     known = sorted(
         (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
     )
@@ -88,6 +119,22 @@ def nearest(name: str, version: str = "") -> Preset:
     preset = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release)))
     line = _number(preset.name)
     return Preset(preset, release[: len(line)] != line)
+
+
+def stands_for(reference: object) -> str:
+    """What a stated engine is predicted as, where the catalogue has no preset of that release; else empty."""
+    told = RELEASE.fullmatch(reference.strip()) if isinstance(reference, str) else None
+    if told is None or engines.resolve(told[0]) is not None or _family(told["family"]) is None:
+        return ""
+    engine, release = engines.get(told[0]), _number(told["version"])
+    line = _number(engine.name)
+    if release[: len(line)] == line:
+        return ""
+    words = f"{engine.name} stands for {told['version']}"
+    versions = [_number(preset.version) for preset in engines if preset.engine == engine.engine]
+    if release < min(versions):
+        return f"{words}, older than every preset of {engine.engine}: its steps are likely longer"
+    return f"{words}, younger than every preset of {engine.engine}" if release > max(versions) else words
 
 
 def generation_of(engine: Engine, device: Device) -> str:

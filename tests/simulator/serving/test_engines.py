@@ -7,7 +7,7 @@ from core.loading import build
 from hwmodels.cluster import usual_cluster
 from hwmodels.device import devices
 from simulator.models import models
-from simulator.serving.engines import Engine, engines, generation_of, layer_times, nearest
+from simulator.serving.engines import Engine, engines, generation_of, layer_times, nearest, stands_for
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.costs import options_of
 from simulator.serving.steps.price import StepPrice, format_class, layer_class
@@ -38,6 +38,24 @@ def test_every_engine_loads_and_names_its_own_version():
 def test_versions_fall_back_to_the_nearest_of_their_family(name, version, found, assumed):
     preset = nearest(name, version)
     assert (preset.engine.name, preset.assumed) == (found, assumed)
+
+
+@pytest.mark.parametrize(
+    ("reference", "preset", "words"),
+    [
+        ("sglang-0.4.3", "sglang-0.5.6", "older than every preset of sglang: its steps are likely longer"),
+        ("vllm v0.8.5.post1", "vllm-0.6", "vllm-0.6 stands for 0.8.5.post1"),
+        ("trtllm-0.9", "tensorrt-llm-0.11", "stands for 0.9"),
+        ("vllm-7.1", "vllm-0.33", "younger than every preset"),
+        ("vllm-0.15.2", "vllm-0.15", ""),
+        ("vllm-0.19", "vllm-0.19", ""),
+        ("orca", "orca", ""),
+    ],
+)
+def test_a_release_without_a_preset_is_the_nearest_and_says_so(reference, preset, words):
+    assert engines.get(reference).name == preset
+    assert words in stands_for(reference)
+    assert bool(words) == bool(stands_for(reference))
 
 
 def test_an_unknown_family_names_the_known_ones():
