@@ -11,12 +11,14 @@ ABSENT = {
     r"(distil|modern|de|ro)?berta?|bge|e5|gte|electra": "encoders are not predicted; a decoder that embeds "
     "answers with --osl 1",
     r"vit|clip|dino": "vision encoders alone are not predicted",
+    r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",
     r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",
     r"trainium|trn|inferentia|inf2": "Trainium is not there; a device of your own: docs/extending.md",
     r"groq|cerebras|sambanova|tenstorrent": "it is not there; a device of your own: docs/extending.md",
     r"verl|openrlhf|areal|slime": "systems of post-training are asked with kind: rl (docs/rl.md)",
     r"tgi|lmdeploy|mlc|llama\.?cpp|ollama|mii": "engines are vllm, sglang and tensorrt-llm",
     r"llm-d|kserve|helm|ray-?serve": "deployments on Kubernetes: --to k8s or --to dynamo",
+    r"unsloth": "the nearest are trl and axolotl",
     r"colossal|llama-?factory|unsloth-?zoo": "the nearest are trl, torch-fsdp-eager and megatron-core",
 }
 """Beginnings of names, as regular expressions, and what is said."""

@@ -44,6 +44,8 @@ class UnknownNameError(InputError):
         self.kind, self.unknown, self.allowed = kind, unknown, sorted(allowed)
         words = absent(kind, unknown) if isinstance(unknown, str) else ""
         told = f"; {words}" if words else suggestion(unknown, self.allowed)
+        if kind == "model" and "did you mean" not in told and not words:
+            told = "; `meshwright show models` lists those there are; for another give its config.json"
         super().__init__(f"unknown {kind} {shown(unknown)}{told}", where)
 
 

@@ -21,12 +21,14 @@ class Axis:
         key: in JSON.
         values: shape (points,); infinite where a point has none.
         higher: whether more is better.
+        target: value that plans are asked to keep to; None without one.
     """
 
     name: str
     key: str
     values: Array
     higher: bool = False
+    target: float | None = None
 
     @property
     def costs(self) -> Array:

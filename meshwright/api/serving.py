@@ -11,8 +11,8 @@ from core.errors import InputError
 from meshwright.deployments import DeploymentSearch, deploy, deployment_question, power_budget
 from meshwright.questions.arguments import (
     DayArguments,
+    FrontArguments,
     MixArguments,
-    ReplicaArguments,
     check_names,
 )
 from meshwright.questions.references import Reference
@@ -72,20 +72,20 @@ def serving_front(
     scenario: Reference | None = None,
     *,
     progress: Callable[[float], None] | None = None,
-    **arguments: Unpack[ReplicaArguments],
+    **arguments: Unpack[FrontArguments],
 ) -> Fronts:
     """Pareto fronts of one replica: throughput, cost and energy against tokens/s per user.
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
         progress: called with the finished share.
-        arguments: see ``ReplicaArguments``; ``gpus`` is the maximum of a replica.
+        arguments: see ``FrontArguments``; ``gpus`` is the maximum of a replica.
 
     Raises:
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
-    values = check_names(arguments, ReplicaArguments, inspect.signature(serving_front).parameters)
+    values = check_names(arguments, FrontArguments, inspect.signature(serving_front).parameters)
     # The rate is not read: every point has its own concurrency.
     question = deployment_question(scenario, {**values, "rate": 1.0, "objective": "cost"})
     _one_type(question, "a front")

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
     from planner.pareto import Fronts
 
-UNUSED = {"rate": "--rate", "ttft": "--ttft", "tpot": "--tpot"}
+UNREAD = ("rate", "prefix", "concurrency")
+"""Flags of a load that fronts do not read: each point has its own concurrency and computes its prompts."""
 
 
 def show_serving_fronts(
@@ -26,13 +27,15 @@ def show_serving_fronts(
         InfeasibleError: no replica fits.
     """
     from meshwright.api import serving as serving_api
-    from meshwright.commands.output import progress
-    from meshwright.commands.serving_plan import check_given, needed, refuse_given
+    from meshwright.commands.output import note, progress
+    from meshwright.commands.serving_plan import check_given, needed, targets_of
     from meshwright.commands.sizing import count
 
     check_given(scenario, arguments, needed(arguments))
-    refuse_given({flag: arguments[name] for name, flag in UNUSED.items()}, "fronts show every concurrency")
-    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine")}
+    if unread := [f"--{name}" for name in UNREAD if arguments.get(name) is not None]:
+        note(f"note: {', '.join(unread)} not read: fronts show every concurrency, prompts computed whole")
+    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "use")}
+    rest |= targets_of(arguments)
     gpus = count(arguments["gpus"]) if arguments["gpus"] else None
     with progress("searching") as advance:
         fronts = serving_api.serving_front(

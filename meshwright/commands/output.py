@@ -52,7 +52,15 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 def print_json(report: Mapping[str, Any]) -> None:
     """Print a report as JSON; equal reports give equal bytes."""
-    typer.echo(json.dumps(report, indent=2, allow_nan=False))
+    try:
+        typer.echo(json.dumps(report, indent=2, allow_nan=False))
+    except BrokenPipeError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Discard the rest of stdout, whose reader has seen enough (``| head``); files are still written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def width() -> int:
@@ -68,13 +76,12 @@ def wide() -> bool:
 
 
 def show_tables(*parts: RenderableType) -> None:
-    """Print tables and text on stdout; a reader that has seen enough (``| head``) ends the command well."""
+    """Print tables and text on stdout; a reader that has seen enough (``| head``) changes no file."""
     from rich.console import Console
 
     class ToReader(Console):
         def on_broken_pipe(self) -> None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0)
+            _discard_output()
 
     console = ToReader(highlight=False, emoji=False, width=width())
     for part in parts:

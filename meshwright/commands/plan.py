@@ -175,8 +175,9 @@ def _answer_serving(
 
     if flags.pareto:
         refuse_given({"--watts": flags.watts}, "fronts show every power")
-        unused = {f"--{name}": getattr(flags, name) for name in (*ASKS, *LEVERS, "site")}
+        unused = {f"--{name}": getattr(flags, name) for name in ("requests", *LEVERS, "site")}
         refuse_given({**unused, "--try": flags.tries}, "fronts do not read it")
+        arguments |= {name: getattr(flags, name) for name in ASKS}
         show_serving_fronts(flags.scenario, arguments, constraints, files, flags.json)
         return
     arguments |= {name: getattr(flags, name) for name in (*ASKS, "site")}
@@ -326,6 +327,7 @@ def plan_training(
         show_tables,
         wide,
     )
+    from meshwright.commands.plan_notes import note_defaults, note_rounder_batch
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import headline, verdict
@@ -341,6 +343,7 @@ def plan_training(
     setting = search.result.setting
     note_model(setting.model, setting.training.seq_len)
     note_batch(setting.training.global_batch, setting.training.seq_len)
+    note_defaults(scenario, arguments, search)
     if json:
         print_json(search.to_dict())
     elif len(search.result.plans):
@@ -353,6 +356,7 @@ def plan_training(
             launch,
         )
     search.check()
+    note_rounder_batch(scenario, arguments, search)
     files.write(search)
     if trials is not None:
         _write_trials(search, trials, folder)

@@ -120,7 +120,7 @@ def plan_mix(
     }
     with progress("searching") as advance:
         mix = serving_api.mix(
-            types.split(","), scenario or None, **rest, **_targets(arguments), progress=advance
+            types.split(","), scenario or None, **rest, **targets_of(arguments), progress=advance
         )
     run = None
     if refine:
@@ -170,7 +170,7 @@ def plan_days(
             refine=refine > 0,
             progress=advance,
             **rest,
-            **_targets(arguments),
+            **targets_of(arguments),
         )
     if json:
         print_json(describe_day(timetable, runs))
@@ -231,7 +231,7 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         **{name: arguments.get(name) for name in ("prefix", "use", "concurrency", "site")},
         "requests": None if arguments.get("requests") is None else str(arguments["requests"]),
         "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
-        **_targets(arguments),
+        **targets_of(arguments),
     }
 
 
@@ -258,7 +258,7 @@ def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, 
         raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {flags}")
 
 
-def _targets(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def targets_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The latency targets, and the share of requests that must meet them.
 
     Raises:

@@ -27,10 +27,37 @@ OTHER_WORDS = MappingProxyType(
         "--pp": "--fix pipeline=N",
         "--tensor-parallel-size": "--fix tensor=N",
         "--output": "--out",
+        "--nodes": "--gpus",
+        "--num-nodes": "--gpus",
+        "--slo": "--ttft and --tpot",
+        "--qlora": "--adapter RANK:nf4",
+        "--seqlen": "--seq-len",
+        "--max-model-len": "--isl and --osl",
+        "--max-num-seqs": "--fix max_sequences=N",
+        "--zero": "--fix zero=N",
+        "--optimizer": "--fix states=8-bit",
     }
 )
 """Options of other tools, by the option that says the same here."""
 
+OTHER_VERBS = MappingProxyType(
+    {
+        "compare": "whatif",
+        "predict": "simulate",
+        "estimate": "simulate",
+        "run": "simulate",
+        "search": "plan",
+        "optimize": "plan",
+        "recommend": "plan",
+        "list": "show",
+        "ls": "show",
+        "bench": "observe",
+        "benchmark": "observe",
+        "finetune": "plan train --adapter 16",
+        "fine-tune": "plan train --adapter 16",
+    }
+)
+"""Commands of other tools, by the command that answers the same here."""
 
 OTHER_COMMANDS = MappingProxyType(
     {
@@ -72,6 +99,8 @@ def usage_sentence(error: Any, commands: Any) -> str:
     elif kind == "NoSuchOption":
         known = [name for option in options for name in option.opts if name.startswith("--")]
         nearest = _nearest(error.option_name, known) or suggestion(error.option_name, known)
+        if path.endswith(" rl"):
+            nearest = "; post-training reads model, cluster and workload from its scenario (docs/rl.md)"
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
     elif kind == "BadOptionUsage":
         named = next((option for option in options if error.option_name in option.opts), None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.loading import build, exists, looks_like_path
-from core.parsing import read_text
+from core.parsing import no_such_file, read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Imported, Launch
 from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
@@ -150,7 +150,7 @@ def _text(source: str) -> tuple[str, str, Path | None]:
     if " " in source.strip() or "\n" in source:
         return source, "command", None
     if looks_like_path(source) or re.search(r"\.\w{1,6}$", source):
-        raise InputError("no such file", source)
+        raise no_such_file(path)
     raise InputError(f"is neither a file nor a command line: {source!r}", "FILE")
 
 

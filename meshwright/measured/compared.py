@@ -17,6 +17,7 @@ import numpy as np
 
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import read_mapping
+from core.parsing import no_such_file
 from core.written_numbers import LEAST_MEASURED, MOST_MEASURED
 from meshwright.jobs import AskOptions, Question, job_of
 from meshwright.questions.scenarios import OF_MEASUREMENTS, read_keys
@@ -95,6 +96,8 @@ def summary(figures: Iterable[MeasuredFigure]) -> dict[str, dict[str, float]]:
 
 
 def _read(path: Path) -> tuple[Question, str, dict[str, float]]:
+    if path.suffix == ".csv" and not path.exists():
+        raise no_such_file(path)
     if path.suffix == ".csv":
         raise InputError("is a table; --cases and --serving take tables of published runs", str(path))
     data = read_mapping(path)

@@ -14,8 +14,8 @@ from planner.pareto import Front, Fronts
 
 MOST_POINTS = 1500
 """Points beside a front that a chart draws, evenly spread over all."""
-MOST_TIMES = 2.0
-"""Times the least value up to which an axis shows plans, where less is better."""
+BESIDE = 1.1
+"""Plans beside a front are drawn up to this many times its last value, where less is better."""
 LINEAR_UP_TO, DECADES_FROM = 5, 30
 """Highest over lowest value up to which an axis is linear, and from which only its decades are labelled."""
 FRONT, OTHERS = "#c8374a", "#9fb3c8"
@@ -47,15 +47,16 @@ def _heading(front: Front) -> str:
 
 def _words(front: Front) -> str:
     better = [f"{'more' if axis.higher else 'less'} {axis.name}" for axis in (front.x, front.y)]
-    return f"Better is {better[0]} and {better[1]}. On the line no other plan is better in both."
+    words = f"Better is {better[0]} and {better[1]}. On the line no other plan is better in both."
+    return words if front.x.target is None else f"{words} The dashed line is the target."
 
 
 def _figure(fronts: Fronts, front: Front) -> Figure:
     on = front.points
     usable = np.flatnonzero(np.isfinite(front.x.values) & np.isfinite(front.y.values))
     if not front.x.higher:
-        drawn = front.x.values <= MOST_TIMES * front.x.values[usable].min()
-        on, usable = on[drawn[on]], usable[drawn[usable]]
+        drawn = front.x.values <= BESIDE * front.x.values[on].max()
+        usable = usable[drawn[usable]]
     others = np.setdiff1d(usable, on)
     others = others[:: max(1, -(-len(others) // MOST_POINTS))]
     line = {
@@ -67,7 +68,14 @@ def _figure(fronts: Fronts, front: Front) -> Figure:
     data = [_points(fronts, front, others, "other plans", OTHERS, 5), line]
     spread = {name: axis_scale(measure.values[usable]) for name, measure in (("x", front.x), ("y", front.y))}
     x, y = axis(front.x.name, **spread["x"]), axis(front.y.name, **spread["y"])
-    return {"data": data, "layout": layout(height=480, hovermode="closest", xaxis=x, yaxis=y)}
+    shapes = [] if front.x.target is None else [target_line(front.x.target)]
+    return {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, xaxis=x, yaxis=y)}
+
+
+def target_line(value: float) -> dict[str, Any]:
+    """A dashed line across a chart at a target of its horizontal axis."""
+    ends = {"x0": value, "x1": value, "y0": 0, "y1": 1}
+    return {"type": "line", "yref": "paper", **ends, "line": {"dash": "dash", "color": FRONT, "width": 1.5}}
 
 
 def axis_scale(values: np.ndarray) -> dict[str, Any]:

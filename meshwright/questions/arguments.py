@@ -123,6 +123,16 @@ class TargetArguments(LoadArguments, total=False):
     share: float | None
 
 
+class FrontArguments(TargetArguments, ReplicaArguments, total=False):
+    """A front of replicas; targets are drawn beside it.
+
+    Keys:
+        use: chat, code, agents or batch: lengths and targets where none are stated.
+    """
+
+    use: str | None
+
+
 class DayArguments(TargetArguments, ReplicaArguments, total=False):
     """Replicas that meet targets over a day."""
 

@@ -38,7 +38,21 @@ def scenario_path(reference: str) -> Path:
         raise InputError("is a folder, a file is needed", reference)
     if reference.endswith(SUFFIXES):
         raise no_such_file(path)
+    _refuse_model(reference)
     raise UnknownNameError("scenario", reference, shipped)
+
+
+def _refuse_model(reference: str) -> None:
+    """Say how a model is asked about, where its name stands for a scenario.
+
+    Raises:
+        InputError: the name of a model.
+    """
+    from simulator.models import models
+
+    if models.resolve(reference):
+        commands = f"meshwright plan train --model {reference} or plan serve --model {reference}"
+        raise InputError(f"is a model, a scenario is needed; to plan one: {commands}", reference)
 
 
 def read_question(reference: str) -> tuple[dict[str, Any], str, Path]:

@@ -120,7 +120,7 @@ def headline(prediction: Prediction) -> str:
     ]
     if known is not None:
         runs = known.evidence[0].fewest
-        figures.insert(2, f"{runs} measured runs" if runs else "no measured run")
+        figures.insert(2, f"{runs} measured run{'s' * (runs > 1)}" if runs else "no measured run")
     first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
     as_good = 0 if known is None else int((~known.differs[1:]).sum())
     others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."

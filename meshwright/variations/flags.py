@@ -18,7 +18,7 @@ SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", r
 """A number with a suffix: 8k."""
 RANGE = re.compile(r"[0-9][0-9a-zA-Z]*\.\.[0-9][0-9a-zA-Z]*")
 """A range, which `plan size --gpus` takes and a sweep does not."""
-_keys = partial(pairs, named=str, form="key=value, for instance network.nic_gbps=400")
+_keys = partial(pairs, named=str, form="key=value, for instance cluster.network.nic_gbps=400")
 """Values by key path, as typed."""
 
 

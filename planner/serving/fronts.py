@@ -48,8 +48,10 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
     devices = np.repeat([float(shape.devices) for shape in kept], len(clients))
     tokens, tpot, e2e = state.output_tokens_s, state.tpot_s, state.e2e_s
     price = question.types[0].usd_per_hour
-    speed = Axis("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True)
-    latency = Axis("end-to-end latency, s", "e2e_s", e2e)
+    slo = question.workload.slo
+    least = 1.0 / slo.tpot if slo.tpot else None
+    speed = Axis("tokens/s of a user", "user_tokens_per_s", 1.0 / tpot, higher=True, target=least)
+    latency = Axis("end-to-end latency, s", "e2e_s", e2e, target=slo.e2e)
     carried = Axis("output tokens/s per GPU", "tokens_per_s_per_gpu", tokens / devices, higher=True)
     cost = Axis(
         "$ per million tokens", "usd_per_million_tokens", devices * price / SECONDS_AN_HOUR / tokens * 1e6

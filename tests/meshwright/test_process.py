@@ -218,3 +218,15 @@ def test_too_little_memory_is_a_message(run, monkeypatch, scenario):
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out) == (2, "")
     assert "not enough memory" in ran.err
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_reader_that_stops_early_leaves_the_files(tmp_path, more):
+    saved = tmp_path / "plan.yaml"
+    asked = [*MESHWRIGHT, *QUESTION, "--save", str(saved), *more]
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        assert ran.stdout is not None
+        ran.stdout.close()
+        told = ran.communicate()[1]
+    assert ran.returncode == 0, told
+    assert saved.exists()

@@ -99,7 +99,12 @@ def _has(name: str, part: str) -> bool:
     return re.search(rf"(^|[-_./ ]){re.escape(part.lower())}", name.lower()) is not None
 
 
+SYNONYMS = {"gpus": "devices", "gpu": "devices", "accelerators": "devices", "nodes": "clusters"}
+"""Other words for kinds of entries."""
+
+
 def _kind(kind: str) -> Kind[Any]:
+    kind = SYNONYMS.get(kind, kind)
     if kind not in KINDS:
         raise UnknownNameError("kind", kind, KINDS)
     return KINDS[kind]
