@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError
+from core.errors import MeshwrightError
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from meshwright.exporters.imports import read_launch
@@ -153,6 +153,7 @@ CHECKS: dict[str, tuple[Callable[[Path], str], str]] = {
         lambda path: _launched(path, cluster="dgx-1v", vocabulary=50257, global_batch=8),
         "'attention': 'unfused'",
     ),
+    "50-qwen35-35b-pp4.yaml": (lambda path: _kv(path, 1), "does not fit"),
     "51-qwen3-vl-2b.json": (_size, "without the vision encoder"),
 }
 """Reader of an input, and words of a right answer or refusal. 03: vLLM's log prints 57.75 GiB, with 2 % of
@@ -166,7 +167,7 @@ def main() -> None:
     for name, (read, right) in CHECKS.items():
         try:
             answer = read(folder / name)
-        except InputError as error:
+        except MeshwrightError as error:
             answer = f"refused: {error}"
         wrong += right not in answer
         print(f"{'right' if right in answer else 'WRONG':6} {name:36} {answer[:160]}")

@@ -83,10 +83,11 @@ class ModelCatalogue(Catalogue[Model]):
         )
         own = next(listed, None) or format_of_name(name)
         update: dict[str, Any] = {} if own in (None, model.checkpoint) else {"checkpoint": own}
-        if SEES.search(name.lower()) and not model.left_out:
-            update["left_out"] = VISION
-        if tower := published_tower(name):
+        tower = published_tower(name)
+        if tower is not None:
             update["tower"] = tower
+        if (tower is not None or SEES.search(name.lower())) and not model.left_out:
+            update["left_out"] = VISION
         return model.model_copy(update=update) if update else model
 
     def _is_path(self, reference: str | Path) -> bool:

@@ -17,10 +17,10 @@ from core.errors import InfeasibleError
 from simulator.models import LatentAttention, LayerKind, Model
 from simulator.models.model import CACHED
 from simulator.ops.counts import expert_parameters, layer_counts
-from simulator.ops.tower import tower_parameters
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
+from simulator.serving.steps.tower_memory import profiled, tower_bytes_of_stages
 from simulator.serving.steps.weight_only import ENDS_BYTES
 
 GATHERED_TOKENS = 32768
@@ -78,7 +78,7 @@ def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
     """Return the bytes of weights on one device of each pipeline stage, shape (stages,).
 
     The first stage has the embedding and the vision tower, the last one the output layer, or a copy of the
-    embedding.
+    embedding. vLLM builds the tower on every stage.
     """
     model, pool, formats = price.model, price.pool, price.weights
     layers = np.zeros(model.layers)
@@ -93,8 +93,7 @@ def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
             layers[list(model.layer_groups[kind])] += _latent_bytes(price, model.mla)
     stages = np.array([layers[first:last].sum() for first, last in stage_layers(model.layers, pool.pipeline)])
     stages[0] += model.embedding_parameters * ENDS_BYTES / pool.tensor
-    if model.tower is not None:
-        stages[0] += tower_parameters(model.tower) * ENDS_BYTES / pool.tensor
+    stages += tower_bytes_of_stages(price)
     stages += model.other_parameters * ENDS_BYTES / pool.tensor / pool.pipeline
     output = model.output_parameters * formats.head_bytes
     if pool.pipeline > 1 and model.tied_embeddings:
@@ -196,7 +195,7 @@ def memory(
     weights = stage_weight_bytes(price)
     graphs = engine.graph_bytes.value
     fraction = engine.share_of_memory(device, pool, budget) if share is None else share
-    outside = engine.library_bytes.value + engine.rank_bytes.value * (pool.tensor * pool.data > 1)
+    outside = engine.library_bytes.value + engine.rank_bytes.value * (pool.devices > 1)
     usable = fraction * device.memory_bytes - outside
     if engine.memory_share_of == "free":
         taken = float(weights.max()) + activations
@@ -240,6 +239,7 @@ def activation_bytes(price: StepPrice, budget: int, sequences: int) -> float:
 
     A token holds about four hidden states in 16 bits, and gate, up and their product of a dense MLP. Each of
     its experts adds the inputs (16 and 8 bits), the outputs and as much of its own width.
+    The largest pictures are encoded before.
     """
     model, pool = price.model, price.pool
     layers = budget * (8.0 * model.hidden + 6.0 * model.feed_forward * bool(model.dense_layers) / pool.tensor)
@@ -251,7 +251,8 @@ def activation_bytes(price: StepPrice, budget: int, sequences: int) -> float:
         expanded = model.heads / pool.tensor * (mla.qk_nope_head_dim + mla.v_head_dim)
         layers += ENDS_BYTES * LATENT_CONTEXT * (expanded + model.kv_cache_width)
     sampler = price.engine.sampler_bytes.value * min(sequences, budget) * model.vocabulary
-    return max(layers, sampler)
+    encoded = profiled(price, budget)
+    return max(encoded.peak, max(layers, sampler) + encoded.outputs)
 
 
 def state_bytes(price: StepPrice) -> float:

@@ -71,6 +71,23 @@ def test_fullest_stage_bounds_kv() -> None:
     assert capacity.kv_tokens == pytest.approx(max(tokens, 0), abs=16)
 
 
+def test_every_stage_of_vllm_holds_the_tower_and_encodes_its_largest_picture() -> None:
+    """vLLM issue 36861: on four A10 of one node each, Qwen3.5-35B-A3B starts under TP4 and not under PP4."""
+    memories = [
+        memory(price_of("qwen3.5-35b-a3b", "vllm-0.17", "a10g-8", **cut), 4096, 32, 0.9)
+        for cut in ({"tensor": 4}, {"pipeline": 4})
+    ]
+    assert memories[0].kv_blocks > 0
+    assert memories[1].kv_blocks == 0
+    # 65,536 patches of 1,536 colours in 32 and 16 bits, and ten hidden states of 1,152.
+    price = price_of("qwen3.5-35b-a3b", "vllm-0.17", "a10g-8", pipeline=4)
+    outputs = 16_384 * 2048 * 2
+    assert activation_bytes(price, 4096, 32) == 65_536 * (1536 * 6 + 2 * 10 * 1152) + outputs
+    sglang = price_of("qwen3.5-35b-a3b", "sglang-0.5.9", "a10g-8", pipeline=4)
+    beyond = stage_weight_bytes(price) - stage_weight_bytes(sglang)
+    assert beyond / 2 == pytest.approx([0, 447e6, 447e6, 447e6], rel=0.01)
+
+
 def test_latent_attention_keeps_its_narrow_projections_whole_on_every_rank() -> None:
     """vLLM prints 79.74 GiB of weights a rank for DeepSeek-R1 under TP8, an eighth of all would be 78.3."""
     price = price_of("deepseek-r1", "vllm-0.15", "dgx-h200", tensor=8)
