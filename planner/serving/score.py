@@ -21,7 +21,7 @@ from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.fleet.transfer import arrival_s
-from simulator.serving.overlaps import OverlapArrays, OverlapSteps, make_overlap
+from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
 from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
 from simulator.serving.steady.steady_cases import mixes
 from simulator.serving.steps.capped import step_arrays
@@ -300,7 +300,7 @@ def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
         if overlap is not None and key not in steps:
             steps[key] = OverlapSteps(shape.table, make_overlap(overlap, "overlap"))
         overlapped.append(None if overlap is None else steps[key])
-    return OverlapArrays(tables, overlapped)
+    return step_arrays(tables, Overlaps(overlapped))
 
 
 def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Array]:

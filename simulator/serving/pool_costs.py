@@ -1,9 +1,9 @@
-"""Costs of a pool's replica: the engine's, with overlap, KV elsewhere, streams, fine-tuning and drafts."""
+"""Costs of a pool's replica: the engine's, changed by the pool's mechanisms in a stated order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from core.errors import InputError
@@ -26,6 +26,41 @@ from simulator.serving.steps.stream import StreamedSteps, host_seconds, stream_s
 from simulator.serving.steps.table import IterationTable
 
 
+@dataclass(frozen=True)
+class PoolQuestion:
+    """A pool as its mechanisms see it."""
+
+    model: Model
+    cluster: Cluster
+    """As far as the end of the first replica."""
+    pool: Pool
+    options: EngineOptions
+    engine: Engine
+    folder: Path
+    """Base of relative paths."""
+    place: str
+    """Key path of the pool, for errors."""
+    attention: Sequence[AttentionReplicas] = ()
+    """Pools of role `attention`."""
+
+
+@dataclass(frozen=True)
+class StepMechanism:
+    """One mechanism that changes the steps of a replica.
+
+    Attributes:
+        key: of the pool.
+        wrap: costs with the mechanism, of those without it.
+        acts: whether a pool has it.
+        excludes: keys of other mechanisms beside which it is not modelled, and why.
+    """
+
+    key: str
+    wrap: Callable[[ReplicaCosts, PoolQuestion], ReplicaCosts]
+    acts: Callable[[PoolQuestion], bool]
+    excludes: Mapping[str, str] = field(default_factory=dict)
+
+
 def pool_costs(
     model: Model,
     used: Cluster,
@@ -46,60 +81,84 @@ def pool_costs(
         attention: pools of role `attention`.
 
     Raises:
-        InputError: what the engine or the model cannot do.
+        InputError: what the engine or the model cannot do, or two mechanisms that exclude each other.
         InfeasibleError: the model does not fit a replica.
     """
     engine = engine_of(pool.engine, folder, f"{place}.engine")
     if pool.exchange == "deepep" and not engine.sends_to_experts.value:
         raise InputError(f"{engine.name} has no option for it", f"{place}.exchange")
+    question = PoolQuestion(model, used, pool, options, engine, folder, place, attention)
+    acting = [mechanism for mechanism in MECHANISMS if mechanism.acts(question)]
+    keys = [mechanism.key for mechanism in acting]
+    for mechanism in acting:
+        for key in filter(keys.__contains__, mechanism.excludes):
+            raise InputError(
+                f"{mechanism.key} beside {key} is not modelled: {mechanism.excludes[key]}",
+                f"{place}.{mechanism.key}",
+            )
     costs = replica_costs(model, used, pool, options, engine, tables)
-    if pool.overlap is not None and isinstance(costs.steps, IterationTable):
-        overlap = make_overlap(pool.overlap, f"{place}.overlap")
-        left = overlap.kept_state
-        costs = replace(
-            costs,
-            steps=OverlapSteps(costs.steps, overlap),
-            kv_blocks=costs.kv_blocks if options.kv_blocks else int(costs.kv_blocks / left),
-            kv_token_bytes=costs.kv_token_bytes * left,
-            copy_s=costs.copy_s * left,
-        )
-    decodes = pool.role != "prefill"
-    away = (
-        [attention_devices(replicas, model, used, pool, folder) for replicas in attention] if decodes else []
-    )
-    if away or (pool.state is not None and decodes):
-        tokens = costs.kv_blocks * options.block_tokens * pool.data
-        around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
-        state = pool.state or KvState(kind="attention-pool")
-        costs = with_state(costs, state, around, options.block_tokens, pool.data, f"{place}.state")
-    if pool.stream is not None:
-        whole = costs.weight_bytes / pool.stream.resident_share(model.layers)
-        read_s = stream_seconds(pool.stream, used, pool.devices, whole)
-        host = host_seconds(pool.stream, pool.devices, whole)
-        steps = StreamedSteps(costs.steps, read_s, pool.stream.prefetch, *host)
-        costs = replace(costs, steps=steps)
-    if pool.finetuning is not None:
-        costs = with_finetuning(costs, model, pool, options, f"{place}.finetuning")
-    if pool.speculation is not None:
-        costs = _with_drafts(costs, model, used, pool, options, engine, folder, f"{place}.speculation")
+    for mechanism in acting:
+        costs = mechanism.wrap(costs, question)
     return costs
 
 
-def _with_drafts(
-    costs: ReplicaCosts,
-    model: Model,
-    cluster: Cluster,
-    pool: Pool,
-    options: EngineOptions,
-    engine: Engine,
-    folder: Path,
-    where: str,
-) -> ReplicaCosts:
+def _with_overlap(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    overlap, table = question.pool.overlap, costs.steps
+    if overlap is None or not isinstance(table, IterationTable):
+        return costs
+    policy = make_overlap(overlap, f"{question.place}.overlap")
+    left = policy.kept_state
+    return replace(
+        costs,
+        steps=OverlapSteps(table, policy),
+        kv_blocks=costs.kv_blocks if question.options.kv_blocks else int(costs.kv_blocks / left),
+        kv_token_bytes=costs.kv_token_bytes * left,
+        copy_s=costs.copy_s * left,
+    )
+
+
+def _has_state(question: PoolQuestion) -> bool:
+    """Whether decodes keep their KV elsewhere, or in part; prompts alone have none to keep."""
+    return question.pool.role != "prefill" and (question.pool.state is not None or bool(question.attention))
+
+
+def _with_state(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    model, used, pool, block_tokens = (
+        *(question.model, question.cluster, question.pool),
+        question.options.block_tokens,
+    )
+    # The devices of every pool of role attention are checked; a replica uses those of the first.
+    away = [
+        attention_devices(replicas, model, used, pool, question.folder) for replicas in question.attention
+    ]
+    tokens = costs.kv_blocks * block_tokens * pool.data
+    around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
+    state = pool.state or KvState(kind="attention-pool")
+    return with_state(costs, state, around, block_tokens, pool.data, f"{question.place}.state")
+
+
+def _with_stream(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    stream, devices = question.pool.stream, question.pool.devices
+    if stream is None:
+        return costs
+    every = costs.weight_bytes / stream.resident_share(question.model.layers)
+    read_s = stream_seconds(stream, question.cluster, devices, every)
+    host = host_seconds(stream, devices, every)
+    return replace(costs, steps=StreamedSteps(costs.steps, read_s, stream.prefetch, *host))
+
+
+def _with_finetuning(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    place = f"{question.place}.finetuning"
+    return with_finetuning(costs, question.model, question.pool, question.options, place)
+
+
+def _with_drafts(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
     """Costs of a replica with its pool's speculation.
 
     Raises:
         InputError: no such draft model, a draft larger than its target, or heads that the model lacks.
     """
+    model, pool, where = question.model, question.pool, f"{question.place}.speculation"
     speculation, draft = pool.speculation, None
     if speculation is None:
         return costs
@@ -110,7 +169,7 @@ def _with_drafts(
         )
     check_heads(speculation, model.mtp_layers, model.name, f"{where}.kind")
     if speculation.draft is not None:
-        draft = find(models, speculation.draft, folder, f"{where}.draft")
+        draft = find(models, speculation.draft, question.folder, f"{where}.draft")
         sizes = [model_parameters(sized) for sized in (draft, model)]
         if sizes[0] > sizes[1]:
             raise InputError(
@@ -118,4 +177,21 @@ def _with_drafts(
                 f"{model.name} ({sizes[1] / 1e9:.2g}B)",
                 f"{where}.draft",
             )
-    return speculating(costs, speculation, draft, model, cluster, pool, options, engine)
+    replica = question.cluster, pool, question.options, question.engine
+    return speculating(costs, speculation, draft, model, *replica)
+
+
+MECHANISMS = (
+    StepMechanism("overlap", _with_overlap, lambda question: question.pool.overlap is not None),
+    StepMechanism("state", _with_state, _has_state),
+    StepMechanism("stream", _with_stream, lambda question: question.pool.stream is not None),
+    StepMechanism(
+        "finetuning",
+        _with_finetuning,
+        lambda question: question.pool.finetuning is not None,
+        {"speculation": "slack is that of steps with one token a sequence"},
+    ),
+    StepMechanism("speculation", _with_drafts, lambda question: question.pool.speculation is not None),
+)
+"""In the order in which they change a step: each sees the steps of those before it. A power cap comes before
+all of them (`steps.capped`), adapters, which a deployment states for all its pools, after them."""

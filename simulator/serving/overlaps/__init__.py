@@ -1,7 +1,7 @@
 """Overlap inside a step: what runs beside what, and how much of it is hidden."""
 
-from simulator.serving.overlaps.arrays import OverlapArrays
+from simulator.serving.overlaps.arrays import Overlaps
 from simulator.serving.overlaps.base import Overlap
 from simulator.serving.overlaps.steps import OverlapSteps, make_overlap, overlaps
 
-__all__ = ["Overlap", "OverlapArrays", "OverlapSteps", "make_overlap", "overlaps"]
+__all__ = ["Overlap", "OverlapSteps", "Overlaps", "make_overlap", "overlaps"]

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Few
-
-
-class Kinds(NamedTuple):
-    """Seconds of one step by what they occupy."""
-
-    compute: float
-    """Products, norms, and attention of prompts."""
-    memory: float
-    """Attention of decodes."""
-    network: float
-    """All-reduces."""
-    exchange: float
-    """Exchange of tokens between attention ranks and experts."""
 
 
 class ExposedShares(Strict):
@@ -79,17 +66,3 @@ class Overlap(Strict):
     def longest(self) -> float:
         """Share of a step that its longest stream takes at least: products, and each kind beside them."""
         return 1.0 / (1.0 + len(self.hides))
-
-    def hidden(self, kinds: Kinds) -> float:
-        """Seconds of a step that run beside its other kernels, no more than those take.
-
-        Args:
-            kinds: seconds of the step's pieces, added up.
-        """
-        rest = kinds.compute + sum(getattr(kinds, name) for name in ("memory", "network", "exchange"))
-        hidden_s = 0.0
-        for kind in self.hides:
-            seconds = getattr(kinds, kind)
-            # The longer of both goes on alone.
-            hidden_s += (1.0 - getattr(self.exposed, kind)) * min(seconds, max(rest - seconds, 0.0))
-        return min(hidden_s, kinds.compute + (0.0 if "memory" in self.hides else kinds.memory))

@@ -7,9 +7,10 @@ from math import ceil
 
 import numpy as np
 
-from simulator.serving.overlaps.base import Kinds, Overlap
+from simulator.serving.overlaps.base import Overlap
 from simulator.serving.overlaps.pieces import Halves, NanoBatches, TwoBatches
 from simulator.serving.overlaps.residual import CoherentExperts, Kraken, Ladder, SwiftKv
+from simulator.serving.overlaps.saved import PieceTimes, figures_of, saved_seconds
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.question.policies import make_policy
 from simulator.serving.steps.all_reduce import all_reduce_seconds
@@ -45,15 +46,12 @@ class OverlapSteps:
         self._network = (count * (reduce_s + price.times.all_reduce_s) * (tokens > 0)).tolist()
         self._exchange = price.exchange(tokens * price.pool.data).tolist()
         self._tokens = table.tokens_s.tolist()
-        self.gaps = price.gaps
-        """Launches and gaps of all layers, once for each further piece, s."""
-        self.most_tokens = len(self._tokens)
-        """Tokens of a step from which it does not overlap."""
+        self.figures = figures_of(overlap, len(self._tokens), price.gaps)
 
     def by_tokens(self) -> dict[str, Array]:
         """Seconds of steps of 0, 1, ... tokens: whole, in pieces, and of the pieces' communication."""
         pieces = self.overlap.pieces
-        piece = -(-np.arange(self.most_tokens) // pieces)
+        piece = -(-np.arange(len(self._tokens)) // pieces)
         whole, network, exchange = (
             np.array(seconds) for seconds in (self._tokens, self._network, self._exchange)
         )
@@ -91,14 +89,8 @@ class OverlapSteps:
         network, every = pieces * self._network[piece], pieces * self._exchange[piece]
         exchange = every if exchanged is None else pieces * self._exchange[ceil(exchanged / pieces)]
         memory = self.table.decode_attention_s(decodes, kv_tokens) if decodes else 0.0
-        # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
-        compute = max(cut - network - every, 0.0) + chunks
-        kinds = Kinds(compute, memory, overlap.kept * network, overlap.kept_exchange * exchange)
-        skipped = overlap.skipped_prompt * (prompt / tokens * (cut - every) + chunks)
-        dropped = skipped + (1.0 - overlap.kept) * network + (1.0 - overlap.kept_exchange) * exchange
-        # What is charged is at most the step: its longest stream stays.
-        hidden = min(overlap.hidden(kinds), (1.0 - overlap.longest) * max(seconds - dropped, 0.0))
-        return min(dropped, seconds) + hidden - (cut - whole) - (pieces - 1) * self.gaps
+        times = PieceTimes(whole, cut, network, every, exchange, memory, chunks)
+        return saved_seconds(self.figures, seconds, prompt, tokens, times)
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""

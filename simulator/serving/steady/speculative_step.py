@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.steady.kinds import ReplicaKind, table_of
-from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
+from simulator.serving.steps.speculation import DraftHeads, HeadTimes, SpeculativeSteps
 
 
 def speed_up(kind: ReplicaKind, speculation: Speculation, accepted: float, keys: int) -> float:
@@ -17,6 +17,6 @@ def speed_up(kind: ReplicaKind, speculation: Speculation, accepted: float, keys:
         keys: KV tokens of the sequence.
     """
     table = table_of(kind, 2 * speculation.queries, 1, 2 * keys)
-    heads = DraftHeads(table, speculation.draft_layers / kind.model.layers, speculation.pass_s)
+    heads = DraftHeads(table, HeadTimes.of(speculation, kind.model.layers))
     drafted = SpeculativeSteps(table, heads, speculation).step((), 1, keys)
     return accepted * table.step((), 1, keys) / drafted

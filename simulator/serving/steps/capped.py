@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from core.errors import InputError
 from hwmodels.clocks import LEAST_SHARE
+from simulator.serving.steps.case_mechanism import ArrayMechanism, CaseBatch
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.step_times import Chunk, RankBatch, Stretch
@@ -141,28 +142,28 @@ class CappedTable(IterationTable):
     @cached_property
     def cases(self) -> StepCases:
         """Step times of arrays of cases, all on this kind of replica."""
-        return CappedArrays([self]).cases()
+        return step_arrays([self]).cases()
 
 
-class CappedArrays(StepArrays):
-    """Joined tables of replicas under power caps."""
+class Caps:
+    """Power caps in the array lookups of joined tables.
+
+    Args:
+        tables: one table per kind of replica.
+    """
 
     def __init__(self, tables: Sequence[CappedTable]) -> None:
-        super().__init__(tables)
         self._tables = tables
         self._lower: dict[float, StepArrays] = {}
         self.free = [table.free for table in tables]
         """Power without the cap."""
-        for name, values in (
-            ("cap_w", [table.cap_w for table in tables]),
-            ("devices", [table.price.pool.devices for table in tables]),
-            ("clock", [table.price.cluster.device.clock_share for table in tables]),
-        ):
-            self.figures[name] = np.array(values, dtype=np.float64)
+        self.cap_w = np.array([table.cap_w for table in tables], dtype=np.float64)
+        self.devices = np.array([table.price.pool.devices for table in tables], dtype=np.float64)
+        self.clock = np.array([table.price.cluster.device.clock_share for table in tables], dtype=np.float64)
 
-    def cases(self, which: ArrayLike = 0) -> StepCases:
-        """Step times of cases; see `StepArrays.cases`."""
-        return CappedCases(self, np.asarray(which, dtype=np.int64))
+    def on(self, which: NDArray[np.int64]) -> CapsOfCases:
+        """See `ArrayMechanism.on`."""
+        return CapsOfCases(self, which)
 
     def at_clock(self, share: float) -> StepArrays:
         """The tables at a clock."""
@@ -171,62 +172,30 @@ class CappedArrays(StepArrays):
         return self._lower[share]
 
 
-class CappedCases(StepCases):
-    """Step times of an array of cases under power caps."""
+class CapsOfCases:
+    """Power caps of an array of cases."""
 
-    def __init__(self, arrays: CappedArrays, which: NDArray[np.int64]) -> None:
-        super().__init__(arrays, which)
-        self._capped_arrays = arrays
+    def __init__(self, caps: Caps, which: NDArray[np.int64]) -> None:
+        self._caps = caps
         index = int(which) if which.ndim == 0 else which
-        self._cap_w, self._devices, self._clock = (
-            arrays.figures[name][index] for name in ("cap_w", "devices", "clock")
-        )
+        self._cap_w, self._devices, self._clock = caps.cap_w[index], caps.devices[index], caps.clock[index]
 
-    def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
-        """Seconds of decode steps; see `StepCases.decode_seconds`."""
-        whole = np.asarray(sequences, dtype=np.float64) * self.ranks
-        return self._capped(
-            lambda cases: StepCases.decode_seconds(cases, sequences, keys, verified),
-            whole * verified,
-            whole,
-            whole * np.asarray(keys),
-        )
-
-    def mixed_seconds(
-        self,
-        queries: ArrayLike,
-        before: ArrayLike,
-        sequences: ArrayLike,
-        keys: ArrayLike,
-        chunks: ArrayLike = 1.0,
-        ranks: ArrayLike | None = None,
-        verified: float = 1.0,
-    ) -> Array:
-        """Seconds of steps with prefill chunks; see `StepCases.mixed_seconds`."""
-        whole = np.asarray(sequences, dtype=np.float64) * self.ranks
-        prompts = np.asarray(queries, dtype=np.float64) * (self.ranks if ranks is None else np.asarray(ranks))
-        return self._capped(
-            lambda cases: StepCases.mixed_seconds(
-                cases, queries, before, sequences, keys, chunks, ranks, verified
-            ),
-            prompts + whole * verified,
-            whole,
-            whole * np.asarray(keys),
-        )
-
-    def _capped(
-        self, times: Callable[[StepCases], Array], tokens: Array, decodes: Array, kv_tokens: Array
-    ) -> Array:
+    def seconds(self, times: Callable[[StepCases], Array], batch: CaseBatch, cases: StepCases) -> Array:
         """Seconds of steps under the caps; see `CappedTable`."""
+        decodes = np.asarray(batch.sequences, dtype=np.float64) * cases.ranks
+        filled = cases.ranks if batch.ranks is None else np.asarray(batch.ranks)
+        tokens = np.asarray(batch.queries, dtype=np.float64) * filled + decodes * batch.verified
+        kv_tokens = decodes * np.asarray(batch.keys)
 
         def at(share: float | None) -> StepCases:
-            return self if share is None else self._capped_arrays.at_clock(share).cases(self.which)
+            return cases if share is None else self._caps.at_clock(share).cases(cases.which)
 
         def drawn_at(share: float | None, seconds: Array) -> Array:
-            models = self._capped_arrays.free if share is None else at(share).arrays.power
-            return self._watts(models, tokens, decodes, kv_tokens, seconds / self.stages) / self._devices
+            models = self._caps.free if share is None else at(share).arrays.power
+            figures = tokens, decodes, kv_tokens, seconds / cases.stages
+            return cases.watts_by(models, *figures) / self._devices
 
-        idle = self.idle_watts / self._devices
+        idle = cases.idle_watts / self._devices
         return under_cap(lambda share: times(at(share)), drawn_at, self._cap_w, self._clock, idle)
 
 
@@ -264,10 +233,11 @@ def under_cap(
     return np.where(above, seconds * (drawn - idle_w) / (np.asarray(cap_w) - idle_w), seconds)
 
 
-def step_arrays(tables: Sequence[IterationTable]) -> StepArrays:
-    """Joined tables of replicas, all or none of them under a power cap."""
+def step_arrays(tables: Sequence[IterationTable], *more: ArrayMechanism) -> StepArrays:
+    """Joined tables of replicas, all or none of them under a power cap, with further mechanisms after it."""
     capped = [table for table in tables if isinstance(table, CappedTable)]
-    return CappedArrays(capped) if len(capped) == len(tables) else StepArrays(tables)
+    caps = [Caps(capped)] if len(capped) == len(tables) else []
+    return StepArrays(tables, [*caps, *more])
 
 
 def iteration_table(

@@ -21,7 +21,7 @@ from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.memory import admitted, check_fits, memory, window_of
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.shared_tables import SharedTables
-from simulator.serving.steps.speculation import DraftHeads, SpeculativeSteps
+from simulator.serving.steps.speculation import DraftHeads, HeadTimes, SpeculativeSteps
 from simulator.serving.steps.step_times import ReplicaCosts, StepTimes
 
 
@@ -183,12 +183,9 @@ def speculating(
             return replace(costs, steps=AsynchronousSteps(costs.steps, steps, speculation))
         weights, kv_token, name = footprint.weights, footprint.kv_token, f"draft model {draft.name}"
     else:
-        share = layers / target.layers
-        steps = (
-            DraftHeads(costs.steps, share, speculation.pass_s)
-            if layers and speculation.draft_passes
-            else None
-        )
+        times = HeadTimes.of(speculation, target.layers)
+        share = times.share
+        steps = DraftHeads(costs.steps, times) if layers and speculation.draft_passes else None
         weights = share * costs.weight_bytes
         kv_token = share * costs.kv_token_bytes / (pool.tensor * pool.pipeline)
         name = f"draft of kind {speculation.kind}"

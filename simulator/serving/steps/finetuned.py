@@ -145,8 +145,8 @@ def with_finetuning(
     finetuning = pool.finetuning
     if finetuning is None:
         return costs
-    if pool.speculation is not None or pool.pipeline > 1 or pool.data > 1:
-        raise InputError("fine-tuning beside decodes excludes speculation, pipeline and data ranks", where)
+    if pool.pipeline > 1 or pool.data > 1:
+        raise InputError("fine-tuning beside decodes excludes pipeline and data ranks", where)
     alone = costs.steps.step((), 1, 1)
     if alone >= finetuning.tpot:
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,31 +52,47 @@ class Budgeted(dict[int, Verified]):
         return verified
 
 
+class HeadTimes(NamedTuple):
+    """Seconds of a pass of draft heads, which cost as much as some layers of the target."""
+
+    share: float
+    """Layers of the heads over those of the target."""
+    pass_s: float = 0.0
+    """Of a pass beside its layers: its launches, output layer and choice of tokens."""
+
+    @classmethod
+    def of(cls, speculation: Speculation, layers: int) -> HeadTimes:
+        """Of heads behind a target of ``layers`` layers."""
+        return cls(speculation.draft_layers / layers, speculation.pass_s)
+
+    def seconds(self, target_s: Any) -> Any:
+        """Of passes, by steps of the target with the same batch; numbers or arrays."""
+        return self.pass_s + self.share * target_s
+
+
 class DraftHeads:
-    """`StepTimes` of draft heads that cost as much as some layers of the target.
+    """`StepTimes` of draft heads.
 
     Args:
         target: step times of the target.
-        share: layers of the heads over those of the target.
-        pass_s: time of a pass beside its layers, s: its launches, output layer and choice of tokens.
+        times: of a pass, by those of the target.
     """
 
-    def __init__(self, target: StepTimes, share: float, pass_s: float = 0.0) -> None:
-        self.target, self.share, self.stages = target, share, target.stages
-        self.pass_s = pass_s
+    def __init__(self, target: StepTimes, times: HeadTimes) -> None:
+        self.target, self.times, self.stages = target, times, target.stages
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """Seconds of one pass."""
-        return self.pass_s + self.share * self.target.step(prefills, decodes, kv_tokens, queries)
+        return self.times.seconds(self.target.step(prefills, decodes, kv_tokens, queries))
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:
         """Seconds of passes in consecutive steps."""
         first_s, growth_s, steps = self.target.stretch(decodes, kv_tokens, queries)
-        return self.pass_s + self.share * first_s, self.share * growth_s, steps
+        return self.times.seconds(first_s), self.times.share * growth_s, steps
 
     def lockstep(self, ranks: Sequence[RankBatch], queries: int = 1) -> float:
         """Seconds of one pass of attention ranks."""
-        return self.pass_s + self.share * self.target.lockstep(ranks, queries)
+        return self.times.seconds(self.target.lockstep(ranks, queries))
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of the target's step."""
@@ -84,7 +101,7 @@ class DraftHeads:
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """Seconds of one pass by part."""
         parts = self.target.parts(prefills, decodes, kv_tokens)
-        return {name: self.share * seconds for name, seconds in parts.items()}
+        return {name: self.times.share * seconds for name, seconds in parts.items()}
 
 
 class SpeculativeSteps:

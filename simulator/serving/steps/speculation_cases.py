@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from core.errors import InputError
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.steps.speculation import HeadTimes
 from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
@@ -21,21 +22,16 @@ class SpeculativeCases:
         target: step times of the targets.
         speculation: proposals, passes and acceptance.
         layers: layers of the target, of which draft heads cost a share.
-        draft: step times of a draft model; None for heads and looked-up tokens.
 
     Raises:
         InputError: asynchronous drafts.
     """
 
-    def __init__(
-        self, target: StepCases, speculation: Speculation, layers: int, draft: StepCases | None = None
-    ) -> None:
+    def __init__(self, target: StepCases, speculation: Speculation, layers: int) -> None:
         if speculation.asynchronous:
             raise InputError("asynchronous drafts are simulated, not searched", "speculation.asynchronous")
-        self._target, self._draft = target, draft or target
+        self._target, self._heads = target, HeadTimes.of(speculation, layers)
         self._passes, self._host_s = speculation.draft_passes, speculation.host_s
-        self._pass_s = speculation.pass_s if draft is None else 0.0
-        self._share = 1.0 if draft is not None else speculation.draft_layers / layers
         self.verified = float(speculation.queries)
         self.pace = speculation.mean()
         """Mean tokens of a step."""
@@ -58,10 +54,11 @@ class SpeculativeCases:
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
         """Seconds of decode steps: proposals, then verification; see `StepCases.decode_seconds`."""
         seconds = self._target.decode_seconds(sequences, keys, self.verified) + self._host_s
-        if not self._passes:
-            return seconds
-        drafted = self._pass_s + self._share * self._draft.decode_seconds(sequences, keys)
-        return seconds + self._passes * drafted
+        return seconds + self._drafts(sequences, keys) if self._passes else seconds
+
+    def _drafts(self, sequences: ArrayLike, keys: ArrayLike) -> Array:
+        """Seconds of the passes that propose tokens of a step."""
+        return self._passes * self._heads.seconds(self._target.decode_seconds(sequences, keys))
 
     def mixed_seconds(
         self,
@@ -78,17 +75,14 @@ class SpeculativeCases:
         if not self._passes:
             return seconds + np.where(np.asarray(sequences) >= 0.5, self._host_s, 0.0)
         some = np.asarray(sequences, dtype=np.float64) >= 0.5
-        drafts = self._pass_s + self._share * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
+        drafts = self._drafts(np.maximum(sequences, 1.0), keys)
         alone = np.zeros_like(np.asarray(sequences, dtype=np.float64))
-        prompts = self._draft.mixed_seconds(queries, before, alone, keys, chunks, ranks)
-        return seconds + np.where(some, self._host_s + self._passes * drafts, 0.0) + self._share * prompts
+        prompts = self._target.mixed_seconds(queries, before, alone, keys, chunks, ranks)
+        return seconds + np.where(some, self._host_s + drafts, 0.0) + self._heads.seconds(prompts)
 
     def others_seconds(
         self, queries: ArrayLike, before: ArrayLike, sequences: ArrayLike, keys: ArrayLike
     ) -> Array:
         """Seconds that decodes of other ranks add to a step with a chunk; see `StepCases.others_seconds`."""
         seconds = self._target.others_seconds(queries, before, sequences, keys, self.verified)
-        if not self._passes:
-            return seconds
-        drafts = self._pass_s + self._share * self._draft.decode_seconds(np.maximum(sequences, 1.0), keys)
-        return seconds + self._passes * drafts
+        return seconds + self._drafts(np.maximum(sequences, 1.0), keys) if self._passes else seconds

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.steps.case_mechanism import ArrayMechanism, CaseBatch
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
@@ -178,10 +179,11 @@ class StepArrays:
 
     Args:
         tables: one table per kind of replica.
+        mechanisms: what changes their steps, in the order in which it does.
     """
 
-    def __init__(self, tables: Sequence[PricedTable]) -> None:
-        self.engine = tables[0].price.engine
+    def __init__(self, tables: Sequence[PricedTable], mechanisms: Sequence[ArrayMechanism] = ()) -> None:
+        self.engine, self.mechanisms = tables[0].price.engine, tuple(mechanisms)
 
         def figures(read: Callable[[PricedTable], float]) -> Array:
             return np.array([read(table) for table in tables], dtype=np.float64)
@@ -261,6 +263,7 @@ class StepCases:
     def __init__(self, arrays: StepArrays, which: Ints) -> None:
         index = int(which) if which.ndim == 0 else which
         self.arrays, self.which, self.engine = arrays, which, arrays.engine
+        self.mechanisms = [mechanism.on(which) for mechanism in arrays.mechanisms]
         figures = {name: values[index] for name, values in arrays.figures.items()}
         self.stages, self.ranks = figures["stages"], figures["ranks"]
         self.idle_watts = figures["idle_watts"]
@@ -274,21 +277,21 @@ class StepCases:
         self._exponent = figures["overlap_exponent"]
         self._graphs_mixed, self._largest_graph = figures["graphs_mixed"] > 0, figures["largest_graph"]
         self._pads_ranks = arrays.engine.pads_ranks.value
-        self._spreads = bool(np.any(self.ranks > 1)) and not self._pads_ranks
+        self.spreads = bool(np.any(self.ranks > 1)) and not self._pads_ranks
         self._padded, self._mixed_s = (arrays.vectors[name].at(index) for name in ("padded_s", "mixed_s"))
         self._head, self._rank, self._experts = (
             arrays.vectors[name].at(index) for name in ("head_s", "rank_s", "experts_s")
         )
-        self._decodes, self._mixed, self._chunks = (
+        self.decode_attention, self._mixed, self.chunk_attention = (
             arrays.grids[name].at(index) for name in ("decodes", "mixed", "chunks")
         )
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of a replica's devices during steps, hosts not counted; see `PowerModel.watts`."""
-        return self._watts(self.arrays.power, tokens, decodes, kv_tokens, seconds)
+        return self.watts_by(self.arrays.power, tokens, decodes, kv_tokens, seconds)
 
-    def _watts(self, models: Sequence[PowerModel], *figures: ArrayLike) -> Array:
-        """Power by the models of the tables."""
+    def watts_by(self, models: Sequence[PowerModel], *figures: ArrayLike) -> Array:
+        """Power by models of the tables; figures as of `PowerModel.watts`."""
         if self.which.ndim == 0:
             return models[int(self.which)].watts(*figures, hosts=False)
         arguments = np.broadcast_arrays(self.which, *figures)
@@ -302,7 +305,7 @@ class StepCases:
     def decodes_at(self, keys: Array, most: float) -> Callable[[Array], Array]:
         """`decode_seconds` by the sequences of a rank, at most ``most``, with one mean KV of each case."""
         lines = None
-        if type(self) is StepCases and self.which.shape == keys.shape and keys.ndim == 1:
+        if not self.mechanisms and self.which.shape == keys.shape and keys.ndim == 1:
             lines = self.arrays.decode_lines(self.which, keys, most)
         return lines or (lambda sequences: self.decode_seconds(sequences, keys))
 
@@ -314,11 +317,23 @@ class StepCases:
             keys: mean KV of a sequence, tokens.
             verified: tokens of each sequence in a step.
         """
+        if not self.mechanisms:
+            return self._plain_decode(sequences, keys, verified)
+        batch = CaseBatch(0.0, 0.0, sequences, keys, verified=verified)
+        return self._changed(lambda cases: cases._plain_decode(sequences, keys, verified), batch)
+
+    def _changed(self, times: Callable[[StepCases], Array], batch: CaseBatch) -> Array:
+        """Seconds of steps after all mechanisms, of those that plain cases take."""
+        for mechanism in self.mechanisms:
+            times = partial(mechanism.seconds, times, batch)
+        return times(self)
+
+    def _plain_decode(self, sequences: ArrayLike, keys: ArrayLike, verified: float) -> Array:
         sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
         decoding = np.maximum(sequences, 1.0)
         around = self.around_s + self.sequence_s * sequences
         tokens = self._padded(sequences * verified) + self._head(decoding * verified)
-        return tokens + self._decodes(decoding, keys) + around
+        return tokens + self.decode_attention(decoding, keys) + around
 
     def mixed_seconds(
         self,
@@ -341,6 +356,13 @@ class StepCases:
             ranks: data-parallel ranks with such chunks; by default all.
             verified: tokens of each decoding sequence in a step.
         """
+        batch = CaseBatch(queries, before, sequences, keys, chunks, ranks, verified)
+        if not self.mechanisms:
+            return self._plain_mixed(batch)
+        return self._changed(lambda cases: cases._plain_mixed(batch), batch)
+
+    def _plain_mixed(self, batch: CaseBatch) -> Array:
+        queries, before, sequences, keys, chunks, ranks, verified = batch
         queries = np.asarray(queries, dtype=np.float64)
         sequences = np.asarray(sequences, dtype=np.float64)
         chunks = np.asarray(chunks, dtype=np.float64)
@@ -349,10 +371,10 @@ class StepCases:
         alone = np.where(busy, self._padded(rows), 0.0) + self._head(rows)
         whole = self._mixed_tokens(queries, rows, ranks) + self._head(rows + chunks)
         decoding = np.maximum(sequences, 1.0)
-        alone = alone + np.where(busy, self._decodes(decoding, keys), 0.0)
+        alone = alone + np.where(busy, self.decode_attention(decoding, keys), 0.0)
         beside = np.where(busy, self._mixed(decoding, keys), 0.0)
         power = self._exponent
-        own = chunks * self._chunks(queries / chunks, before)
+        own = chunks * self.chunk_attention(queries / chunks, before)
         plain = bool(np.all(power == 1.0))
         whole = whole + (own + beside if plain else (own**power + beside**power) ** (1.0 / power))
         around = self.around_s + self.sequence_s * (sequences + chunks)
@@ -378,12 +400,14 @@ class StepCases:
         queries, sequences = np.asarray(queries, dtype=np.float64), np.asarray(sequences, dtype=np.float64)
         rows = sequences * verified
         factor = self._prefill_factor
-        prompt = self.sequence_s + factor * (self._chunks(queries, before) + self._head(np.ones_like(rows)))
-        decode = np.where(sequences >= 0.5, self._decodes(np.maximum(sequences, 1.0), keys), 0.0)
+        prompt = self.sequence_s + factor * (
+            self.chunk_attention(queries, before) + self._head(np.ones_like(rows))
+        )
+        decode = np.where(sequences >= 0.5, self.decode_attention(np.maximum(sequences, 1.0), keys), 0.0)
         decode = decode + self._head(rows) + self.sequence_s * sequences
         # What the decodes would take by themselves runs as fast as in a decode step.
         more = np.maximum(decode - prompt, 0.0) + (1.0 - factor) * self._padded(rows)
-        if not self._spreads:
+        if not self.spreads:
             return more
         experts = self._experts(queries + (self.ranks - 1.0) * rows) - self._experts(queries)
         return more + factor * np.maximum(experts, 0.0)
@@ -392,7 +416,7 @@ class StepCases:
         """Seconds of products and experts of mixed steps, where ``ranks`` data-parallel ranks prefill."""
         every = queries + sequences
         padded = self._mixed_s(every)
-        if not self._spreads or ranks is None:
+        if not self.spreads or ranks is None:
             return padded
         experts = self._experts(np.asarray(ranks) * queries + self.ranks * sequences)
         uneven = self._rank(every) + experts

@@ -5,7 +5,7 @@ import numpy as np
 from hwmodels.cluster import clusters
 from simulator.models import models
 from simulator.serving.engines import engines
-from simulator.serving.overlaps import OverlapArrays, OverlapSteps, make_overlap
+from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.overlap import StepOverlap
 from simulator.serving.steps.price import StepPrice
@@ -47,7 +47,7 @@ def check(question: Question) -> None:
     )
     overlap = make_overlap(StepOverlap(kind=question["kind"]), "overlap")
     steps = OverlapSteps(table, overlap)
-    plain, short = StepArrays([table]).cases(0), OverlapArrays([table], [steps]).cases(0)
+    plain, short = StepArrays([table]).cases(0), StepArrays([table], [Overlaps([steps])]).cases(0)
     prompt, every = float(question["prompt"]), np.array([1.0, float(question["ranks"])])
     for decodes in (0.0, 64.0):
         batch = (prompt, 0.0, decodes, 2000.0, 1.0, every)

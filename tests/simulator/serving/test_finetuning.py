@@ -97,7 +97,7 @@ def test_activations_take_blocks():
     [
         ({"finetuning": {"tpot": 0.001}}, "no slack: one decode step takes"),
         ({"finetuning": {"tpot": 0.05}, "pipeline": 2}, "excludes"),
-        ({"finetuning": {"tpot": 0.05}, "speculation": {"kind": "ngram"}}, "excludes"),
+        ({"finetuning": {"tpot": 0.05}, "speculation": {"kind": "ngram"}}, "one token a sequence"),
     ],
 )
 def test_senseless_combinations_are_refused(change, message):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from simulator.serving.overlaps import OverlapArrays, overlaps
-from simulator.serving.overlaps.base import Kinds
+from simulator.serving.overlaps import Overlaps, overlaps
+from simulator.serving.overlaps.saved import figures_of, hidden_seconds
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steps.step_arrays import StepArrays
 
 NOTHING = {"network": 1.0, "memory": 1.0, "exchange": 1.0}
 
@@ -50,8 +51,9 @@ def test_a_table_of_ones_changes_nothing(kind):
 @pytest.mark.parametrize("kind", overlaps)
 def test_no_more_is_hidden_than_there_is(kind):
     overlap = overlaps[kind].model_validate({"exposed": dict.fromkeys(NOTHING, 0.0)})
-    for kinds in (Kinds(1, 2, 3, 4), Kinds(4, 1, 1, 1), Kinds(0, 0, 1, 0), Kinds(5, 0, 0, 0)):
-        assert 0.0 <= overlap.hidden(kinds) <= sum(kinds) - max(kinds) + 1e-12
+    figures = figures_of(overlap, 1000, 0.0)
+    for kinds in ((1, 2, 3, 4), (4, 1, 1, 1), (0, 0, 1, 0), (5, 0, 0, 0)):
+        assert 0.0 <= hidden_seconds(figures, *kinds) <= sum(kinds) - max(kinds) + 1e-12
 
 
 def test_pieces_cost_what_they_do_not_hide():
@@ -113,7 +115,7 @@ def test_a_prompt_half_computed_takes_about_half_and_its_kv_less():
 @pytest.mark.parametrize("kind", overlaps)
 def test_arrays_of_steady_states_are_the_steps(kind):
     overlapped = steps(kind)
-    cases = OverlapArrays([PLAIN, PLAIN], [None, overlapped]).cases(np.array([0, 1]))
+    cases = StepArrays([PLAIN, PLAIN], [Overlaps([None, overlapped])]).cases(np.array([0, 1]))
     alone = cases.decode_seconds(np.full(2, 64.0), np.full(2, 1000.0))
     assert alone == pytest.approx([PLAIN.step([], 64, 64_000), overlapped.step([], 64, 64_000)], rel=1e-9)
     beside = cases.mixed_seconds(np.full(2, 1024.0), np.zeros(2), np.full(2, 64.0), np.full(2, 1000.0))
