@@ -9,12 +9,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.pages.fronts import target_line
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.days import seconds_of_day
+from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.units import cell, percent, seconds
 from planner.run_search import RunRanking
+from planner.serving.curves import load_curve
 from planner.serving.day import DayPlan
 from planner.serving.mix.search import Mix
 from planner.serving.search import ServingSearch
@@ -60,20 +63,44 @@ def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table 
         "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {"size": 10, "color": COLOURS[0]},
     }
-    shapes = []
-    if slo.tpot is not None:
-        line = {"dash": "dash", "color": COLOURS[1], "width": 1.5}
-        ends = {"x0": 1.0 / slo.tpot, "x1": 1.0 / slo.tpot, "y0": 0, "y1": 1}
-        shapes = [{"type": "line", "yref": "paper", **ends, "line": line}]
-    axes = {"xaxis": axis("output tokens/s of a user"), "yaxis": axis("output tokens/s of a GPU")}
-    figure = {"data": [points], "layout": layout(height=380, hovermode="closest", shapes=shapes, **axes)}
+    shapes = [] if slo.tpot is None else [target_line(1.0 / slo.tpot)]
+    axes = {
+        "xaxis": axis("output tokens/s of a user"),
+        "yaxis": axis("output tokens/s of a GPU", rangemode="tozero"),
+    }
+    data = [*_curves(search), {**points, "showlegend": False}]
+    figure = {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, **axes)}
     words = (
-        "Each point is a deployment by its rank below, at the rate of its row; right and high is good. "
-        "The dashed line is the target of TPOT."
+        "Each line is a deployment from a low load up to its goodput, each point one at the rate of its row, "
+        "by rank; right and high is good."
     )
+    words += "" if slo.tpot is None else " The dashed line is the target of TPOT."
     title = f"Serving {search.question.model.name}"
     sections = [Section("A user's speed and a GPU's", words, figure), *sections_of(tables)]
     write_page(path, title, facts, sections)
+
+
+def _curves(search: ServingSearch) -> list[dict[str, Any]]:
+    """One line for each deployment over its loads."""
+    lines = []
+    for rank, plan in enumerate(search.plans[: len(COLOURS)], start=1):
+        curve = load_curve(search.question, plan)
+        if curve is None:
+            continue
+        told = zip(curve.rate.tolist(), curve.ttft_s.tolist(), strict=True)
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": f"{rank}: {label(plan.describe())}",
+                "x": curve.user.tolist(),
+                "y": curve.device.tolist(),
+                "hovertext": [f"{rate:.3g} requests/s, TTFT {seconds(ttft)}" for rate, ttft in told],
+                "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>",
+                "line": {"color": COLOURS[rank - 1], "width": 1.5, "shape": "spline"},
+            }
+        )
+    return lines
 
 
 def write_mix(path: Path, mix: Mix, tables: Sequence[Table | str]) -> None:
@@ -149,6 +176,7 @@ def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -
     """
     runs = [each for size in ranking.sizes for each in size.ranked]
     bands = [days_band(each.run) for each in runs]
+    several = len({each.gpus for each in runs}) > 1
     shown = {}
     if ranking.best is not None:
         days = days_band(ranking.best.run)
@@ -157,6 +185,7 @@ def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -
             "finish": days.words("days"),
             "cost": in_proportion(ranking.best.run.usd, days).words("USD"),
             "goodput": percent(ranking.best.run.outcome.goodput),
+            "evidence": short_runs(ranking.best.run.prediction.standing) or "timed by the engine",
         }
     points = {
         "type": "scatter",
@@ -170,7 +199,7 @@ def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -
             "arrayminus": [band.middle - band.low for band in bands],
             "thickness": 0.7,
         },
-        "text": [f"{each.gpus:,}" for each in runs],
+        "text": [f"{each.gpus:,}" if several else str(rank) for rank, each in enumerate(runs, start=1)],
         "textposition": "top center",
         "hovertext": [
             label(f"{each.plan.describe()}, {each.mechanism or 'no'} checkpoints") for each in runs
@@ -182,7 +211,8 @@ def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -
         "data": [points],
         "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("USD")),
     }
-    words = "Each point is a run by its GPUs; the line is the 90 % band of step and faults."
+    shown_by = "GPUs" if several else "rank"
+    words = f"Each point is a run by its {shown_by}; the line is the 90 % band of step and faults."
     write_page(
         path, ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)]
     )

@@ -35,7 +35,12 @@ def write_fronts(path: Path, fronts: Fronts) -> None:
         f"front of {front.y.name}": f"{len(front.points)} {'plan' if len(front.points) == 1 else 'plans'}"
         for front in fronts.fronts
     }
-    facts = {"plans": f"{len(fronts):,}", **counts}
+    best = {}
+    for front in fronts.fronts:
+        first = int(front.points[0]) if len(front.points) else None
+        if first is not None:
+            best[f"best {front.x.name}"] = f"{front.x.values[first]:.4g}: {fronts.name(first)}"
+    facts = {"plans": f"{len(fronts):,}", **counts, **best}
     write_page(path, f"Pareto fronts: {fronts.subject}", facts, sections)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -20,8 +22,8 @@ INK, GRID = "#1f2933", "rgba(128,128,128,.25)"
 
 PLOTLY = "plotly-basic-3.7.0.min.js"
 """plotly.js with bars, points and lines only (npm: plotly.js-basic-dist-min, MIT licence)."""
-SHORT = 16
-"""Characters up to which a head figure is printed large."""
+SHORT, SENTENCE = 16, 60
+"""Characters up to which a head figure is printed large, and from which it is printed as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,21 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 
 
 def _asked() -> str:
-    """Version, and the command that asked; none where Python did."""
+    """Version, date, and the command that asked; none where Python did."""
     command = f": <code>{escape(process.command)}</code>" if process.command else "."
-    return f"Predicted by Meshwright {__version__}{command}"
+    return f"Predicted by Meshwright {__version__} on {_date()}{command}"
+
+
+def _date() -> str:
+    """The date in UTC; that of SOURCE_DATE_EPOCH (reproducible-builds.org) where it is set."""
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = float(stated) if stated.isdigit() and len(stated) < len("253402300800") else time.time()
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def _fact(name: str, value: str) -> str:
     mark = ' class="big"' if len(value) <= SHORT and value[:1].isdigit() else ""
+    mark = ' class="words"' if len(value) > SENTENCE else mark
     return f"<div><dt>{escape(name)}</dt><dd{mark}>{escape(value)}</dd></div>"
 
 

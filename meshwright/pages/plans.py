@@ -10,6 +10,7 @@ from meshwright.pages.explorer import explorer_section
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
+from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows
@@ -57,7 +58,7 @@ def write_plans(path: Path, search: PlanSearch) -> None:
         "its layout": f"{plans[0].plan.schedule}, recompute {recomputed(plans[0].plan)}, "
         f"sharding {sharding(plans[0].plan)}",
         "its step time": seconds(plans[0].step_time_s) + _band(search),
-        "evidence": _evidence(search),
+        "evidence": short_runs(search.found.standing) or "timed by the engine",
         "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0].mfu),
         "dollars per million tokens": f"{plans[0].usd_per_million_tokens:.3g}",
@@ -69,13 +70,6 @@ def _band(search: PlanSearch) -> str:
     """The 90 % band of the first plan's step; empty where it is not known."""
     known = search.found.standing
     return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
-
-
-def _evidence(search: PlanSearch) -> str:
-    """Measured runs with the first plan's rarest mechanism."""
-    known = search.found.standing
-    runs = known.evidence[0].fewest if known is not None and known.evidence else None
-    return f"{runs} measured runs" if runs else "no measured run"
 
 
 def _ranking(search: PlanSearch) -> Section:

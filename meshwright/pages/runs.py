@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from meshwright.pages.page import Figure, Section, axis, layout, write_page
+from meshwright.reports.plan_evidence import short_runs
+from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.runs import goodput_at, run_facts, states
 from meshwright.reports.units import percent
 from planner.runs import PlannedRun
@@ -85,7 +88,26 @@ def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
     told = run_facts(run)
     words = {"closed form lacks": "What the closed form lacks", "assumed": "What the run assumes"}
     shown += [Section(heading, told.pop(name)) for name, heading in words.items() if name in told]
-    write_page(path, title, told, shown)
+    rows = [[name, value] for name, value in told.items()]
+    shown.insert(0, Section("The run", "", columns=("", ""), rows=rows, words_in=(0, 1)))
+    write_page(path, title, _heads(run), shown)
+
+
+def _heads(run: PlannedRun) -> dict[str, str]:
+    """Head figures: what a run reaches, with its band, and what that rests on."""
+    days, known = days_band(run), run.prediction.standing
+    step = f"{run.outcome.inputs.step_s:.3g} s"
+    heads = {
+        "finish": days.words("d"),
+        "cost": in_proportion(run.usd, days).words("USD") if math.isfinite(run.usd) else "without bound",
+        "energy": in_proportion(run.kwh / 1000, days).words("MWh"),
+        "goodput": percent(run.outcome.goodput),
+        "step": step if known is None else f"{step} ± {percent(float(known.half_width[0]), 0)}",
+        "evidence": short_runs(known) or "timed by the engine",
+    }
+    if not math.isfinite(run.usd):
+        del heads["energy"]
+    return heads
 
 
 def _calendar(run: PlannedRun) -> Figure:

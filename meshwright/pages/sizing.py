@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.sizing import band_of, band_words, energy_words, time_words, usd_words
 from meshwright.reports.units import counted, percent, seconds
+from planner.prediction import Prediction
 from planner.sizing import Size, Sizing
 
 COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
@@ -23,11 +25,15 @@ def write_sizing(path: Path, sizing: Sizing) -> None:
     planned = [size for size in sizing.sizes if size.planned]
     front = sizing.front
     shown = {"tokens": counted(sizing.tokens)}
-    for name, size in (("cheapest in time", sizing.cheapest), ("fastest", sizing.fastest)):
-        if size is not None:
+    sizes = {"cheapest in time": sizing.cheapest, "fastest": sizing.fastest}
+    if sizing.cheapest is sizing.fastest:
+        sizes = {"cheapest in time and fastest": sizing.fastest}
+    for name, size in sizes.items():
+        if size is not None and size.result is not None:
+            runs = short_runs(Prediction.of_search(size.result).standing)
             shown[name] = f"{size.gpus:,} GPUs"
-            shown[f"its time, {name}"] = f"{time_words(size)} ± {band_words(size)}"
-            shown[f"its dollars, {name}"] = usd_words(size)
+            shown[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
+            shown[f"{name}: cost, evidence"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
     words = (
         "Each point is the best plan at one size, with the 90 % bands of its days and dollars, which move "
         "together. On the line no other size is better in both."

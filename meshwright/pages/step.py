@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from meshwright.pages.gantt import gantt, shown_ranks
 from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
 from meshwright.reports.parts import GROUPS, colour, grouped
+from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import recomputed, sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
 from planner.prediction import Prediction
@@ -90,7 +91,8 @@ def _facts(
         "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
         "plan": f"{plan.describe()}, micro batch {plan.micro_batch}",
         "schedule": f"{plan.schedule}, recompute {recomputed(plan)}, sharding {sharding(plan)}",
-        "step": f"{seconds(timeline.period)} for {counted(training.tokens)} tokens",
+        "step": f"{seconds(timeline.period)}{_band(prediction)} for {counted(training.tokens)} tokens",
+        "evidence": short_runs(prediction.standing) or "timed by the engine alone",
         "throughput": f"{pace * float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
         f"MFU {percent(pace * float(metrics.model_flops_utilisation[0]))}",
         "memory at its fullest": f"{gibibytes(peak)} of {gibibytes(there)}" + (doubt if peak > there else ""),
@@ -101,6 +103,12 @@ def _facts(
         words = f"is {signed_percent(gap)} off it" if abs(gap) >= 5e-4 else "agrees"
         facts["analytic step"] = f"{seconds(analytic_step_s)}; the engine {words}"
     return facts
+
+
+def _band(prediction: Prediction) -> str:
+    """The 90 % band of the step, where its form is known."""
+    known = prediction.standing
+    return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
 
 
 def _time(timeline: Timeline, names: list[str]) -> Figure:

@@ -58,6 +58,14 @@ def counted_runs(evidence: PlanEvidence) -> str:
     return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
+def short_runs(known: Standing | None, index: int = 0) -> str:
+    """Measured runs with a plan's rarest mechanism, in a few words; empty where the engine timed it."""
+    if known is None or not known.evidence:
+        return ""
+    runs = known.evidence[index].fewest
+    return f"{runs} measured run{'s' * (runs > 1)}" if runs else "no measured run"
+
+
 def evidence_words(known: Standing | None, index: int) -> dict[str, str]:
     """Measured runs behind a plan, in one line."""
     if known is None:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from core.durations import written
 from meshwright.reports.run_bands import days_band, in_proportion
-from meshwright.reports.runs import describe_planned_run, run_verdict
+from meshwright.reports.runs import describe_planned_run, longest_period_s, run_verdict
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from planner.run_search import RankedRun, RunRanking, RunSearch
@@ -65,13 +65,19 @@ def run_search_tables(ranking: RunRanking) -> list[Table | str]:
     return tables
 
 
+def _period(each: RankedRun) -> str:
+    """The period of the saves; where many longer ones cost less than 1 %, the longest of them."""
+    longest = longest_period_s(each.run)
+    return written(each.run.outcome.inputs.period_s) if longest is None else f"up to {written(longest)}"
+
+
 def _row(each: RankedRun) -> list[str]:
     outcome, days = each.run.outcome, days_band(each.run)
     return [
         f"{each.gpus:,}",
         each.plan.describe(),
         each.mechanism or "none",
-        written(outcome.inputs.period_s) if each.mechanism else "-",
+        _period(each) if each.mechanism else "-",
         days.middle_words(),
         days.ends(),
         in_proportion(each.run.usd, days).middle_words(),

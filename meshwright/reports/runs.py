@@ -133,9 +133,13 @@ def _checkpoint(run: PlannedRun) -> dict[str, Any] | None:
     }
 
 
+SEEN = 5e-4
+"""Share of a step from which its slowing beside a save is printed."""
+
+
 def _shown_beside(save: EngineSave | None) -> str:
     """What steps take longer beside a save; empty where the engine timed none."""
-    if save is None or not save.write_s:
+    if save is None or not save.write_s or save.beside_s < (1.0 + SEEN) * save.step_s:
         return ""
     slower = percent(save.beside_s / save.step_s - 1)
     return f"; steps beside a save take {slower} longer, {written(save.extra_s)} in all"
@@ -258,15 +262,21 @@ def goodput_at(run: PlannedRun, rate: float, period: np.ndarray | float) -> np.n
 
 def _period_words(run: PlannedRun) -> str:
     """The longest usual period that costs less than ``GIVEN_UP``; empty where the run's own is as long."""
+    longest = longest_period_s(run)
+    if longest is None:
+        return ""
+    return f" (any up to {written(longest)} costs less than {percent(GIVEN_UP, 0)})"
+
+
+def longest_period_s(run: PlannedRun) -> float | None:
+    """The longest usual period that costs less than ``GIVEN_UP``, s; None where the run's own is as long."""
     inputs = run.outcome.inputs
     if not inputs.faults.processes or not math.isfinite(inputs.period_s):
-        return ""
+        return None
     rate, periods = inputs.faults.rate(inputs.job), np.array(PERIODS_S)
     lost = float(goodput_at(run, rate, inputs.period_s)) - goodput_at(run, rate, periods)
     able = periods[(lost < GIVEN_UP) & (periods > inputs.period_s)]
-    if not len(able):
-        return ""
-    return f" (any up to {written(float(able.max()))} costs less than {percent(GIVEN_UP, 0)})"
+    return float(able.max()) if len(able) else None
 
 
 def _told(seconds: float) -> str:

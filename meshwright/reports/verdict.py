@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.basis import basis
 from meshwright.reports.insisted import describe_insisted, insisted_words
-from meshwright.reports.plan_evidence import promise_words
+from meshwright.reports.plan_evidence import promise_words, short_runs
 from meshwright.reports.plans import chance
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, seconds
@@ -119,8 +119,7 @@ def headline(prediction: Prediction) -> str:
         f"fits in {chance(fits).removesuffix(' %')} of 100",
     ]
     if known is not None:
-        runs = known.evidence[0].fewest
-        figures.insert(2, f"{runs} measured run{'s' * (runs > 1)}" if runs else "no measured run")
+        figures.insert(2, short_runs(known))
     first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
     as_good = 0 if known is None else int((~known.differs[1:]).sum())
     others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."

@@ -35,3 +35,16 @@ def test_each_point_of_a_sweep_is_a_row(run, tmp_path):
     points = json.loads(run(*ASKED["sweep"], "--html", str(path), "--json").out)["points"]
     body = path.read_text(encoding="utf-8").partition("<tbody>")[2]
     assert body.partition("</tbody>")[0].count("<tr>") == len(points)
+
+
+def test_each_deployment_is_a_line_over_its_loads(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
+    path = tmp_path / "page.html"
+    run(*ASKED["serve"], "--html", str(path))
+    page = path.read_text(encoding="utf-8")
+    *lines, points = json.loads(re.findall(r'id="figure-0">(.*?)</script>', page)[0])["data"]
+    assert len(lines) == len(points["x"]) > 1
+    for line in lines:
+        assert line["y"] == sorted(line["y"])
+        assert line["x"][0] > line["x"][-1], "a loaded server is slower for each user"
+    assert "on 2027-01-15" in page
