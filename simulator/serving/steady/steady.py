@@ -10,15 +10,16 @@ a step longer, and those on different ranks share one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.steady.begun_together import BegunTogether, together
+from simulator.serving.steady.begun_together import BegunTogether
+from simulator.serving.steady.company import companions, met_share
+from simulator.serving.steady.meetings import MOST_INTERFERENCE, STEADIEST, Meetings, meetings
 from simulator.serving.steady.prompts_first import rank_steps
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
-from simulator.serving.steady.waits import MOST_FILLED, RUNAWAY, budget_wait, slot_wait
+from simulator.serving.steady.waits import MOST_FILLED, budget_wait, slot_wait
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 from simulator.serving.steps.table import IterationTable
@@ -35,8 +36,6 @@ DAMPING = 0.4
 rises from that of a lone request to the least that solves the equations, which rises with the rate."""
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
-MOST_INTERFERENCE = 0.95
-"""Share of time that prefills of others may take from decodes."""
 LONGEST_PROMPTS = 0.999
 """The same where they share steps: these are then as long as prompts make them."""
 MOST_BUNCHING = 0.2
@@ -47,8 +46,6 @@ CORRELATED = 0.5 / AVERAGED
 """Correlation of that average with the number of arrivals in the same time."""
 LONGEST_SPREAD = 0.2
 """Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
-STEADIEST = 0.02
-"""Least share of a deviation between micro batches that decays in a request's time."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +101,15 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     step = tpot = cases.decode(seen)
     steps = cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
-    through = others = arriving = longest = cases.arrivals
-    loops = cases.loops
+    through = others = arriving = meeting = longest = cases.arrivals
+    loops, delay = cases.loops, steps.one_chunk
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
-    delay = steps.one_chunk
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
-    bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth)
+    bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     before = moved = interference = uneven = np.zeros_like(seen)
-    staged = cases.staged
-    met = _Met(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
+    met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
     kept_below = np.where(closed, 0.0, 1.0)
@@ -127,26 +122,25 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             served = np.minimum(clients, slots * (decode + service + wait) / (decode + service))
             through = np.where(closed, served / lifetime, cases.arrivals)
             others = through * other_clients
-        beside = others * decode
-        bunched = bunching * delay / cases.stages if staged else bunching * delay
-        seen = np.minimum(1.0 + beside + np.minimum(bunched, MOST_BUNCHING * beside), slots)
+        beside = companions(others * decode, cases.balanced) if cases.balances else others * decode
+        bunched = np.minimum(bunching * delay, MOST_BUNCHING * beside)
+        seen = np.minimum(1.0 + beside + bunched, slots)
         step = cases.decode(seen)
         if cases.interleaved and loops:
             steps = steps.beside_step(step, closed)
-        if staged:
+        if cases.staged:
             lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
             uneven = np.where(closed, 0.0, beside) / lasting
             step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
         arriving = others * cases.ranks if cases.lockstep else others
-        met = _met(cases, arriving, step, tpot, steps, met.chunks)
+        # Prompts that come to the replica of a request while it is there.
+        present = others * cases.lanes * (decode + met.prefill_s)
+        meeting = arriving * met_share(present, cases.others_take) if cases.balances else arriving
+        met = meetings(cases, meeting, step, tpot, steps, met.chunks)
         mean, delay = met.mean_s, met.delay_s
         interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
         before, moved = moved, kept * (mean - tpot)
-        longest = gaps * full / (1.0 - interference)
-        if cases.turns:
-            longest = np.where(
-                cases.in_turn, gaps * rank_steps(cases, arriving, full, steps, met.chunks).tpot_s, longest
-            )
+        longest = _longest(cases, meeting, full, steps, met.chunks, interference)
         below = np.where(mean >= tpot, np.maximum(below, tpot), below)
         tpot = tpot + moved
         if iteration in LEAPS:
@@ -155,13 +149,12 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         if not loops and iteration < ITERATIONS - 1:
             continue
         service = cases.fixed + met.first_s + met.prefill_s
-        queue = budget_wait(cases, arriving, steps, decode + service) + slot_wait(
-            cases, through, tpot, alone, longest, service
-        )
+        queue = budget_wait(cases, arriving, steps, decode + service)
+        queue = queue + slot_wait(cases, through, tpot, alone, longest, service)
         if met.begun is not None:
             queue = np.where(cases.together & (clients <= slots), met.begun.wait_s, queue)
         wait = np.where(closed, DAMPING * wait + (1 - DAMPING) * queue, queue) if loops else queue
-    busy = np.maximum(arriving * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
+    busy = np.maximum(meeting * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
     stable = closed | (through * longest <= slots) & (busy < 1.0)
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
     last = _last_tpot(cases, step, tpot, met.begun)
@@ -170,45 +163,15 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     return replace(means, last_tpot_s=last * cases.steps_per_token)
 
 
-class _Met(NamedTuple):
-    """What decodes and prompts meet at a batch, s."""
-
-    mean_s: Array
-    """Mean step of a decode, prompts included."""
-    delay_s: Array
-    """Added to decodes by one prompt."""
-    prefill_s: Array
-    """A prompt's own steps."""
-    first_s: Array
-    """Wait of a prompt for running steps."""
-    running_s: Array
-    chunks: Array
-    """Prompt chunks of a step with any, where ranks compute prompts in turn."""
-    begun: BegunTogether | None
-
-
-def _met(cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, chunks: Array) -> _Met:
-    """See `_Met`; the arguments are those of `_prompts`, and the chunks of the last iteration."""
-    prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
-    taken = arriving * delay
-    if cases.interleaved:
-        # A step with prompts is no longer than they make it, so this rises with ``tpot``.
-        mean = step + taken * tpot
-    else:
-        mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
-        mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
-    if cases.turns:
-        ranked = rank_steps(cases, arriving, step, steps, chunks)
-        chunks = ranked.chunks
-        mean, delay, prefill, first = (
-            np.where(cases.in_turn, own, other)
-            for own, other in zip(ranked, (mean, delay, prefill, first), strict=False)
-        )
-    begun = None
-    if cases.equal:
-        begun = together(cases, steps, step, delay)
-        mean = np.where(cases.together, begun.tpot_s, mean)
-    return _Met(mean, delay, prefill, first, running, chunks, begun)
+def _longest(
+    cases: Cases, meeting: Array, full: Array, steps: Prefills, chunks: Array, interference: Array
+) -> Array:
+    """Decode time of a request beside as many as slots hold, s."""
+    longest = cases.gaps * full / (1.0 - interference)
+    if not cases.turns:
+        return longest
+    in_turn = cases.gaps * rank_steps(cases, meeting, full, steps, chunks).tpot_s
+    return np.where(cases.in_turn, in_turn, longest)
 
 
 def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | None) -> Array:
@@ -235,119 +198,6 @@ def _leap(before: Array, moved: Array) -> Array:
     """Sum of the remaining terms of a geometric series after the last move (Aitken)."""
     ratio = moved / np.where(before == 0.0, np.inf, before)
     return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
-
-
-def _prompts(
-    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
-) -> tuple[Array, Array, Array, Array]:
-    """Seconds of a prompt's own steps, of the delay of decodes per prompt, of the wait for running steps, and
-    of the steps waited for.
-
-    Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
-    different ranks.
-
-    Args:
-        cases: the loads.
-        arriving: other prompts a second, on all ranks.
-        step, tpot: seconds of a pure decode step, and of the mean one.
-        steps: steps with prompts.
-    """
-    if cases.interleaved:
-        window = tpot
-    else:
-        busy = np.minimum(arriving * steps.one_chunk, 0.9)
-        window = step * (1.0 - busy) + steps.one_chunk * busy
-    if not cases.all_decode:
-        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
-        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
-        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
-        window = np.where(cases.decodes, window, met_step)
-    most = steps.ranks * steps.most
-    met = arriving * window
-    if cases.lockstep:
-        met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
-    met = np.minimum(met, most - 1.0 + 1e-9)
-    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most)
-    if cases.interleaved and cases.lockstep:
-        met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
-    if cases.equal:
-        together = np.where(cases.together, most, together)
-    even = length = steps.seconds(together)
-    if cases.staged:
-        heavy = _longest_prompts(cases, arriving, met, together, steps)
-        met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
-    # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
-    # first, the decodes of their own rank alone stop.
-    decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
-    delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
-    delay = np.where(cases.undelayed, 0.0, delay)
-    # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
-    own = np.minimum(np.maximum(arriving * window * steps.chunks / together, 1e-9), 1.0 - 1e-9)
-    missed = np.log1p(-own)
-    spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / own
-    delay = np.where(cases.together, delay, spread) if cases.equal else spread
-    # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
-    count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
-    less = steps.one_chunk - steps.step
-    if cases.interleaved and cases.lockstep:
-        count = np.where(steps.ranks > 1.0, np.maximum(steps.whole, steps.chunks), count)
-        # Another rank's chunk makes the last step as long as a whole chunk would.
-        alone = np.exp(-np.maximum(met, 0.0))
-        less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
-    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * less
-    share = np.minimum(arriving * steps.chunks * length / together, 1.0)
-    if not cases.all_decode:
-        share = np.where(cases.decodes, share, 1.0)
-    # A pipeline plans the longest micro batch when it has run on all stages, and the others a share later.
-    # Once one micro batch is full, what it leaves waits for its next turn.
-    if cases.staged:
-        runs_away = RUNAWAY * arriving * steps.behind >= 1.0
-        turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
-        last = length - (cases.stages - 1.0) * turn
-        uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
-        running = (1.0 - share) * step / cases.stages + share * uneven
-    else:
-        running = (1.0 - share) * step + share * (length**2 / length)
-    following = 1.0 / ((1.0 - share) / step + share / length)
-    meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
-    if not cases.all_decode:
-        # Of several, a prompt meets a busy one only where all are busy.
-        meets = np.where(cases.decodes, meets, meets ** (cases.shared / cases.lanes))
-    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
-
-
-def _met_in_lockstep(
-    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, met: Array, together: Array
-) -> tuple[Array, Array]:
-    """Other chunks in the step of a chunk on data-parallel ranks, and the chunks of a step with any.
-
-    A prompt arrives in a long step more often than in a short one, and then meets the prompts of that step:
-    steps with prompts are fuller, and fewer, than arrivals during the mean step say.
-    """
-    chunks = arriving * steps.chunks
-    length = steps.seconds(together)
-    in_prompts = np.clip(chunks * length / together, 0.0, 1.0)
-    by_time = in_prompts * length + (1.0 - in_prompts) * step
-    by_count = in_prompts * tpot / length
-    none = by_count * np.exp(-chunks * length) + (1.0 - by_count) * np.exp(-chunks * step)
-    most = steps.ranks * steps.most
-    fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most)
-    several = (steps.ranks > 1.0) & cases.decodes & (chunks > 0.0)
-    return (
-        np.where(several, np.minimum(chunks * by_time, most - 1.0 + 1e-9), met),
-        np.where(several, fuller, together),
-    )
-
-
-def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
-    """Prompts in a step of the micro batch with most of them.
-
-    The longest micro batch of a pipeline is planned last, so it takes the prompts that arrive during its
-    own excess too. Where these take longer than the excess, it grows until a limit of its step.
-    """
-    decays = 1.0 - RUNAWAY * arriving * steps.behind
-    excess = cases.longest_of * np.sqrt(met) * (np.maximum(decays, STEADIEST) ** -0.5 - 1.0)
-    return np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
 
 
 def _spread(

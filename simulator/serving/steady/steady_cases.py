@@ -170,6 +170,11 @@ class Cases:
         """Whether prompts are cut to fill a step."""
         self.decodes = output >= 2.0
         self.all_decode = bool(np.all(self.decodes))
+        self.balanced = np.where(self.closed, 1.0, self.shared)
+        """Batches in flight among which random arrivals are balanced."""
+        self.others_take = np.where(self.decodes, self.balanced / self.lanes, 1.0)
+        """Replicas that take the next prompts while this one decodes."""
+        self.balances = bool(np.any(self.balanced > 1.0))
         self.undelayed = self.arrives | ~self.decodes
         """Cases whose prompts delay no decode."""
         self.in_turn = (self.ranks > 1.0) & ~self.undelayed & (not self.interleaved)
@@ -232,8 +237,24 @@ class Cases:
 
     @cached_property
     def decode(self) -> Callable[[Array], Array]:
-        """Seconds of a pure decode step, of a batch."""
-        return self.table.decodes_at(self.keys, float(self.slots.max(initial=1.0)))
+        """Mean seconds of a pure decode step, of a mean batch.
+
+        Batches of random arrivals vary; the fuller the slots are, the less.
+        """
+        most = float(self.slots.max(initial=1.0))
+        steady = self.table.decodes_at(self.keys, most)
+        if bool(np.all(self.closed)):
+            return steady
+        varied = self.table.varying(self.shared).decodes_at(self.keys, most)
+        free = 1.0 / np.maximum(self.slots - 1.0, 1e-9)
+        fixed = self.closed | (self.slots <= 1.0)
+
+        def seconds(batch: Array) -> Array:
+            full = np.where(fixed, 1.0, np.minimum((batch - 1.0) * free, 1.0))
+            of_mean = steady(batch)
+            return of_mean + (1.0 - full) * (varied(batch) - of_mean)
+
+        return seconds
 
 
 def mixes(engine: Engine) -> bool:

@@ -188,7 +188,9 @@ class CapsOfCases:
         kv_tokens = decodes * np.asarray(batch.keys)
 
         def at(share: float | None) -> StepCases:
-            return cases if share is None else self._caps.at_clock(share).cases(cases.which)
+            if share is None:
+                return cases
+            return self._caps.at_clock(share).cases(cases.which).spreading(cases.spread)
 
         def drawn_at(share: float | None, seconds: Array) -> Array:
             models = self._caps.free if share is None else at(share).arrays.power

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +44,12 @@ class SpeculativeCases:
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
         self.window, self.windows = target.window, target.windows
+
+    def varying(self, shared: Array) -> Self:
+        """See `StepCases.varying`."""
+        cases = copy(self)
+        cases._target = self._target.varying(shared)
+        return cases
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of a replica's devices during steps; see `StepCases.watts`."""

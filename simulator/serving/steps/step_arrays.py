@@ -7,13 +7,15 @@ of every kind of replica that a search compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.steps.batch_spread import SHARED, averaged
 from simulator.serving.steps.case_mechanism import ArrayMechanism, CaseBatch
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
@@ -212,11 +214,22 @@ class StepArrays:
             "idle_watts": figures(lambda table: table.power.idle_w * table.power.devices),
         }
         self.power = [table.power for table in tables]
+        self._stairs = [(table.padded_s, int(table.decodes.x[-1])) for table in tables]
         self._lines: dict[tuple[int, float], Array] = {}
         """Seconds of decode steps by the sequences of a rank, of a table and a mean KV; and joined."""
         self._joined_lines: JoinedVectors
 
-    def decode_lines(self, which: Ints, keys: Array, most: float) -> Callable[[Array], Array] | None:
+    @cached_property
+    def padded(self) -> JoinedVectors:
+        """Seconds by tokens of decodes: of the tables, then averaged over batches of each of ``SHARED``."""
+        stairs = [seconds for seconds, _ in self._stairs]
+        return JoinedVectors(
+            stairs + [averaged(*stair, shared) for shared in SHARED for stair in self._stairs]
+        )
+
+    def decode_lines(
+        self, which: Ints, keys: Array, most: float, spread: Ints
+    ) -> Callable[[Array], Array] | None:
         """Seconds of decode steps at one mean KV of each case, by the sequences of a rank.
 
         Between whole numbers of sequences the tables are linear, so the cases of one replica and KV share a
@@ -226,11 +239,13 @@ class StepArrays:
             which: index of each case's table, shape (cases,).
             keys: mean KV of a sequence, tokens.
             most: most sequences of a rank.
+            spread: see `StepCases.spread`, shape (cases,).
         """
         if not which.size:
             return None
         values, place = np.unique(keys, return_inverse=True)
-        pairs, line = np.unique(which * len(values) + place, return_inverse=True)
+        kinds = len(self.power)
+        pairs, line = np.unique((which + kinds * spread) * len(values) + place, return_inverse=True)
         names = [(int(pair // len(values)), float(values[pair % len(values)])) for pair in pairs.tolist()]
         count = int(most) + 2
         missing = [name for name in names if len(self._lines.get(name, ())) < count]
@@ -239,7 +254,8 @@ class StepArrays:
         if missing:
             tables, kept = (np.repeat(column, count) for column in zip(*missing, strict=True))
             batches = np.tile(np.arange(count, dtype=np.float64), len(missing))
-            seconds = self.cases(tables).decode_seconds(batches, kept.astype(np.float64))
+            cases = self.cases(tables % kinds).spreading(tables // kinds)
+            seconds = cases.decode_seconds(batches, kept.astype(np.float64))
             self._lines.update(zip(missing, seconds.reshape(-1, count), strict=True))
             self._joined_lines = JoinedVectors(list(self._lines.values()))
         numbers = {name: number for number, name in enumerate(self._lines)}
@@ -278,6 +294,8 @@ class StepCases:
         self._graphs_mixed, self._largest_graph = figures["graphs_mixed"] > 0, figures["largest_graph"]
         self._pads_ranks = arrays.engine.pads_ranks.value
         self.spreads = bool(np.any(self.ranks > 1)) and not self._pads_ranks
+        self.spread = np.zeros(which.shape, np.int64)
+        """Place of a case's batches in ``SHARED``, from 1; 0 for batches of one size."""
         self._padded, self._mixed_s = (arrays.vectors[name].at(index) for name in ("padded_s", "mixed_s"))
         self._head, self._rank, self._experts = (
             arrays.vectors[name].at(index) for name in ("head_s", "rank_s", "experts_s")
@@ -285,6 +303,24 @@ class StepCases:
         self.decode_attention, self._mixed, self.chunk_attention = (
             arrays.grids[name].at(index) for name in ("decodes", "mixed", "chunks")
         )
+
+    def varying(self, shared: Array) -> Self:
+        """The same, where decode batches vary about their mean as those of random arrivals do.
+
+        Args:
+            shared: batches among which arrivals are balanced, shape of the cases. Cases of one table vary as
+                the steadiest of them.
+        """
+        place = np.searchsorted(SHARED, shared, side="right")
+        return self.spreading(np.broadcast_to(place, self.which.shape) if self.which.ndim else place.max())
+
+    def spreading(self, spread: Ints) -> Self:
+        """The same with other batches; see ``spread``."""
+        cases = copy(self)
+        cases.spread = np.asarray(spread)
+        index = self.which + len(self.arrays.power) * cases.spread
+        cases._padded = self.arrays.padded.at(int(index) if index.ndim == 0 else index)
+        return cases
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:
         """Power of a replica's devices during steps, hosts not counted; see `PowerModel.watts`."""
@@ -306,7 +342,7 @@ class StepCases:
         """`decode_seconds` by the sequences of a rank, at most ``most``, with one mean KV of each case."""
         lines = None
         if not self.mechanisms and self.which.shape == keys.shape and keys.ndim == 1:
-            lines = self.arrays.decode_lines(self.which, keys, most)
+            lines = self.arrays.decode_lines(self.which, keys, most, self.spread)
         return lines or (lambda sequences: self.decode_seconds(sequences, keys))
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:

@@ -287,11 +287,6 @@ def run_of(asked, plan):
     return settled(setting, plan.goodput * (slo.ttft + slo.tpot * asked.output))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="since steps are priced at as many prompts as they take, a batch limit below the engine's own "
-    "carries 2.4 % more; the search over limits keeps the engine's own",
-)
 def test_the_engines_own_limits_stay_where_no_others_carry_more(asked, table):
     kept = list(shapes(asked, {}))
     for phase in itertools.chain(table.mixed, table.prefill, table.decode):

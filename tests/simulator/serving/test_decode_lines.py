@@ -25,17 +25,19 @@ def test_lines_are_the_steps_of_each_case():
     random = np.random.default_rng(0)
     which = random.integers(0, 2, 400)
     keys = np.where(random.random(400) < 0.5, 700.5, 3000.0)
-    cases = StepArrays([made(1), made(2)]).cases(which)
-    line = cases.decodes_at(keys, MOST)
-    for batch in (np.zeros(400), random.uniform(1.0, MOST, 400), np.full(400, float(MOST))):
-        assert line(batch) == pytest.approx(cases.decode_seconds(batch, keys), rel=1e-12)
+    steady = StepArrays([made(1), made(2)]).cases(which)
+    for cases in (steady, steady.varying(random.choice([1.0, 3.0, 16.0], 400))):
+        line = cases.decodes_at(keys, MOST)
+        for batch in (np.zeros(400), random.uniform(1.0, MOST, 400), np.full(400, float(MOST))):
+            assert line(batch) == pytest.approx(cases.decode_seconds(batch, keys), rel=1e-12)
 
 
 def test_cases_that_share_no_lines_make_none():
     """A line costs more than the steps of one case."""
     arrays = StepArrays([made(1)])
-    assert arrays.decode_lines(np.zeros(50, np.int64), np.arange(50.0) + 100.0, MOST) is None
-    assert arrays.decode_lines(np.zeros(50, np.int64), np.full(50, 100.0), MOST) is not None
+    alike = np.zeros(50, np.int64)
+    assert arrays.decode_lines(alike, np.arange(50.0) + 100.0, MOST, alike) is None
+    assert arrays.decode_lines(alike, np.full(50, 100.0), MOST, alike) is not None
 
 
 def test_no_cases_have_no_lines():

@@ -1,0 +1,41 @@
+"""Sequences beside a request where a router gives each arrival to the batch with fewest, over arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+UNEVEN = 0.1
+"""What departures leave between balanced batches, square sequences over the mean: a Markov chain of two to
+eight batches, each of up to 16 sequences, has 0.05 to 0.15."""
+
+
+def companions(mean: Array, shared: Array) -> Array:
+    """Mean number of sequences beside a request in its batch.
+
+    Independent arrivals find as many as the mean batch. A balanced one takes the place that is free, so with
+    many batches a request sees one sequence less: its own. That leaves none below one sequence a batch.
+
+    Args:
+        mean: mean sequences of a batch.
+        shared: batches among which arrivals are balanced.
+    """
+    mean = np.maximum(mean, 1e-9)
+    beyond = mean - (1.0 - 1.0 / shared)
+    uneven = np.where(shared > 1.0, 4.0 * UNEVEN * mean, 0.0)
+    return 0.5 * (beyond + np.sqrt(beyond**2 + uneven))
+
+
+def met_share(mean: Array, replicas: Array) -> Array:
+    """Prompts that come to a replica while it has a request, over those that come to it at any time.
+
+    As many join a request's replica in its time as it found there.
+
+    Args:
+        mean: mean requests of a replica.
+        replicas: replicas among which arrivals are balanced.
+    """
+    mean = np.maximum(mean, 1e-9)
+    return companions(mean, replicas) / mean

@@ -1,0 +1,213 @@
+"""What decodes and prompts of a replica meet in its steps, over arrays: the prompts of others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.steady.begun_together import BegunTogether, together
+from simulator.serving.steady.prompts_first import rank_steps
+from simulator.serving.steady.steady_cases import Cases, Prefills
+from simulator.serving.steady.waits import RUNAWAY
+
+Array = NDArray[np.float64]
+
+MOST_INTERFERENCE = 0.95
+"""Share of time that prefills of others may take from decodes."""
+STEADIEST = 0.02
+"""Least share of a deviation between micro batches that decays in a request's time."""
+
+
+class Meetings(NamedTuple):
+    """Times of a batch, s."""
+
+    mean_s: Array
+    """Mean step of a decode, prompts included."""
+    delay_s: Array
+    """Added to decodes by one prompt."""
+    prefill_s: Array
+    """A prompt's own steps."""
+    first_s: Array
+    """Wait of a prompt for running steps."""
+    running_s: Array
+    chunks: Array
+    """Prompt chunks of a step with any, where ranks compute prompts in turn."""
+    begun: BegunTogether | None
+
+
+def meetings(
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, chunks: Array
+) -> Meetings:
+    """Times at a batch and a mean step.
+
+    Args:
+        cases: the loads.
+        arriving: prompts a second that come to a replica, on all ranks, while it has a request.
+        step, tpot: seconds of a pure decode step, and of the mean one.
+        steps: steps with prompts.
+        chunks: prompt chunks of a step with any, of the last iteration.
+    """
+    prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
+    taken = arriving * delay
+    if cases.interleaved:
+        # A step with prompts is no longer than they make it, so this rises with ``tpot``.
+        mean = step + taken * tpot
+    else:
+        mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
+        mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
+    mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
+    if cases.turns:
+        ranked = rank_steps(cases, arriving, step, steps, chunks)
+        chunks = ranked.chunks
+        mean, delay, prefill, first = (
+            np.where(cases.in_turn, own, other)
+            for own, other in zip(ranked, (mean, delay, prefill, first), strict=False)
+        )
+    begun = None
+    if cases.equal:
+        begun = together(cases, steps, step, delay)
+        mean = np.where(cases.together, begun.tpot_s, mean)
+    return Meetings(mean, delay, prefill, first, running, chunks, begun)
+
+
+def _gained_by_own_prompt(cases: Cases, taken: Array, prefill: Array, tpot: Array, steps: Prefills) -> Array:
+    """Seconds that arrivals during a request's own prompt add to its mean step.
+
+    Their prompts are computed beside its first decodes. Those that arrive in its last steps are computed when
+    it has ended; but a prompt takes longer than these steps, so short outputs are delayed by more prompts
+    than arrive while they decode.
+    """
+    longer = np.maximum(prefill - 0.5 * (steps.chunks + 1.0) * tpot, 0.0)
+    taken = np.minimum(taken, MOST_INTERFERENCE)
+    gained = taken * longer * (1.0 - taken**cases.gaps) / cases.gaps
+    if not cases.interleaved:
+        gained = gained / (1.0 - taken)
+    return np.where(cases.closed | cases.undelayed, 0.0, gained)
+
+
+def _prompts(
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills
+) -> tuple[Array, Array, Array, Array]:
+    """Seconds of a prompt's own steps, of the delay of decodes per prompt, of the wait for running steps, and
+    of the steps waited for.
+
+    Prompts that arrive during one step are computed together in the next; so are chunks of prompts on
+    different ranks.
+
+    Args:
+        cases: the loads.
+        arriving: other prompts a second, on all ranks.
+        step, tpot: seconds of a pure decode step, and of the mean one.
+        steps: steps with prompts.
+    """
+    if cases.interleaved:
+        window = tpot
+    else:
+        busy = np.minimum(arriving * steps.one_chunk, 0.9)
+        window = step * (1.0 - busy) + steps.one_chunk * busy
+    if not cases.all_decode:
+        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
+        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
+        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
+        window = np.where(cases.decodes, window, met_step)
+    most = steps.ranks * steps.most
+    met = arriving * window
+    if cases.lockstep:
+        met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
+    met = np.minimum(met, most - 1.0 + 1e-9)
+    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most)
+    if cases.interleaved and cases.lockstep:
+        met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
+    if cases.equal:
+        together = np.where(cases.together, most, together)
+    even = length = steps.seconds(together)
+    if cases.staged:
+        heavy = _longest_prompts(cases, arriving, met, together, steps)
+        met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
+    # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
+    # first, the decodes of their own rank alone stop.
+    decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
+    delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
+    delay = np.where(cases.undelayed, 0.0, delay)
+    # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
+    own = np.minimum(np.maximum(arriving * window * steps.chunks / together, 1e-9), 1.0 - 1e-9)
+    missed = np.log1p(-own)
+    spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / own
+    delay = np.where(cases.together, delay, spread) if cases.equal else spread
+    # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
+    count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
+    less = steps.one_chunk - steps.step
+    if cases.interleaved and cases.lockstep:
+        count = np.where(steps.ranks > 1.0, np.maximum(steps.whole, steps.chunks), count)
+        # Another rank's chunk makes the last step as long as a whole chunk would.
+        alone = np.exp(-np.maximum(met, 0.0))
+        less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
+    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * less
+    share = np.minimum(arriving * steps.chunks * length / together, 1.0)
+    if not cases.all_decode:
+        share = np.where(cases.decodes, share, 1.0)
+    running = _running(cases, arriving, step, steps, even, length, share)
+    following = 1.0 / ((1.0 - share) / step + share / length)
+    meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
+    if not cases.all_decode:
+        # Of several, a prompt meets a busy one only where all are busy.
+        meets = np.where(cases.decodes, meets, meets ** (cases.shared / cases.lanes))
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
+
+
+def _running(
+    cases: Cases, arriving: Array, step: Array, steps: Prefills, even: Array, length: Array, share: Array
+) -> Array:
+    """Mean length of the step that an arrival finds running, s.
+
+    A pipeline plans the longest micro batch when it has run on all stages, and the others a share later. Once
+    one micro batch is full, what it leaves waits for its next turn.
+
+    Args:
+        cases, arriving, step, steps: those of `_prompts`.
+        even, length: seconds of a mean step with prompts, and of the longest micro batch's.
+        share: time in steps with prompts.
+    """
+    if not cases.staged:
+        return (1.0 - share) * step + share * length
+    runs_away = RUNAWAY * arriving * steps.behind >= 1.0
+    turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
+    last = length - (cases.stages - 1.0) * turn
+    uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
+    return (1.0 - share) * step / cases.stages + share * uneven
+
+
+def _met_in_lockstep(
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, met: Array, together: Array
+) -> tuple[Array, Array]:
+    """Other chunks in the step of a chunk on data-parallel ranks, and the chunks of a step with any.
+
+    A prompt arrives in a long step more often than in a short one, and then meets the prompts of that step:
+    steps with prompts are fuller, and fewer, than arrivals during the mean step say.
+    """
+    chunks = arriving * steps.chunks
+    length = steps.seconds(together)
+    in_prompts = np.clip(chunks * length / together, 0.0, 1.0)
+    by_time = in_prompts * length + (1.0 - in_prompts) * step
+    by_count = in_prompts * tpot / length
+    none = by_count * np.exp(-chunks * length) + (1.0 - by_count) * np.exp(-chunks * step)
+    most = steps.ranks * steps.most
+    fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most)
+    several = (steps.ranks > 1.0) & cases.decodes & (chunks > 0.0)
+    return (
+        np.where(several, np.minimum(chunks * by_time, most - 1.0 + 1e-9), met),
+        np.where(several, fuller, together),
+    )
+
+
+def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
+    """Prompts in a step of the micro batch with most of them.
+
+    The longest micro batch of a pipeline is planned last, so it takes the prompts that arrive during its
+    own excess too. Where these take longer than the excess, it grows until a limit of its step.
+    """
+    decays = 1.0 - RUNAWAY * arriving * steps.behind
+    excess = cases.longest_of * np.sqrt(met) * (np.maximum(decays, STEADIEST) ** -0.5 - 1.0)
+    return np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
