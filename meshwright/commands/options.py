@@ -124,9 +124,7 @@ Allow = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Set a scenario key. Repeatable; all make one variation."
-    ),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set keys of one variation (a=1,b=2). Repeatable."),
 ]
 Sweep = Annotated[
     list[str] | None,

@@ -47,11 +47,11 @@ def whatif(
     from meshwright.commands.serving_plan import refuse_given
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
-    from meshwright.variations.flags import variation_of
+    from meshwright.variations.flags import variations_of
 
     arguments: dict[str, Any] = {**step.arguments(), "plans": True}
     execution = options.execution(executor, address, workers, store)
-    arguments["variations"] = variation_of(set_ or (), sweep or (), replan) or None
+    arguments["variations"] = variations_of(set_ or (), sweep or (), replan) or None
     data, where, folder = scenario_data(step.scenario or None, arguments, "command line")
     question = data, where, folder.resolve()
     terms = AskOptions(engine=engine, replications=replications, typed=bool(arguments["variations"]))

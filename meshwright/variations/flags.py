@@ -18,15 +18,18 @@ SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", r
 """A number with a suffix: 8k."""
 RANGE = re.compile(r"[0-9][0-9a-zA-Z]*\.\.[0-9][0-9a-zA-Z]*")
 """A range, which `plan size --gpus` takes and a sweep does not."""
+KEYS = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*=)")
+"""Commas between the keys of one ``--set``."""
 _keys = partial(pairs, named=str, form="key=value, for instance cluster.network.nic_gbps=400")
 """Values by key path, as typed."""
 
 
-def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> dict[str, Any]:
-    """One named variation: all ``sets``, at every point of the sweeps' grid.
+def variations_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> dict[str, Any]:
+    """One named variation for each of ``sets``, at every point of the sweeps' grid.
 
     Args:
-        sets: ``key=value`` as typed; a value is YAML, or a number as people write it (8k).
+        sets: ``key=value`` or ``key=value,key=value`` as typed; a value is YAML, or a number as people write
+            it (8k).
         sweeps: ``key=value,value`` as typed.
         replan: whether to search a plan for each run.
 
@@ -34,10 +37,22 @@ def variation_of(sets: Iterable[str], sweeps: Iterable[str], replan: bool) -> di
         ``variations`` of a scenario; empty where nothing changes.
 
     Raises:
-        InputError: no equals sign, a repeated key, or an unreadable value.
+        InputError: no equals sign, a repeated key or variation, or an unreadable value.
     """
-    changed = {key: _value(key, text, f"--set {key}") for key, text in _keys(sets, "--set").items()}
     swept = {key: _values(key, text, f"--sweep {key}") for key, text in _keys(sweeps, "--sweep").items()}
+    variations: dict[str, Any] = {}
+    for text in list(sets) or [""]:
+        variation = _variation(text, swept, replan)
+        if repeated := variations.keys() & variation.keys():
+            raise InputError(f"{min(repeated)} is given twice", "--set")
+        variations |= variation
+    return variations
+
+
+def _variation(text: str, swept: dict[str, Any], replan: bool) -> dict[str, Any]:
+    """The variation of one ``--set``, by name; empty where nothing changes."""
+    typed = _keys(KEYS.split(text), "--set") if text else {}
+    changed = {key: _value(key, value, f"--set {key}") for key, value in typed.items()}
     if both := changed.keys() & swept.keys():
         raise InputError(f"{min(both)} is set and swept", "--sweep")
     if not (changed or swept or replan):

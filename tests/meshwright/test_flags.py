@@ -57,7 +57,7 @@ def test_a_variation_from_flags_is_one_from_a_file(run, scenario):
     name = "memory_bandwidth 4e+12, recompute full"
     text = file.read_text(encoding="utf-8") + yaml_text({"variations": {name: changes}})
     file.write_text(text, encoding="utf-8")
-    flags = ["--set", "cluster.device.memory_bandwidth=4e12", "--set", "plan.recompute=full"]
+    flags = ["--set", "cluster.device.memory_bandwidth=4e12,plan.recompute=full"]
     flags += ["--sweep", "workload.seq_len=2k,4k", "--sweep", "gpus=16, 32"]
     expected = asked(run, "whatif", str(file))
     assert len(expected["variations"]) == 4
@@ -111,3 +111,15 @@ def test_a_price_replaces_the_list_price(run):
     question = ["plan", *QUESTION, "--global-batch", "64", "--limit", "pipeline=1"]
     assert "1.25 $ an hour and device: as given" in run(*question, "--price", "1.25").out
     assert "list" in run(*question).out or "on demand" in run(*question).out
+
+
+def test_each_set_is_a_variation_and_commas_join_keys(run):
+    flags = ("--set", "micro_batch=1,recompute=full", "--set", "micro_batch=2", "--sweep", "gpus=16,32")
+    labels = [each["label"] for each in asked(run, "whatif", *PLANNED, *flags)["variations"]]
+    assert [label.partition(":")[0] for label in labels] == [
+        *["micro_batch 1, recompute full"] * 2,
+        *["micro_batch 2"] * 2,
+    ]
+    twice = run("whatif", *PLANNED, "--set", "micro_batch=2", "--set", "micro_batch=2")
+    assert twice.code == 2
+    assert "micro_batch 2 is given twice" in twice.err
