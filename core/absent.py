@@ -19,7 +19,7 @@ ABSENT = {
     r"tgi|lmdeploy|mlc|llama\.?cpp|ollama|mii": "engines are vllm, sglang and tensorrt-llm",
     r"llm-d|kserve|helm|ray-?serve": "deployments on Kubernetes: --to k8s or --to dynamo",
     r"unsloth": "the nearest are trl and axolotl",
-    r"colossal|llama-?factory|unsloth-?zoo": "the nearest are trl, torch-fsdp-eager and megatron-core",
+    r"colossal|llama-?factory": "the nearest are trl, torch-fsdp-eager and megatron-core",
 }
 """Beginnings of names, as regular expressions, and what is said."""
 

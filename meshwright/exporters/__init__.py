@@ -19,6 +19,7 @@ TARGETS = (
     "torchtitan",
     "trl",
     "axolotl",
+    "llama-factory",
     "vllm",
     "sglang",
     "trtllm",
@@ -27,12 +28,13 @@ TARGETS = (
     "k8s",
 )
 
-ADAPTED = ("trl", "axolotl")
+ADAPTED = ("trl", "axolotl", "llama-factory")
 """Targets whose files train adapters."""
 
 ALIASES = {
     "peft": "trl",
     "sft": "trl",
+    "llamafactory": "llama-factory",
     "megatron": "megatron-lm",
     "megatron-core": "megatron-lm",
     "mcore": "megatron-lm",

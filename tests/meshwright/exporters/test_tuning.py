@@ -7,6 +7,7 @@ import yaml
 
 import meshwright as mw
 from core.errors import InfeasibleError, InputError
+from meshwright.exporters.tuning_read import read_tuning
 
 ASKED = {"model": "llama3.1-8b", "cluster": "rtx-4090-8", "gpus": 1, "seq_len": 2048, "global_batch": 8}
 QLORA = {"rank": 16, "base": "nf4"}
@@ -62,9 +63,23 @@ def test_axolotl_takes_the_plan(qlora):
     assert keys["micro_batch_size"] * keys["gradient_accumulation_steps"] == ASKED["global_batch"]
 
 
+def test_llama_factory_takes_the_plan_and_its_file_is_read_back(qlora, tmp_path):
+    files = mw.export(qlora.scenario(), "llama-factory").files
+    keys = yaml.safe_load(files["train.yaml"])
+    assert keys["finetuning_type"] == "lora" and keys["quantization_bit"] == 4
+    assert not keys["disable_gradient_checkpointing"]
+    path = tmp_path / "train.yaml"
+    path.write_text(files["train.yaml"], encoding="utf-8")
+    tuning = read_tuning(files["train.yaml"], str(path), path)
+    assert tuning is not None and tuning.trainer == "llama-factory"
+    assert tuning.facts["workload.seq_len"] == ASKED["seq_len"]
+    step = tuning.facts["plan.micro_batch"] * tuning.facts["derived.micro_batches"]
+    assert step == ASKED["global_batch"]
+
+
 @pytest.mark.parametrize("target", ["megatron-lm", "deepspeed", "torchtitan", "slurm"])
 def test_other_targets_do_not_train_all_parameters_in_silence(qlora, target):
-    with pytest.raises(InputError, match="trl or axolotl have them"):
+    with pytest.raises(InputError, match="trl or axolotl or llama-factory have them"):
         mw.export(qlora.scenario(), target)
 
 
