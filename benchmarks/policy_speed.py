@@ -4,11 +4,15 @@ Runs a workload on which a policy is active, with it and without, both in turn o
 requests a CPU second of both and their ratio; at the end the median and the least ratio. What only the policy
 needs (a tier, a draft) is stated with it, what both can have (prefixes, priorities) in both. The simulator
 without policies is compared with another version by ``python -m benchmarks.against REF``.
+
+``--replicas 4 64 256 1024`` measures routers over fleets of those sizes instead, each replica with the same
+load, and prints how many times slower each is than over the first.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -195,6 +199,24 @@ POLICIES: dict[str, Compared] = {
 }
 
 
+GROWN = 4.0
+"""Requests a second of each replica where routers are measured over fleets of many sizes."""
+ROUTERS: dict[str, dict[str, Any]] = {
+    "round-robin": {},
+    "least-loaded": {},
+    "power-of-two": {},
+    "freeness": {},
+    "soonest": {},
+    "prefix-aware": PREFIX,
+    "scored": PREFIX,
+    "llm-d": PREFIX,
+    "dynamo-kv": PREFIX,
+    "adapter-aware": {"deployment.adapters": {"count": 200, "rank": 16}},
+    "by-priority": {"workload.priorities": [1, 3]},
+    "by-quality": {"deployment.router_options": {"quality": {"mixed": [1.0]}}},
+}
+
+
 def pace(keys: dict[str, Any]) -> float:
     """Requests a CPU second of one run of the core with other keys; the setting is not counted."""
     data = CORE
@@ -211,6 +233,29 @@ def compared(one: Compared, runs: int) -> tuple[float, float]:
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
 
 
+def grown(name: str, sizes: Sequence[int], runs: int) -> list[float]:
+    """Best requests a CPU second of a router over fleets of some sizes, all in turn."""
+    keys = {**ROUTERS[name], "deployment.router": name, "workload.requests": 8000}
+    rounds = [
+        [
+            pace({**keys, "deployment.replicas": size, "workload.arrivals.rate": GROWN * size})
+            for size in sizes
+        ]
+        for _ in range(runs)
+    ]
+    return [max(column) for column in zip(*rounds, strict=True)]
+
+
+def growth(names: Sequence[str], sizes: Sequence[int], runs: int) -> None:
+    """Print the requests a CPU second of routers by the number of replicas."""
+    print("| router, requests/CPU s | " + " | ".join(f"{size:,}" for size in sizes) + " | times slower |")
+    print("|---" * (len(sizes) + 2) + "|")
+    for name in names:
+        paces = grown(name, sizes, runs)
+        slower = " ".join(f"{paces[0] / pace:.2f}" for pace in paces[1:])
+        print(f"| {name} | " + " | ".join(f"{pace:,.0f}" for pace in paces) + f" | {slower} |", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -218,10 +263,15 @@ def main() -> None:
     )
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=f"{', '.join(POLICIES)}; default: all")
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--replicas", type=int, nargs="+", help="routers over fleets of these sizes")
     asked = parser.parse_args()
+    kind, known = ("router", ROUTERS) if asked.replicas else ("policy", POLICIES)
     for name in asked.policies:
-        if name not in POLICIES:
-            parser.error(str(UnknownNameError("policy", name, POLICIES)))
+        if name not in known:
+            parser.error(str(UnknownNameError(kind, name, known)))
+    if asked.replicas:
+        growth(asked.policies or list(ROUTERS), asked.replicas, asked.runs)
+        return
     print("| policy | core, requests/CPU s | with it | share |\n|---|---|---|---|")
     ratios = []
     for name in asked.policies or POLICIES:

@@ -1,8 +1,9 @@
 """Whether a change of the event engine keeps its answers, to the bit.
 
 ``python -m benchmarks.serving_same --save FILE.npz`` before the change, ``--against FILE.npz`` after it: runs
-the serving questions of the golden file, all schedulers with few and with many KV blocks, and deeper
-pipelines, and compares every column of every record, the sums over steps and the histogram of token gaps.
+the serving questions of the golden file, all schedulers with few and with many KV blocks, deeper pipelines,
+and all routers over fleets of many kinds, and compares every column of every record, the sums over steps and
+the histogram of token gaps.
 Prints the differences; exit status 1 where an answer moved.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import yaml
 from simulator.serving.metrics import merged
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.result import serve
+from simulator.serving.routers import routers
 from simulator.serving.scenario import make_serving
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "questions.yaml"
@@ -60,9 +63,67 @@ def questions() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{stages} stages", {**LARGE, "workload": {**CHAT, "arrivals": rate}, "deployment": deployment}
 
 
+ROUTER_OPTIONS: dict[str, dict[str, Any]] = {
+    "by-quality": {"quality": {"mixed": [0.8, 0.6]}, "classes": [2.0, 1.0], "load": 0.02},
+    "by-length": {
+        "groups": [2, 3],
+        "buckets": [
+            {"prompt": 500, "output": 100, "shares": [0.7, 0.3]},
+            {"prompt": 3000, "output": 300, "shares": [0.1, 0.9]},
+        ],
+    },
+}
+"""Parameters of routers that need some."""
+FEW_BLOCKS = {"kv_blocks": FEW, "max_context": 8192}
+FLEETS: dict[str, dict[str, Any]] = {
+    "of five": {},
+    "with few blocks": {"deployment": {"options": FEW_BLOCKS}},
+    "of ranks": {"model": "qwen3-30b-a3b", "deployment": {"data": 2, "expert": 2}},
+    "in stages": {**LARGE, "deployment": {"tensor": 2, "pipeline": 2}, "workload": {"requests": 80}},
+    "with closed clients": {"workload": {"arrivals": {"kind": "closed", "concurrency": 40}}},
+    "with failures": {"deployment": {"failures": {"at": [{"time": 8, "replica": 1}], "restore": 4}}},
+    "that scales": {
+        "deployment": {"scaler": "reactive", "scaler_options": {"interval": 3, "most": 8, "target": 6}}
+    },
+    "with tiers": {
+        "deployment": {
+            "options": FEW_BLOCKS,
+            "tiers": [{"place": "host", "gigabytes": 4}, {"place": "remote", "gigabytes": 4}],
+        }
+    },
+    "of two pools": {
+        "deployment": {
+            "pools": [{"role": "prefill", "replicas": 2}, {"role": "decode", "replicas": 3}],
+        }
+    },
+    "with adapters": {"deployment": {"adapters": {"count": 60, "rank": 16, "popularity": {"zipf": 1.2}}}},
+}
+"""Keys of fleets of five replicas under a workload with shared prefixes."""
+
+
+def routed() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Scenarios of routers by name."""
+    shared = {"prefix": {"tokens": 512, "groups": 40}, "priorities": [1, 3], "requests": 120}
+    for router in routers:
+        for fleet, keys in FLEETS.items():
+            if router == "by-quality" and fleet == "of two pools":
+                continue  # it states the quality of every pool
+            workload = {**CHAT, **shared, "arrivals": {"kind": "poisson", "rate": 24.0}}
+            deployment = {"replicas": 5, "router": router, "router_options": ROUTER_OPTIONS.get(router, {})}
+            yield (
+                f"{router}, {fleet}",
+                {
+                    **SMALL,
+                    **keys,
+                    "workload": {**workload, **keys.get("workload", {})},
+                    "deployment": {**deployment, **keys.get("deployment", {})},
+                },
+            )
+
+
 def answers() -> Iterator[tuple[str, np.ndarray]]:
     """Arrays of every run, by the run's name and the column's."""
-    for name, data in questions():
+    for name, data in chain(questions(), routed()):
         run = serve(make_serving(data, name, Path()))
         for column, values in run.records.columns().items():
             yield f"{name}: {column}", values

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
+from simulator.serving.state.owners import Owners
+
 
 class AdapterStore:
     """Adapters by their last use; the least recently used idle one makes room.
@@ -17,8 +19,15 @@ class AdapterStore:
         self.room, self.load_s = room, load_s
         self._held: OrderedDict[int, None] = OrderedDict()
         self._users: Counter[int] = Counter()
+        self._owners: Owners | None = None
+        self._bit = 0
+        """Its own bit among the owners."""
         self._free_s = 0.0
         self.hits = self.misses = 0
+
+    def list_adapters(self, owners: Owners) -> None:
+        """Keep the owners of adapters up to date with those of this store from now on."""
+        self._owners, self._bit = owners, owners.listed(self._held)
 
     def holds(self, adapter: int) -> bool:
         """Whether an adapter is in device memory, or on its way there."""
@@ -43,7 +52,11 @@ class AdapterStore:
         )
         for unused in idle[: len(self._held) - self.room + 1]:
             del self._held[unused]
+            if self._owners is not None:
+                self._owners.leave(unused, self._bit)
         self._held[adapter] = None
+        if self._owners is not None:
+            self._owners.enter(adapter, self._bit)
         self._free_s = max(self._free_s, now) + self.load_s
         return self._free_s
 

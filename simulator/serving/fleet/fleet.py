@@ -20,6 +20,7 @@ from simulator.serving.adapters import AdapterDraws
 from simulator.serving.fleet.builder import Builder
 from simulator.serving.fleet.clients import ProgramClients, Users
 from simulator.serving.fleet.encoding import EncoderQueue
+from simulator.serving.fleet.looking import Looking
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.fleet.watch import EnoughError, Watch
@@ -95,7 +96,7 @@ class Fleet:
         # Replicas that share links run in the order of time.
         shared = setting.deployment.shares_links or setting.migration is not None
         self._feeds_back = clients or self._split or shared
-        self._next: list[tuple[float, int]] = []
+        self._looking = Looking(setting.router, self.members, self._feeds_back)
 
     def _program_clients(self) -> ProgramClients | None:
         """Clients whose programs send a request after another ends; None where arrivals are independent."""
@@ -129,25 +130,6 @@ class Fleet:
     def runs(self, pool: PoolSetting) -> bool:
         """Whether a replica of a pool is up, from which others can copy its weights."""
         return bool(self.takers(pool))
-
-    def free_rank(self, pool: PoolSetting) -> int:
-        """First rank of free devices for one more replica; behind the cluster's last where none is free."""
-        size = pool.pool.devices
-        # A drained replica keeps its devices until its sequences have ended.
-        occupying = [
-            member
-            for member in self.members
-            if member.pool.cluster is pool.cluster and (member.drained_s is None or member.load)
-        ]
-        ends = sorted({0, *(member.rank + member.pool.pool.devices for member in occupying)})
-        return next(
-            rank
-            for rank in ends
-            if all(
-                rank + size <= member.rank or rank >= member.rank + member.pool.pool.devices
-                for member in occupying
-            )
-        )
 
     @property
     def unplaced(self) -> int:
@@ -203,7 +185,7 @@ class Fleet:
             self.send(request)
         while (event := clock.peek()) < inf and not self.ended:
             for member in self.members:
-                member.replica.advance(event)
+                self.advance(member, event)
             if not self.ended:
                 clock.step()
         for member in self.members:
@@ -230,13 +212,8 @@ class Fleet:
             self._unplaced.append(sequence)
             return
         if router.looks and len(entry) > 1:
-            for member in entry:
-                if member.replica.next_s < time:
-                    member.replica.advance(time)
-                if router.reads_kv:
-                    member.replica.settle(time)
-                    self.touch(member)
-        member = entry[router.pick(request, entry, self._routed, self.random) if len(entry) > 1 else 0]
+            self._looking.look(entry, time)
+        member = entry[self._picked(request, entry, self._routed)]
         self._routed += 1
         if self._adds and not sequence.retries:
             sequence = Sequence(router.sent(request, member), time)
@@ -258,10 +235,16 @@ class Fleet:
         sequence.queued_s = now = time + member.ingest_s
         self._submit(member, sequence, now)
 
+    def _picked(self, request: Request, takers: list[Member], turn: int) -> int:
+        """Index of the replica that the router picks."""
+        if len(takers) == 1:
+            return 0
+        return self.setting.router.pick(request, self._looking.targets(takers), turn, self.random)
+
     def _receive_late(self, member: Member, sequence: Sequence, time: float) -> None:
         """Queue a sequence when the replica's kernels are compiled and it next looks at its queue."""
         late, failures = max(member.ready_s - time, 0.0), member.failures
-        member.replica.advance(time)
+        self.advance(member, time)
         busy = member.replica.under_way
         if busy is not None and member.receive_interval > 1:
             _, decodes, kv_tokens, _ = busy
@@ -275,8 +258,7 @@ class Fleet:
         sequence.replica = member.index
         replica.advance(now)
         replica.submit(sequence, now)
-        if self._feeds_back:
-            heappush(self._next, (replica.next_s, member.index))
+        self._looking.touch(member)
 
     def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
         """Run with feedback from completions: the replica whose step ends next advances first.
@@ -287,7 +269,8 @@ class Fleet:
         programs, users = self._programs, self._users
         never: tuple[float, Request | None] = (inf, None)
         start, request = next(arrivals, never)
-        clock, members, queue = self.clock, self.members, self._next
+        clock, members, looking = self.clock, self.members, self._looking
+        queue = looking.ends
         while True:
             while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
                 heappop(queue)
@@ -300,6 +283,7 @@ class Fleet:
                 replica.turn()
                 if replica.next_s < inf:
                     heappush(queue, (replica.next_s, index))
+                looking.changed(index)
             elif outside == inf or self._sent_all(start):
                 return
             elif clock.peek() <= outside:
@@ -357,11 +341,11 @@ class Fleet:
 
     def _hand_over(self, sequence: Sequence, now: float) -> None:
         """Send a prompt's KV to a decode replica, which computes the second token."""
-        request, router, targets = sequence.request, self.setting.router, self.decoding
+        request, targets = sequence.request, self.decoding
         if not targets:
             self._retry(sequence, now)
             return
-        target = targets[router.pick(request, targets, self._handed, self.random) if len(targets) > 1 else 0]
+        target = targets[self._picked(request, targets, self._handed)]
         self._handed += 1
         source = self.members[sequence.replica]
         key = (source.index, target.index)
@@ -382,6 +366,7 @@ class Fleet:
         sequence.computed = 0
         failures = target.failures
         target.coming += 1
+        self.touch(target)
         self._at(end, lambda time: self.arrive(target, failures, sequence, time, 1))
 
     def arrive(self, target: Member, failures: int, sequence: Sequence, now: float, coming: int = 0) -> None:
@@ -393,15 +378,20 @@ class Fleet:
             self._retry(sequence, now)
 
     def touch(self, member: Member) -> None:
-        """Note that the end of a replica's next step has moved."""
-        if self._feeds_back:
-            heappush(self._next, (member.replica.next_s, member.index))
+        """Note that a replica's state or the end of its next step has changed."""
+        self._looking.touch(member)
+
+    def advance(self, member: Member, now: float) -> None:
+        """Run the steps of a replica that end before a time."""
+        if member.replica.next_s < now:
+            member.replica.advance(now)
+            self._looking.touch(member)
 
     # Failures and drains
 
     def lose(self, member: Member, now: float) -> None:
         """Fail a replica: its sequences are sent again to other replicas."""
-        member.replica.advance(now)
+        self.advance(member, now)
         lost = member.replica.sequences()
         member.up = False
         member.failures += 1
@@ -423,6 +413,7 @@ class Fleet:
         for takers in (self.entry, self.decoding):
             if member in takers:
                 takers.remove(member)
+        self._looking.forget()
 
     def open(self, member: Member, now: float) -> None:
         """Send a replica requests again."""
@@ -430,6 +421,7 @@ class Fleet:
         if member not in takers:
             takers.append(member)
             takers.sort(key=lambda taker: taker.index)
+        self._looking.forget()
         unplaced, self._unplaced = self._unplaced, []
         for sequence in unplaced:
             self._place(sequence, now)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from simulator.serving.adapters import AdapterStore
 from simulator.serving.replica.base import StepLoop
 from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting
 from simulator.serving.workload.request import Request
 
@@ -68,6 +69,34 @@ class Member:
         return self.replica.queue
 
     @property
+    def _waiting(self) -> list[Sequence]:
+        """Sequences waiting, of all ranks."""
+        queues = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
+        return [sequence for queue in queues.values() for sequence in queue]
+
+    @property
+    def running(self) -> int:
+        """Slots in use."""
+        return self.replica.running
+
+    @property
+    def batch_tokens(self) -> int:
+        """KV tokens of the decodes, and tokens of the sequences waiting."""
+        decodes = sum(batcher.kv_tokens for batcher in self.replica.batchers)
+        return decodes + sum(sequence.target for sequence in self._waiting)
+
+    @property
+    def queued_s(self) -> float:
+        """Seconds to compute the prompts of the sequences waiting, each alone."""
+        steps = self.pool.costs.steps
+        return float(sum(steps.step(((sequence.target, 0),), 0, 0) for sequence in self._waiting))
+
+    @property
+    def queued_output(self) -> int:
+        """Output tokens of the sequences waiting."""
+        return sum(sequence.output for sequence in self._waiting)
+
+    @property
     def group(self) -> str:
         """Name of its pool."""
         return self.pool.name
@@ -89,9 +118,8 @@ class Member:
     def free_blocks(self) -> int:
         """Free KV blocks of all ranks, less the demand of waiting sequences; negative where it is more."""
         kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
-        waiting = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
         block = self.pool.options.block_tokens
-        demand = sum(sequence.target // block + 1 for queue in waiting.values() for sequence in queue)
+        demand = sum(sequence.target // block + 1 for sequence in self._waiting)
         return sum(kv.free for kv in kvs.values()) - demand
 
     @property
@@ -103,8 +131,7 @@ class Member:
     @property
     def pending(self) -> int:
         """Prompt tokens of its requests that no step has computed and no cache holds."""
-        queues = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
-        waiting = [sequence for queue in queues.values() for sequence in queue]
+        waiting = self._waiting
         begun = [sequence for batcher in self.replica.batchers for sequence in batcher.prefilling]
         unread = sum(sequence.target - self.cached(sequence.request) for sequence in waiting)
         return unread + sum(sequence.target - sequence.computed for sequence in begun)
@@ -118,17 +145,11 @@ class Member:
     def seconds(self, request: Request) -> tuple[float, float]:
         """Seconds that the request would wait and compute beside the present batch; outputs are known."""
         steps, slots = self.pool.costs.steps, self.pool.options.max_sequences
-        replica = self.replica
-        queues = {id(batcher.waiting): batcher.waiting for batcher in replica.batchers}
-        waiting = [sequence for queue in queues.values() for sequence in queue]
-        batch = min(replica.running + len(waiting) + 1, slots)
-        tokens = sum(batcher.kv_tokens for batcher in replica.batchers) + sum(
-            sequence.target for sequence in waiting
-        )
-        token_s = steps.step((), batch, tokens + request.prompt)
-        wait_s = sum(steps.step(((sequence.target, 0),), 0, 0) for sequence in waiting)
-        if replica.running >= slots:
-            wait_s += token_s * sum(sequence.output for sequence in waiting) / slots
+        batch = min(self.running + self.queue + 1, slots)
+        token_s = steps.step((), batch, self.batch_tokens + request.prompt)
+        wait_s = self.queued_s
+        if self.running >= slots:
+            wait_s += token_s * self.queued_output / slots
         return wait_s, steps.step(((request.prompt, 0),), 0, 0) + request.output * token_s
 
     def holds(self, request: Request) -> bool:

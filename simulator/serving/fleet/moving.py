@@ -132,6 +132,7 @@ class Moving:
             kv = member.replica.batchers[0].kv
             kv.total += sign * loan.blocks
             kv.free += sign * loan.blocks
+            self._fleet.touch(member)
         self.moved.lent += loan.blocks
         target.replica.wake(now)
         self._fleet.touch(target)

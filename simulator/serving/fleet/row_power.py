@@ -95,7 +95,7 @@ class RowSupervisor:
         while not self.fleet.ended:
             yield clock.timeout(policy.telemetry)
             for member in self.fleet.members:
-                member.replica.advance(clock.now)
+                self.fleet.advance(member, clock.now)
             watts = sum(self._drawn(member) for member in self.fleet.members)
             self._watts.append(watts)
             used = watts / self.budget_w
@@ -134,6 +134,7 @@ class RowSupervisor:
                 replica.advance(self.fleet.clock.now)
                 member.meter.use(steps)
                 replica.use(steps, self.fleet.clock.now)
+                self.fleet.touch(member)
 
     def _drawn(self, member: Member) -> float:
         """Power of a replica now, W."""

@@ -28,7 +28,7 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         nonlocal starting
         starting += 1
         stages = pool.stages(fleet.runs(pool))
-        member = fleet.add(pool, clock.now, fleet.free_rank(pool))
+        member = fleet.add(pool, clock.now, free_rank(fleet, pool))
         if stages is not None:
             fleet.starts.setdefault(pool.name, []).append({"at": clock.now, **stages})
         yield clock.timeout(scaler.start if stages is None else sum(stages.values()))
@@ -38,7 +38,7 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
     while not fleet.ended:
         yield clock.timeout(scaler.interval)
         for member in fleet.members:
-            member.replica.advance(clock.now)
+            fleet.advance(member, clock.now)
         up = fleet.takers(pool)
         running = sum(member.replica.running for member in up)
         unplaced = 0 if decodes else fleet.unplaced
@@ -55,6 +55,26 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
             fleet.close(member)
             member.drained_s = clock.now
+
+
+def free_rank(fleet: Fleet, pool: PoolSetting) -> int:
+    """First rank of free devices for one more replica; behind the cluster's last where none is free."""
+    size = pool.pool.devices
+    # A drained replica keeps its devices until its sequences have ended.
+    occupying = [
+        member
+        for member in fleet.members
+        if member.pool.cluster is pool.cluster and (member.drained_s is None or member.load)
+    ]
+    ends = sorted({0, *(member.rank + member.pool.pool.devices for member in occupying)})
+    return next(
+        rank
+        for rank in ends
+        if all(
+            rank + size <= member.rank or rank >= member.rank + member.pool.pool.devices
+            for member in occupying
+        )
+    )
 
 
 def met_targets(fleet: Fleet, seen: int) -> float:

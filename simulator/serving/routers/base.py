@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence as Many
-from typing import ClassVar, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.loading import Strict
 from simulator.serving.workload.request import Request
+
+Column = NDArray[Any]
+"""A number of each replica, shape (replicas,)."""
 
 
 class Target(Protocol):
@@ -72,6 +77,52 @@ class Target(Protocol):
         ...
 
 
+class Targets:
+    """Replicas that take requests: their numbers as arrays, which routers read in place of every replica.
+
+    This class asks each replica at each read. A fleet keeps the arrays up to date as states change.
+
+    Args:
+        members: replicas, in the order of the arrays.
+    """
+
+    def __init__(self, members: Many[Target]) -> None:
+        self.members = members
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, index: int) -> Target:
+        return self.members[index]
+
+    def column(self, name: str) -> Column:
+        """A property of `Target` of all replicas; the caller does not change the array."""
+        return np.array([getattr(member, name) for member in self.members])
+
+    def cached(self, request: Request) -> Column:
+        """`Target.cached` of all replicas, tokens."""
+        return np.array([member.cached(request) for member in self.members])
+
+    def in_memory(self, request: Request) -> Column:
+        """`Target.in_memory` of all replicas, tokens."""
+        return np.array([member.in_memory(request) for member in self.members])
+
+    def seconds(self, request: Request) -> tuple[Column, Column]:
+        """`Target.seconds` of all replicas: waits and computations, s."""
+        waits, computations = zip(*(member.seconds(request) for member in self.members), strict=True)
+        return np.array(waits), np.array(computations)
+
+    @cached_property
+    def groups(self) -> tuple[list[str], Column]:
+        """Names of the pools, and the index of each replica's pool among them."""
+        names = list(dict.fromkeys(member.group for member in self.members))
+        return names, np.array([names.index(member.group) for member in self.members])
+
+    def holders(self, request: Request) -> Column:
+        """Indices of the replicas that hold the request's adapter, ascending, shape (holders,)."""
+        return np.flatnonzero([member.holds(request) for member in self.members])
+
+
 class Router(Strict):
     """One policy. Its fields are its parameters (`router_options`).
 
@@ -100,7 +151,7 @@ class Router(Strict):
         return request
 
     @abstractmethod
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """Return the index of the replica that takes a request.
 
         Args:

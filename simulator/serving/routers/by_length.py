@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from functools import cached_property
 from typing import Annotated, ClassVar
 
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Few, Tokens
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -64,7 +63,7 @@ class ByLength(Router):
     def _ends(self) -> list[int]:
         return [int(end) for end in np.cumsum(self.groups)]
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`; a request outside all buckets uses the nearest bucket."""
         if self.decode_groups and targets[0].decodes:
             return self._decode.pick(request, targets, turn, random)
@@ -74,5 +73,6 @@ class ByLength(Router):
         draw, shares = float(random.random()) * self._known[size][-1], self._known[size]
         group = next(index for index, end in enumerate(shares) if draw < end)
         end = min(self._ends[group], len(targets))
-        chosen = range(min(self._ends[group] - self.groups[group], end - 1), end)
-        return min(chosen, key=lambda index: targets[index].load + 3 * targets[index].queue)
+        first = min(self._ends[group] - self.groups[group], end - 1)
+        loads = targets.column("load")[first:end] + 3 * targets.column("queue")[first:end]
+        return first + int(loads.argmin())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -22,8 +21,9 @@ class ByPriority(Router):
     source: ClassVar[str] = "servers of high and low priority in Patel et al., arXiv:2308.12908"
     low_share: float = Field(0.5, ge=0, le=1, description="share of the replicas that serve lower priorities")
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
         high = min(max(round((1.0 - self.low_share) * len(targets)), 1), len(targets) - 1)
-        chosen = range(high) if request.priority == 0 else range(high, len(targets))
-        return min(chosen, key=lambda index: targets[index].load + 3 * targets[index].queue)
+        first, end = (0, high) if request.priority == 0 else (high, len(targets))
+        loads = targets.column("load")[first:end] + 3 * targets.column("queue")[first:end]
+        return first + int(loads.argmin())

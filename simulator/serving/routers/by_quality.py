@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from functools import cached_property
 from math import sqrt
 from typing import Annotated, ClassVar
@@ -11,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from core.quantities import NotNegative, Tokens
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Target, Targets
 from simulator.serving.workload.request import Request
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -71,20 +70,14 @@ class ByQuality(Router):
         """Numbers of the classes of requests, from 0."""
         return np.searchsorted(self._ends, np.asarray(serials) * GOLDEN % 1.0, side="right")
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`; of equal replicas the one with the fewest sequences."""
         kind = int(self.class_of(np.array(request.serial)))
-
-        def worth(index: int) -> tuple[float, int, int]:
-            target = targets[index]
-            net = (
-                self.quality[target.group][kind]
-                - self.price.get(target.group, 0.0)
-                - self.load * target.queue
-            )
-            return net, -target.load, -index
-
-        return max(range(len(targets)), key=worth)
+        pools, pool = targets.groups
+        net = np.array([self.quality[name][kind] - self.price.get(name, 0.0) for name in pools])
+        worth = net[pool] - self.load * targets.column("queue")
+        best = np.flatnonzero(worth == worth.max())
+        return int(best[targets.column("load")[best].argmin()])
 
     def sent(self, request: Request, target: Target) -> Request:
         """See `Router.sent`."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -38,11 +37,10 @@ class DynamoKv(Router):
     )
     reads_kv: ClassVar[bool] = True
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        pending = np.array([target.pending for target in targets], dtype=float)
-        cached = np.array([target.cached(request) for target in targets], dtype=float)
-        used = np.array([target.used_tokens for target in targets], dtype=float)
+        pending, used = targets.column("pending").astype(float), targets.column("used_tokens").astype(float)
+        cached = targets.cached(request).astype(float)
         costs = self.prefill * np.maximum(pending + request.prompt - self.credit * cached, 0.0) + used
         if self.temperature and np.ptp(costs):
             weights = np.exp((costs.min() - costs) / (np.ptp(costs) * self.temperature))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -19,7 +18,7 @@ class Freeness(Router):
     source: ClassVar[str] = "Sun et al., Llumnix, arXiv 2406.03243"
     reads_kv: ClassVar[bool] = True
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        free = [target.free_blocks / (target.load + 1) for target in targets]
-        return free.index(max(free))
+        free = targets.column("free_blocks") / (targets.column("load") + 1)
+        return int(free.argmax())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -20,8 +19,7 @@ class LeastLoaded(Router):
     source: ClassVar[str] = "vLLM data-parallel load balancer (4 x waiting + running)"
     waiting_weight: float = Field(4.0, ge=0, le=1e6, description="weight of a waiting sequence")
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        extra = self.waiting_weight - 1.0
-        loads = [target.load + extra * target.queue for target in targets]
-        return loads.index(min(loads))
+        loads = targets.column("load") + (self.waiting_weight - 1.0) * targets.column("queue")
+        return int(loads.argmin())

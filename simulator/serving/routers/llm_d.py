@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from core.quantities import Duration
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -40,10 +39,9 @@ class StickyUntilSaturated(Router):
         "(the default is Qwen3-32B on two H100)",
     )
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        pending = np.array([target.pending for target in targets], dtype=float)
-        cached = np.array([target.cached(request) for target in targets], dtype=float)
+        pending, cached = targets.column("pending").astype(float), targets.cached(request).astype(float)
         sticky = cached >= self.affinity * request.prompt
         if sticky.any() and not sticky.all() and self.penalty:
             gap = pending[sticky].min() - pending[~sticky].min()

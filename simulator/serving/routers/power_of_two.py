@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -18,7 +17,7 @@ class PowerOfTwo(Router):
     rule: ClassVar[str] = "the less loaded of two drawn replicas"
     source: ClassVar[str] = "Mitzenmacher, The power of two choices, IEEE TPDS 2001"
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
         count = len(targets)
         if count == 1:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -31,14 +30,15 @@ class PrefixAware(Router):
     )
     load_ratio: float = Field(1.5, ge=1, le=1e6, description="most over least load")
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        loads = [target.load for target in targets]
-        least, most = min(loads), max(loads)
+        loads = targets.column("load")
+        least, most = loads.min(), loads.max()
         balanced = most - least <= self.load_difference or most <= self.load_ratio * least
         if balanced and request.prefix:
-            cached = [target.cached(request) for target in targets]
-            best = max(cached)
+            cached = targets.cached(request)
+            best = cached.max()
             if best >= self.match_share * request.prompt:
-                return min((load, index) for index, load in enumerate(loads) if cached[index] == best)[1]
-        return loads.index(least)
+                holders = np.flatnonzero(cached == best)
+                return int(holders[loads[holders].argmin()])
+        return int(loads.argmin())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -19,6 +18,6 @@ class RoundRobin(Router):
     source: ClassVar[str] = "nginx, Kubernetes services"
     looks: ClassVar[bool] = False
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
         return turn % len(targets)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -29,20 +28,20 @@ class Scored(Router):
     kv: float = Field(default=2.0, ge=0, le=1e6, description="weight of free KV blocks")
     reads_kv: ClassVar[bool] = True
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
         scores = np.zeros(len(targets))
         if self.queue:
-            scores += self.queue * _least(np.array([target.queue for target in targets], dtype=float))
+            scores += self.queue * _least(targets.column("queue").astype(float))
         if self.load:
-            scores += self.load * _least(np.array([target.load for target in targets], dtype=float))
+            scores += self.load * _least(targets.column("load").astype(float))
         if self.kv:
-            scores += self.kv * np.array([1.0 - target.kv_use for target in targets])
+            scores += self.kv * (1.0 - targets.column("kv_use"))
         if (self.prefix or self.tier) and (request.prefix or request.chunks or request.cached):
-            device = np.array([target.in_memory(request) for target in targets], dtype=float)
+            device = targets.in_memory(request).astype(float)
             scores += self.prefix * device / request.prompt
             if self.tier:
-                whole = np.array([target.cached(request) for target in targets], dtype=float)
+                whole = targets.cached(request).astype(float)
                 scores += self.tier * np.maximum(whole - device, 0.0) / request.prompt
         order = np.roll(scores, -(turn % len(targets)))
         return (int(order.argmax()) + turn) % len(targets)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.routers.base import Router, Target
+from simulator.serving.routers.base import Router, Targets
 from simulator.serving.workload.request import Request
 
 
@@ -26,10 +25,7 @@ class Soonest(Router):
     alpha: float = Field(default=0.5, ge=0, le=1, description="weight of computing against waiting")
     reads_kv: ClassVar[bool] = True
 
-    def pick(self, request: Request, targets: Many[Target], turn: int, random: np.random.Generator) -> int:
+    def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        scores = []
-        for target in targets:
-            waiting, computing = target.seconds(request)
-            scores.append((1.0 - self.alpha) * waiting + self.alpha * computing)
-        return scores.index(min(scores))
+        waiting, computing = targets.seconds(request)
+        return int(((1.0 - self.alpha) * waiting + self.alpha * computing).argmin())

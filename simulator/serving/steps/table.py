@@ -311,6 +311,18 @@ class IterationTable:
         seconds = around + alone + self.prefill_factor * (mixed - alone)
         return seconds if seconds > self.least_mixed_s else self.least_mixed_s
 
+    @property
+    def below_keys(self) -> array[int]:
+        """The knot below each whole number of mean KV tokens."""
+        if not self._listed:
+            self._make_lists()
+        return self._below_keys
+
+    def decode_row(self, decodes: int) -> tuple[list[float], list[float], float]:
+        """Seconds of attention of a number of decodes at the knots, slopes between them, other seconds."""
+        values, slopes, _, _, outside, _ = self._rows[1].get(decodes) or self._row(decodes, 1)
+        return values, slopes, outside
+
     def _row(self, decodes: int, queries: int) -> Row:
         """Make the row of a number of decodes with ``queries`` tokens each."""
         if not self._listed:

@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import InputError
 from simulator.serving.result import serve
+from simulator.serving.routers.base import Targets
 from simulator.serving.routers.dynamo_kv import DynamoKv
 from simulator.serving.routers.llm_d import StickyUntilSaturated
 from simulator.serving.scenario import make_serving
@@ -69,7 +70,8 @@ class Seen:
 def picks(router, *replicas, draws=40):
     """Replicas that a router picks for a prompt of 1,000 tokens."""
     random = np.random.default_rng(0)
-    return {router.pick(Request(0, 0.0, 1000, 10), replicas, turn, random) for turn in range(draws)}
+    request, targets = Request(0, 0.0, 1000, 10), Targets(replicas)
+    return {router.pick(request, targets, turn, random) for turn in range(draws)}
 
 
 def test_affinity_holds_until_the_prompt_tokens_in_flight_would_delay_too_long():

@@ -8,6 +8,8 @@ Documents that no tier holds are computed, and written to the first tier in the 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.state.stores import Hits, KvTiers
@@ -19,6 +21,7 @@ class ChunkBlocks(PagedBlocks):
 
     shares = True
     moves = True
+    alone: ClassVar[bool] = False
     __slots__ = ("_hits", "tiers")
 
     def __init__(self, total: int, block_tokens: int, tiers: KvTiers) -> None:

@@ -20,6 +20,7 @@ class LinkedBlocks(PrefixBlocks):
     moves = True
     # Units behind the prefix come from tiers instead.
     finds_own: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
     __slots__ = ("_hits", "tiers")
 
     def __init__(self, total: int, block_tokens: int, span: int) -> None:
@@ -27,11 +28,6 @@ class LinkedBlocks(PrefixBlocks):
         self.tiers: KvTiers | None = None
         self._hits: tuple[Sequence | None, Hits] = (None, [])
         """The sequence matched last, and the units to read for it."""
-
-    @property
-    def unit_tokens(self) -> int:
-        """Tokens of a unit."""
-        return self._unit
 
     def evicted(self, unit: int) -> None:
         """See `PrefixBlocks.evicted`."""

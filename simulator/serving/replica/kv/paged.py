@@ -20,6 +20,8 @@ class PagedBlocks:
 
     shares: ClassVar[bool] = False
     """Whether sequences share blocks, and so `computed` matters."""
+    alone: ClassVar[bool] = True
+    """Whether only the replica's own steps change what it caches: no tier of other replicas."""
     moves: ClassVar[bool] = False
     """Whether an admission may wait for reads and writes on shared links (`wait_seconds`)."""
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.sequence import Sequence
+from simulator.serving.state.owners import Owners
 from simulator.serving.workload.request import Request
 
 
@@ -22,7 +23,7 @@ class PrefixBlocks(PagedBlocks):
     shares = True
     finds_own: ClassVar[bool] = True
     """Whether a preempted sequence finds its own full blocks behind its prefix."""
-    __slots__ = ("_idle", "_step", "_unit", "_unit_blocks", "_users")
+    __slots__ = ("_bit", "_idle", "_owners", "_step", "_unit", "_unit_blocks", "_users")
 
     def __init__(self, total: int, block_tokens: int, span: int) -> None:
         super().__init__(total, block_tokens, keeps_freed=False)
@@ -31,6 +32,18 @@ class PrefixBlocks(PagedBlocks):
         self._unit_blocks = self._unit // block_tokens
         self._users: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
+        self._owners: Owners | None = None
+        self._bit = 0
+        """Its own bit among the owners."""
+
+    @property
+    def unit_tokens(self) -> int:
+        """Tokens of a unit."""
+        return self._unit
+
+    def list_units(self, owners: Owners) -> None:
+        """Keep the owners of units up to date with the units of this cache from now on."""
+        self._owners, self._bit = owners, owners.listed(self._users)
 
     @property
     def shared(self) -> int:
@@ -93,6 +106,8 @@ class PrefixBlocks(PagedBlocks):
     def evicted(self, unit: int) -> None:
         """Forget a unit."""
         del self._users[unit]
+        if self._owners is not None:
+            self._owners.leave(unit, self._bit)
 
     def computed(self, sequence: Sequence) -> None:
         """Enter the units that the sequence's KV has reached."""
@@ -139,5 +154,7 @@ class PrefixBlocks(PagedBlocks):
                 self.free += self._unit_blocks
             else:
                 self._users[unit] = 1
+                if self._owners is not None:
+                    self._owners.enter(unit, self._bit)
             cached_units.append(unit)
             sequence.blocks -= self._unit_blocks

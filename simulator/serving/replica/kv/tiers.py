@@ -46,17 +46,13 @@ class TieredBlocks(PrefixBlocks):
 
     # Units behind the prefix come from tiers instead.
     finds_own: ClassVar[bool] = False
+    alone: ClassVar[bool] = False
     __slots__ = ("_recompute", "_stores")
 
     def __init__(self, total: int, block_tokens: int, span: int, recompute: float) -> None:
         super().__init__(total, block_tokens, span)
         self._recompute = recompute
         self._stores: Many[TierStore] = ()
-
-    @property
-    def unit_tokens(self) -> int:
-        """Tokens of a unit."""
-        return self._unit
 
     def use(self, stores: Many[TierStore]) -> None:
         """Set the tiers, the fastest first; none are read where all tokens are computed again."""

@@ -1,0 +1,86 @@
+"""A look of the router at the replicas: their steps run up to its time, arrays hold their numbers."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf
+
+from simulator.serving.fleet.member import Member
+from simulator.serving.fleet.readings import Readings
+from simulator.serving.routers import Router
+
+
+class Looking:
+    """Which replicas have changed since the router's last look.
+
+    Args:
+        router: of the run.
+        members: all replicas of the run by index; the fleet appends to it.
+        ordered: whether the fleet runs replicas in the order of their steps' ends.
+
+    Attributes:
+        ends: heap of the end of each replica's next step, s, with its index; outdated entries among them.
+    """
+
+    def __init__(self, router: Router, members: list[Member], ordered: bool) -> None:
+        self.ends: list[tuple[float, int]] = []
+        self.router = router
+        self._members = members
+        self._follows = ordered or router.looks
+        self._unsettled: set[int] = set()
+        """Replicas that may be inside a stretch of steps."""
+        self._readings: dict[int, Readings] = {}
+        """By the list of the replicas that take requests."""
+
+    def touch(self, member: Member) -> None:
+        """Note that a replica's state or the end of its next step has changed."""
+        if self._follows:
+            if member.replica.next_s < inf:
+                heappush(self.ends, (member.replica.next_s, member.index))
+            self.changed(member.index)
+
+    def changed(self, index: int) -> None:
+        """Note that a replica's state has changed."""
+        for readings in self._readings.values():
+            readings.changed.add(index)
+        if self.router.reads_kv:
+            self._unsettled.add(index)
+
+    def forget(self) -> None:
+        """Note that other replicas take requests, or that one has lost its state."""
+        self._readings.clear()
+
+    def targets(self, takers: list[Member]) -> Readings:
+        """The replicas that take requests, as routers read them."""
+        readings = self._readings.get(id(takers))
+        if readings is None:
+            readings = self._readings[id(takers)] = Readings(takers)
+        return readings
+
+    def look(self, takers: list[Member], time: float) -> None:
+        """Run the steps that end before a time; count KV blocks up to it where the router reads them."""
+        rows = self.targets(takers).rows
+        for index in self._due(rows, time):
+            self._members[index].replica.advance(time)
+            self.touch(self._members[index])
+        if not self.router.reads_kv:
+            return
+        unsettled = sorted(self._unsettled.intersection(rows))
+        for index in unsettled:
+            self._members[index].replica.settle(time)
+            self.touch(self._members[index])
+        self._unsettled.difference_update(unsettled)
+
+    def _due(self, rows: dict[int, int], time: float) -> list[int]:
+        """Replicas that take requests and whose next step ends before a time, by index."""
+        ends, due, others = self.ends, set(), []
+        while ends and ends[0][0] < time:
+            end, index = heappop(ends)
+            if self._members[index].replica.next_s == end:
+                if index in rows:
+                    due.add(index)
+                else:
+                    others.append((end, index))
+        for entry in others:
+            heappush(ends, entry)
+        return sorted(due)
