@@ -24,6 +24,7 @@ TARGETS = (
     "sglang",
     "trtllm",
     "dynamo",
+    "llm-d",
     "slurm",
     "k8s",
 )
