@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 DRAWS = 4
 """Bursts over which the longest rank is averaged."""
+SAMPLE = 2048
+"""Answers that the tokens of a running one are averaged over."""
 
 
 def plain_steps(rollouts: ServingSetting) -> IterationTable | None:
@@ -53,6 +55,37 @@ def rollout_seconds(
     return float(np.mean(longest))
 
 
+def resume_seconds(rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload) -> float:
+    """Seconds in which a rank computes the KV of its running answers again, as after new weights.
+
+    Args:
+        rollouts: the engine on its devices.
+        steps: of ``plain_steps``.
+        workload: prompts and lengths of answers.
+    """
+    pool, lengths = rollouts.pools[0], workload.output.draw(np.random.default_rng(0), SAMPLE)
+    running = _slots(rollouts, workload, lengths)
+    answers = int(rollouts.serving.requests) / (pool.pool.replicas * pool.pool.data)
+    tokens = min(running, answers) * _held(workload, lengths)
+    chunk = min(float(pool.options.token_budget), tokens)
+    context = _held(workload, lengths)
+    each = steps.cases.mixed_seconds(chunk, context / 2, 0.0, 1.0, max(chunk / context, 1.0))
+    return float(each) * tokens / chunk
+
+
+def _held(workload: RlWorkload, outputs: NDArray[np.int64]) -> float:
+    """Tokens of KV that a running answer holds: half of its own, long ones run longer."""
+    lengths = outputs.astype(np.float64)
+    return workload.input.mean() / workload.samples + float((lengths**2).sum() / lengths.sum()) / 2
+
+
+def _slots(rollouts: ServingSetting, workload: RlWorkload, outputs: NDArray[np.int64]) -> int:
+    """Answers that run together on a rank."""
+    pool = rollouts.pools[0]
+    room = pool.costs.kv_blocks * pool.options.block_tokens
+    return max(min(pool.options.max_sequences, int(room / _held(workload, outputs))), 1)
+
+
 def _rank_seconds(
     rollouts: ServingSetting,
     cases: StepCases,
@@ -61,13 +94,8 @@ def _rank_seconds(
     random: np.random.Generator,
 ) -> float:
     """Seconds of one rank: its prompts, then decode steps until its last answer ends."""
-    pool = rollouts.pools[0]
     prompt, outputs = workload.input.mean(), workload.output.draw(random, answers)
-    room = pool.costs.kv_blocks * pool.options.block_tokens
-    # Blocks are taken as answers grow: a running one holds half of its tokens, long ones run longer.
-    held = prompt / workload.samples + float((outputs.astype(np.float64) ** 2).sum() / outputs.sum()) / 2
-    slots = max(min(pool.options.max_sequences, int(room / held)), 1)
-    steps, sequences, generated = _intervals(outputs, slots)
+    steps, sequences, generated = _intervals(outputs, _slots(rollouts, workload, outputs))
     decodes = float((steps * cases.decode_seconds(sequences, prompt + generated)).sum())
     return decodes + _prompt_seconds(rollouts, cases, workload, answers)
 

@@ -20,6 +20,7 @@ from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.roles import Roles
 from simulator.rl.schedules import AnyRlSchedule, PhasesInTurn
 from simulator.rl.setting import RlSetting, rollout_setting, trainer_setting
+from simulator.rl.transfers import transfers
 from simulator.rl.workload import RlWorkload
 from simulator.scenario import Reference, Variation, find
 
@@ -33,6 +34,9 @@ class RlDefinition(Strict):
     gpus: Count = Field(description="devices of the job")
     workload: RlWorkload = Field(description="what a step generates and trains on")
     framework: Reference = Field("nemo-rl", description="system of post-training: name, path or mapping")
+    weights: Reference | None = Field(
+        None, description="way of the weights to the engine (`show weight-transfers`); default: the system's"
+    )
     roles: Roles = Field(default_factory=lambda: Roles.model_validate({}), description="who does what")
     schedule: AnyRlSchedule = Field(
         default_factory=lambda: PhasesInTurn.model_validate({}), description="when the roles work"
@@ -92,6 +96,7 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         algorithm=algorithm,
         framework=system,
         schedule=written.schedule,
+        transfer=find(transfers, written.weights or system.transfer, folder, f"{where}: weights"),
         trainer=trainer,
         plan=plan,
         rollouts=rollouts,

@@ -19,6 +19,7 @@ from simulator.plan import Plan
 from simulator.rl.algorithms import Algorithm
 from simulator.rl.frameworks import RlFramework
 from simulator.rl.schedules import RlSchedule
+from simulator.rl.transfers import WeightTransfer
 from simulator.rl.workload import RlWorkload
 from simulator.scenario import complete_plan, fill_plan
 from simulator.serving.scenario import make_serving
@@ -45,6 +46,7 @@ class RlSetting:
     algorithm: Algorithm
     framework: RlFramework
     schedule: RlSchedule
+    transfer: WeightTransfer
     trainer: Setting
     """Of one optimizer step, on the trainer's devices."""
     plan: Plan

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from core.errors import InputError
 from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
-from simulator.rl.drain import plain_steps, rollout_seconds
+from simulator.rl.drain import plain_steps, resume_seconds, rollout_seconds
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
-from simulator.rl.weights import gathered_seconds, sent_seconds, tensors
+from simulator.rl.weights import Receivers, WeightMove, moved
 from simulator.serving.result import serve
 from simulator.serving.setting import ServingSetting
 from simulator.training import predict
@@ -24,12 +25,14 @@ class RlStep:
         phases: seconds of each phase.
         timing: seconds of the step, and idle shares by role.
         passes: seconds of the forward passes over the answers, by the model that makes them.
+        move: seconds of the parts of the move of weights.
     """
 
     setting: RlSetting
     phases: Phases
     timing: RlTiming
     passes: dict[str, float]
+    move: WeightMove
 
     @property
     def tokens(self) -> float:
@@ -64,6 +67,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     if "critic" in setting.scorers:
         update += float(predict(setting.scorers["critic"], plans).time[0])
     generation = _generation(setting, setting.rollouts, engine)
+    move = _weights(setting)
     phases = Phases(
         generation=generation,
         busy_generation=min(
@@ -71,12 +75,14 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         ),
         scoring=batches * sum(passes.values()),
         update=work.updates * update,
-        weights=_weights(setting),
+        weights=move.seconds,
         state=_state(setting),
         host=setting.framework.token_s * work.answers * work.mean,
+        resume=_resume(setting),
+        batches=int(batches),
     )
     seconds = {role: batches * each for role, each in passes.items()}
-    return RlStep(setting, phases, setting.schedule.timing(phases), seconds)
+    return RlStep(setting, phases, setting.schedule.timing(phases), seconds, move)
 
 
 def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> float:
@@ -97,10 +103,32 @@ def _state(setting: RlSetting) -> float:
     return STATE_BYTES * parameters / setting.cluster.devices / setting.framework.state_bytes_s
 
 
-def _weights(setting: RlSetting) -> float:
-    handed_over = tensors(setting.model) * setting.framework.tensor_s
-    gathered = handed_over + gathered_seconds(setting.trainer, setting.plan)
-    if setting.schedule.split is None:
-        return gathered
-    pool = setting.rollouts.pools[0].pool
-    return gathered + sent_seconds(setting.cluster, setting.trainer, pool.replicas, pool.devices)
+def _weights(setting: RlSetting) -> WeightMove:
+    served = setting.rollouts.pools[0]
+    pool = served.pool
+    engines = Receivers(
+        devices=pool.replicas * pool.devices if setting.schedule.split is not None else 0,
+        weight_bytes=served.costs.weight_bytes * pool.devices / model_parameters(setting.model),
+    )
+    return moved(
+        setting.cluster,
+        setting.trainer,
+        setting.plan,
+        setting.transfer,
+        engines,
+        setting.framework.tensor_s,
+    )
+
+
+def _resume(setting: RlSetting) -> float:
+    """Seconds in which the engine computes the KV of running answers again.
+
+    Raises:
+        InputError: the schedule does so, and the engine's steps have no closed form.
+    """
+    if not setting.schedule.recomputes:
+        return 0.0
+    steps = plain_steps(setting.rollouts)
+    if steps is None:
+        raise InputError("KV is computed again only on one pool of plain steps without stages", "schedule")
+    return resume_seconds(setting.rollouts, steps, setting.workload)

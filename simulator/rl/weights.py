@@ -1,21 +1,63 @@
-"""Move of the policy's weights from the trainer's shards to the rollout engine's."""
+"""Moves of the policy's weights from the trainer to the rollout engine: gather, convert, send, load."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.records import record
 from hwmodels.cluster import Cluster
 from simulator.models import Model
-from simulator.ops.counts import model_parameters
+from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.plan import Plan
+from simulator.rl.transfers import WeightTransfer
 from simulator.setting import Setting
 
 WEIGHT_BYTES = 2.0
 """Bytes of a parameter on the way: trainers hand over 16-bit weights, and engines convert."""
-
-
 LAYER_TENSORS = 9
 """Weight tensors of a decoder layer in a checkpoint: four of attention, three of an MLP, two norms."""
 EXPERT_TENSORS = 3
 """Those of one expert."""
+
+
+@record()
+class WeightMove:
+    """Seconds of the parts of a move of weights.
+
+    Attributes:
+        gather: all-gathers of shards on the trainer's devices.
+        host: copies to host memory and back, or to files and from them.
+        convert: change of format on a device.
+        send: broadcasts to engines on devices of their own; 0 where they share the trainer's.
+        load: host work: tensors handed over one by one, calls of the engine's loader.
+    """
+
+    gather: float
+    host: float
+    convert: float
+    send: float
+    load: float
+
+    @property
+    def seconds(self) -> float:
+        """Kernels run beside the host work that launches them; copies to host memory and files do not."""
+        return self.host + max(self.gather + self.convert + self.send, self.load)
+
+
+@record()
+class Receivers:
+    """Where weights go.
+
+    Attributes:
+        devices: of all replicas; 0: the trainer's own.
+        weight_bytes: bytes of a parameter in the engine's format.
+    """
+
+    devices: int
+    weight_bytes: float
 
 
 def tensors(model: Model) -> int:
@@ -24,26 +66,94 @@ def tensors(model: Model) -> int:
     return LAYER_TENSORS * model.layers + EXPERT_TENSORS * experts * model.moe_layers
 
 
-def gathered_seconds(setting: Setting, plan: Plan) -> float:
-    """Seconds in which every device of the trainer gathers all parameters of a copy of the model.
+def _units(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Count and bytes of tensors by class: those of layers, and those of experts; shape (2,)."""
+    dense = LAYER_TENSORS * model.layers
+    routed = tensors(model) - dense
+    expert_bytes = WEIGHT_BYTES * expert_parameters(model) / EXPERT_TENSORS if routed else 0.0
+    whole = WEIGHT_BYTES * model_parameters(model)
+    return np.array([dense, routed], dtype=float), np.array(
+        [(whole - routed * expert_bytes) / dense, expert_bytes]
+    )
 
-    Engines on the trainer's devices take their shards from the gathered tensors in place.
-    """
-    shards = plan.pipeline * max(plan.tensor * plan.context, plan.expert * (plan.expert_tensor or 1))
-    size = min(shards, setting.cluster.devices)
-    whole = WEIGHT_BYTES * model_parameters(setting.model)
-    return float(setting.cluster.collective("all_gather", whole, size)) if size > 1 else 0.0
 
-
-def sent_seconds(cluster: Cluster, setting: Setting, replicas: int, devices: int) -> float:
-    """Seconds of a broadcast of all parameters from the trainer to engines on devices of their own.
+def moved(
+    cluster: Cluster,
+    setting: Setting,
+    plan: Plan,
+    transfer: WeightTransfer,
+    engines: Receivers,
+    tensor_s: float,
+) -> WeightMove:
+    """Seconds of a move.
 
     Args:
         cluster: all devices of both roles.
         setting: the trainer's.
-        replicas: of the engine.
-        devices: of one replica.
+        plan: the trainer's.
+        transfer: how weights move.
+        engines: where they go.
+        tensor_s: host time to hand over one tensor, s.
     """
-    whole = WEIGHT_BYTES * model_parameters(setting.model)
-    stride = max(cluster.devices // (replicas * devices + 1), 1)
-    return float(cluster.collective("broadcast", whole, replicas * devices + 1, stride, concurrent=False))
+    model = setting.model
+    whole = WEIGHT_BYTES * model_parameters(model)
+    counts, sizes = _units(model)
+    calls, buckets = tensors(model), math.ceil(whole * transfer.share / transfer.bucket_bytes)
+    apart = engines.devices > 0
+    by_tensor = apart and transfer.send == "tensor"
+    loads = transfer.layer_walk_s * model.layers * (calls if by_tensor else buckets)
+    send = 0.0
+    if apart and not transfer.through_files:
+        size = engines.devices + 1
+        stride = max(cluster.devices // size, 1)
+        units = (counts, sizes) if by_tensor else (buckets, whole * transfer.share / buckets)
+        send = float(np.sum(units[0] * cluster.collective("broadcast", units[1], size, stride, False)))
+    return WeightMove(
+        gather=_gathered(setting, plan, transfer, (counts, sizes), whole),
+        host=_through_host(cluster, setting.cluster.devices, transfer, engines, whole) if apart else 0.0,
+        convert=_converted(cluster, setting.cluster.devices, engines, whole),
+        send=send,
+        load=loads + tensor_s * calls,
+    )
+
+
+def _gathered(
+    setting: Setting,
+    plan: Plan,
+    transfer: WeightTransfer,
+    units: tuple[NDArray[np.float64], NDArray[np.float64]],
+    whole: float,
+) -> float:
+    """All-gathers over the ranks that hold a copy of the model together."""
+    shards = plan.pipeline * max(plan.tensor * plan.context, plan.expert * (plan.expert_tensor or 1))
+    if plan.zero == 3:
+        shards = plan.shard_group or setting.cluster.devices
+    size = min(shards, setting.cluster.devices)
+    if size == 1:
+        return 0.0
+    if transfer.gather == "all":
+        return float(setting.cluster.collective("all_gather", whole, size))
+    counts, sizes = units
+    return float((counts * setting.cluster.collective("all_gather", sizes, size)).sum())
+
+
+def _through_host(
+    cluster: Cluster, trainers: int, transfer: WeightTransfer, engines: Receivers, whole: float
+) -> float:
+    """Copies of each device's part down and up, or a checkpoint written and read by every node."""
+    if transfer.through_files:
+        files, sent = cluster.full_file_system, whole * transfer.share
+        readers = cluster.nodes_for(engines.devices)
+        return sent / files.write_bytes_s + sent * readers / files.read_bytes_s
+    if transfer.pageable_bytes_s is None:
+        return 0.0
+    up = whole / cluster.nodes_for(trainers) / (cluster.full_node.host_copy_bytes_s or math.inf)
+    return whole / trainers / transfer.pageable_bytes_s + up
+
+
+def _converted(cluster: Cluster, trainers: int, engines: Receivers, whole: float) -> float:
+    """A kernel that reads 16-bit weights and writes the engine's format, on the devices that hold them."""
+    if engines.weight_bytes >= WEIGHT_BYTES:
+        return 0.0
+    through = whole * (1 + engines.weight_bytes / WEIGHT_BYTES)
+    return through / (engines.devices or trainers) / cluster.device.memory_bandwidth

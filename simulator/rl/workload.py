@@ -1,6 +1,6 @@
 """The keys of a step of post-training."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,7 +16,9 @@ class RlWorkload(Strict):
     """What one step generates and trains on."""
 
     kind: Literal["rl"] = Field(description="says that the question is one of post-training")
-    algorithm: str = Field("grpo", description="passes over the answers (`show algorithms`)")
+    algorithm: str | dict[str, Any] = Field(
+        "grpo", description="passes over the answers: name (`show algorithms`), path or mapping"
+    )
     prompts: int = Field(ge=1, le=2**20, description="prompts of a step")
     samples: int = Field(1, ge=1, le=2**16, description="answers to a prompt")
     input: AnyLengths = Field(description="prompt tokens")

@@ -21,6 +21,7 @@ from meshwright.reports.catalogues import (
     models,
     offload,
     policies,
+    post_training,
     recipes,
     scenarios,
     schedules,
@@ -55,6 +56,10 @@ KINDS: dict[str, Kind[Any]] = {
     "traces": policies.TRACES,
     "faults": faults.KIND,
     "checkpoints": checkpoints.KIND,
+    "algorithms": post_training.ALGORITHMS,
+    "rl-schedules": post_training.SCHEDULES,
+    "rl-frameworks": post_training.FRAMEWORKS,
+    "weight-transfers": post_training.TRANSFERS,
     "scenarios": scenarios.KIND,
 }
 

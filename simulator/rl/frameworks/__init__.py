@@ -23,6 +23,10 @@ class RlFramework(Sourced):
     memory_share: float = Field(
         gt=0, le=1, description="memory of a device for the engine where it shares devices with the trainer"
     )
+    transfer: str = Field(description="default way of the weights to the engine (`show weight-transfers`)")
+    schedule: Literal["synchronous", "asynchronous", "one-step-off"] = Field(
+        "synchronous", description="schedule that it is known for; scenarios state their own"
+    )
     token_s: NotNegative = Field(description="host time of a token of a step's prompts and answers, s")
     tensor_s: NotNegative = Field(description="host time to hand one weight tensor to the engine, s")
     state_bytes_s: Positive = Field(

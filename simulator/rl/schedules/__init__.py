@@ -9,9 +9,19 @@ from pydantic import Field
 from simulator.rl.schedules.asynchronous import RolloutsAhead
 from simulator.rl.schedules.base import Phases, RlSchedule, RlTiming, Split
 from simulator.rl.schedules.one_step_off import OneStepOff
+from simulator.rl.schedules.partial import PartialRollouts
+from simulator.rl.schedules.repacked import TailRepacked
+from simulator.rl.schedules.streaming import MiniBatchesStreamed
 from simulator.rl.schedules.synchronous import PhasesInTurn
 
-RL_SCHEDULES: tuple[type[RlSchedule], ...] = (PhasesInTurn, OneStepOff, RolloutsAhead)
+RL_SCHEDULES: tuple[type[RlSchedule], ...] = (
+    PhasesInTurn,
+    PartialRollouts,
+    TailRepacked,
+    MiniBatchesStreamed,
+    OneStepOff,
+    RolloutsAhead,
+)
 
 if TYPE_CHECKING:
     AnyRlSchedule = RlSchedule

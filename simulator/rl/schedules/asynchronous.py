@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
+from simulator.rl.schedules.streaming import streamed_seconds
 
 
 class RolloutsAhead(RlSchedule):
@@ -14,12 +15,23 @@ class RolloutsAhead(RlSchedule):
 
     With a staleness of n steps, n batches are in flight: the longest answers of one batch are generated
     beside the first of the next. A step takes the slower of the trainer, busy replicas, and an nth of a whole
-    batch. Between none (synchronous) and one step the time falls in proportion (assumed).
+    batch. Between none (synchronous or streaming) and one step the time falls in proportion (assumed).
+
+    New weights reach running answers in flight: their KV is kept, or computed again (interruption). Or the
+    engine takes no new answers until the running ones end, and each step has its drain.
     """
 
+    name: ClassVar[str] = "asynchronous"
+    rule: ClassVar[str] = "as many batches in flight as the staleness in steps"
+    source: ClassVar[str] = "Fu et al. 2025, AReaL (arXiv 2505.24298), section 4"
     kind: Literal["asynchronous"] = "asynchronous"
     staleness: float = Field(
         1.0, ge=0, le=1000, description="steps by which the weights of an answer may be older than the newest"
+    )
+    running: Literal["keep", "recompute", "finish"] = Field(
+        "keep",
+        description="answers that run when new weights come: go on with their KV, compute it again, or "
+        "finish first",
     )
 
     @model_validator(mode="after")
@@ -28,12 +40,24 @@ class RolloutsAhead(RlSchedule):
             raise ValueError("split: needed, rollouts run beside updates")
         return self
 
+    streamed: bool = Field(
+        False, description="updates begin with the first mini batch of answers (`streaming`)"
+    )
+
+    @property
+    def recomputes(self) -> bool:
+        """See `RlSchedule.recomputes`."""
+        return self.running == "recompute" and self.staleness > 0
+
     def timing(self, phases: Phases) -> RlTiming:
         """See `RlSchedule.timing`."""
         ahead = max(self.staleness, 1.0)
-        rollouts = max(phases.busy_generation, phases.generation / ahead)
+        rollouts = max(phases.busy_generation + phases.resume, phases.generation / ahead)
+        if self.running == "finish":
+            rollouts = phases.generation
         trainer = phases.training + phases.host
         beside = max(rollouts, trainer) + phases.weights
         share = min(self.staleness, 1.0)
         deciding = ("generation",) if rollouts >= trainer else TRAINER
-        return self.timed(phases, share * beside + (1.0 - share) * phases.total, deciding)
+        fresh = streamed_seconds(phases) if self.streamed else phases.total
+        return self.timed(phases, share * beside + (1.0 - share) * fresh, deciding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -24,6 +24,8 @@ class Phases:
         weights: move of the weights to the rollout engine.
         state: the trainer's state, moved out for rollouts and back, where both roles share devices.
         host: what the system's hosts add to answers.
+        resume: KV of running answers computed again, where the schedule does so.
+        batches: mini batches of a step.
     """
 
     generation: float
@@ -33,6 +35,8 @@ class Phases:
     weights: float
     state: float
     host: float
+    resume: float = 0.0
+    batches: int = 1
 
     @property
     def training(self) -> float:
@@ -69,8 +73,19 @@ class Split(Strict):
 class RlSchedule(Strict):
     """When the roles of a step work."""
 
+    name: ClassVar[str]
+    """The word after ``kind``."""
+    rule: ClassVar[str]
+    """What it does, in one line."""
+    source: ClassVar[str]
+    """Where it is told."""
     kind: Any
     split: Split | None = Field(None, description="devices by role; default: both on all devices, in turn")
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether the KV of running answers is computed again in each step."""
+        return False
 
     @abstractmethod
     def timing(self, phases: Phases) -> RlTiming:
@@ -79,7 +94,7 @@ class RlSchedule(Strict):
     def timed(self, phases: Phases, seconds: float, deciding: tuple[str, ...]) -> RlTiming:
         """A step of some seconds, with the longest of the phases that may decide it."""
         binding = max(deciding, key=lambda name: getattr(phases, name))
-        busy = {"train": phases.training, "generate": phases.busy_generation}
+        busy = {"train": phases.training, "generate": phases.busy_generation + phases.resume}
         if self.split is None:
             return RlTiming(seconds, {"all": 1.0 - sum(busy.values()) / seconds}, binding)
         return RlTiming(seconds, {role: 1.0 - time / seconds for role, time in busy.items()}, binding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -13,6 +13,9 @@ from simulator.rl.schedules.base import Phases, RlSchedule, RlTiming
 class OneStepOff(RlSchedule):
     """Answers come from the weights before the last update; both roles meet at the end of each step."""
 
+    name: ClassVar[str] = "one-step-off"
+    rule: ClassVar[str] = "rollouts of the next step beside the updates of this one"
+    source: ClassVar[str] = "Noukhovitch et al. 2024, Asynchronous RLHF (arXiv 2410.18252)"
     kind: Literal["one-step-off"] = "one-step-off"
 
     @model_validator(mode="after")
@@ -23,4 +26,4 @@ class OneStepOff(RlSchedule):
 
     def timing(self, phases: Phases) -> RlTiming:
         """See `RlSchedule.timing`."""
-        return RolloutsAhead(split=self.split, staleness=1.0).timing(phases)
+        return RolloutsAhead.model_validate({"split": self.split}).timing(phases)

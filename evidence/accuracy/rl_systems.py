@@ -1,0 +1,213 @@
+"""Steps of verl and AReaL, and moves of weights, beside their published times.
+
+    python -m benchmarks.rl_systems FOLDER [--tables phases ratios interruption weights] [--sigma 1.0]
+
+FOLDER holds steps.csv and weight_sync.csv. Lengths of answers are printed by no source: `rl_systems.yaml`
+says which are solved from a phase (which then is no prediction) and which are assumed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from core.errors import MeshwrightError
+from hwmodels.cluster import clusters
+from simulator.frameworks import frameworks
+from simulator.lengths.lognormal import median_of_mean
+from simulator.models import models
+from simulator.plan import Plan, Plans
+from simulator.rl.frameworks import rl_frameworks
+from simulator.rl.scenario import make_rl
+from simulator.rl.step import RlStep, predict_rl
+from simulator.rl.transfers import transfers
+from simulator.rl.weights import Receivers, moved
+from simulator.setting import Setting
+from simulator.training import predict
+from simulator.workload import Training
+
+FACTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+OWN = ("base", "most", "mean", "over", "gain")
+ROUNDS = 3
+"""Secant steps that solve a mean answer."""
+
+
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Mappings merged key by key; a schedule of another kind replaces the one below."""
+    if "kind" in above and above["kind"] != below.get("kind", above["kind"]):
+        return dict(above)
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        result[key] = merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def settings_of(facts: dict[str, Any]) -> dict[str, Any]:
+    """A row's settings with those of its bases."""
+    if "base" not in facts:
+        return facts
+    return merged(settings_of(FACTS["bases"][facts["base"]]), {k: v for k, v in facts.items() if k != "base"})
+
+
+def scenario(facts: dict[str, Any], mean: float, sigma: float) -> dict[str, Any]:
+    """A row as a scenario, with answers of some mean."""
+    stated = settings_of(facts)
+    most = stated["most"]
+    law = {"kind": "lognormal", "median": median_of_mean(mean, sigma, most), "sigma": sigma, "most": most}
+    keys = {key: value for key, value in stated.items() if key not in OWN}
+    return keys | {"workload": {**keys["workload"], "output": law}}
+
+
+def solved_mean(facts: dict[str, Any], seconds: float, sigma: float) -> float:
+    """Mean answer with which the updates of a step take some seconds."""
+
+    def update(mean: float) -> float:
+        setting = make_rl(scenario(facts, mean, sigma), "row", Path())
+        time = float(predict(setting.trainer, Plans.of(setting.plan)).time[0])
+        return setting.workload.updates * time
+
+    mean = 1500.0
+    for _ in range(ROUNDS):
+        mean *= seconds / update(mean)
+    return mean
+
+
+def run(facts: dict[str, Any], mean: float, sigma: float) -> RlStep:
+    """The predicted step of a row."""
+    return predict_rl(make_rl(scenario(facts, mean, sigma), "row", Path()))
+
+
+def summary(words: str, errors: list[float]) -> None:
+    """One line: rows, median, worst."""
+    sizes = 100 * np.abs(errors)
+    print(f"{words}: {len(errors)} figures, median {np.median(sizes):.1f} %, worst {sizes.max():.1f} %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tables", nargs="*", default=["phases", "ratios", "interruption", "weights"])
+    parser.add_argument("--sigma", type=float, default=FACTS["sigma"])
+    arguments = parser.parse_args()
+    sigma = arguments.sigma
+    with (arguments.folder / "steps.csv").open(encoding="utf-8") as lines:
+        rows = {row["id"]: row for row in csv.DictReader(lines)}
+
+    @cache
+    def mean_of(name: str) -> float:
+        facts = FACTS["phases"][name]
+        return solved_mean(facts, float(rows[name]["update_s"]), sigma)
+
+    @cache
+    def step_of(name: str) -> RlStep:
+        if name in FACTS["phases"]:
+            return run(FACTS["phases"][name], mean_of(name), sigma)
+        facts = FACTS["slower"][name]
+        return run(facts, facts["mean"], sigma)
+
+    if "phases" in arguments.tables:
+        phases_table(rows, step_of, mean_of)
+    if "ratios" in arguments.tables:
+        ratios_table(rows, step_of, mean_of, sigma)
+    if "interruption" in arguments.tables:
+        interruption_table(sigma)
+    if "weights" in arguments.tables:
+        weights_table(arguments.folder)
+
+
+def phases_table(rows, step_of, mean_of) -> None:
+    """Seconds of generation and log-probabilities of colocated steps; the update solves the mean answer."""
+    errors: dict[str, list[float]] = {"generation": [], "log-probabilities": []}
+    for name in FACTS["phases"]:
+        row, phases = rows[name], step_of(name).phases
+        shown = {"generation": (phases.generation, row["generation_s"])}
+        shown["log-probabilities"] = phases.scoring, row["log_prob_s"]
+        words = f"{name}  mean answer {mean_of(name):,.0f} (solved)  update {phases.update:.0f}"
+        for phase, (seconds, measured) in shown.items():
+            error = seconds / float(measured) - 1
+            errors[phase].append(error)
+            words += f"  {phase} {seconds:.1f} / {measured} ({100 * error:+.0f} %)"
+        print(words, flush=True)
+    for phase, values in errors.items():
+        summary(phase, values)
+
+
+def ratios_table(rows, step_of, mean_of, sigma) -> None:
+    """Hours of a slower row over those of a faster one."""
+    errors = []
+    for name, facts in FACTS["ratios"].items():
+        over = facts["over"]
+        mean = facts.get("mean") or mean_of(over)
+        try:
+            fast = run(facts, mean, sigma)
+        except MeshwrightError as error:
+            print(f"{name}: skipped, {error}")
+            continue
+        slow, seconds = step_of(over).timing.seconds, fast.timing.seconds
+        ratio = slow / seconds
+        hours = [float(rows[each]["hours_per_100_steps"]) for each in (over, name)]
+        published = hours[0] / hours[1]
+        errors.append(ratio / published - 1)
+        print(
+            f"{name} over {over}: {ratio:.2f}, published {published:.2f} ({100 * errors[-1]:+.0f} %); "
+            f"steps {slow:.0f} and {seconds:.0f} s, {fast.timing.binding} decide",
+            flush=True,
+        )
+    summary("ratios", errors)
+
+
+def interruption_table(sigma) -> None:
+    """Tokens a second of rollouts that new weights interrupt, over those that finish first."""
+    for size, facts in FACTS["interruption"].items():
+        changed = {
+            way: merged(facts, {"schedule": {**facts["schedule"], "running": way}})
+            for way in ("recompute", "finish")
+        }
+        phases = {way: run(each, facts["mean"], sigma).phases for way, each in changed.items()}
+        with_it = phases["recompute"].busy_generation + phases["recompute"].resume
+        gain = phases["finish"].generation / with_it - 1
+        print(
+            f"interruption, {size}: {100 * gain:+.0f} %, published {100 * facts['gain']:+.0f} %", flush=True
+        )
+
+
+def weights_table(folder: Path) -> None:
+    """Seconds of moves of weights."""
+    predicted, published = [], []
+    with (folder / "weight_sync.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            facts = FACTS["weights"][row["model"]]
+            system, model = rl_frameworks.get(facts["framework"]), models.get(facts["model"])
+            training, engines = int(row["training_gpus"]), int(row["generation_gpus"])
+            cluster = clusters.get("hgx-h20")
+            rows = Training.model_validate({"seq_len": 4096, "global_batch": training})
+            trainer = Setting(model, cluster.resized(training), rows, frameworks.get(system.train))
+            plan = Plan.model_validate({**facts["plan"], "data": training})
+            move = moved(
+                cluster.resized(training + engines),
+                trainer,
+                plan,
+                transfers.get(row["method"]),
+                Receivers(engines, 2.0),
+                system.tensor_s,
+            )
+            seconds = float(row["seconds"])
+            predicted.append(move.seconds)
+            published.append(seconds)
+            print(
+                f"{row['id']}  {row['model']} {row['method']}: {move.seconds:.2f} s, published {seconds:g} "
+                f"(factor {max(move.seconds / seconds, seconds / move.seconds):.2f}); {move}"
+            )
+    same = list(np.argsort(predicted)) == list(np.argsort(published))
+    print(f"order: {'the same' if same else 'differs'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Algorithms, schedules, systems and weight transfers of post-training."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from core.sources import Sourced
+from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.catalogues.policies import policies
+from meshwright.reports.tables import facts, table
+from simulator.rl.algorithms import Algorithm, algorithms
+from simulator.rl.frameworks import rl_frameworks
+from simulator.rl.schedules import RL_SCHEDULES
+from simulator.rl.transfers import transfers
+
+PASSES = {
+    "old_log_probs": "log-probabilities of the policy",
+    "reference": "reference",
+    "reward_model": "reward model",
+    "critic": "critic",
+}
+
+
+def _passes(algorithm: Algorithm) -> str:
+    """Forward passes over the answers, in words."""
+    return ", ".join(words for name, words in PASSES.items() if getattr(algorithm, name)) or "none"
+
+
+def _constants(entry: Sourced) -> list[Table]:
+    """Every figure of an entry with its source."""
+    rows = [
+        [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
+    ]
+    title = str(getattr(entry, "title", ""))
+    return [facts({"title": title}), table(("key", "value", "kind", "source"), rows, left=4)]
+
+
+ALGORITHMS = Kind(
+    names=algorithms.names,
+    get=algorithms.get,
+    brief=lambda algorithm: algorithm.model_dump(mode="json"),
+    more=lambda _: {},
+    columns=("algorithm", "title", "forward passes"),
+    row=lambda algorithm: [algorithm.name, algorithm.title, _passes(algorithm)],
+    tables=lambda algorithm: [
+        facts(
+            {"title": algorithm.title, "forward passes": _passes(algorithm), "source": algorithm.source},
+            algorithm.name,
+        )
+    ],
+    text_columns=3,
+)
+SCHEDULES = policies("schedule of post-training", {schedule.name: schedule for schedule in RL_SCHEDULES})
+FRAMEWORKS = Kind(
+    names=rl_frameworks.names,
+    get=rl_frameworks.get,
+    brief=lambda system: system.model_dump(mode="json"),
+    more=lambda _: {},
+    columns=("system", "trainer", "engine", "packing", "weights"),
+    row=lambda system: [system.name, system.train, system.engine, system.packing, system.transfer],
+    tables=_constants,
+    text_columns=5,
+)
+TRANSFERS = Kind(
+    names=transfers.names,
+    get=transfers.get,
+    brief=lambda way: way.model_dump(mode="json"),
+    more=lambda _: {},
+    columns=("transfer", "title", "send"),
+    row=lambda way: [way.name, way.title, way.send],
+    tables=_constants,
+    text_columns=3,
+)

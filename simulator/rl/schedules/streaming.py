@@ -1,0 +1,40 @@
+"""Updates begin with the first mini batch of answers: every answer comes from the newest weights."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
+
+
+def streamed_seconds(phases: Phases) -> float:
+    """Seconds of a step whose mini batches go to the trainer as they are done."""
+    trainer, batches = phases.training + phases.host, max(phases.batches, 1)
+    last = phases.generation + trainer / batches
+    first = trainer + phases.busy_generation / batches
+    return max(last, first) + phases.weights
+
+
+class MiniBatchesStreamed(RlSchedule):
+    """A pipeline of mini batches from the rollout engine to the trainer within one step.
+
+    The step is the slower role, and one mini batch of the other; weights move at its end.
+    """
+
+    name: ClassVar[str] = "streaming"
+    rule: ClassVar[str] = "mini batches go to the trainer as they are done"
+    source: ClassVar[str] = "verl 1b9356ab: recipe/fully_async_policy, require_batches"
+    kind: Literal["streaming"] = "streaming"
+
+    @model_validator(mode="after")
+    def _apart(self) -> MiniBatchesStreamed:
+        if self.split is None:
+            raise ValueError("split: needed, rollouts run beside updates")
+        return self
+
+    def timing(self, phases: Phases) -> RlTiming:
+        """See `RlSchedule.timing`."""
+        deciding = ("generation",) if phases.generation >= phases.training + phases.host else TRAINER
+        return self.timed(phases, streamed_seconds(phases), deciding)
