@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -38,19 +39,19 @@ def scenario_path(reference: str) -> Path:
         raise InputError("is a folder, a file is needed", reference)
     if reference.endswith(SUFFIXES):
         raise no_such_file(path)
-    _refuse_model(reference)
+    _refuse_model(reference, shipped)
     raise UnknownNameError("scenario", reference, shipped)
 
 
-def _refuse_model(reference: str) -> None:
-    """Say how a model is asked about, where its name stands for a scenario.
+def _refuse_model(reference: str, shipped: Iterable[str]) -> None:
+    """Say how a model is asked about, where its name stands for a scenario and begins none.
 
     Raises:
         InputError: the name of a model.
     """
     from simulator.models import models
 
-    if models.resolve(reference):
+    if models.resolve(reference) and not any(name.startswith(reference) for name in shipped):
         commands = f"meshwright plan train --model {reference} or plan serve --model {reference}"
         raise InputError(f"is a model, a scenario is needed; to plan one: {commands}", reference)
 
