@@ -107,6 +107,8 @@ class Launch:
     notes: tuple[str, ...] = ()
     script: str = ""
     """Training script or module that the command starts."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts of the files that the script writes before, by name."""
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,8 @@ def recognised(text: str, where: str) -> Exporter:
         InputError: no exporter's options.
     """
     hints = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
+    if "--num-layers" in text and "--hidden-size" in text:  # Megatron-DeepSpeed has keys of both
+        hints["deepspeed"] = 0
     best = max(hints, key=lambda name: hints[name])
     if not hints[best]:
         if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):

@@ -27,6 +27,7 @@ from meshwright.exporters.facts import check_derived, facts_of, question_gaps
 from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
 from meshwright.exporters.layouts import ends_of, layout_of, lengths_of
 from meshwright.exporters.megatron_model import model_facts
+from meshwright.exporters.megatron_older import ENGINE, current, deepspeed_facts
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.state_read import TAKEN, megatron_state
 from meshwright.exporters.table import Facts, Options, table, whole, words_of
@@ -193,6 +194,8 @@ def read(launch: Launch, where: str) -> Facts:
     """
     facts, _ = table(TABLE).read(launch.options)
     facts |= megatron_state(launch.options, MEGATRON, where)
+    if ENGINE in launch.options:
+        facts = deepspeed_facts(facts, launch.options, table(TABLE), where)
     check_optimizer(launch.options, where)
     facts |= recomputed(launch.options, facts, where)
     if "pretrain_bert" in launch.script:
@@ -393,6 +396,7 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
         launch = read_script(text, where)
         if nemo_hydra.is_hydra(launch):
             return nemo_hydra.megatron_options(launch, where)
+        launch = current(launch, path, where)
         bert = "pretrain_bert" in launch.script
         notes = ("masks no keys (BERT); its pooler and second loss are not modelled",) if bert else ()
         return replace(launch, notes=(*launch.notes, *notes))

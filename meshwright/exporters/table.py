@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from core.errors import InputError, shown, suggestion
+from core.errors import InputError, shown
 from core.loading import Strict, build, read_mapping
 
 TYPING = 0.93
@@ -135,7 +135,7 @@ class LauncherTable(Strict):
             if told:
                 choice = max(told, key=lambda choice: len(choice.sets))
                 facts[field] = choice.value
-                read |= choice.sets.keys()
+                read |= {name for other in told if other.value == choice.value for name in other.sets}
         return facts, {name: value for name, value in options.items() if name not in read}
 
     def check(self, options: Options, where: str, named: bool = False) -> None:
@@ -166,12 +166,14 @@ class LauncherTable(Strict):
             option for entry in self.options.values() for choice in entry.choices for option in choice.sets
         }
         for name in self.unknown(left):
-            if left[name] in (False, "false"):
+            if left[name] in (False, "false") or name in self.refused:
                 continue
             if any(re.search(part, name) for part in self.deciding) or get_close_matches(
                 name, known, 1, TYPING
             ):
-                problem = f"is not read, and may change the step{suggestion(name, known)}"
+                near = get_close_matches(name, known - {name}, 1, 0.7)
+                told = f"; did you mean {near[0]!r}?" if near else ""
+                problem = f"is not read, and may change the step{told}"
                 ways = "leave it out to predict the run without it, or state the plan's field with --fix"
                 raise InputError(f"{problem}; {ways}", f"{where}: {name}")
 
@@ -195,11 +197,16 @@ def same(value: Any, other: Any) -> bool:
     if isinstance(value, list) or isinstance(other, list):
         return words_of(value) == words_of(other)
     if isinstance(value, bool) or isinstance(other, bool):
-        return str(value).lower() == str(other).lower()
+        return _flag(value) == _flag(other)
     try:
         return math.isclose(float(value), float(other), rel_tol=1e-9)
     except (TypeError, ValueError):
         return str(value).lower() == str(other).lower()
+
+
+def _flag(value: Any) -> str:
+    """A flag's value as text; variables without a value behind a flag are nothing."""
+    return re.sub(r"^(\$\{?\w+\}?\s*)+$", "true", str(value)).lower()
 
 
 def words_of(value: Any) -> list[str]:
@@ -229,6 +236,9 @@ def whole(facts: Facts, field: str, where: str) -> int | None:
     if value is None:
         return None
     text = str(value).replace("_", "").replace(",", "")
+    if variable := re.search(r"\$\{?(\w+)", str(value)):
+        problem = f"{field}: is the variable {variable[1]}, whose value is not in the file"
+        raise InputError(f"{problem}; write the value in its place", where)
     if isinstance(value, bool) or not text.lstrip("-").isdigit() or len(text) > 18:
         raise InputError(f"{field}: a whole number is needed, found {shown(value)}", where)
     return int(text)

@@ -58,7 +58,32 @@ def toml_options(text: str, where: str) -> Options:
     converters = options.pop("model.converters", [])
     if "float8" in str(converters):
         options["converters"] = "Float8LinearConverter"
+    options.setdefault("compile.enable", False)  # the default of every release with TOML files
+    _check_recomputation(options, where)
     return options
+
+
+AC = "activation_checkpoint"
+
+
+def _check_recomputation(options: Options, where: str) -> None:
+    """Read ``selective_ac_option``: op, or the distance between layers that are recomputed whole (2).
+
+    Raises:
+        InputError: a part of the layers is recomputed.
+    """
+    if str(options.get(f"{AC}.mode", "selective")) != "selective":
+        return
+    every = str(options.get(f"{AC}.selective_ac_option", 2))
+    if every == "1":
+        options[f"{AC}.mode"] = "full"
+    elif every.isdigit():
+        words = "" if f"{AC}.selective_ac_option" in options else ", torchtitan's default"
+        problem = f"{every}{words}, computes every {every}. layer again, which no plan states"
+        raise InputError(
+            f"{problem}; 'op', or mode 'full' or 'none' can be predicted",
+            f"{where}: {AC}.selective_ac_option",
+        )
 
 
 RENAMED = {

@@ -12,7 +12,7 @@ from meshwright.exporters.facts import (
 from meshwright.exporters.host_state import EXPRESSED, titan_offload
 from meshwright.exporters.megatron_lm import NODES, node_variables
 from meshwright.exporters.state_read import titan_state
-from meshwright.exporters.table import Facts, Options, table, whole
+from meshwright.exporters.table import Facts, Options, table, whole, words_of
 from meshwright.exporters.titan_files import parse
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
@@ -161,7 +161,8 @@ def read(launch: Launch, where: str) -> Facts:
         flavor = f"{options['model.name']}/{flavor}"
     facts["model.name"] = next((ours for ours, theirs in known.models.items() if theirs == flavor), None)
     facts["derived.model"] = flavor
-    if options.get("compile.enable") in (False, "False", "false"):
+    components = words_of(options.get("compile.components", "model"))
+    if options.get("compile.enable") in (False, "False", "false") or "model" not in components:
         facts["derived.framework"] = EAGER
     stages, local = whole(facts, "plan.pipeline", where) or 1, whole(facts, "derived.local_batch", where)
     _read_sharding(facts, launch, where)

@@ -269,7 +269,8 @@ def test_torchtitan_old_toml(tmp_path):
     path.write_text(
         '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'
         "[parallelism]\ndata_parallel_replicate_degree = 1\ndata_parallel_shard_degree = -1\n"
-        'tensor_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\n'
+        "tensor_parallel_degree = 2\n[activation_checkpoint]\n"
+        'mode = "selective"\nselective_ac_option = "op"\n'
     )
     found = read_launch(str(path), stated={"cluster": "dgx-h100", "gpus": 16})
     assert found.scenario["model"] == "llama3.1-8b"
