@@ -401,6 +401,8 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
         notes = ("masks no keys (BERT); its pooler and second loss are not modelled",) if bert else ()
         return replace(launch, notes=(*launch.notes, *notes))
     written = parse_text(text, where)
+    if nemo_hydra.is_recipe(written):
+        return nemo_hydra.megatron_options(Launch(nemo_hydra.flattened(written)), where)
     arguments = written.get("ARGS", written) if isinstance(written, dict) else None
     if not isinstance(arguments, dict):
         raise InputError(f"a mapping of options is needed, found {shown(written)}", where)

@@ -104,8 +104,8 @@ def _with_engine(launch: Launch, path: Path | None, where: str) -> Launch:
     config, notes = _configuration(launch, named, path, where)
     _check_batch(config, options, where)
     zero = config.get(ZERO, {}) if isinstance(config.get(ZERO, {}), dict) else {}
-    asked = options.pop(ASKED, 0)
-    stage = zero.get("stage", asked)
+    of_script = options.pop(ASKED, 0)
+    stage = zero.get("stage", of_script)
     if not str(stage).isdigit():
         raise InputError(f"a stage from 0 to 3 is needed, found {shown(stage)}", f"{where}: {ZERO}.stage")
     options[STAGE] = max(int(str(stage)[:3]), 1) if "--bf16" in options else int(str(stage)[:3])

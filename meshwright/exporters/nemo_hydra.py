@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any
 
 from core.errors import InputError, shown
 from meshwright.exporters.base import Launch
@@ -58,6 +59,7 @@ FLAGS: Mapping[tuple[str, str], Options] = MappingProxyType(
         ("overlap_p2p_comm", "false"): {"--no-overlap-p2p-communication": True},
         ("ub_tp_comm_overlap", "true"): {"--tp-comm-overlap": True},
         ("fp8", "true"): {"--fp8-format": "hybrid"},
+        ("cross_entropy_loss_fusion", "true"): {"--cross-entropy-loss-fusion": True},
         ("optim.overlap_grad_sync", "true"): {"--overlap-grad-reduce": True},
         ("optim.overlap_param_sync", "true"): {"--overlap-param-gather": True},
     }
@@ -98,6 +100,25 @@ UNREAD = (
 def is_hydra(launch: Launch) -> bool:
     """Whether a launch overrides keys of NeMo 1."""
     return any(key in launch.options for key in HINTS)
+
+
+def is_recipe(written: object) -> bool:
+    """Whether a YAML file is a configuration of NeMo 1: a trainer and a model."""
+    return isinstance(written, dict) and all(
+        isinstance(written.get(key), dict) for key in ("trainer", "model")
+    )
+
+
+def flattened(written: Mapping[str, Any], path: str = "") -> Options:
+    """Keys of a configuration as dotted names; values as Hydra writes them."""
+    options: Options = {}
+    for key, value in written.items():
+        name = f"{path}{key}"
+        if isinstance(value, dict):
+            options |= flattened(value, f"{name}.")
+        elif value is not None:
+            options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return options
 
 
 def megatron_options(launch: Launch, where: str) -> Launch:

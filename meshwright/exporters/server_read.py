@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from core.errors import InputError, suggestion
+from core.errors import InputError
 from meshwright.exporters import exporter
 from meshwright.exporters.base import Imported
 from meshwright.exporters.server_files import LaunchedServer
+from meshwright.exporters.server_graphs import read_graphs
 from meshwright.exporters.serving import DRAFT_METHODS
 from meshwright.exporters.table import Facts, LauncherTable, Options, same, table, whole, within
 from simulator.models import Model, models
@@ -75,11 +77,10 @@ HARMLESS = re.compile(
     r"(backend|address|rpc.*|rank|start.*|hybrid.*|external.*)|api[-_]server[-_]count|uds|h11.*|enable[-_]server.*"
     r"|weight[-_]version|model[-_]impl|runner|task|convert|return[-_].*|print[-_].*|cluster[-_]size|extra[-_].*|metrics.*"
     r"|reporter.*|dyn[-_].*|endpoint.*|namespace|modality|publish.*|request[-_].*|connector|is[-_]prefill[-_]worker"
-    r"|is[-_]decode[-_]worker|router.*|store.*|event.*|language[-_]model[-_]only|skip[-_].*|warmups|constrained.*"
+    r"|is[-_]decode[-_]worker|router.*|store.*|event.*|language[-_]model[-_]only|load[-_]balance[-_]method|prefill[-_]round[-_]robin[-_]balance|skip[-_].*|warmups|constrained.*"
     r"|disable[-_]uvicorn.*|enable[-_]cache[-_]report|file[-_].*|prefetch.*|enable[-_]force.*|max[-_]logprobs)$"
 )
 """Options without an effect on a steady state's times and memory."""
-EAGER = ("--enforce-eager", "--disable-cuda-graph")
 
 
 def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], where: str) -> Imported:
@@ -152,10 +153,7 @@ def _pool(
             "; times of an older release are likely longer" if _older(server.version, preset.engine) else ""
         )
         notes.append(f"{release}: {preset.engine.name} stands for it{words}")
-    for eager in EAGER:
-        if options.pop(eager, False) not in (False, "false"):
-            pool["largest_graph"] = 1
-            notes.append(f"{eager}: graphs of one sequence at most stand for none")
+    notes += read_graphs(options, pool, where)
     _formats(options, pool, name, where)
     known.check(options, where)
     PARTS[server.engine](options, pool, model, where)
@@ -165,7 +163,9 @@ def _pool(
     strange = [key for key in strange if left[key] not in (False, "false", None)]
     if strange:
         spelled = [entry.option for entry in known.options.values() if entry.option]
-        problem = f"is not read, and may change times or memory{suggestion(strange[0], spelled)}"
+        likely = get_close_matches(strange[0], spelled, 1, 0.8)
+        told = f"; did you mean {likely[0]!r}?" if likely else ""
+        problem = f"is not read, and may change times or memory{told}"
         ways = "leave it out to predict the server without it, or state the field of the deployment"
         raise InputError(f"{problem}; {ways}", f"{where}: {strange[0]}")
     if server.replicas and server.replicas > 1:

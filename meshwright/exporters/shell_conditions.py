@@ -58,20 +58,27 @@ class Branches:
         del self.running[-1:], self._taken[-1:]
 
 
+KEYWORD = re.compile(r"(if|elif|else|then|fi)\b\s*(.*)", re.DOTALL)
+
+
 def split_lines(line: str) -> list[str]:
-    """Statements of an ``if`` on one line; other lines as they are."""
-    begun = re.fullmatch(r"if\b(.*?);\s*then\s(.*);\s*fi\s*;?", line.strip())
-    if begun is None or re.search(r"[\"'][^\"']*;[^\"']*[\"']", line) or re.search(r"\bif\b", begun[2]):
+    """Statements of a line with an ``if`` or a branch of one; other lines as they are."""
+    if KEYWORD.match(line) is None:
         return [line]
-    parts = [part.strip() for part in begun[2].split(";")]
-    statements = [f"if {begun[1].strip()}"]
-    for part in parts:
-        word = re.match(r"(else|elif\b.*?|then)(?:\s+(.*))?$", part)
-        if word and word[1] in ("else", "then"):
-            statements += [word[1], *([word[2]] if word[2] else [])]
-        else:
+    statements: list[str] = []
+    for part in _parts(line):
+        word = KEYWORD.fullmatch(part)
+        if word is None or word[1] in ("if", "elif"):
             statements.append(part)
-    return [*statements, "fi"]
+        else:
+            statements += [word[1], *([word[2]] if word[2] else [])]
+    return statements
+
+
+def _parts(line: str) -> list[str]:
+    """Parts of a line between semicolons outside of quotation marks."""
+    parts = re.findall(r"(?:[^;\"']|\"[^\"]*\"|'[^']*'|[\"'])+", line)
+    return [part.strip() for part in parts if part.strip()]
 
 
 GUARDED = re.compile(rf"(\[\[? .+? \]\]?)\s*(&&|\|\|)\s*((?:export\s+)?{NAME}\+?=.*)")

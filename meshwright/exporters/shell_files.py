@@ -75,4 +75,8 @@ def slurm_variables(text: str) -> dict[str, str]:
     total = told.get("--ntasks") or told.get("-n") or ""
     if not total and nodes.isdigit() and tasks.isdigit():
         total = str(int(nodes[:9]) * int(tasks[:9]))
-    return {name: value for name, value in {**variables, "SLURM_NTASKS": total}.items() if value.isdigit()}
+    return {
+        name: value
+        for name, value in {**variables, "SLURM_NTASKS": total, "SLURM_NPROCS": total}.items()
+        if value.isdigit()
+    }

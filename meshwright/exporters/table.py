@@ -171,8 +171,8 @@ class LauncherTable(Strict):
             if any(re.search(part, name) for part in self.deciding) or get_close_matches(
                 name, known, 1, TYPING
             ):
-                near = get_close_matches(name, known - {name}, 1, 0.7)
-                told = f"; did you mean {near[0]!r}?" if near else ""
+                likely = get_close_matches(name, known - {name}, 1, 0.7)
+                told = f"; did you mean {likely[0]!r}?" if likely else ""
                 problem = f"is not read, and may change the step{told}"
                 ways = "leave it out to predict the run without it, or state the plan's field with --fix"
                 raise InputError(f"{problem}; {ways}", f"{where}: {name}")

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from core.errors import InputError, shown
 from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import Launch
 from meshwright.exporters.shell import expanded_commands, read_options
 from meshwright.exporters.table import Facts, Options
+from meshwright.exporters.tuning_sharding import sharding, yaml_of
 
 FRAMEWORK, FUSED = "trl", "unsloth"
 KEYS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -138,7 +137,7 @@ def _plain(options: Options) -> Options:
 
 def _options(text: str, where: str, folder: Path) -> tuple[Options, int | None]:
     """Keys of a YAML file, or the options of a command and of the file that it names."""
-    if isinstance(data := _yaml(text), Mapping):
+    if isinstance(data := yaml_of(text), Mapping):
         return {str(key): value for key, value in data.items()}, None
     for command in expanded_commands(text, where) if re.search(r"trl |axolotl|llamafactory", text) else ():
         start = STARTS.search(command)
@@ -159,17 +158,10 @@ def _options(text: str, where: str, folder: Path) -> tuple[Options, int | None]:
     return {}, None
 
 
-def _yaml(text: str) -> Any:
-    try:
-        return yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return None
-
-
 def _file(path: Path, where: str) -> Options:
     if not exists(path):
         raise InputError(f"{path.name}: the configuration is not beside the launch file", where)
-    data = _yaml(read_text(path))
+    data = yaml_of(read_text(path))
     if not isinstance(data, Mapping):
         raise InputError("a mapping of keys is needed", str(path))
     return {str(key): value for key, value in data.items()}
@@ -198,8 +190,8 @@ def _facts(
         raise InputError(
             f"stage {stage!r} has other models beside the trained one; pt and sft are read", f"{where}: stage"
         )
-    zero, notes = _sharding(options, where, folder)
-    facts: Facts = {"plan.zero": zero, "plan.tensor": options.get("tensor_parallel_size") or 1}
+    shards, notes = sharding(options, where, folder)
+    facts: Facts = {"plan.tensor": options.get("tensor_parallel_size") or 1}
     facts["plan.context"] = options.get("context_parallel_size") or 1
     if (model := values.get("model")) is not None:
         facts["model.name"] = str(model)
@@ -217,43 +209,12 @@ def _facts(
         off = str(options.get("disable_gradient_checkpointing", False)).lower() == "true"
         on = str(again).lower() in ("true", "unsloth", "offload") and not off
         facts["plan.recompute"] = "full" if on else "none"
+    facts |= shards
     adapter = _adapter(trainer, options, values, where)
     if adapter:
         facts["workload.adapter"] = adapter
     _check_optimizer(options, adapter is not None, where, notes)
     return facts, notes
-
-
-def _sharding(options: Options, where: str, folder: Path) -> tuple[int, list[str]]:
-    """ZeRO stage of DeepSpeed's file, or 3 of FSDP."""
-    inner = options.get("deepspeed_config")
-    named = options.get("deepspeed") or (
-        inner.get("deepspeed_config_file") if isinstance(inner, Mapping) else None
-    )
-    if isinstance(inner, Mapping) and type(inner.get("zero_stage")) is int:
-        return inner["zero_stage"], []
-    if isinstance(named, str) and named:
-        path = folder / named
-        if exists(path) and path.is_file():
-            data = _yaml(read_text(path))
-            part = data.get("zero_optimization") if isinstance(data, Mapping) else None
-            if isinstance(part, Mapping) and type(part.get("stage")) is int:
-                if isinstance(part.get("offload_optimizer"), Mapping) or isinstance(
-                    part.get("offload_param"), Mapping
-                ):
-                    problem = (
-                        "state on the host is read from DeepSpeed's own file: give it with --from deepspeed"
-                    )
-                    raise InputError(problem, f"{where}: deepspeed")
-                return part["stage"], []
-            return 0, []
-        if match := re.search(r"(?:zero|z)[-_]?([0-3])", Path(named).name.lower()):
-            return int(match[1]), [f"{named} is not beside the file: its name says stage {match[1]}"]
-        raise InputError(f"{named}: DeepSpeed's configuration is not beside the file", f"{where}: deepspeed")
-    sharded = (
-        options.get("fsdp") or options.get("fsdp_config") or str(options.get("distributed_type")) == "FSDP"
-    )
-    return (3 if sharded else 0), []
 
 
 def _adapter(trainer: str, options: Options, values: Mapping[str, Any], where: str) -> dict[str, Any] | None:
