@@ -109,6 +109,8 @@ class Launch:
     """Training script or module that the command starts."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts of the files that the script writes before, by name."""
+    automatic: tuple[str, ...] = ()
+    """Options whose value a trainer fills in (``auto``)."""
 
 
 @dataclass(frozen=True)

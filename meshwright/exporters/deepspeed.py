@@ -23,6 +23,7 @@ NOTES = (
     "optimizer and learning rate, in ds_config.json or in the script",
 )
 AUTO = "auto"
+MICRO = "train_micro_batch_size_per_gpu"
 
 
 def write(question: ExportQuestion) -> Export:
@@ -94,14 +95,16 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
         data = parse_json(text, where)
         filled = sorted(_automatic(data))
         notes = (f"values that the trainer fills in (auto): {', '.join(filled)}",) if filled else ()
-        return Launch(_flat(data), notes=notes)
+        return Launch(_flat(data), notes=notes, automatic=tuple(filled))
     launch = read_script(text, where)
     named = launch.options.get("--deepspeed_config") or launch.options.get("--deepspeed-config")
     if not isinstance(named, str):
         raise InputError("option --deepspeed_config is missing (the path of ds_config.json)", where)
-    file = (path.parent if path else Path()) / named.replace("$(dirname $0)/", "")
     rest = {name: value for name, value in launch.options.items() if not name.startswith("--deepspeed")}
-    return Launch({**_flat(parse_json(read_text(file), str(file))), **rest}, launch.devices, launch.notes)
+    file = (path.parent if path else Path()) / named.replace("$(dirname $0)/", "")
+    data = parse_json(launch.files[named] if named in launch.files else read_text(file), str(file))
+    filled = tuple(sorted(_automatic(data)))
+    return Launch({**_flat(data), **rest}, launch.devices, launch.notes, automatic=filled)
 
 
 def _flat(data: Any, path: str = "") -> Options:
@@ -142,6 +145,8 @@ def read(launch: Launch, where: str) -> Facts:
     if facts.get("plan.zero") != 3:
         facts["derived.framework"] = "deepspeed-zero1"
     facts.pop("plan.overlap_pipeline", None)
+    if {"bf16.enabled", "fp16.enabled"} & {*launch.automatic} and facts["workload.precision"] == "fp32":
+        facts["workload.precision"] = AUTO
     _complete_batch(facts, launch, where)
     return facts
 
@@ -153,7 +158,12 @@ def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
         InputError: the three sizes are inconsistent.
     """
     total, steps = whole(facts, "workload.global_batch", where), whole(facts, "derived.micro_batches", where)
-    stated = "train_micro_batch_size_per_gpu" in launch.options
+    stated = MICRO in launch.options
+    if MICRO in launch.automatic and None in (total, steps, launch.devices):
+        problem = (
+            "auto is what the trainer fills in (per_device_train_batch_size); write the value in its place"
+        )
+        raise InputError(problem, f"{where}: {MICRO}")
     micro = whole(facts, "plan.micro_batch", where) or 1
     if launch.devices is None or total is None:
         return

@@ -13,6 +13,7 @@ from core.loading import build, exists, looks_like_path
 from core.parsing import no_such_file, read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Imported, Launch
+from meshwright.exporters.deepspeed import AUTO
 from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
 from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
@@ -165,7 +166,7 @@ def recognised(text: str, where: str) -> Exporter:
         hints["deepspeed"] = 0
     best = max(hints, key=lambda name: hints[name])
     if not hints[best]:
-        if read := re.findall(r"(?m)^(?:\.|source)\s+(\S+)", text):
+        if read := re.findall(r"(?m)^\s*(?:exec\s+)?(?:\.|source|(?:ba)?sh)\s+(\S*\.sh\b\"?|\S+)", text):
             problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
             raise InputError(problem, where)
         kinds = ", ".join(name for name in TARGETS if exporter(name).hints)
@@ -229,6 +230,9 @@ def _workload(facts: Facts, stated: Mapping[str, Any], where: str) -> dict[str, 
         elif name in ("seq_len", "global_batch"):
             if (value := whole(facts, f"workload.{name}", where)) is not None:
                 workload[name] = value
+        elif facts.get(f"workload.{name}") == AUTO:
+            problem = "auto is what the trainer fills in (--bf16, --fp16); write true or false in the file"
+            raise InputError(problem, f"{where}: bf16.enabled")
         elif f"workload.{name}" in facts:
             workload[name] = facts[f"workload.{name}"]
     if workload.get("causal") is True:

@@ -395,14 +395,14 @@ def parse(text: str, where: str, path: Path | None) -> Launch:
     if path is None or path.suffix not in (".yaml", ".yml"):
         launch = read_script(text, where)
         if nemo_hydra.is_hydra(launch):
-            return nemo_hydra.megatron_options(launch, where)
+            return current(nemo_hydra.megatron_options(launch, where), path, where)
         launch = current(launch, path, where)
         bert = "pretrain_bert" in launch.script
         notes = ("masks no keys (BERT); its pooler and second loss are not modelled",) if bert else ()
         return replace(launch, notes=(*launch.notes, *notes))
     written = parse_text(text, where)
     if nemo_hydra.is_recipe(written):
-        return nemo_hydra.megatron_options(Launch(nemo_hydra.flattened(written)), where)
+        return current(nemo_hydra.megatron_options(Launch(nemo_hydra.flattened(written)), where), path, where)
     arguments = written.get("ARGS", written) if isinstance(written, dict) else None
     if not isinstance(arguments, dict):
         raise InputError(f"a mapping of options is needed, found {shown(written)}", where)

@@ -7,6 +7,7 @@ stage 0 too).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,10 @@ def current(launch: Launch, path: Path | None, where: str) -> Launch:
         InputError: two names of one option disagree, or the configuration is missing or another run's.
     """
     options: Options = {}
-    for name, value in launch.options.items():
+    for spelled, value in launch.options.items():
+        name = (
+            spelled.replace("_", "-") if spelled.startswith("--") and "deepspeed" not in spelled else spelled
+        )
         known = RENAMED.get(name, name)
         if known in options and not same(options[known], value):
             raise InputError(f"{name} and {known} disagree: {value} and {options[known]}", where)
@@ -74,10 +78,21 @@ def current(launch: Launch, path: Path | None, where: str) -> Launch:
     for name, meant in MEANT.items():
         if launch.options.get(name) not in (None, False):
             options = {**meant, **options}
+    _read_dropout(options)
     if PARTITION in options:
         options |= _partition(str(options.pop(PARTITION)), where)
     launch = replace(launch, options=options)
     return _with_engine(launch, path, where) if ENGINE in options else launch
+
+
+DROPOUTS = ("--hidden-dropout", "--attention-dropout")
+
+
+def _read_dropout(options: Options) -> None:
+    """Any share above 0 is dropout, which the absence of the options means too."""
+    if any(re.fullmatch(r"0*\.?0*[1-9]\d*(\.\d*)?", str(options.get(name, 0))) for name in DROPOUTS):
+        for name in DROPOUTS:
+            options.pop(name, None)
 
 
 def _partition(method: str, where: str) -> Options:

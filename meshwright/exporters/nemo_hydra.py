@@ -6,6 +6,7 @@ megatron_llama_config.yaml, 1.23), so that each key has an option of Megatron-LM
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -114,11 +115,23 @@ def flattened(written: Mapping[str, Any], path: str = "") -> Options:
     options: Options = {}
     for key, value in written.items():
         name = f"{path}{key}"
+        value = _interpolated(value, written)
         if isinstance(value, dict):
             options |= flattened(value, f"{name}.")
         elif value is not None:
             options[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return options
+
+
+OF_SIBLING = re.compile(r"\$\{(?:multiply:\s*(\d{1,6})\s*,\s*)?(?:\$\{)?\.(\w+)\}{1,2}")
+"""A key beside this one, or a multiple of it: ``${multiply:4, ${.hidden_size}}``."""
+
+
+def _interpolated(value: Any, beside: Mapping[str, Any]) -> Any:
+    """A value that refers to a number beside it."""
+    told = OF_SIBLING.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = beside.get(told[2]) if told else None
+    return int(told[1] or 1) * number if told and type(number) is int else value
 
 
 def megatron_options(launch: Launch, where: str) -> Launch:
@@ -131,6 +144,8 @@ def megatron_options(launch: Launch, where: str) -> Launch:
     model = {key.removeprefix("model."): value for key, value in keys.items() if key.startswith("model.")}
     if "llama" in launch.script.lower():
         model = {**LLAMA, **model}
+    if model.get("fsdp", "false").lower() == "false":
+        model = {key: value for key, value in model.items() if not key.startswith("fsdp")}
     options: Options = {}
     for key, value in model.items():
         if value.lower() in ("null", "none"):

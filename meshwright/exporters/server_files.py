@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -61,6 +61,48 @@ class LaunchedServer:
     """Engine preset that an exported file names."""
 
 
+class Beside(NamedTuple):
+    """Files that servers may name: those of a folder, and of the config maps of a manifest."""
+
+    folder: Path
+    maps: Mapping[str, str]
+
+    def options(self, name: str, where: str) -> Mapping[str, Any]:
+        """The options in a file.
+
+        Raises:
+            InputError: not there, or no mapping.
+        """
+        path = self.folder / name
+        if not exists(path) and Path(name).name in self.maps:
+            return _mapping(self.maps[Path(name).name], f"{where}: {Path(name).name}")
+        if not exists(path):
+            raise InputError(f"{path.name}: the file of options is not beside the launch file", where)
+        return _mapping(read_text(path), str(path))
+
+
+def _mapping(text: str, where: str) -> Mapping[str, Any]:
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"not readable as YAML ({str(error)[:80]})", where) from None
+    if not isinstance(data, Mapping):
+        raise InputError("a mapping of options is needed", where)
+    return data
+
+
+def _config_maps(documents: Sequence[Any]) -> dict[str, str]:
+    """Texts of the files in the config maps of a manifest, by name."""
+    maps = [part.get("data") for part in documents if part.get("kind") == "ConfigMap"]
+    return {
+        str(name): text
+        for data in maps
+        if isinstance(data, Mapping)
+        for name, text in data.items()
+        if isinstance(text, str)
+    }
+
+
 def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]:
     """The servers that a text starts; empty where it starts none.
 
@@ -72,12 +114,12 @@ def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]
     Raises:
         InputError: a file of options that is not there.
     """
-    folder = path.parent if path else Path()
     documents = _documents(text) if path is None or path.suffix in (".yaml", ".yml") else []
-    listed = [server for document in documents for server in _manifest(document, where, folder, {})]
+    beside = Beside(path.parent if path else Path(), _config_maps(documents))
+    listed = [server for document in documents for server in _manifest(document, where, beside, {})]
     if listed:
         return listed
-    return list(_script(text, where, folder))
+    return list(_script(text, where, beside))
 
 
 def _documents(text: str) -> list[Any]:
@@ -87,7 +129,7 @@ def _documents(text: str) -> list[Any]:
         return []
 
 
-def _script(text: str, where: str, folder: Path) -> Iterator[LaunchedServer]:
+def _script(text: str, where: str, beside: Beside) -> Iterator[LaunchedServer]:
     """Servers of a script or a command line."""
     if not any(re.search(start, text) for start, _ in STARTS):
         return
@@ -95,7 +137,7 @@ def _script(text: str, where: str, folder: Path) -> Iterator[LaunchedServer]:
         for start, engine in STARTS:
             if start_of := re.search(start, command):
                 words = _words(command[start_of.end() :], where)
-                yield _server(engine, words, where, folder, **_written_by_us(text))
+                yield _server(engine, words, where, beside, **_written_by_us(text))
                 break
 
 
@@ -118,7 +160,7 @@ def _words(text: str, where: str) -> list[str]:
     return words[:end]
 
 
-def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any) -> LaunchedServer:
+def _server(engine: str, words: list[str], where: str, beside: Beside, **more: Any) -> LaunchedServer:
     spelled = [SHORT.get(word, word) for word in words]
     options = {_plain(engine, name): value for name, value in read_options(spelled).items()}
     model = words[0] if words and not words[0].startswith("-") else ""
@@ -126,7 +168,7 @@ def _server(engine: str, words: list[str], where: str, folder: Path, **more: Any
         for name in FILES:
             if isinstance(named := options.pop(name, None), str):
                 named = Path(named).name if "$" in named else named
-                options = {**_flat(_options_file(folder / named, where)), **options}
+                options = {**_flat(beside.options(named, where)), **options}
     elif OTHER_FILES in options:
         raise InputError(
             "takes options from another file; give a command with all options", f"{where}: --config"
@@ -145,18 +187,6 @@ def _plain(engine: str, name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-def _options_file(path: Path, where: str) -> Mapping[str, Any]:
-    if not exists(path):
-        raise InputError(f"{path.name}: the file of options is not beside the launch file", where)
-    try:
-        data = yaml.safe_load(read_text(path))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"not readable as YAML ({str(error)[:80]})", str(path)) from None
-    if not isinstance(data, Mapping):
-        raise InputError("a mapping of options is needed", str(path))
-    return data
-
-
 def _flat(tree: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Options:
     """Nested options under dotted names."""
     options: Options = {}
@@ -169,24 +199,50 @@ def _flat(tree: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Options:
 
 
 def _manifest(
-    node: Any, where: str, folder: Path, around: Mapping[str, Any], depth: int = 0
+    node: Any, where: str, beside: Beside, around: Mapping[str, Any], depth: int = 0
 ) -> Iterator[LaunchedServer]:
     """Servers of the containers of a manifest."""
     if depth > MOST_DEPTH:
         return
     if isinstance(node, list):
         for part in node:
-            yield from _manifest(part, where, folder, around, depth + 1)
+            yield from _manifest(part, where, beside, around, depth + 1)
     if not isinstance(node, Mapping):
         return
     around = {**around, **_told(node)}
+    around[ENV] = {**around.get(ENV, {}), **_environment(node)}
+    if isinstance(run := node.get("run"), str):  # SkyPilot's tasks
+        yield from _script(_replaced(run, around.get(ENV, {})), where, beside)
+        return
     if isinstance(node.get("image"), str) or "command" in node or "args" in node:
-        server = _container(node, where, folder, around)
+        server = _container(node, where, beside, around)
         if server is not None:
             yield server
             return
     for part in node.values():
-        yield from _manifest(part, where, folder, around, depth + 1)
+        yield from _manifest(part, where, beside, around, depth + 1)
+
+
+ENV = "environment"
+
+
+def _environment(node: Mapping[str, Any]) -> dict[str, str]:
+    """Variables that a level of a manifest sets."""
+    values: dict[str, str] = {}
+    for part in (node.get(key) for key in ("env", "envs", "environment")):
+        if isinstance(part, Mapping):
+            pairs = list(part.items())
+        elif isinstance(part, list):
+            pairs = [(entry.get("name"), entry.get("value")) for entry in part if isinstance(entry, Mapping)]
+        else:
+            continue
+        values |= {str(name): str(value) for name, value in pairs if isinstance(value, str | int | float)}
+    return values
+
+
+def _replaced(text: str, variables: Mapping[str, str]) -> str:
+    """Text with the variables of its container."""
+    return re.sub(r"\$[({]?(\w+)[)}]?", lambda match: variables.get(match[1], match[0]), text)
 
 
 def _told(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,24 +257,29 @@ def _told(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _container(
-    node: Mapping[str, Any], where: str, folder: Path, around: Mapping[str, Any]
+    node: Mapping[str, Any], where: str, beside: Beside, around: Mapping[str, Any]
 ) -> LaunchedServer | None:
-    words = [str(word) for key in ("command", "args") for word in _listed(node.get(key))]
-    version = VERSION.search(str(node.get("image", "")))
+    around = dict(around)
+    variables = around.pop(ENV, {})
+    words = [
+        _replaced(str(word), variables) for key in ("command", "args") for word in _listed(node.get(key))
+    ]
+    # Tags of Dynamo's images are its own releases.
+    version = VERSION.search(str(node.get("image", ""))) if "dynamo" not in str(node.get("image")) else None
     told = {"version": version[1] if version else "", **around}
     if words and words[0] in SHELLS:
         script = next((word for word in words[1:] if not word.startswith("-")), "")
-        first = next(_script(script, where, folder), None)
+        first = next(_script(script, where, beside), None)
         return None if first is None else _told_server(first, told)
     line = shlex.join(words)
     for start, engine in STARTS:
         if start_of := re.search(start, line):
-            return _server(engine, _words(line[start_of.end() :], where), where, folder, **told)
+            return _server(engine, _words(line[start_of.end() :], where), where, beside, **told)
     image = str(node.get("image", "")).lower()
     engine = next((engine for word, engine in IMAGES if word in image), None)
     if engine is None or not any(word.startswith("--") for word in words):
         return None
-    return _server(engine, words, where, folder, **told)
+    return _server(engine, words, where, beside, **told)
 
 
 def _told_server(server: LaunchedServer, told: Mapping[str, Any]) -> LaunchedServer:

@@ -78,7 +78,7 @@ HARMLESS = re.compile(
     r"|weight[-_]version|model[-_]impl|runner|task|convert|return[-_].*|print[-_].*|cluster[-_]size|extra[-_].*|metrics.*"
     r"|reporter.*|dyn[-_].*|endpoint.*|namespace|modality|publish.*|request[-_].*|connector|is[-_]prefill[-_]worker"
     r"|is[-_]decode[-_]worker|router.*|store.*|event.*|language[-_]model[-_]only|load[-_]balance[-_]method|prefill[-_]round[-_]robin[-_]balance|skip[-_].*|warmups|constrained.*"
-    r"|disable[-_]uvicorn.*|enable[-_]cache[-_]report|file[-_].*|prefetch.*|enable[-_]force.*|max[-_]logprobs)$"
+    r"|cuda[-_]graph[-_]config\.enable[-_]padding|disable[-_]uvicorn.*|enable[-_]cache[-_]report|file[-_].*|prefetch.*|enable[-_]force.*|max[-_]logprobs)$"
 )
 """Options without an effect on a steady state's times and memory."""
 
@@ -406,6 +406,10 @@ def _stated(facts: Facts, pool: dict[str, Any], where: str) -> None:
             pool.setdefault("options", {}).setdefault(name, _typed(facts, field, where))
         elif field == "role" and value != "mixed":
             pool["role"] = value
+        elif field == "derived.exchange":
+            pool["exchange"] = str(value).partition(",")[0]
+        elif field == "derived.two_batches" and value:
+            pool["overlap"] = {"kind": "two-batches"}
     pool["options"] = {name: value for name, value in pool.get("options", {}).items() if value is not None}
 
 

@@ -237,7 +237,8 @@ def whole(facts: Facts, field: str, where: str) -> int | None:
         return None
     text = str(value).replace("_", "").replace(",", "")
     if variable := re.search(r"\$\{?(\w+)", str(value)):
-        problem = f"{field}: is the variable {variable[1]}, whose value is not in the file"
+        kind = "argument" if variable[1].isdigit() else "variable"
+        problem = f"{field}: is the script's {kind} {variable[1]}, whose value is not in the file"
         raise InputError(f"{problem}; write the value in its place", where)
     if isinstance(value, bool) or not text.lstrip("-").isdigit() or len(text) > 18:
         raise InputError(f"{field}: a whole number is needed, found {shown(value)}", where)

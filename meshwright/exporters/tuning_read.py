@@ -78,6 +78,18 @@ DECIDING = re.compile(
     r"paral|optim|quant|offload|galore|badam|apollo|lomo|relora|lisa|spectrum|freeze|unfrozen|liger|flash|sdpa|attn"
     r"|attention|xformers|fp8|packing|shard|zero|moe|expert|reentrant|dora|rslora|peft|distill|reward|dpo|ppo|kto|orpo|rl$"
 )
+LIGER = {
+    "liger_fused_linear_cross_entropy": {"plan.cross_entropy": "chunked"},
+    "liger_cross_entropy": {"plan.cross_entropy": "fused"},
+    "liger_rope": {"plan.elementwise": "fused"},
+    "liger_glu_activation": {"plan.elementwise": "fused"},
+    "liger_swiglu": {"plan.elementwise": "fused"},
+    "liger_rms_norm": {},
+    "liger_layer_norm": {},
+    "enable_liger_kernel": {"plan.cross_entropy": "chunked", "plan.elementwise": "fused"},
+    "use_liger_kernel": {"plan.cross_entropy": "chunked", "plan.elementwise": "fused"},
+}
+"""Kernels of Liger (linkedin/Liger-Kernel, transformers/monkey_patch.py) as fields of a plan."""
 HARMLESS = re.compile(
     r"^(optim_args|optimizer_args|attn_implementation|flash_attn(ention)?|flash_attention|sdp_attention|use_reentrant"
     r"|gradient_checkpointing_kwargs|eval_sample_packing|pad_to_sequence_len|optim_target_modules|dispatch_batches"
@@ -113,6 +125,7 @@ def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
     known = {key for keys in KEYS[trainer].values() for key in keys}
     for key, value in options.items():
         silent = value in (None, False, "", [], {}) or key in known or READ.match(key) or HARMLESS.match(key)
+        silent = silent or key in LIGER or (key == "attention" and str(value).startswith(("flash", "sdpa")))
         if not silent and DECIDING.search(key):
             problem = "is not read, and may change the step; leave it out to predict the run without it"
             raise InputError(problem, f"{where}: {key}")
@@ -210,6 +223,11 @@ def _facts(
         on = str(again).lower() in ("true", "unsloth", "offload") and not off
         facts["plan.recompute"] = "full" if on else "none"
     facts |= shards
+    kernels = [key for key in LIGER if str(options.get(key, False)).lower() == "true"]
+    for key in kernels:
+        facts |= LIGER[key]
+    if kernels:
+        notes.append("Liger's norms are predicted as the trainer's own")
     adapter = _adapter(trainer, options, values, where)
     if adapter:
         facts["workload.adapter"] = adapter

@@ -1,0 +1,73 @@
+"""Launch files of 30 public repositories, read here, beside what is right by hand.
+
+    python -m benchmarks.public_launches
+
+``public_launches.yaml`` names repository, path and commit of each file. A line a file: what was read or the
+refusal, and whether that is right.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.errors import InputError
+from meshwright.exporters.imports import read_launch
+
+TABLE = Path(__file__).with_name("public_launches.yaml")
+
+
+def launches() -> list[dict[str, Any]]:
+    """The files, with their right values."""
+    return yaml.safe_load(TABLE.read_text(encoding="utf-8"))["launches"]
+
+
+def problem(launch: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    """What was read of a file, and the first thing that is wrong; empty where all is right."""
+    path = folder / Path(launch["path"]).name
+    path.write_text(launch["text"], encoding="utf-8")
+    try:
+        imported = read_launch(str(path), stated=launch["stated"])
+    except InputError as error:
+        words = str(error).partition(f"{path}: ")[2] or str(error)
+        wanted = launch.get("refused")
+        return f"refused: {words}", "" if wanted and wanted in words else "should be read"
+    if "refused" in launch:
+        return "read", f"should be refused by {launch['refused']}"
+    told = {**imported.scenario, "note": " ".join(imported.notes)}
+    for key, right in launch["right"].items():
+        value = _at(told, key)
+        if not (right in value if key == "note" else value == right):
+            return "read", f"{key}: {value!r} for {right!r}"
+    return f"{len(launch['right'])} fields", ""
+
+
+def _at(node: Any, key: str) -> Any:
+    for part in key.split("."):
+        if isinstance(node, list):
+            node = node[int(part)]
+        else:
+            node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def main() -> None:
+    """Print a line a file; exit 1 where one is not right."""
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for launch in launches():
+            told, fault = problem(launch, Path(folder))
+            wrong += bool(fault)
+            name = f"{launch['repository']} {launch['path']}"
+            print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or told[:140]}")
+    print(f"{len(launches()) - wrong} of {len(launches())} right")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
