@@ -12,7 +12,7 @@ its own list of measured servers. Its tables are of its newest version of the en
 row's. Meshwright predicts by the steady state, the method nearest to AIConfigurator's; ``--replay`` adds the
 event engine, as ``validate`` runs it.
 
-``--questions``: AIConfigurator's documented examples and ``meshwright plan --serve``, as processes.
+``--questions``: AIConfigurator's documented examples and ``meshwright plan serve``, as processes.
 """
 
 from __future__ import annotations
@@ -235,8 +235,8 @@ def compare_questions(python):
                 print(f"  {path.parent.name}: {_chosen(row)}")
         asked = f"--model {model} --cluster dgx-h200 --gpus 32 --engine {engine} --fix weights={weights} "
         asked += f"--isl {isl} --osl {osl} --ttft p50={ttft / 1e3:g} --tpot {tpot / 1e3:g}"
-        print(f"meshwright plan --serve {asked}")
-        words = [sys.executable, "-m", "meshwright", "plan", "--serve", *asked.split()]
+        print(f"meshwright plan serve {asked}")
+        words = [sys.executable, "-m", "meshwright", "plan", "serve", *asked.split()]
         ran, seconds = _timed([*words, "--json", "--top", "50"])
         if ran.returncode:
             print(f"  {seconds:.1f} CPU s, {ran.stderr.strip()}")

@@ -7,49 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshwright.commands.flags import PlanFlags
+    from meshwright.commands.plan_flags import ImageFlags
 
 SIZE = re.compile(r"(\d{1,5})x(\d{1,5})(?:@(\d{1,6}))?")
 PLANS = 5
 MOST_PLANS = 10_000
 NEEDED = ("cluster", "gpus", "images", "rate", "latency")
-OF_IMAGES = ("images", "steps", "latency")
-"""Flags that only a search of a diffusion model reads."""
-READ = ("model", *NEEDED, "steps", "top", "json", "serve", "save", "rank")
 
 
-def makes_images(flags: PlanFlags) -> bool:
-    """Whether the flags ask about a diffusion model: by its name, or by a folder of diffusers."""
+def makes_images(model: str | None) -> bool:
+    """Whether a model is one of diffusion: by its name, or by a folder of diffusers."""
     from core.errors import MeshwrightError
     from simulator.diffusion.models import diffusion_models
 
-    if flags.model is None:
+    if model is None:
         return False
     try:
-        diffusion_models.get(flags.model)
+        diffusion_models.get(model)
     except MeshwrightError:
         return False
     return True
 
 
-def question_of(flags: PlanFlags) -> dict[str, Any]:
+def question_of(flags: ImageFlags) -> dict[str, Any]:
     """The flags as a scenario of one replica under a load.
 
     Raises:
-        InputError: a flag is missing or not readable, or is of another question.
+        InputError: a flag is missing or not readable.
     """
-    from dataclasses import fields
-
     from core.errors import InputError
-    from meshwright.commands.serving_plan import refuse_given
-    from meshwright.questions.training import flag
+    from meshwright.commands.plan_flags import flag
 
-    unread = {
-        flag(field.name): getattr(flags, field.name)
-        for field in fields(flags)
-        if field.name not in READ and getattr(flags, field.name) not in (field.default, None, False)
-    }
-    refuse_given(unread, "plans of diffusion models do not read it")
     missing = [flag(name) for name in NEEDED if getattr(flags, name) is None]
     if missing:
         raise InputError(f"needs {', '.join(missing)}", "plan serve")
@@ -74,11 +62,11 @@ def question_of(flags: PlanFlags) -> dict[str, Any]:
     }
 
 
-def plan_diffusion(flags: PlanFlags) -> None:
+def plan_diffusion(flags: ImageFlags) -> None:
     """Search and print plans of a diffusion model, and save one if requested.
 
     Raises:
-        InputError: a flag is missing, wrong, or of another question.
+        InputError: a flag is missing or wrong.
         InfeasibleError: no plan meets the target; the message names the nearest.
     """
     from core.errors import InfeasibleError, InputError

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from core.records import record
 from meshwright.commands import options
-from meshwright.commands.output import Json
-
-COLD_START_S = 60.0
-TRIALS = Path("trials")
 
 
 @record()
@@ -49,77 +44,6 @@ class StepFlags:
         return {**arguments, "fix": plan_fields(self.fix or ())}
 
 
-@record()
-class PlanFlags:
-    """All flags of ``plan``; each of its questions reads some of them (``plan_questions.QUESTIONS``)."""
-
-    scenario: options.Scenario = ""
-    model: options.Model = None
-    cluster: options.Cluster = None
-    gpus: options.Gpus = None
-    seq_len: options.SeqLen = None
-    global_batch: options.GlobalBatch = None
-    batch_tokens: options.BatchTokens = None
-    precision: options.Precision = None
-    adapter: options.Adapter = None
-    framework: options.Framework = None
-    recipe: options.Recipe = None
-    price: options.Price = None
-    site: options.Site = None
-    fix: options.Fix = None
-    limit: options.Limit = None
-    allow: options.Allow = None
-    objective: options.Objective = None
-    top: options.Top = None
-    headroom: options.Headroom = None
-    offload: options.Offload = False
-    schedules: options.Schedules = None
-    raw: options.Raw = False
-    proven: options.Proven = False
-    more: options.More = False
-    trials: options.Trials = None
-    folder: options.Folder = TRIALS
-    refine: options.Refine = None
-    executor: options.Executor = "local"
-    address: options.Address = ""
-    workers: options.Workers = None
-    store: options.Store = None
-    tokens: options.Tokens = None
-    days: options.Days = None
-    budget: options.Budget = None
-    run: options.Run = False
-    quantile: options.Quantile = "p50"
-    serve: options.Serve = False
-    isl: options.Isl = None
-    osl: options.Osl = None
-    rate: options.Rate = None
-    images: options.Images = None
-    steps: options.Steps = None
-    latency: options.Latency = None
-    concurrency: options.Concurrency = None
-    ttft: options.Ttft = None
-    tpot: options.Tpot = None
-    engine: options.Engine = None
-    prefix: options.Prefix = None
-    requests: options.Requests = None
-    use: options.Use = None
-    speculate: options.Speculate = None
-    kv: options.Kv = None
-    tries: options.Try = None
-    together: options.Together = False
-    mix: options.Mix = None
-    watts: options.Watts = None
-    day: options.Day = None
-    cold_start: options.ColdStart = COLD_START_S
-    staleness: options.Staleness = None
-    pareto: options.Pareto = False
-    save: options.Save = None
-    rank: options.Rank = 1
-    html: options.Html = None
-    csv: options.Csv = None
-    json: Json = False
-
-
 def options_of(kind: type) -> Iterator[inspect.Parameter]:
     """The fields of a dataclass of flags as parameters, with the types that typer reads."""
     hints = get_type_hints(kind, include_extras=True)
@@ -127,9 +51,14 @@ def options_of(kind: type) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=field.default,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
             annotation=hints[field.name],
         )
+
+
+def parameters_of(kinds: Iterable[type]) -> dict[str, inspect.Parameter]:
+    """The fields of several dataclasses of flags as parameters, each once."""
+    return {flag.name: flag for kind in reversed(list(kinds)) for flag in options_of(kind)}
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
+    from meshwright.commands.plan_flags import ServeFlags
     from planner.pareto import Fronts
 
 UNREAD = ("rate", "prefix", "concurrency")
 """Flags of a load that fronts do not read: each point has its own concurrency and computes its prompts."""
 
 
-def show_serving_fronts(
-    scenario: str,
-    arguments: Mapping[str, Any],
-    constraints: Mapping[str, Mapping[str, str]],
-    files: PlanFiles,
-    json: bool,
-) -> None:
+def show_serving_fronts(flags: ServeFlags, files: PlanFiles) -> None:
     """Print the fronts of a replica, and write their page if requested.
 
     Raises:
@@ -28,25 +23,25 @@ def show_serving_fronts(
     """
     from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, progress
+    from meshwright.commands.plan_flags import given_of
     from meshwright.commands.serving_plan import check_given, needed, targets_of
     from meshwright.commands.sizing import count
 
-    check_given(scenario, arguments, needed(arguments))
-    if unread := [f"--{name}" for name in UNREAD if arguments.get(name) is not None]:
+    check_given(flags, needed(flags))
+    if unread := list(given_of(flags, UNREAD)):
         note(f"note: {', '.join(unread)} not read: fronts show every concurrency, prompts computed whole")
-    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "use")}
-    rest |= targets_of(arguments)
-    gpus = count(arguments["gpus"]) if arguments["gpus"] else None
+    names = ("model", "cluster", "isl", "osl", "engine", "use")
+    rest: dict[str, Any] = {name: getattr(flags, name) for name in names}
+    rest |= {**flags.constraints, **targets_of(flags)}
+    gpus = count(flags.gpus) if flags.gpus else None
     with progress("searching") as advance:
         fronts = serving_api.serving_front(
-            scenario or None,
+            flags.scenario or None,
             gpus=gpus,
             **rest,
-            fix=constraints["fix"],
-            limit=constraints["limit"],
             progress=advance,
         )
-    _show(fronts, files, json)
+    _show(fronts, files, flags.json)
 
 
 def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:

@@ -195,16 +195,11 @@ Html = Annotated[
     typer.Option(metavar="FILE", help="Write an HTML page with tables and charts."),
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans as CSV.")]
-Tokens = Annotated[
-    float | None,
-    typer.Option(
-        parser=_number, metavar="N", help="Training tokens (15e12, 15T); compares sizes by days and dollars."
-    ),
-]
-Days = Annotated[float | None, typer.Option(min=0, help="Deadline for --tokens, in days.")]
+Tokens = Annotated[float, typer.Option(parser=_number, metavar="N", help="Training tokens (15e12, 15T).")]
+Days = Annotated[float | None, typer.Option(min=0, help="Deadline, in days.")]
 Budget = Annotated[
     float | None,
-    typer.Option(parser=_dollars, metavar="USD", help="Dollars for --tokens at most (2e6, 2M)."),
+    typer.Option(parser=_dollars, metavar="USD", help="Dollars at most (2e6, 2M)."),
 ]
 Run = Annotated[
     bool,
@@ -213,44 +208,35 @@ Run = Annotated[
     ),
 ]
 Quantile = Annotated[str, typer.Option(help="Of the wall time of --run: p50 or p90.")]
-Serve = Annotated[bool, typer.Option("--serve", help="Search serving deployments instead of training plans.")]
-SERVING = "Serving plans (--serve, --mix, --day, or a serving scenario)"
-"""Panel of the options that only serving plans read."""
 Isl = Annotated[
     int | None,
-    typer.Option(
-        parser=_tokens, metavar="N", help="Prompt tokens per request (2048, 2k).", rich_help_panel=SERVING
-    ),
+    typer.Option(parser=_tokens, metavar="N", help="Prompt tokens per request (2048, 2k)."),
 ]
 Osl = Annotated[
     int | None,
-    typer.Option(parser=_tokens, metavar="N", help="Output tokens per request.", rich_help_panel=SERVING),
+    typer.Option(parser=_tokens, metavar="N", help="Output tokens per request."),
 ]
-Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second.", rich_help_panel=SERVING)]
+Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second.")]
 Images = Annotated[
     str | None,
     typer.Option(
         metavar="WxH[@FRAMES]",
         help="Images or videos of a diffusion model: 1024x1024, 1280x720@81.",
-        rich_help_panel=SERVING,
     ),
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(min=1, max=10_000, help="Steps of a diffusion model's sampler.", rich_help_panel=SERVING),
+    typer.Option(min=1, max=10_000, help="Steps of a diffusion model's sampler."),
 ]
 Latency = Annotated[
     float | None,
-    typer.Option(
-        min=1e-6, help="Target of an image or video, s, that 90 % must meet.", rich_help_panel=SERVING
-    ),
+    typer.Option(min=1e-6, help="Target of an image or video, s, that 90 % must meet."),
 ]
 Concurrency = Annotated[
     str | None,
     typer.Option(
         metavar="N",
         help="Requests in flight at any time, instead of --rate: each client waits for its answer.",
-        rich_help_panel=SERVING,
     ),
 ]
 Ttft = Annotated[
@@ -258,58 +244,48 @@ Ttft = Annotated[
     typer.Option(
         metavar="[pNN=]S",
         help="Target of the time to first token, s; p99=2.0 sets the percentile (default p90).",
-        rich_help_panel=SERVING,
     ),
 ]
 Tpot = Annotated[
     str | None,
-    typer.Option(metavar="[pNN=]S", help="Target of the time per output token, s.", rich_help_panel=SERVING),
+    typer.Option(metavar="[pNN=]S", help="Target of the time per output token, s."),
 ]
 Together = Annotated[
     bool,
-    typer.Option("--together", help="Search no disaggregated prefill and decode.", rich_help_panel=SERVING),
+    typer.Option("--together", help="Search no disaggregated prefill and decode."),
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(help="Engine preset (`meshwright show engines`).", rich_help_panel=SERVING),
+    typer.Option(help="Engine preset (`meshwright show engines`)."),
 ]
 Prefix = Annotated[
     str | None,
     typer.Option(
         metavar="N|SHARE",
         help="Tokens of --isl that all prompts share, or their share (3000, 0.75).",
-        rich_help_panel=SERVING,
     ),
 ]
 Requests = Annotated[
     Path | None,
     typer.Option(
         help="File of requests for lengths and arrivals (Azure, BurstGPT, Mooncake, ShareGPT ...).",
-        rich_help_panel=SERVING,
     ),
 ]
 Use = Annotated[
     str | None,
-    typer.Option(help="Lengths and targets of chat, code, agents or batch.", rich_help_panel=SERVING),
+    typer.Option(help="Lengths and targets of chat, code, agents or batch."),
 ]
 Speculate = Annotated[
     str | None,
     typer.Option(
         metavar="KIND[:K]",
         help="Speculation (mtp, eagle3, medusa, ngram ...: tokens), or none.",
-        rich_help_panel=SERVING,
     ),
 ]
-Kv = Annotated[
-    str | None, typer.Option(metavar="FORMAT", help="Number format of the KV cache.", rich_help_panel=SERVING)
-]
-Mix = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TYPES",
-        help="Cheapest mix of GPU types (l4,a100-sxm-80gb=8,h100-sxm@2.5; =maximum, @price).",
-        rich_help_panel=SERVING,
-    ),
+Kv = Annotated[str | None, typer.Option(metavar="FORMAT", help="Number format of the KV cache.")]
+Types = Annotated[
+    str,
+    typer.Option(metavar="TYPES", help="GPU types: l4,a100-sxm-80gb=8,h100-sxm@2.5 (=maximum, @price)."),
 ]
 Try = Annotated[
     list[str] | None,
@@ -317,7 +293,6 @@ Try = Annotated[
         "--try",
         metavar="KEY=V1,V2",
         help="Try policies around rank 1 on the event engine (migrate=off,llumnix). Repeatable.",
-        rich_help_panel=SERVING,
     ),
 ]
 Staleness = Annotated[
@@ -327,9 +302,7 @@ Staleness = Annotated[
         help="Steps by which the weights of an answer may be older than the newest (plan rl); 0: on policy.",
     ),
 ]
-Watts = Annotated[
-    float | None, typer.Option(min=1, help="Power limit of all devices, W.", rich_help_panel=SERVING)
-]
+Watts = Annotated[float | None, typer.Option(min=1, help="Power limit of all devices, W.")]
 
 
 def question(**flags: str | float | None) -> dict[str, object]:
@@ -385,19 +358,13 @@ Pareto = Annotated[
         help="Show Pareto fronts: step time, memory, energy; serving: tokens/s per user, cost, energy.",
     ),
 ]
-Day = Annotated[
-    str | None,
-    typer.Option(
-        metavar="RATES",
-        help="Replicas over a day, by requests/s in equal parts of it (2,5,9,4).",
-        rich_help_panel=SERVING,
-    ),
+Rates = Annotated[
+    str, typer.Option(metavar="RATES", help="Requests per second in equal parts of a day: 2,5,9,4.")
 ]
 ColdStart = Annotated[
     float,
     typer.Option(
         min=0,
-        help="With --day: seconds from renting a replica to its first request.",
-        rich_help_panel=SERVING,
+        help="Seconds from renting a replica to its first request.",
     ),
 ]

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.commands.plan_files import PlanFiles
 
-UNREAD = ("recipe", "offload", "proven", "more", "site", "trials", "refine", "raw")
-"""Flags of rankings on one kind of node that a ranking of groups does not read."""
-
 
 def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
     """Search plans over the groups, print them, and write the scenario of one where asked.

@@ -1,4 +1,4 @@
-"""``meshwright plan --serve`` and ``--mix``: deployments on one GPU type, and the cheapest mix of several."""
+"""``meshwright plan serve | mix | day``: deployments, the cheapest mix of GPU types, replicas over a day."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from meshwright.commands import INTERRUPTED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from meshwright.commands.plan_files import PlanFiles
+    from meshwright.commands.plan_flags import DayFlags, LoadFlags, MixFlags, ServeFlags
     from planner.execution import Execution
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
@@ -29,15 +28,7 @@ def planned_by(scenario: str) -> str:
 
 
 def plan_serving(
-    scenario: str,
-    arguments: Mapping[str, Any],
-    constraints: Mapping[str, Mapping[str, str]],
-    top: int | None,
-    refine: int | None,
-    execution: Execution,
-    files: PlanFiles,
-    json: bool,
-    more: bool = False,
+    flags: ServeFlags, constraints: Mapping[str, Mapping[str, str]], execution: Execution, files: PlanFiles
 ) -> None:
     """Search and print deployments, and save one if requested.
 
@@ -51,6 +42,7 @@ def plan_serving(
     from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
+    from meshwright.questions.policies import tried_policies
     from meshwright.reports.serving_plans import (
         deployment_tables,
         describe_deployments,
@@ -60,29 +52,30 @@ def plan_serving(
     from meshwright.reports.serving_policies import describe_policies, policy_tables
 
     files.refuse("serving plans", "csv")
-    if top is not None and not 1 <= top <= MOST_PLANS:
+    top = PLANS if flags.top is None else flags.top
+    if not 1 <= top <= MOST_PLANS:
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
-    files.check_rank(top or PLANS)
+    files.check_rank(top)
     with progress("searching") as advance:
         search = serving_api.deploy(
-            scenario or None,
-            **_load(scenario, arguments),
+            flags.scenario or None,
+            **_load(flags),
             fix=constraints["fix"],
             limit=constraints["limit"],
-            top=top or PLANS,
-            refine=refine,
-            tries=arguments["tries"],
+            top=top,
+            refine=flags.refine,
+            tries=tried_policies(flags.tries or ()),
             execution=execution,
             progress=advance,
         )
     note_model(search.search.question.model)
-    if json:
+    if flags.json:
         tried = describe_policies(search.policies)
         print_json({**describe_deployments(search.search, search.refined, search.look), **tried})
     elif search.search.plans:
         launch = export_words(engine_target(search.search.question.engine), files.save)
         tried = policy_tables(search.search.question, search.policies)
-        tables = deployment_tables(search.search, search.refined, search.look, more)
+        tables = deployment_tables(search.search, search.refined, search.look, flags.more)
         show_tables(*tables, *tried, launch)
     if files.html is not None and search.search.plans:
         from meshwright.pages.answers import write_deployments
@@ -96,13 +89,11 @@ def plan_serving(
     if falls_short(search.search):
         raise typer.Exit(1)
     if search.interrupted:
-        note(f"interrupted: {len(search.refined)} of {refine} deployments were run on the event engine")
+        note(f"interrupted: {len(search.refined)} of {flags.refine} deployments were run on the event engine")
         raise typer.Exit(INTERRUPTED)
 
 
-def plan_mix(
-    scenario: str, arguments: Mapping[str, Any], types: str, refine: int, json: bool, html: Path | None
-) -> None:
+def plan_mix(flags: MixFlags) -> None:
     """Search and print the cheapest mix of GPU types; with ``refine``, run it on the event engine too.
 
     Raises:
@@ -113,41 +104,36 @@ def plan_mix(
     from meshwright.commands.output import note, print_json, progress, show_tables
     from meshwright.reports.mixes import describe_mix, mix_tables
 
-    check_given(scenario, arguments, NEEDED_OF_A_MIX)
-    rest = {
-        name: arguments[name]
-        for name in ("model", "isl", "osl", "rate", "engine", "fix", "limit", "watts", "split")
-    }
+    check_given(flags, NEEDED_OF_A_MIX)
+    names = ("model", "isl", "osl", "rate", "engine", "watts")
+    question: dict[str, Any] = {name: getattr(flags, name) for name in names}
+    question |= {**flags.constraints, **targets_of(flags)}
     with progress("searching") as advance:
         mix = serving_api.mix(
-            types.split(","), scenario or None, **rest, **targets_of(arguments), progress=advance
+            flags.types.split(","),
+            flags.scenario or None,
+            split=not flags.together,
+            progress=advance,
+            **question,
         )
     run = None
-    if refine:
+    if flags.refine:
         from planner.serving.mix.run import run_mix
 
         with progress("running the mix") as advance:
             run = run_mix(mix, advance)
-    if json:
+    if flags.json:
         print_json(describe_mix(mix, run))
     else:
         show_tables(*mix_tables(mix, run))
-    if html is not None:
+    if flags.html is not None:
         from meshwright.pages.answers import write_mix
 
-        write_mix(html, mix, mix_tables(mix, run))
-        note(f"page written: {html}")
+        write_mix(flags.html, mix, mix_tables(mix, run))
+        note(f"page written: {flags.html}")
 
 
-def plan_days(
-    scenario: str,
-    arguments: Mapping[str, Any],
-    rates: str,
-    cold_start: float,
-    refine: int,
-    json: bool,
-    html: Path | None,
-) -> None:
+def plan_days(flags: DayFlags) -> None:
     """Plan and print replicas over a day.
 
     Raises:
@@ -159,28 +145,29 @@ def plan_days(
     from meshwright.commands.sizing import count
     from meshwright.reports.days import day_tables, describe_day
 
-    check_given(scenario, arguments, needed(arguments))
-    rest = {name: arguments[name] for name in ("model", "cluster", "isl", "osl", "engine", "fix", "limit")}
+    check_given(flags, needed(flags))
+    names = ("model", "cluster", "isl", "osl", "engine")
+    question: dict[str, Any] = {name: getattr(flags, name) for name in names}
+    question |= {**flags.constraints, **targets_of(flags)}
     with progress("planning the day") as advance:
         timetable, runs = serving_api.day(
-            scenario or None,
-            rates=_rates(rates),
-            gpus=count(arguments["gpus"]) if arguments["gpus"] else None,
-            cold_start=cold_start,
-            refine=refine > 0,
+            flags.scenario or None,
+            rates=_rates(flags.rates),
+            gpus=count(flags.gpus) if flags.gpus else None,
+            cold_start=flags.cold_start,
+            refine=bool(flags.refine),
             progress=advance,
-            **rest,
-            **targets_of(arguments),
+            **question,
         )
-    if json:
+    if flags.json:
         print_json(describe_day(timetable, runs))
     else:
         show_tables(*day_tables(timetable, runs))
-    if html is not None:
+    if flags.html is not None:
         from meshwright.pages.answers import write_day
 
-        write_day(html, timetable, day_tables(timetable, runs))
-        note(f"page written: {html}")
+        write_day(flags.html, timetable, day_tables(timetable, runs))
+        note(f"page written: {flags.html}")
 
 
 def _rates(text: str) -> list[float]:
@@ -194,28 +181,15 @@ def _rates(text: str) -> list[float]:
     parts = [part.strip() for part in text.split(",")]
     if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
         raise InputError(
-            f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {text[:60]!r}", "--day"
+            f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {text[:60]!r}", "--rates"
         )
     rates = [float(part) for part in parts]
     if not max(rates) > 0:
-        raise InputError("must hold a rate above 0", "--day")
+        raise InputError("must hold a rate above 0", "--rates")
     return rates
 
 
-def refuse_given(flags: Mapping[str, Any], why: str) -> None:
-    """Refuse flags that this question does not read.
-
-    Raises:
-        InputError: such a flag is given.
-    """
-    from core.errors import InputError
-
-    for flag, value in flags.items():
-        if value is not None:
-            raise InputError(f"{why}; leave it out", flag)
-
-
-def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _load(flags: ServeFlags) -> dict[str, Any]:
     """Flags as arguments of ``mw.deploy``.
 
     Raises:
@@ -223,27 +197,27 @@ def _load(scenario: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     from meshwright.commands.sizing import count
 
-    check_given(scenario, arguments, needed(arguments))
+    check_given(flags, needed(flags))
+    names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
+    names = (*names, "prefix", "use", "concurrency", "site")
     return {
-        **{name: arguments[name] for name in ("model", "cluster", "isl", "osl", "rate", "engine", "split")},
-        "objective": arguments["objective"],
-        "watts": arguments["watts"],
-        **{name: arguments.get(name) for name in ("prefix", "use", "concurrency", "site")},
-        "requests": None if arguments.get("requests") is None else str(arguments["requests"]),
-        "gpus": count(arguments["gpus"]) if arguments["gpus"] else None,
-        **targets_of(arguments),
+        **{name: getattr(flags, name) for name in names},
+        "split": not flags.together,
+        "requests": None if flags.requests is None else str(flags.requests),
+        "gpus": count(flags.gpus) if flags.gpus else None,
+        **targets_of(flags),
     }
 
 
-def needed(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def needed(flags: ServeFlags | DayFlags) -> tuple[str, ...]:
     """Flags without which there is no question: no ``--gpus`` where ``--cluster`` counts its GPU types."""
-    counted = "=" in (arguments["cluster"] or "")
-    lengths = arguments.get("use") is not None or arguments.get("requests") is not None
+    counted = "=" in (flags.cluster or "")
+    lengths = getattr(flags, "use", None) is not None or getattr(flags, "requests", None) is not None
     unneeded = {*(("gpus",) if counted else ()), *(("isl", "osl") if lengths else ())}
     return tuple(name for name in NEEDED if name not in unneeded)
 
 
-def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, ...]) -> None:
+def check_given(flags: LoadFlags, needed: tuple[str, ...]) -> None:
     """Refuse a question without a scenario that lacks required flags.
 
     Raises:
@@ -251,14 +225,14 @@ def check_given(scenario: str, arguments: Mapping[str, Any], needed: tuple[str, 
     """
     from core.errors import InputError
 
-    missing = [f"--{name}" for name in needed if arguments[name] is None]
-    if missing and not scenario:
+    missing = [f"--{name}" for name in needed if getattr(flags, name) is None]
+    if missing and not flags.scenario:
         lengths = " (--use chat, code, agents or batch has lengths)" if "isl" in needed else ""
-        flags = f"--{' --'.join(needed)}{lengths}"
-        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {flags}")
+        every = f"--{' --'.join(needed)}{lengths}"
+        raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {every}")
 
 
-def targets_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def targets_of(flags: LoadFlags) -> dict[str, Any]:
     """The latency targets, and the share of requests that must meet them.
 
     Raises:
@@ -267,9 +241,9 @@ def targets_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     from meshwright.questions.targets import one_share, target
 
-    _note_seconds(arguments)
-    ttft, first = target(arguments["ttft"], "--ttft") if arguments["ttft"] is not None else (None, None)
-    tpot, other = target(arguments["tpot"], "--tpot") if arguments["tpot"] is not None else (None, None)
+    _note_seconds(flags)
+    ttft, first = target(flags.ttft, "--ttft") if flags.ttft is not None else (None, None)
+    tpot, other = target(flags.tpot, "--tpot") if flags.tpot is not None else (None, None)
     return {"ttft": ttft, "tpot": tpot, "share": one_share(first, other)}
 
 
@@ -277,11 +251,11 @@ LONG_TARGETS_S = {"ttft": 60.0, "tpot": 1.0}
 """Targets without a unit from which milliseconds were probably meant."""
 
 
-def _note_seconds(arguments: Mapping[str, Any]) -> None:
+def _note_seconds(flags: LoadFlags) -> None:
     """Say that a target without a unit is in seconds, where it is longer than services promise."""
     from meshwright.commands.output import note
 
     for name, long_s in LONG_TARGETS_S.items():
-        text = (arguments[name] or "").rpartition("=")[2].strip()
+        text = (getattr(flags, name) or "").rpartition("=")[2].strip()
         if text.replace(".", "", 1).isdigit() and float(text) >= long_s:
             note(f"note: --{name} {text} is {text} seconds; milliseconds are written {text}ms")

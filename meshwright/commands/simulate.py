@@ -47,7 +47,7 @@ def simulate(
     from core.errors import InfeasibleError
     from core.files import written_together
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
-    from meshwright.commands.serving_plan import refuse_given
+    from meshwright.commands.plan_flags import refuse_given
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from meshwright.commands.plan_flags import JobFlags
     from planner.sizing import Sizing
 
 TRILLION = 1e12
@@ -29,17 +28,13 @@ def count(text: str) -> int:
 
 
 def compare_sizes(
-    scenario: str,
-    cluster: str | None,
-    gpus: str | None,
-    tokens: float | None,
-    days: float | None,
-    budget: float | None,
-    arguments: dict[str, Any],
-    json: bool,
-    html: Path | None = None,
+    flags: JobFlags, tokens: float | None = None, days: float | None = None, budget: float | None = None
 ) -> None:
     """Plan every size and cluster; a fixed number of GPUs is a range of one.
+
+    Args:
+        flags: the job, its clusters and sizes.
+        tokens, days, budget: training tokens, and most days and dollars of the run.
 
     Raises:
         InfeasibleError: no plan fits at any size, or none meets the deadline.
@@ -51,31 +46,31 @@ def compare_sizes(
     from meshwright.reports.units import counted
 
     ends = None
-    if gpus is not None:
-        least, _, most = gpus.partition("..")
+    if flags.gpus is not None:
+        least, _, most = flags.gpus.partition("..")
         ends = count(least), count(most or least)
-    names = [name.strip() for name in cluster.split(",") if name.strip()] if cluster else []
+    names = [name.strip() for name in (flags.cluster or "").split(",") if name.strip()]
     with progress("sizes") as advance:
         wanted = TRILLION if tokens is None else tokens
         sizing = api.size(
-            scenario or None,
+            flags.scenario or None,
             tokens=wanted,
             days=days,
             budget=budget,
             clusters=names,
             gpus=ends,
             progress=advance,
-            **arguments,
+            **flags.arguments,
         )
-    if json:
+    if flags.json:
         print_json(describe_sizing(sizing))
     else:
         show_tables(*sizing_tables(sizing))
-    if html is not None and sizing.fastest is not None:
+    if flags.html is not None and sizing.fastest is not None:
         from meshwright.pages.sizing import write_sizing
 
-        write_sizing(html, sizing)
-        note(f"page written: {html}")
+        write_sizing(flags.html, sizing)
+        note(f"page written: {flags.html}")
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:

@@ -64,14 +64,12 @@ OTHER_COMMANDS = MappingProxyType(
         "--set": "whatif",
         "--sweep": "whatif",
         "--replan": "whatif",
-        "--tokens": "plan size",
-        "--days": "plan size",
-        "--rate": "plan serve",
-        "--isl": "plan serve",
-        "--global-batch": "plan train",
     }
 )
-"""Commands that an option belongs to."""
+"""Commands that an option belongs to; those of ``plan`` are found among its flags."""
+
+FORMER = MappingProxyType({"--serve": "plan serve", "--mix": "plan mix --types", "--day": "plan day --rates"})
+"""Options of ``plan`` that became questions of their own."""
 
 
 def usage_sentence(error: Any, commands: Any) -> str:
@@ -98,7 +96,7 @@ def usage_sentence(error: Any, commands: Any) -> str:
         problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
     elif kind == "NoSuchOption":
         known = [name for option in options for name in option.opts if name.startswith("--")]
-        nearest = _nearest(error.option_name, known) or suggestion(error.option_name, known)
+        nearest = _nearest(error.option_name, known, path) or suggestion(error.option_name, known)
         if path.endswith(" rl"):
             nearest = "; post-training reads model, cluster and workload from its scenario (docs/rl.md)"
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
@@ -115,12 +113,19 @@ def usage_sentence(error: Any, commands: Any) -> str:
     return f"{problem}; see {path} --help"
 
 
-def _nearest(typed: str, known: list[str]) -> str:
+def _nearest(typed: str, known: list[str], path: str) -> str:
     """What an unknown option is called here, or the command that has it; empty where neither is known."""
+    from meshwright.commands.plan_flags import ASKED, OTHERWISE, flag, readers
+
     same = OTHER_WORDS.get(typed, "")
     if same.split(" ")[0] in known:
         return f"; did you mean {same!r}"
-    return f"; it belongs to {OTHER_COMMANDS[typed]!r}" if typed in OTHER_COMMANDS else ""
+    names = {flag(name): name for kind in ASKED for name in kind.__dataclass_fields__}
+    name, question = names.get(typed, ""), path.rpartition(" ")[2]
+    if (question, name) in OTHERWISE:
+        return f"; {OTHERWISE[question, name]}"
+    command = (OTHER_COMMANDS | FORMER).get(typed) or next((f"plan {reader}" for reader in readers(name)), "")
+    return f"; it belongs to {command!r}" if command else ""
 
 
 def _spelling(parameter: Any) -> str:

@@ -44,7 +44,7 @@ def whatif(
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.commands.serving_plan import refuse_given
+    from meshwright.commands.plan_flags import refuse_given
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
     from meshwright.variations.flags import variations_of

@@ -39,7 +39,7 @@ class Offer:
         return self.cluster.devices if self.available is None else min(self.available, self.cluster.devices)
 
     @classmethod
-    def parse(cls, text: str, flag: str = "--mix", priced: bool = True) -> Offer:
+    def parse(cls, text: str, flag: str = "--types", priced: bool = True) -> Offer:
         """Read ``NAME[=COUNT][@PRICE]``: a device or a cluster, devices available, $ an hour and device.
 
         Args:

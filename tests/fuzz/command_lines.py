@@ -71,7 +71,7 @@ SIZING = _flags(
         "--objective": ("cost", "energy", "speed"),
         "--headroom": ("10%", "8GiB", "-5%", "200%", "1e30GiB"),
     },
-    ("--fix", "pipeline=1"),
+    ("size", "--fix", "pipeline=1"),
 )
 
 DEPLOY = _flags(
@@ -100,7 +100,7 @@ DEPLOY = _flags(
         "--limit": ("replicas=1", "tensor=2", "max_sequences=1", "max_sequences=999999999", "x=1"),
         "--top": ("1", "3", "0", "-1", "1000000"),
     },
-    ("--serve", "--together", "--limit", "tensor=1"),
+    ("serve", "--together", "--limit", "tensor=1"),
 )
 
 TRAINING = {
@@ -142,7 +142,7 @@ SERVED_MORE = {
 SERVED_FRONTS = _flags(
     SERVED,
     {**SERVED_MORE, "--rate": ("4", "nan"), "--ttft": ("0.5", "x")},
-    ("--serve", "--pareto", "--limit", "tensor=1"),
+    ("serve", "--pareto", "--limit", "tensor=1"),
     ((), ("--json",), ("--html", "out/page.html")),
 )
 
@@ -155,15 +155,15 @@ TIMETABLE = _flags(
     {
         **SERVED,
         **DAY,
-        "--day": ("2,5,9,4", "1,1", "0,0", "0,3", "", ",", "1,x", "-1,2", "1e9,1", "nan", "5", "999999,1"),
+        "--rates": ("2,5,9,4", "1,1", "0,0", "0,3", "", ",", "1,x", "-1,2", "1e9,1", "nan", "5", "999999,1"),
     },
     DAY_MORE,
-    ("--serve", "--limit", "tensor=1"),
+    ("day", "--limit", "tensor=1"),
 )
 DAY_RUN = _flags(
-    {**SERVED, **DAY, "--day": ("0.002,0.005,0.001", "0.01,0,0.02", "0.01", "999,0", "99999")},
+    {**SERVED, **DAY, "--rates": ("0.002,0.005,0.001", "0.01,0,0.02", "0.01", "999,0", "99999")},
     DAY_MORE,
-    ("--serve", "--limit", "tensor=1", "--refine", "1"),
+    ("day", "--limit", "tensor=1", "--refine", "1"),
 )
 
 
@@ -186,7 +186,7 @@ REFINED = _flags(
 SERVED_REFINED = _flags(
     {**SERVED, "--ttft": ("0.5", "2.0", "1e-9"), "--tpot": ("0.05", "0.1", "nan")},
     SERVED_MORE,
-    ("--serve", "--together", "--limit", "tensor=1"),
+    ("serve", "--together", "--limit", "tensor=1"),
     (("--refine", "1", "--json"), ("--refine", "2", "--store", "out/results.db")),
 )
 
@@ -198,7 +198,7 @@ def _refined(random: Random) -> Case:
 
 FILES = _flags(
     TRAINING,
-    {**TRAINING_MORE, "--rank": ("1", "2", "0", "999"), "--top": ("1", "3", "0"), "--tokens": ("1e9", "x")},
+    {**TRAINING_MORE, "--rank": ("1", "2", "0", "999"), "--top": ("1", "3", "0")},
     ("--fix", "micro_batch=1"),
     (
         ("--save", "out/plan.yaml"),

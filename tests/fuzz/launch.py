@@ -114,7 +114,7 @@ def _mixes(random: Random) -> Case:
     )
     flags = {
         "--model": ("llama3.1-8b", "gpt2"),
-        "--mix": (",".join(random.sample(types, random.randrange(1, 4))),),
+        "--types": (",".join(random.sample(types, random.randrange(1, 4))),),
         "--isl": ("1000", "200", "0", "200000"),
         "--osl": ("100", "20", "0"),
         "--rate": ("4", "20", "0", "1e9", "nan", "1e-9"),
@@ -122,7 +122,7 @@ def _mixes(random: Random) -> Case:
         "--tpot": ("0.05", "0.1", "0"),
         "--watts": ("5000", "1000000", "nan", "-1"),
     }
-    arguments = ["plan", "--serve", "--model", "llama3.1-8b"]
+    arguments = ["plan", "mix", "--model", "llama3.1-8b"]
     for flag, values in flags.items():
         if flag != "--watts" or random.random() < 0.3:
             value = random.choice(values[:2] if random.random() < 0.8 else values)

@@ -227,7 +227,7 @@ def test_flags_that_a_training_question_does_not_read_are_refused(refused, given
     "given",
     [["--seq-len", "1k"], ["--global-batch", "8"], ["--precision", "fp8"], ["--price", "2"], ["--all"]],
 )
-@pytest.mark.parametrize("kind", [["--serve"], ["--serve", "--day", "1,2"], ["--mix", "l4"]])
+@pytest.mark.parametrize("kind", [["serve"], ["day", "--rates", "1,2"], ["mix", "--types", "l4"]])
 def test_flags_that_a_serving_question_does_not_read_are_refused(refused, kind, given):
     load = ["--model", "gpt2", "--isl", "100", "--osl", "10", "--ttft", "1", "--tpot", "1"]
     assert refused("plan", *kind, *load, *given).startswith(f"error: {given[0]}: ")
@@ -257,11 +257,13 @@ def test_number_formats_are_read_as_people_write_them(run, name):
 
 @pytest.mark.parametrize("tokens", ["15T", "15e12", "15000B", "15,000,000,000,000"])
 def test_training_tokens_are_read_as_people_write_them(run, tokens):
-    assert "15T tokens" in run("plan", *SMALL, "--global-batch", "16", "--tokens", tokens).out
+    assert "15T tokens" in run("plan", "size", *SMALL, "--global-batch", "16", "--tokens", tokens).out
 
 
 def test_training_tokens_that_are_none_are_named(refused):
-    assert refused("plan", *SMALL, "--global-batch", "16", "--tokens", "1x").startswith("error: --tokens: ")
+    assert refused("plan", "size", *SMALL, "--global-batch", "16", "--tokens", "1x").startswith(
+        "error: --tokens: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -290,5 +292,5 @@ def test_what_a_model_leaves_out_is_said(run, tmp_path):
     assert "left out" in ran.out
     assert said in run("simulate", *train, "--fix", "tensor=1").err
     load = ["--isl", "100", "--osl", "10", "--ttft", "9", "--tpot", "1", "--together"]
-    assert said in run("plan", "--serve", *asked, *load).err
+    assert said in run("plan", "serve", *asked, *load).err
     assert "note" not in run("plan", *SMALL, "--global-batch", "16").err

@@ -1,4 +1,4 @@
-"""``meshwright plan --serve`` prints deployments that ``simulate`` reads, and refuses wrong targets."""
+"""``meshwright plan serve`` prints deployments that ``simulate`` reads, and refuses wrong targets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_command_prints_a_deployment_that_simulate_reads(run, tmp_path):
         "--osl",
         "200",
     ]
-    asked = ["plan", "--serve", *flags, "--rate", "4", "--ttft", "p90=0.5", "--tpot", "0.03"]
+    asked = ["plan", "serve", *flags, "--rate", "4", "--ttft", "p90=0.5", "--tpot", "0.03"]
     report = json.loads(run(*asked, "--json").out)
     best = report["deployments"][0]
     scenario = {
@@ -48,7 +48,7 @@ def test_the_command_prints_a_deployment_that_simulate_reads(run, tmp_path):
 @pytest.mark.parametrize("target", ["fast", "p80=1", "0", "-1", "p99="])
 def test_a_target_that_cannot_be_read_is_refused(run, target):
     flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--isl", "10", "--osl", "10"]
-    bad = run("plan", "--serve", *flags, f"--ttft={target}")
+    bad = run("plan", "serve", *flags, f"--ttft={target}")
     assert bad.code == 2
     assert "--ttft" in bad.err
 
@@ -72,25 +72,23 @@ SMALL += ["--ttft", "0.5", "--tpot", "0.03", "--limit", "pipeline=1", "--togethe
 
 @pytest.mark.slow
 def test_the_first_line_says_what_of_the_rate_is_carried(run):
-    short = run("plan", "--serve", *SMALL, "--rate", "500")
+    short = run("plan", "serve", *SMALL, "--rate", "500")
     assert short.code == 1
     assert short.out.startswith(
         "no deployment meets the targets at 500 requests/s; 2 x TP1 bf16 carries most"
     )
     assert "the rate that each carries" in short.out
-    named = json.loads(
-        run("plan", "--serve", *SMALL, "--rate", "500", "--objective", "goodput", "--json").out
-    )
+    named = json.loads(run("plan", "serve", *SMALL, "--rate", "500", "--objective", "goodput", "--json").out)
     assert "objective_default" not in named
     assert named["deployments"][0]["rate"] < 500
 
 
 @pytest.mark.slow
 def test_the_default_for_a_rate_is_the_cheapest_with_the_most_goodput_beside_it(run):
-    told = run("plan", "--serve", *SMALL, "--rate", "4")
+    told = run("plan", "serve", *SMALL, "--rate", "4")
     assert told.code == 0
     assert "Most goodput on all GPUs: 2 x TP1 bf16" in told.out
-    report = json.loads(run("plan", "--serve", *SMALL, "--rate", "4", "--json").out)
+    report = json.loads(run("plan", "serve", *SMALL, "--rate", "4", "--json").out)
     assert (report["objective"], report["objective_default"]) == ("cost", True)
     assert report["deployments"][0]["gpus"] == 1
     assert report["most_goodput"]["gpus"] == 2

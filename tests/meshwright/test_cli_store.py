@@ -37,7 +37,7 @@ COMMANDS = {
         "evidence.serving.ledger.predictions",
     ),
     "refine serving": (
-        ["plan", "--serve", *SERVING, "--refine", "1", "--top", "1"],
+        ["plan", "serve", *SERVING, "--refine", "1", "--top", "1"],
         "planner.serving.refine.bisect",
     ),
 }

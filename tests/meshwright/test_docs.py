@@ -37,7 +37,7 @@ UNRUN = (
 )
 """Commands that measure for a minute, need what others wrote, or serve until they are ended."""
 
-SLOW = ("meshwright validate", "plan serve", "plan mix", "--mix", "--replan", "simulate papers/", "plan size")
+SLOW = ("meshwright validate", "plan serve", "plan mix", "--replan", "simulate papers/", "plan size")
 """Commands of several seconds: they predict all published runs, search servers or simulate weeks."""
 
 

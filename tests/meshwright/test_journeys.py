@@ -35,13 +35,13 @@ def saved(run, tmp_path, monkeypatch):
 
 
 def test_a_saved_plan_is_sized(run, saved):
-    found = run("plan", saved, "--tokens", "2T", "--gpus", "32..64")
+    found = run("plan", "size", saved, "--tokens", "2T", "--gpus", "32..64")
     assert found.code == 0, found.err
     assert "64" in found.out
 
 
 def test_no_size_in_time_names_one_that_would_be(run, saved):
-    found = run("plan", saved, "--tokens", "2T", "--days", "3", "--gpus", "32..64")
+    found = run("plan", "size", saved, "--tokens", "2T", "--days", "3", "--gpus", "32..64")
     assert found.code == 1
     assert "64 GPUs of dgx-h100 take" in found.err and "would meet them" in found.err
 

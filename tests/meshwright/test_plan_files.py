@@ -11,7 +11,7 @@ from simulator.models import models
 
 QUESTION = ["--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16", "--seq-len", "2k"]
 ASKED = ["plan", *QUESTION, "--global-batch", "64"]
-SERVING = ["plan", "--serve", "--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "2"]
+SERVING = ["plan", "serve", "--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "2"]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 5])

@@ -10,8 +10,10 @@ import meshwright as mw
 from core.errors import InputError
 from meshwright.__main__ import app
 from meshwright.commands import PLAN_QUESTIONS
+from meshwright.commands.flags import options_of
 from meshwright.commands.plan import plan
-from meshwright.commands.plan_questions import QUESTIONS, flags_of, question_command
+from meshwright.commands.plan_flags import ASKED, PARTS
+from meshwright.commands.plan_questions import HELP, kinds_of, question_command
 from meshwright.questions import arguments
 
 SMALL = ("--model", "llama3.1-8b", "--cluster", "dgx-h100")
@@ -20,21 +22,37 @@ LOAD = ("--isl", "1000", "--osl", "100", "--ttft", "1", "--tpot", "0.05")
 
 
 def test_questions_are_named_once():
-    assert tuple(QUESTIONS) == PLAN_QUESTIONS
+    assert tuple(HELP) == tuple(dict.fromkeys(kind.name for kind in ASKED)) == PLAN_QUESTIONS
 
 
 @pytest.mark.parametrize("name", PLAN_QUESTIONS)
-def test_flags_of_a_question_are_those_of_plan(name):
-    known = inspect.signature(plan).parameters
-    assert set(flags_of(name)) <= set(known)
-    assert len(QUESTIONS[name].first) <= 11  # ten flags and the scenario
-    own = inspect.signature(question_command(name)).parameters
-    for flag, parameter in own.items():
-        assert flag in QUESTIONS[name].own or parameter.default == known[flag].default
+def test_a_question_has_the_flags_of_its_dataclass(name):
+    read = {flag.name: flag.default for kind in kinds_of(name) for flag in options_of(kind)}
+    own = {flag: parameter.default for flag, parameter in _flags_of(question_command(name)).items()}
+    assert own == read
+    assert len(kinds_of(name)[0].first) <= 11  # ten flags and the scenario
+    assert set(kinds_of(name)[0].first) <= set(read)
+
+
+def _flags_of(command):
+    return inspect.signature(command).parameters
+
+
+def test_a_flag_has_one_default_in_all_questions():
+    defaults = {}
+    for kind in ASKED:
+        for flag in options_of(kind):
+            if flag.default is not inspect.Parameter.empty:
+                assert defaults.setdefault(flag.name, flag.default) == flag.default, flag.name
+
+
+def test_flags_that_a_part_does_not_read_are_flags_of_a_question():
+    known = {flag.name for kind in ASKED for flag in options_of(kind)}
+    assert all(set(part.unread) <= known for part in PARTS.values())
 
 
 def test_commands_list_few_options_by_hand():
-    """Commands take a question's arguments as one type; those of ``plan`` are made from ``QUESTIONS``."""
+    """Commands take a question's arguments as one type; those of ``plan`` are made from dataclasses."""
     question = {
         name
         for kind in vars(arguments).values()
@@ -47,48 +65,55 @@ def test_commands_list_few_options_by_hand():
         )
         - question
         for command in app.registered_commands
-        if not (command.name or "").startswith("plan ")
+        if not (command.name or command.callback.__name__).startswith("plan")
     }
     most = max(listed, key=lambda name: len(listed[name]))
     assert len(listed[most]) <= 15, f"{most} lists {sorted(listed[most])}"
 
 
-def test_every_flag_of_plan_belongs_to_a_question():
-    spelt = {"serve"}  # the word itself
-    read = {flag for name in PLAN_QUESTIONS for flag in flags_of(name)}
-    assert set(inspect.signature(plan).parameters) - spelt == read
+def test_plan_reads_the_flags_of_the_questions_that_scenarios_ask():
+    read = {flag for name in ("train", "serve", "rl") for flag in _flags_of(question_command(name))}
+    assert set(_flags_of(plan)) == read
+
+
+def test_without_a_question_flags_ask_about_training(run):
+    named, spelt = run("plan", "train", *TRAIN, "--json"), run("plan", *TRAIN, "--json")
+    assert named.code == spelt.code == 0, (named.err, spelt.err)
+    assert named.out == spelt.out
 
 
 @pytest.mark.parametrize(
-    ("new", "old"),
-    [
-        (("train", *TRAIN), TRAIN),
-        (("serve", *SMALL, "--gpus", "2", *LOAD), ("--serve", *SMALL, "--gpus", "2", *LOAD)),
-        (("size", "--tokens", "1T", *TRAIN), ("--tokens", "1T", *TRAIN)),
-        (
-            ("day", "--rates", "2,5", *SMALL, "--gpus", "8", *LOAD),
-            ("--day", "2,5", *SMALL, "--gpus", "8", *LOAD),
-        ),
-        (
-            ("mix", "--types", "l4,a10g", "--model", "llama3.1-8b", "--rate", "2", *LOAD),
-            ("--mix", "l4,a10g", "--model", "llama3.1-8b", "--rate", "2", *LOAD),
-        ),
-    ],
-    ids=("train", "serve", "size", "day", "mix"),
+    ("old", "new"),
+    [("--serve", "plan serve"), ("--day=2,5", "plan day --rates"), ("--mix=l4", "plan mix --types")],
 )
-def test_a_question_answers_as_the_old_spelling(run, new, old):
-    named, spelt = run("plan", *new, "--json"), run("plan", *old, "--json")
-    assert named.code == spelt.code == 0, (named.err, spelt.err)
-    assert named.out == spelt.out
-    assert "in the next version" not in named.err
-    assert ("in the next version" in spelt.err) == (new[0] != "train")
+def test_former_spellings_name_the_question(refused, old, new):
+    assert f"it belongs to {new!r}" in refused("plan", old, *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("llama3-8b-64-h100", "--isl", "100"), "--isl: it is of plan serve and of plan mix"),
+        (
+            ("serve-llama3-70b", "--seq-len", "8k"),
+            "--seq-len: it is of plan train and of plan size, not of plan serve",
+        ),
+        (("serve-llama3-70b", "--precision", "fp8"), "--fix weights=fp8"),
+        (("rl-qwen3-30b", "--top", "1", "--isl", "100"), "--isl: post-training reads its scenario"),
+        (("train", *TRAIN, "--isl", "100"), "it belongs to 'plan serve'"),
+        (("train", "--model", "gpt2", "--staleness", "1"), "it belongs to 'plan rl'"),
+    ],
+)
+def test_flags_of_another_question_name_it(refused, asked, told):
+    assert told in refused("plan", *asked)
 
 
 @pytest.mark.parametrize("name", PLAN_QUESTIONS)
 def test_help_shows_the_first_flags_before_the_others(run, name):
     shown = run("plan", name, "--help").out
-    assert ("More options" in shown) == bool(QUESTIONS[name].rest)
-    if QUESTIONS[name].rest:
+    rest = set(_flags_of(question_command(name))) - set(kinds_of(name)[0].first)
+    assert ("More options" in shown) == bool(rest)
+    if rest:
         assert shown.index("Options") < shown.index("More options")
     assert f"meshwright plan {name}" in shown
 
@@ -116,7 +141,7 @@ def test_the_api_reads_numbers_as_people_write_them():
 
 
 def test_sizes_read_no_recipe(refused):
-    asked = "plan --tokens 1T --model llama3.1-8b --cluster dgx-h100 --global-batch 64"
+    asked = "plan train --gpus 8..16 --model llama3.1-8b --cluster dgx-h100 --global-batch 64"
     assert "rankings of one size read it" in refused(*asked.split(), "--recipe", "any")
 
 

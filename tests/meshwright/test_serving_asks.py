@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.questions.uses import uses, with_use
 
-PLACE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--together"]
+PLACE = ["plan", "serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--together"]
 PLACE += ["--limit", "pipeline=1", "--json"]
 LENGTHS = ["--isl", "1000", "--osl", "100", "--ttft", "1", "--tpot", "0.05"]
 

@@ -127,7 +127,7 @@ def test_sizes_beyond_any_server_are_skipped(run, tmp_path):
     assert "token_budget" in report["skipped"][0]["reason"]
 
 
-SERVE = ["plan", "--serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--osl", "20"]
+SERVE = ["plan", "serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--osl", "20"]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_trace_without_requests_or_too_short_for_its_percentile_is_refused(ref
 @pytest.mark.parametrize("watts", ["nan", "inf", "0", "-5"])
 def test_power_of_a_mix_is_a_number(refused, watts):
     flags = ["--isl", "1000", "--osl", "200", "--rate", "5", "--ttft", "1", "--watts", watts]
-    assert "watts" in refused("plan", "--serve", "--model", "llama3.1-8b", "--mix", "l4,h100-sxm", *flags)
+    assert "watts" in refused("plan", "mix", "--model", "llama3.1-8b", "--types", "l4,h100-sxm", *flags)
 
 
 def test_equal_replicas_of_a_closed_loop_end_their_steps_together(run, scenario):

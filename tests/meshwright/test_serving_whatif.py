@@ -38,9 +38,7 @@ def test_a_replanned_variation_runs_the_plan_that_the_search_ranks_first(run, pa
     again, wide = compared("--replan", "--sweep", "gpus=4")["variations"]
     assert again["label"] == "base, re-planned"
     for found, gpus in ((again, 2), (wide, 4)):
-        searched = json.loads(run("plan", path, "--serve", "--gpus", str(gpus), "--json").out)["deployments"][
-            0
-        ]
+        searched = json.loads(run("plan", "serve", path, "--gpus", str(gpus), "--json").out)["deployments"][0]
         assert found["goodput_requests_s"] == pytest.approx(searched["goodput_requests_s"])
         assert found["gpus"] == searched["gpus"] == gpus
         assert found["replanned"]

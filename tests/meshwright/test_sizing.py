@@ -87,7 +87,7 @@ def test_a_size_without_a_plan_says_why():
 
 def test_the_command_prints_sizes_and_exits_1_where_all_are_late(run):
     flags = ["--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "8..16", "--seq-len", "4096"]
-    asked = ["plan", *flags, "--global-batch", "64", "--tokens", "1e12"]
+    asked = ["plan", "size", *flags, "--global-batch", "64", "--tokens", "1e12"]
     assert "Cheapest" in run(*asked).out
     late = run(*asked, "--days", "0.1")
     assert late.code == 1

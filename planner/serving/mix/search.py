@@ -123,7 +123,7 @@ def search_mix(
         InfeasibleError: no type serves a bucket, or the devices available cannot carry the load.
     """
     solver_library()
-    check_types(tuple(offers), "--mix")
+    check_types(tuple(offers), "--types")
     if not question.workload.slo.has_targets:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:
