@@ -1,6 +1,6 @@
 """AIConfigurator and Meshwright on the same measured servers, and on the same questions.
 
-    python -m benchmarks.aiconfigurator --python VENV/bin/python [--rows CLOSED_LOOP.csv.gz] [--questions]
+    python -m benchmarks.aiconfigurator --python VENV/bin/python [--rows CLOSED_LOOP.csv.gz ...] [--questions]
 
 ``--python`` is an interpreter that has ``aiconfigurator`` (pip install aiconfigurator, in a virtual
 environment of its own); without it, the benchmark prints a message and ends.
@@ -10,7 +10,8 @@ errors of both are printed by group, with the number of rows that both answer. L
 that were sent. AIConfigurator gets the degrees, the sequences of an attention rank, and the number formats of
 its own list of measured servers. Its tables are of its newest version of the engine; Meshwright takes the
 row's. Meshwright predicts by the steady state, the method nearest to AIConfigurator's; ``--replay`` adds the
-event engine, as ``validate`` runs it.
+event engine, as ``validate`` runs it. ``--fits FILE`` adds steady states with engine constants that were
+fitted without the row's model, on the folders of all ``--rows``; the file keeps the fits, which take minutes.
 
 ``--questions``: AIConfigurator's documented examples and ``meshwright plan serve``, as processes.
 """
@@ -27,11 +28,13 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.fits import fit_engines, refitted
 from evidence.serving import closed_loop
 from evidence.serving.case import MeasuredRow
 from meshwright.validation.rows import SkippedRow
@@ -91,6 +94,23 @@ def estimate_arguments(row, one):
     }
 
 
+def without_model(folders, kept):
+    """Predictions of rows of one replica by steady states with constants fitted without their model."""
+
+    @cache
+    def fitted():
+        found = refitted.constants(folders, kept)["model"]
+        fit_engines.fresh_tables()
+        return found
+
+    def predict(questions):
+        setup, fits = questions[0].serving, fitted()
+        refitted.assign([setup], fits.get(setup.model.name, fits[refitted.NOTHING]))
+        return closed_loop.predict_steady(questions)
+
+    return predict
+
+
 def read(path):
     """Unflagged aggregated rows without speculation, once each configuration, with their cases."""
     data = path.read_bytes()
@@ -147,15 +167,17 @@ def errors(answers, measured):
     return found
 
 
-def compare_rows(path, python, replays):
+def compare_rows(paths, python, replays, kept):
     """Print the errors of both tools by group."""
-    rows = read(path)
+    rows = [row for path in paths for row in read(path)]
     cases = [case for _, case in rows]
     asked = [estimate_arguments(row, case.question) for row, case in rows]
     answers, seconds = theirs(python, asked)
     methods = {"steady state": closed_loop.predict_steady}
     if replays:
         methods["event engine"] = closed_loop.predict
+    if kept:
+        methods["model left out"] = without_model(sorted({path.parent for path in paths}), kept)
     columns = {"AIConfigurator": [None if "error" in answer else answer for answer in answers]}
     print(f"{len(rows)} rows; CPU seconds: AIConfigurator {seconds:.0f}", end="")
     for name, predict in methods.items():
@@ -286,7 +308,10 @@ def main():
     """Compare rows and questions."""
     parser = argparse.ArgumentParser(description="AIConfigurator beside Meshwright.")
     parser.add_argument("--python", default=sys.executable, help="interpreter that has aiconfigurator")
-    parser.add_argument("--rows", type=Path, help="CSV of measured closed-loop servers")
+    parser.add_argument("--rows", type=Path, nargs="*", help="CSVs of measured closed-loop servers")
+    parser.add_argument(
+        "--fits", type=Path, help="file of constants without each model: predict with them too"
+    )
     parser.add_argument("--replay", action="store_true", help="predict the rows on the event engine too")
     parser.add_argument("--questions", action="store_true", help="run the documented examples of both")
     given = parser.parse_args()
@@ -295,7 +320,7 @@ def main():
         print(f"{given.python} has no aiconfigurator: pip install aiconfigurator, or give --python; skipped")
         return
     if given.rows:
-        compare_rows(given.rows, given.python, given.replay)
+        compare_rows(given.rows, given.python, given.replay, given.fits)
     if given.questions:
         compare_questions(given.python)
 

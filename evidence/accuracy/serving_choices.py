@@ -295,7 +295,7 @@ def main():
     predict = closed_loop.predict if given.replay else closed_loop.predict_steady
     totals = {"shipped": compared(families, predict, spread, wrong=given.wrong)}
     print(f"all: {summary(totals['shipped'])}", flush=True)
-    fits = refitted.constants(given.file.parent, given.fits) if given.leave_out else {}
+    fits = refitted.constants([given.file.parent], given.fits) if given.leave_out else {}
     fit_engines.fresh_tables()
     for what in given.leave_out:
         for name, left in (("fitted on all", None), (f"without the {what}", refitted.LEFT[what])):

@@ -54,7 +54,7 @@ def over(
     return ServingClaim(scenario, what, published, band, (run,), (base,), metric, alone=True)
 
 
-RATES = ("", ", rate 32", ", rate 40", ", rate 44")
+RATES = ("", *(f", rate {rate}" for rate in (32, 38, 40, 42, 44)))
 
 
 def up_to(base: str, metric: str) -> Callable[[ServingRuns], float]:

@@ -31,6 +31,8 @@ class Cell(NamedTuple):
     kind: str
     """Of metric."""
     device: str
+    folder: str = ""
+    """Of the rows' file."""
 
 
 Off = dict[Cell, list[np.ndarray]]
@@ -62,7 +64,7 @@ def write_errors(left: dict[str, Off]) -> None:
     lines: list[tuple[object, ...]] = []
     for what, off in left.items():
         pools = {("", "", "")}
-        for group, _, device in off:
+        for group, _, device, _ in off:
             family = group.family[0]
             pools |= {(family, "", ""), (family, group.layers, ""), (family, group.layers, device)}
         for metric in METRICS:

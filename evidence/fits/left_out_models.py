@@ -1,10 +1,10 @@
 """How much of an engine's time a layer holds on models that a fit did not see, and the table that says so.
 
 A preset's ``layer_s`` holds what an engine adds to each layer, and errors of kernels on the models of its
-rows. The second part does not travel to another model. Fits without each model in turn tell how much does:
-one share of ``layer_s`` for all engines and classes, the one with the least median error on the rows of the
-models left out. A class that kernels alone predict better on these rows takes none. The headline's shares
-come from the other models, so that no row of a model decides what it is predicted with.
+rows. The second part does not travel to another model. Fits without each model in turn tell how much does: a
+share of ``layer_s`` by class (engine, layers, format, generation of devices), the one with the least median
+error on the rows of the models left out. A class with few rows takes the share of all rows together. The
+headline's shares come from the other models, so that no row of a model decides what it is predicted with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evidence.fits.left_out_errors import CONSTANTS, Off, figures_of, gathered
+from evidence.fits.left_out_errors import CONSTANTS, Cell, Off, figures_of, gathered
 from evidence.fits.served_rows import FIRST, REST, Group
 
 Array = NDArray[np.float64]
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 SHARES = np.linspace(0.0, 1.0, 5)
 """Shares of ``layer_s`` that are compared; none stands for kernels alone."""
 FEWEST = 20
-"""Least number of left-out rows by which a share is chosen, or a class contradicts it."""
+"""Least number of left-out rows by which a share is chosen."""
 LAYER = CONSTANTS.index("layer_s")
 
 
@@ -50,10 +50,12 @@ class LeftOutErrors(NamedTuple):
     errors: Array
 
 
-def median_errors(errors: Iterable[Array]) -> Array | None:
-    """Median absolute error at each share; None with less than `FEWEST` rows."""
+def best_share(errors: Iterable[Array]) -> float | None:
+    """The share with the least median error; None with less than `FEWEST` rows."""
     joined = np.concatenate([np.zeros((len(SHARES), 0)), *errors], axis=1)
-    return np.median(np.abs(joined), axis=1) if joined.shape[1] >= FEWEST else None
+    if joined.shape[1] < FEWEST:
+        return None
+    return float(SHARES[np.argmin(np.median(np.abs(joined), axis=1))])
 
 
 def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> Callable[[Group], float]:
@@ -64,19 +66,15 @@ def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> C
         model: whose rows are to decide nothing; None: all decide.
     """
     seen = [entry for entry in left if entry.model != model]
-    medians = median_errors(entry.errors for entry in seen)
-    common = len(SHARES) - 1 if medians is None else int(np.argmin(medians))
+    common = best_share(entry.errors for entry in seen)
     by_class: dict[TimesClass, list[Array]] = defaultdict(list)
     for entry in seen:
         by_class[entry.of].append(entry.errors)
-    alone_is_nearer = {
-        of
-        for of, errors in by_class.items()
-        if (by_share := median_errors(errors)) is not None and by_share[0] < by_share[common]
-    }
+    by_share = {of: best_share(errors) for of, errors in by_class.items()}
 
     def share(group: Group) -> float:
-        return 0.0 if TimesClass.of(group) in alone_is_nearer else float(SHARES[common])
+        confirmed = by_share.get(TimesClass.of(group))
+        return confirmed if confirmed is not None else 1.0 if common is None else common
 
     return share
 
@@ -107,15 +105,18 @@ def headline(what: str, off: Off, alone: Off) -> Iterator[str]:
     columns = "rows | TPOT: median / p90 / bias % | kernels alone | TTFT | worse than alone"
     yield f"| {what} left out | {columns} |"
     yield "|---|---|---|---|---|---|"
-    yield _line("all", off, alone, lambda group: True)
-    for one in sorted({TimesClass.of(cell.group) for cell in off if cell.kind == REST}):
-        yield _line(" ".join(filter(None, one)), off, alone, lambda group: TimesClass.of(group) == one)  # noqa: B023
+    yield _line("all", off, alone, lambda cell: True)
+    folders = sorted({cell.folder for cell in off})
+    for folder in folders if len(folders) > 1 else ():
+        yield _line(f"rows of `{folder}`", off, alone, lambda cell: cell.folder == folder)  # noqa: B023
+    for of in sorted({TimesClass.of(cell.group) for cell in off if cell.kind == REST}):
+        yield _line(" ".join(filter(None, of)), off, alone, lambda cell: TimesClass.of(cell.group) == of)  # noqa: B023
 
 
-def _line(name: str, off: Off, alone: Off, counts: Callable[[Group], bool]) -> str:
+def _line(name: str, off: Off, alone: Off, counts: Callable[[Cell], bool]) -> str:
     """A line of the table."""
     ours, theirs, first = (
-        gathered(part, lambda cell: cell.kind == kind and counts(cell.group))  # noqa: B023
+        gathered(part, lambda cell: cell.kind == kind and counts(cell))  # noqa: B023
         for part, kind in ((off, REST), (alone, REST), (off, FIRST))
     )
     worse = "yes" if len(ours) >= FEWEST and np.median(abs(ours)) > np.median(abs(theirs)) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +25,17 @@ NOTHING = ""
 """Stands for the fit of all rows."""
 
 
-def constants(folder: Path, kept: Path | None = None) -> dict[str, dict[str, Constants]]:
+def constants(folders: Sequence[Path], kept: Path | None = None) -> dict[str, dict[str, Constants]]:
     """Constants of fits by what they leave out: the rows of a model, of an engine, or `NOTHING`.
 
     Args:
-        folder: of published runs.
+        folders: of published runs.
         kept: file of the fits, read where it exists, else written.
     """
     if kept and kept.exists():
         fits = json.loads(kept.read_text())
     else:
-        fits = _fits(folder)
+        fits = _fits(folders)
         if kept:
             kept.write_text(json.dumps(fits))
     return {
@@ -47,8 +47,8 @@ def constants(folder: Path, kept: Path | None = None) -> dict[str, dict[str, Con
     }
 
 
-def _fits(folder: Path) -> dict[str, dict[str, list]]:
-    rows = fit_engines.fitted_rows([folder])
+def _fits(folders: Sequence[Path]) -> dict[str, dict[str, list]]:
+    rows = fit_engines.fitted_rows(folders)
     fit_engines.fresh_tables()
     whole = fit_engines.Fit(fit_engines.with_empty(rows))
     models = whole.left_out_models()

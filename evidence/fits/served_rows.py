@@ -81,6 +81,8 @@ class Rows:
     cases: tuple[ServingCase, ...] = ()
     counts: bool = True
     """Whether the fit sees them: tokens per second of a row follow from its latencies."""
+    folder: str = ""
+    """Where their file lies."""
 
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
@@ -176,6 +178,7 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
             rows = Rows(
                 collection, [case.question for case in unique], metric, values, setup, source, tuple(unique)
             )
+            rows.folder = folder.name
             tables = collection == "trtllm_tables" and uneven(setup)
             rows.counts = metric != "total_tok_s_per_gpu" and not tables
             found[group_of(setup)].append(rows)

@@ -37,8 +37,10 @@ LEAST_ROOM = 4096
 SMALLEST_BATCH = 16
 """Least sequences that a server is set to."""
 CAPTURES = "tensorrt-llm"
-"""Engine whose decode workers InferenceX configures with graphs of all of their batches (Dynamo's recipes:
-``cuda_graph_config.batch_sizes`` up to ``max_batch_size``)."""
+"""Engine whose servers InferenceX configures with graphs of all of their batches: Dynamo's recipes
+(``cuda_graph_config.batch_sizes`` up to ``max_batch_size``), and its scripts gptoss_fp4_b200_trt.sh,
+gptoss_fp4_h200_trt.sh, dsr1_fp8_b200_trt.sh and dsr1_fp4_b200_trt.sh (``max_batch_size`` of the graphs: all
+clients, those of an attention rank, or 512)."""
 SLOTS = 1, 768
 """Sizes of decode batches in these recipes beside powers of two."""
 MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
@@ -285,7 +287,7 @@ def _largest_graph(question: ClosedLoop) -> int:
     largest = 0
     if tokens > 1 and engine.captures_batches and len(sizes):
         largest = tokens * int(sizes[-1])
-    if question.bursts and question.prefill is not None and engine.engine == CAPTURES:
+    if question.bursts and engine.engine == CAPTURES:
         sequences = int(np.ceil(question.concurrency / question.replicas / pool.data))
         largest = max(largest, tokens * sequences, int(sizes[-1]))
     return largest

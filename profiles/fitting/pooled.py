@@ -36,8 +36,12 @@ class SharedEffect(NamedTuple):
     name: str
     share: Callable[[Any], Hashable]
     """What a group has in common with others of this level."""
-    spread: float
-    """Of this level's effects over a constant's scale."""
+    spread: float | tuple[float, ...]
+    """Of this level's effects over a constant's scale: of all constants, or of each."""
+
+    def of(self, constant: int) -> float:
+        """The spread of one constant."""
+        return self.spread[constant] if isinstance(self.spread, tuple) else self.spread
 
 
 class Noise(NamedTuple):
@@ -111,12 +115,12 @@ def towards(
     return constants
 
 
-def covariance(groups: Sequence[Any], levels: Sequence[SharedEffect]) -> Array:
+def covariance(groups: Sequence[Any], levels: Sequence[SharedEffect], constant: int = 0) -> Array:
     """Covariance of one constant between groups over the square of its scale, shape (groups, groups)."""
     total = LEAST_VARIANCE * np.eye(len(groups))
     for level in levels:
         values = [level.share(group) for group in groups]
-        total = total + level.spread**2 * np.array([[a == b for b in values] for a in values])
+        total = total + level.of(constant) ** 2 * np.array([[a == b for b in values] for a in values])
     return total
 
 
@@ -157,7 +161,9 @@ def solve(
         Constants of shape (groups, constants).
     """
     count = len(mean)
-    precision = np.kron(np.linalg.inv(covariance(groups, levels)), np.eye(count))
+    precision = np.zeros((len(groups) * count,) * 2)
+    for constant in range(count):
+        precision[constant::count, constant::count] = np.linalg.inv(covariance(groups, levels, constant))
     least, center = floor / scale, np.tile((mean - floor) / scale, len(groups))
     constants = center.reshape(-1, count)
     for _ in range(WEIGHINGS):

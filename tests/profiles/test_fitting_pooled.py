@@ -90,3 +90,16 @@ def test_groups_vary_together_by_what_they_share():
     assert found[0, 1] == pytest.approx(0.25 + 1.0)
     assert found[0, 2] == pytest.approx(0.25)
     assert found[0, 0] == pytest.approx(0.25 + 1.0 + 0.04, rel=1e-4)
+
+
+def test_a_level_may_spread_constants_differently():
+    """Where engines differ in the first constant only, rows of one tell the other engine's second."""
+    groups = [("a", 1), ("b", 1)]
+    levels = (
+        SharedEffect("all", lambda group: 0, 1.0),
+        SharedEffect("engine", lambda group: group[0], (1.0, 0.01)),
+    )
+    rows = [evidence((3.0, 0.9), np.linspace(0, 9, 200), 0.001), evidence((0.0, 0.0), [])]
+    found = solve(groups, levels, MEAN, SCALE, FLOOR, rows)
+    assert found[1, 1] == pytest.approx(0.9, abs=0.01)
+    assert MEAN[0] < found[1, 0] < 2.1

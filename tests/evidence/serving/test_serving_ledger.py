@@ -201,6 +201,20 @@ def test_scripts_of_gpt_oss_choose_its_experts(gpu, kernels, activations, kv):
     assert found.flags.token_budget == 8192
 
 
+def test_inferencex_captures_graphs_of_all_clients_of_tensorrt_llm():
+    """Its scripts set the largest graph to the clients; other harnesses keep the engine's 128."""
+    row = CLOSED | {
+        "engine": "trtllm",
+        "engine_version": "1.2.0",
+        "model": "openai/gpt-oss-120b",
+        "gpu": "b200",
+    }
+    row |= {"weight_precision": "fp4", "concurrency": "256"}
+    scripted = read(MeasuredRow(row, "row"), "x").question
+    other = read(MeasuredRow(row | {"harness": "x", "length_jitter": ""}, "row"), "x").question
+    assert (scripted.serving.pool.largest_graph, other.serving.pool.largest_graph) == (256, None)
+
+
 def test_a_known_memory_share_is_not_replaced():
     """Clients wait for KV blocks where the share leaves too few of them."""
     row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}

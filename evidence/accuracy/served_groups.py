@@ -1,0 +1,130 @@
+"""Errors of the presets that ship on measured servers, by groups of rows, beside those of kernels alone.
+
+    python -m benchmarks.served_groups FOLDER ... [--by COLUMN ...] [--fewest N]
+
+FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, ...), all of them open. Rows are
+predicted by steady states, as `benchmarks.fit_engines` predicts them. Kernels alone have no time a layer. A
+line has the rows of a group, and median, 90th percentile and bias of their relative errors in %, by metric.
+The first table pools all rows. The last lines count the rows that the readers skip, by reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evidence.fits import fit_engines
+from evidence.fits.left_out_errors import figures_of
+from evidence.fits.left_out_models import kernels_alone, scaled
+from evidence.fits.served_rows import FILES, FIRST, RATE, REST, Rows, group_of
+from evidence.serving import ledger
+from evidence.serving.case import ServingCase
+
+KINDS = REST, FIRST, RATE
+LOADS = 1, 16, 64, 512
+"""Most clients (or sequences of a batch) of each range of loads but the last."""
+
+
+def load_of(case: ServingCase) -> str:
+    """The range of clients or sequences of a row; empty where a rate is stated."""
+    question = case.question
+    clients = getattr(question, "concurrency", None) or getattr(question, "batch", None)
+    if clients is None:
+        return ""
+    low = 1
+    for most in LOADS:
+        if clients <= most:
+            return f"{low}-{most}" if most > low else str(most)
+        low = most + 1
+    return f"{low}-"
+
+
+COLUMNS: dict[str, Callable[[ServingCase, Rows], str]] = {
+    "engine": lambda case, rows: case.question.serving.engine.engine,
+    "preset": lambda case, rows: case.engine,
+    "layers": lambda case, rows: group_of(rows.setup).layers,
+    "format": lambda case, rows: group_of(rows.setup).format,
+    "model": lambda case, rows: rows.setup.model.name,
+    "gpu": lambda case, rows: case.gpu,
+    "load": lambda case, rows: load_of(case),
+    "source": lambda case, rows: rows.source,
+    "tensor": lambda case, rows: str(rows.setup.pool.tensor),
+}
+Errors = dict[tuple[str, ...], dict[str, list[tuple[float, float]]]]
+"""Errors as shipped and of kernels alone, by group and kind of metric."""
+
+
+def grouped(rows: list[Rows], errors: list[tuple[np.ndarray, np.ndarray]], by: list[str]) -> Errors:
+    """Errors by group."""
+    groups: Errors = defaultdict(lambda: defaultdict(list))
+    for same, (shipped, alone) in zip(rows, errors, strict=True):
+        for case, *pair in zip(same.cases, shipped, alone, strict=True):
+            groups[tuple(COLUMNS[name](case, same) for name in by)][same.kind].append((pair[0], pair[1]))
+    return groups
+
+
+def lines(groups: Errors, by: list[str], fewest: int) -> Iterator[str]:
+    """Lines of the table."""
+    heads = [f"{kind}, shipped | {kind}, alone" for kind in KINDS]
+    yield "| " + " | ".join([*by, "rows", *heads]) + " |"
+    yield "|" + "---|" * (len(by) + 1 + 2 * len(KINDS))
+    for name, kinds in sorted(groups.items()):
+        count = max(len(kinds[kind]) for kind in KINDS)
+        if count >= fewest:
+            cells = [_cell(np.array(kinds[kind])) for kind in KINDS]
+            yield "| " + " | ".join([*name, str(count), *cells]) + " |"
+
+
+def _cell(pairs: np.ndarray) -> str:
+    """Figures as shipped and of kernels alone."""
+    if not len(pairs):
+        return " | "
+    return " | ".join(figures_of(column).partition(" (n")[0] for column in pairs.T)
+
+
+def skipped(folders: list[Path]) -> Counter[str]:
+    """Numbers of skipped rows by reason; names and figures within a reason count as one."""
+    book = ledger.ServingLedger()
+    questions: dict[str, list[Any]] = defaultdict(list)
+    for folder in folders:
+        for name in FILES:
+            if (folder / name).exists():
+                ledger._read(folder / name, True, questions, book)
+    reasons = Counter(re.sub(r"'[^']*'", "...", reason).partition(";")[0] for _, reason in book.skipped)
+    reasons["read"] = sum(len(cases) for cases in questions.values())
+    return reasons
+
+
+def main() -> None:
+    """Predict and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="+")
+    parser.add_argument(
+        "--by", nargs="+", choices=sorted(COLUMNS), default=["engine", "layers", "format", "gpu"]
+    )
+    parser.add_argument("--fewest", type=int, default=5, help="least number of rows of a line")
+    arguments = parser.parse_args()
+    groups = fit_engines.fitted_rows(arguments.folder)
+    fit_engines.fresh_tables()
+    rows = [one for same in groups.values() for one in same if one.kind in KINDS]
+    shipped = {group: fit_engines.shipped(group) for group in groups}
+    errors = []
+    for times in (shipped, scaled(shipped, kernels_alone)):
+        for group, same in groups.items():
+            fit_engines.assign((one.setup for one in same), times[group])
+        errors.append([np.expm1(one.errors()) for one in rows])
+    pairs = list(zip(*errors, strict=True))
+    for by in ([], arguments.by):
+        print("\n".join(lines(grouped(rows, pairs, by), by, arguments.fewest)) + "\n")
+    for reason, count in skipped(arguments.folder).most_common():
+        print(f"{count:6d} {reason}")
+
+
+if __name__ == "__main__":
+    main()
