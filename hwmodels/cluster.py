@@ -52,6 +52,10 @@ class Cluster(Strict):
     network: Network
     host_slowdown: Annotated[float, Field(ge=1)] = 1
     """Time of this host's CPU to launch kernels from Python, over the time of a Xeon 8480C."""
+    unbound_slowdown: Annotated[float, Field(ge=1, le=100)] = 1.2
+    """Time to launch a kernel from a process that is not bound to the cores beside its device (torchrun binds
+    none), over that from one that is. Two sockets of x86: steps of Moonlight under Megatron Bridge's library
+    recipe, all launches, on 8 H100 (MBSK-Rc to -Re)."""
     host_watts: NotNegative
     """Power of a node without its devices, W: processors, memory, fans, NICs."""
     node: Node | None = None

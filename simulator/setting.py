@@ -273,7 +273,7 @@ class Setting:
     def _host_seconds(self) -> float:
         stated_s = self.framework.host.seconds_per_kernel
         if stated_s is not None:
-            unbound = 1.0 if self.choices.binds_processes else self.framework.host.unbound_slowdown
+            unbound = 1.0 if self.choices.binds_processes else self.cluster.unbound_slowdown
             return stated_s * unbound * self.cluster.host_slowdown
         launch = self.kernels.launch_seconds
         # A CPU's kernels are timed with the call that starts them.

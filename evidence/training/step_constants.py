@@ -87,14 +87,14 @@ def _framework(part: str, key: str, old: float, new: float) -> Change:
     return change
 
 
-def _host(old: float) -> Change:
-    """Hosts as fast as DGX's."""
+def _cluster(key: str, old: float, new: float) -> Change:
+    """Clusters with another figure of their hosts."""
 
     def change(case: TrainingCase) -> TrainingCase:
         cluster = case.setting.cluster
-        if cluster.host_slowdown != old:
+        if getattr(cluster, key) != old:
             return case
-        even = cluster.model_copy(update={"host_slowdown": 1.0})
+        even = cluster.model_copy(update={key: new})
         return replace(case, setting=replace(case.setting, cluster=even))
 
     return change
@@ -138,16 +138,33 @@ CONSTANTS = (
         _framework("host", "seconds_per_kernel", 5.3e-5, 13.5e-6),
     ),
     StepConstant(
-        "launches of processes that are not bound (frameworks)",
+        "launches of processes that are not bound, Grace (clusters)",
         "1.5",
         ("MDSV",),
         "factor of torch's launches on Grace over 1.83",
-        _framework("host", "unbound_slowdown", 1.5, 1.0),
+        _cluster("unbound_slowdown", 1.5, 1.0),
     ),
     StepConstant(
-        "host of Grace (clusters)", "1.83", ("MB",), "steps of Qwen3-30B on GB200; issue 2053", _host(1.83)
+        "launches of processes that are not bound, x86 (clusters)",
+        "1.2",
+        ("MBSK",),
+        "three launch-bound steps of Moonlight on 8 H100",
+        _cluster("unbound_slowdown", 1.2, 1.0),
     ),
-    StepConstant("host of aws-p5 (clusters)", "1.8", ("AWSEP",), "one step of Qwen3-30B", _host(1.8)),
+    StepConstant(
+        "host of Grace (clusters)",
+        "1.83",
+        ("MB",),
+        "steps of Qwen3-30B on GB200; issue 2053",
+        _cluster("host_slowdown", 1.83, 1.0),
+    ),
+    StepConstant(
+        "host of aws-p5 (clusters)",
+        "1.8",
+        ("AWSEP",),
+        "one step of Qwen3-30B",
+        _cluster("host_slowdown", 1.8, 1.0),
+    ),
     StepConstant(
         "start of a UCCL dispatch (efa-v2)",
         "1.2 ms",

@@ -43,6 +43,7 @@ from simulator.workload import Training
 SWITCHES: dict[str, Any] = {"true": True, "false": False}
 COLUMN_OF = {"attention": "attention_kernel", "cross_entropy": "loss", "overlap_tensor": "tensor_overlap"}
 """Columns of plan fields that have another name."""
+OVERLAPS = "overlap_expert", "overlap_tensor", "overlap_gradients", "overlap_parameters"
 STAGES = {"first stage": FIRST, "last stage": LAST}
 """Classes of stages by the words of the column ``peak_of``: the source prints the peak of one rank of it."""
 PEAK_UNITS = {"": 2.0**30, "GB": 1e9}
@@ -51,6 +52,8 @@ PART_OF_LAYERS = (
     r"(?:block|part|partial)\b\D*(\d+) (?:of|/) (\d+)|(?:selective \()?every (?:2nd|second|other)"
 )
 """Words of a recomputation of whole layers in part."""
+UNEVEN = r"last stage (\d+) layers, others (\d+)"
+"""Words of a pipeline whose last stage has fewer layers."""
 NO_LAYERS = -1
 """Spelling of an unset value in plans."""
 
@@ -172,7 +175,7 @@ def _levers(row: PublishedRow, framework: Framework) -> dict[str, Any]:
     usual = frameworks.get(framework.name).defaults.get("attention")
     if row.text("flash_attention", "0") != "0" and usual == "unfused":
         levers["attention"] = "flash-2"
-    for name in (*LEVERS, "context_algorithm", "overlap_expert", "overlap_tensor"):
+    for name in (*LEVERS, *OVERLAPS, "context_algorithm"):
         text = row.text(COLUMN_OF.get(name, name), row.text(name))
         if text and name != "recompute_modules":
             levers[name] = SWITCHES.get(text.lower(), int(text) if text.isdigit() else text)
@@ -396,8 +399,10 @@ def _sharding(row: PublishedRow, tensor: int, ranks: int, defaults: dict[str, An
 def _uneven(row: PublishedRow, model: Model, pipeline: int, chunks: int) -> dict[str, int]:
     """Ends of the pipeline where embedding and loss each stand for a layer (Llama 3's 126, ZB's kp-2).
 
-    Or where "layer redistribution" takes layers from the last stage.
+    Or where "layer redistribution" takes layers from the last stage, or the notes say how many it has.
     """
+    if pipeline > 1 and (stated := re.search(UNEVEN, row.text("notes"))):
+        return {"first_stage_layers": int(stated[2]), "last_stage_layers": int(stated[1])}
     if pipeline > 1 and "layer redistribution" in row.text("pp_schedule"):
         return {"last_stage_layers": balanced_last_stage(model, row.need("seq_len"), pipeline) or NO_LAYERS}
     slots = pipeline * chunks

@@ -12,7 +12,6 @@ from simulator.levers import LEVERS
 GROUPED = {
     "host_seconds_per_kernel": "host.seconds_per_kernel",
     "host_seconds_per_rank": "host.seconds_per_rank",
-    "unbound_slowdown": "host.unbound_slowdown",
     "fetch_seconds": "host.fetch_seconds",
     "mask_seconds": "host.mask_seconds",
     "exchange_seconds": "host.exchange_seconds",

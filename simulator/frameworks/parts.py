@@ -21,14 +21,6 @@ class HostFacts(Strict):
         description="host time to launch one kernel from Python; what the device's calibration measured of "
         "eager torch where not given",
     )
-    unbound_slowdown: float = Field(
-        default=1.5,
-        ge=1,
-        le=100,
-        description="host time to launch a kernel where processes are not bound to the cores beside their "
-        "device, over that where they are: a torch kernel takes Grace 2.75 times as long to launch as a Xeon "
-        "(37.1 and 13.5 us, Transformer Engine issue 2053), 1.5 times the 1.83 of steps that bind",
-    )
     fetch_seconds: float = Field(
         default=0.0,
         ge=0,

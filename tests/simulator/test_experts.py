@@ -160,6 +160,16 @@ def test_a_slow_host_slows_small_micro_batches_and_graphs_help(make_setting):
     assert fast < graphs < 0.8 * slow
 
 
+def test_processes_that_are_not_bound_launch_more_slowly(make_setting):
+    """By the hosts' own figures: two sockets of x86 lose less than the Grace of a tray."""
+    plans = Plans.of(Plan(data=8, expert=8, zero=1))
+    for cluster, slowdown in (("dgx-h100", 1.2), ("gb200-nvl72", 1.5)):
+        setting = make_setting("qwen3-30b-a3b", cluster, 8, "megatron-core", seq_len=1024, global_batch=64)
+        bound, loose = (setting.with_choices(graphs="none", binds_processes=binds) for binds in (True, False))
+        assert loose.host_seconds_per_kernel == pytest.approx(slowdown * bound.host_seconds_per_kernel)
+        assert 1.1 < float(predict(loose, plans).time[0] / predict(bound, plans).time[0]) < slowdown + 1e-6
+
+
 def test_both_backward_products_share_the_host(make_setting):
     setting = make_setting()
     inputs, weights = (

@@ -50,6 +50,7 @@ def _brief(cluster: Cluster) -> dict[str, Any]:
         },
         "host_watts": cluster.host_watts,
         "host_slowdown": cluster.host_slowdown,
+        "unbound_slowdown": cluster.unbound_slowdown,
         "assumed": list(cluster.assumed),
     }
 

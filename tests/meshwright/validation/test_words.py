@@ -644,3 +644,41 @@ def test_a_tokenizer_of_its_own_changes_a_model_of_the_catalogue():
     row |= {"seq_len": "4096", "vocab": "50304"}
     assert read_case(row, "row").setting.model.vocabulary == 50304
     assert read_case(row | {"vocab": ""}, "row").setting.model.vocabulary == 151936
+
+
+def test_a_last_stage_of_fewer_layers_is_read_from_the_notes():
+    plan = read_case(
+        {**PIPELINED, "n_layers": "30", "pp": "4", "notes": "last stage 6 layers, others 8"}, "test"
+    ).plan
+    assert (plan.first_stage_layers, plan.last_stage_layers) == (8, 6)
+
+
+def test_pai_megatron_patch_overlaps_what_its_rows_say():
+    """Its script leaves the overlaps out of the line that it runs."""
+    row = {
+        **PIPELINED,
+        "framework": "Pai-Megatron-Patch 25.04 (Megatron-Core, all-to-all, no CUDA graphs)",
+        "model_name": "qwen3-235b-a22b",
+        "gpu": "h800-sxm",
+    }
+    plain, gradients, products = (
+        chosen_overlaps(row, **more)
+        for more in (
+            {},
+            {"notes": "no overlap of tensors; gradient and parameter overlap"},
+            {"framework": f"{row['framework']}, TP communication overlapped"},
+        )
+    )
+    assert plain == (False, False, "none")
+    assert gradients == (True, True, "none")
+    assert products == (False, False, "full")
+
+
+def chosen_overlaps(row, **more):
+    plan = read_case({**row, **more}, "test").plan
+    return plan.overlap_gradients, plan.overlap_parameters, plan.overlap_tensor
+
+
+@pytest.mark.parametrize(("framework", "bound"), [("prime-rl (torch FSDP2)", False), ("NeMo 24.07", True)])
+def test_torchrun_binds_no_process(framework, bound):
+    assert chosen(framework=framework).choices.binds_processes is bound
