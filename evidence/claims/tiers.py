@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from evidence.claims.serving_papers import LEAST_GAIN
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.plan import Plans
@@ -36,7 +37,9 @@ class Point(NamedTuple):
     band: float | tuple[float, float]
 
     def inside(self, value: float) -> bool:
-        """Whether a value lies in the band."""
+        """Whether a value lies in the band; a gain gains, where the published one does."""
+        if self.unit == "times" and self.published > 1.0 + LEAST_GAIN > value:
+            return False
         if isinstance(self.band, tuple):
             return self.band[0] <= value <= self.band[1]
         return abs(value / self.published - 1) <= self.band

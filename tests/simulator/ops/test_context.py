@@ -8,7 +8,7 @@ import pytest
 import meshwright as mw
 from core.errors import InputError
 from simulator.models import models
-from simulator.ops import Batch, Collective, Op, Rank, Shard, layer
+from simulator.ops import Batch, Collective, Op, Rank, Shard, layer, linear_context
 from simulator.ops.rank import Implementation
 from simulator.plan import Choice
 
@@ -84,6 +84,15 @@ def test_lasp_2_gathers_what_lasp_sends_once_a_rank() -> None:
     assert (calls, gathered) == (7, 8 * one)
 
 
+def test_zeco_in_one_block_sends_what_lasp_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mechanism off: one block a state; on, fewer bytes pass one after the other."""
+    one, calls = sent(linear("lasp"))["context.states"]
+    block, sends = sent(linear("zeco"))["context.states"]
+    assert block * sends < one * calls
+    monkeypatch.setattr(linear_context, "SCAN_BLOCKS", 1)
+    assert sent(linear("zeco"))["context.states"] == (one, calls)
+
+
 @pytest.mark.parametrize("exchange", ["heads", "lasp", "lasp-2", "zeco"])
 def test_one_rank_exchanges_nothing(exchange: str) -> None:
     assert not sent(linear(exchange, context=1))
@@ -111,6 +120,17 @@ def test_a_mapping_names_the_algorithm_of_each_kind_of_layer() -> None:
 
 def test_states_beat_slices_of_heads_at_a_million_tokens() -> None:
     assert step(linear_context="lasp-2") < step(linear_context="lasp") < step()
+
+
+@pytest.mark.parametrize("exchange", ["lasp-2", "zeco"])
+def test_states_that_wait_for_the_products_within_chunks_gain_less(
+    exchange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LASP-2 and ZeCO hide their states behind products within chunks; LASP's chain hides nothing."""
+    hidden, lasp = step(linear_context=exchange), step(linear_context="lasp")
+    monkeypatch.setattr(linear_context, "_within_chunks", lambda rank, spec: np.zeros(rank.context.shape))
+    assert hidden < step(linear_context=exchange)
+    assert lasp == step(linear_context="lasp")
 
 
 @pytest.mark.parametrize(
