@@ -12,19 +12,30 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError, UnknownNameError
-from core.loading import build
+from core.loading import Catalogue, build
 from core.records import record
 from hwmodels.mixed import mixed_cluster
 from simulator.plan import Plan
-from simulator.scenario import look_up, training_definition
+from simulator.scenario import CATALOGUES, look_up, training_definition
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from simulator.diffusion.scenario import DiffusionDefinition
+    from simulator.graphs.question import GraphDefinition
     from simulator.rl.scenario import RlDefinition
     from simulator.scenario import Definition
     from simulator.serving.scenario import ServingDefinition
+    from simulator.tables.scenario import TablesDefinition
+
+    AnyDefinition = (
+        Definition
+        | ServingDefinition
+        | RlDefinition
+        | DiffusionDefinition
+        | TablesDefinition
+        | GraphDefinition
+    )
 
 OF_TRAINING = ("plan", "search", "framework", "recipe", "stragglers")
 """Keys of scenarios that train, beside those that every scenario has."""
@@ -44,6 +55,7 @@ class QuestionKind:
         workload: value of ``workload.kind`` that marks it; empty: another key does, or none.
         elsewhere: what takes its scenarios, for those that ask only about training steps.
         definition: the keys of a scenario.
+        catalogues: of the keys that hold a name, a path or a mapping, where they are not those of training.
         check: every key and value of a scenario, apart from how they fit together; raises InputError.
     """
 
@@ -56,9 +68,8 @@ class QuestionKind:
     workload: str = ""
     elsewhere: str = ""
     definition: Callable[[Mapping[str, Any]], type[BaseModel]]
-    check: Callable[
-        [Mapping[str, Any], str, Path], Definition | ServingDefinition | RlDefinition | DiffusionDefinition
-    ]
+    catalogues: Callable[[], Mapping[str, Catalogue[Any]]] = lambda: CATALOGUES
+    check: Callable[[Mapping[str, Any], str, Path], AnyDefinition]
 
 
 def _step(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
@@ -100,6 +111,52 @@ def _diffusion_definition(data: Mapping[str, Any]) -> type[BaseModel]:
 
 def _diffusion(data: Mapping[str, Any], where: str, folder: Path) -> DiffusionDefinition:
     return build(_diffusion_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _tables_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.tables.scenario import TablesDefinition
+
+    return TablesDefinition
+
+
+def _tables(data: Mapping[str, Any], where: str, folder: Path) -> TablesDefinition:
+    return build(_tables_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _shard_fields() -> Mapping[str, Any]:
+    from simulator.tables.shards import Shards
+
+    return Shards.model_fields
+
+
+def _graph_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.graphs.question import GraphDefinition
+
+    return GraphDefinition
+
+
+def _graph(data: Mapping[str, Any], where: str, folder: Path) -> GraphDefinition:
+    return build(_graph_definition(data), data, where)  # type: ignore[return-value]
+
+
+def _graph_fields() -> Mapping[str, Any]:
+    from simulator.graphs.question import GraphLayout
+
+    return GraphLayout.model_fields
+
+
+def _diffusion_catalogues() -> Mapping[str, Catalogue[Any]]:
+    from simulator.diffusion.libraries import diffusion_libraries
+    from simulator.diffusion.models import diffusion_models
+
+    return {**CATALOGUES, "model": diffusion_models, "library": diffusion_libraries}
+
+
+def _tables_catalogues() -> Mapping[str, Catalogue[Any]]:
+    from simulator.tables.libraries import tables_libraries
+    from simulator.tables.models import tables_models
+
+    return {**CATALOGUES, "model": tables_models, "library": tables_libraries}
 
 
 def _layout_fields() -> Mapping[str, Any]:
@@ -169,7 +226,34 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 searched=False,
                 elsewhere="makes images or videos; `simulate` and `whatif` take it",
                 definition=_diffusion_definition,
+                catalogues=_diffusion_catalogues,
                 check=_diffusion,
+            ),
+            QuestionKind(
+                name="tables",
+                words="a batch of a recommendation model",
+                workload="tables",
+                keys=("shards", "library"),
+                above="shards",
+                fields=_shard_fields,
+                searched=False,
+                elsewhere="is a batch of a recommendation model; `simulate` and `whatif` take it",
+                definition=_tables_definition,
+                catalogues=_tables_catalogues,
+                check=_tables,
+            ),
+            QuestionKind(
+                name="graph",
+                words="an epoch over a graph",
+                workload="graph",
+                keys=("layout",),
+                above="layout",
+                fields=_graph_fields,
+                searched=False,
+                elsewhere="is an epoch over a graph; `simulate` and `whatif` take it",
+                definition=_graph_definition,
+                catalogues=lambda: {"cluster": CATALOGUES["cluster"]},
+                check=_graph,
             ),
         )
     }

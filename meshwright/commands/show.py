@@ -15,8 +15,9 @@ def show(
         str,
         typer.Argument(
             help="devices, clusters, links, models, towers, diffusion-models, diffusion-libraries, "
-            "frameworks, recipes, offload, schedules, engines, schedulers, routers, migrations, kv, scalers, "
-            "power-policies, traces, algorithms, rl-schedules, rl-frameworks, weight-transfers or scenarios"
+            "recommendation-models, tables-libraries, frameworks, recipes, offload, schedules, engines, "
+            "schedulers, routers, migrations, kv, scalers, power-policies, traces, algorithms, rl-schedules, "
+            "rl-frameworks, weight-transfers or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name, part of a name, or path.")] = "",

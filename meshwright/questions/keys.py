@@ -24,7 +24,6 @@ from simulator.plan import SHORT_NAMES, Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.scenario import ServingDefinition
 from simulator.state.adapter import Adapter
 from simulator.state.policy import POLICY_FIELDS
 
@@ -33,7 +32,6 @@ Data = dict[str, Any]
 PLAN_FIELDS = ("plan", "search.fix", "search.limit", "framework.defaults")
 """Mappings whose keys are the fields of a plan."""
 
-DEFINITIONS = (Definition, ServingDefinition)
 
 NOT_KEYS = ("variations", "cluster.devices")
 """Keys that no variation changes: the variations, and derived keys."""
@@ -114,7 +112,7 @@ def definition_of(data: Mapping[str, Any]) -> type[BaseModel]:
 def catalogues_of(data: Mapping[str, Any]) -> Mapping[str, Catalogue[Any]]:
     """The keys of a scenario that hold a catalogue name, a path or a mapping."""
     fields = definition_of(data).model_fields
-    return {name: catalogue for name, catalogue in CATALOGUES.items() if name in fields}
+    return {name: catalogue for name, catalogue in kind_of(data).catalogues().items() if name in fields}
 
 
 def _below(place: Place) -> Iterator[str]:
@@ -139,7 +137,8 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:
-    reference = data.get(name)
+    fields = definition_of(data).model_fields
+    reference = data.get(name, fields[name].default if not fields[name].is_required() else None)
     if name == "framework" and (reference is None or data.get("recipe")):
         device = find(CATALOGUES["cluster"], data["cluster"], folder, f"{where}: cluster").device
         if data.get("recipe"):
@@ -147,7 +146,7 @@ def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -
         stated = (data.get("workload") or {}).get("adapter")
         adapter = build(Adapter, stated, f"{where}: workload.adapter") if stated else None
         reference = default_name(device, adapter, int(data.get("gpus") or 1))
-    entry = find(CATALOGUES[name], reference, folder, f"{where}: {name}")
+    entry = find(catalogues_of(data)[name], reference, folder, f"{where}: {name}")
     return entry.model_dump(exclude={"devices"} if name == "cluster" else None)
 
 
@@ -187,9 +186,8 @@ def _fields(place: Place) -> dict[str, Any]:
         elif get_origin(kind) is dict:
             names, inner = get_args(kind)
             fields |= dict.fromkeys((*get_args(names), *(place.value or {})), inner)
-    if isinstance(place.kind, type) and issubclass(place.kind, DEFINITIONS):
-        names = [name for name in CATALOGUES if name in fields]
-        fields |= {name: CATALOGUES[name].model for name in names}
+    if not place.path:
+        fields |= {name: catalogue.model for name, catalogue in catalogues_of(place.value or {}).items()}
     return fields
 
 

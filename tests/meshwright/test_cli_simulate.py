@@ -133,8 +133,8 @@ def test_shipped_scenarios_run_by_name(run, name):
     if "kind: serving" in text:
         assert json.loads(run("simulate", name, "--json").out)["requests"] > 0
         return
-    if "kind: diffusion" in text:
-        assert json.loads(run("simulate", name, "--json").out)["latency_s"] > 0
+    if any(f"kind: {kind}" in text for kind in ("diffusion", "tables", "graph")):
+        assert json.loads(run("simulate", name, "--json").out)["step_time_s"] > 0
         return
     planned = "\nplan:" in text or "kind: rl" in text
     ran = run(*(["simulate", name] if planned else ["plan", name]), "--json")

@@ -26,6 +26,8 @@ ONE_OF_EACH = {
     "serve-llama3-70b": "serving",
     "rl-qwen3-30b": "rl",
     "diffusion-sd3.5-large": "diffusion",
+    "tables-dlrm-dcnv2": "tables",
+    "graph-gcn-products": "graph",
 }
 STEP = {
     "model": "llama3-8b",
@@ -116,6 +118,7 @@ def test_plan_of_serving_is_a_deployment():
         ({"workload": {"kind": "serve"}}, "serving"),
         ({"workload": {"kind": "fusion"}}, "diffusion"),
         ({"layout": {"ring": 2}}, "'layout' of images or videos by diffusion"),
+        ({"shards": {}}, "'shards' of a batch of a recommendation model"),
         ({"deployment": {}}, "'workload' of a training step, 'deployment' of serving"),
         ({"roles": {}}, "'roles' of a step of post-training"),
         ({**SERVE, "plan": {"tensor": 8}}, "'workload.kind: serving' of serving, 'plan' of a training step"),

@@ -23,6 +23,7 @@ from meshwright.reports.catalogues import (
     policies,
     post_training,
     recipes,
+    recommendation,
     scenarios,
     schedules,
 )
@@ -37,6 +38,8 @@ KINDS: dict[str, Kind[Any]] = {
     "towers": diffusion.TOWERS,
     "diffusion-models": diffusion.MODELS,
     "diffusion-libraries": diffusion.LIBRARIES,
+    "recommendation-models": recommendation.MODELS,
+    "tables-libraries": recommendation.LIBRARIES,
     "frameworks": frameworks.KIND,
     "recipes": recipes.KIND,
     "offload": offload.KIND,
