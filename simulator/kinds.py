@@ -277,7 +277,7 @@ def kind_of(data: Mapping[str, Any], where: str = "", folder: Path = Path()) -> 
     named = workload.get("kind") if isinstance(workload, Mapping) else None
     marks = {f"workload.kind: {named}": kind for kind in KINDS.values() if named and kind.workload == named}
     if named is not None and not marks:
-        raise UnknownNameError("kind of question", str(named), KINDS, f"{where}: workload.kind")
+        raise UnknownNameError("kind of question", str(named), KINDS, f"{where}: workload.kind".lstrip(": "))
     if data.get("run") is not None:
         marks["run"] = KINDS["run"]
     if mixed_cluster(data.get("cluster"), f"{where}: cluster", folder) is not None:

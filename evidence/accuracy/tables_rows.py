@@ -36,9 +36,8 @@ def main() -> None:
         share = ratio(row)
         errors.append(abs(share - 1.0))
         measured = 1e3 * row["step_s"]
-        print(
-            f"| {row['name']} | {measured:.2f} | {share * measured:.2f} | {share - 1:+.1%} {row.get('missed', '')} |"
-        )
+        told = f"{share - 1:+.1%} {row.get('missed', '')}".strip()
+        print(f"| {row['name']} | {measured:.2f} | {share * measured:.2f} | {told} |")
     print(f"\nmedian error {np.median(errors):.1%}, worst {max(errors):.1%}")
 
 
