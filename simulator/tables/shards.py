@@ -71,7 +71,7 @@ class Pieces:
 
 
 @record()
-class Sharding:
+class TablePlacement:
     """Pieces on devices.
 
     Attributes:

@@ -30,7 +30,7 @@ from simulator.tables.ops import (
     vector_ops,
 )
 from simulator.tables.setting import BYTES, TablesSetting
-from simulator.tables.shards import Pieces, Sharding, cut_pieces, place
+from simulator.tables.shards import Pieces, TablePlacement, cut_pieces, place
 
 FINER = (1.0, 2.0, 4.0, 8.0)
 """Pieces of a table per device's share of the work that ``auto`` tries."""
@@ -72,7 +72,7 @@ class TablesStep:
     """
 
     setting: TablesSetting
-    sharding: Sharding
+    sharding: TablePlacement
     parts: Mapping[str, Part]
     device_s: float
     host_s: float
@@ -116,7 +116,7 @@ def part_of(ops: Iterable[Op], prices: Prices) -> Part:
     return Part(device, wire, launches, flops, sent)
 
 
-def shardings(setting: TablesSetting) -> Iterator[Sharding]:
+def shardings(setting: TablesSetting) -> Iterator[TablePlacement]:
     """Candidates of the question's kind of shards; ``auto`` has several, from coarse to fine.
 
     Raises:
@@ -170,7 +170,7 @@ def _pieces(setting: TablesSetting, tables: np.ndarray, counts: np.ndarray) -> P
     return cut_pieces(rows, lookups, stored, counts, _by(setting), tables)
 
 
-def _sharding(setting: TablesSetting, copied: np.ndarray, counts: np.ndarray, group: int) -> Sharding:
+def _sharding(setting: TablesSetting, copied: np.ndarray, counts: np.ndarray, group: int) -> TablePlacement:
     """Tables in pieces on groups of devices; the devices of a group divide each of its pieces."""
     coarse = _pieces(setting, np.flatnonzero(~copied), counts)
     room = _room(setting, copied)
@@ -180,7 +180,7 @@ def _sharding(setting: TablesSetting, copied: np.ndarray, counts: np.ndarray, gr
     seconds = piece_seconds(setting, pieces)
     work = np.bincount(device, seconds, minlength=setting.devices).astype(np.float64)
     bound = max(float(seconds.sum()) / setting.devices, float(seconds.max(initial=0.0)))
-    return Sharding(pieces, device, np.flatnonzero(copied), work, bound)
+    return TablePlacement(pieces, device, np.flatnonzero(copied), work, bound)
 
 
 def piece_seconds(setting: TablesSetting, pieces: Pieces) -> np.ndarray:
@@ -204,7 +204,7 @@ def predict_step(setting: TablesSetting) -> TablesStep:
     return min(steps, key=lambda step: step.step_s)
 
 
-def _step(setting: TablesSetting, sharding: Sharding) -> TablesStep:
+def _step(setting: TablesSetting, sharding: TablePlacement) -> TablesStep:
     """Predict a batch on given shards.
 
     Raises:
@@ -222,7 +222,7 @@ def _step(setting: TablesSetting, sharding: Sharding) -> TablesStep:
     return TablesStep(setting, sharding, parts, timeline(setting, parts), host, memory)
 
 
-def _parts(setting: TablesSetting, sharding: Sharding) -> dict[str, Part]:
+def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, Part]:
     """Parts of the batch, each on the device that has the most of it."""
     prices = Prices(setting.cluster.device.kernels, setting.cluster)
     pieces = sharding.pieces
@@ -250,7 +250,7 @@ def _parts(setting: TablesSetting, sharding: Sharding) -> dict[str, Part]:
     return {name: part_of(ops, prices) for name, ops in lists.items()}
 
 
-def node_vectors(setting: TablesSetting, sharding: Sharding) -> float:
+def node_vectors(setting: TablesSetting, sharding: TablePlacement) -> float:
     """Vectors that a device of the busiest node sends to other nodes, once sums of the node are made.
 
     A node sends a sample's vector of a table once, however many of its devices have pieces: the chance that
@@ -290,7 +290,7 @@ def timeline(setting: TablesSetting, parts: Mapping[str, Part]) -> float:
     return before + inward + middle + after
 
 
-def memory_of(setting: TablesSetting, sharding: Sharding) -> dict[str, float]:
+def memory_of(setting: TablesSetting, sharding: TablePlacement) -> dict[str, float]:
     """Bytes of the fullest device by part."""
     model, size = setting.model, BYTES[setting.workload.mlp]
     stored = setting.row_bytes + setting.state_bytes
