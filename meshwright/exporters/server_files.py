@@ -93,7 +93,7 @@ def _mapping(text: str, where: str) -> Mapping[str, Any]:
 
 def _config_maps(documents: Sequence[Any]) -> dict[str, str]:
     """Texts of the files in the config maps of a manifest, by name."""
-    maps = [part.get("data") for part in documents if part.get("kind") == "ConfigMap"]
+    maps = [part.get("data") for part in documents if part.get("kind", "") == "ConfigMap"]
     return {
         str(name): text
         for data in maps

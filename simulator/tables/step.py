@@ -39,7 +39,7 @@ WORKSPACE = 1.5e9
 
 
 @record()
-class Part:
+class PricedOps:
     """A list of ops on one device.
 
     Attributes:
@@ -73,7 +73,7 @@ class TablesStep:
 
     setting: TablesSetting
     sharding: TablePlacement
-    parts: Mapping[str, Part]
+    parts: Mapping[str, PricedOps]
     device_s: float
     host_s: float
     memory_bytes: Mapping[str, float]
@@ -100,7 +100,7 @@ class TablesStep:
         return float(self.sharding.work_s.max()) / mean if mean else 1.0
 
 
-def part_of(ops: Iterable[Op], prices: Prices) -> Part:
+def part_of(ops: Iterable[Op], prices: Prices) -> PricedOps:
     """Price a list of ops."""
     listed = list(ops)
     device = wire = launches = flops = sent = 0.0
@@ -113,7 +113,7 @@ def part_of(ops: Iterable[Op], prices: Prices) -> Part:
             sent += float(np.sum(op.bytes)) * (size - 1.0) / size
         else:
             device += float(np.sum(time))
-    return Part(device, wire, launches, flops, sent)
+    return PricedOps(device, wire, launches, flops, sent)
 
 
 def shardings(setting: TablesSetting) -> Iterator[TablePlacement]:
@@ -222,7 +222,7 @@ def _step(setting: TablesSetting, sharding: TablePlacement) -> TablesStep:
     return TablesStep(setting, sharding, parts, timeline(setting, parts), host, memory)
 
 
-def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, Part]:
+def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, PricedOps]:
     """Parts of the batch, each on the device that has the most of it."""
     prices = Prices(setting.cluster.device.kernels, setting.cluster)
     pieces = sharding.pieces
@@ -268,15 +268,15 @@ def node_vectors(setting: TablesSetting, sharding: TablePlacement) -> float:
     return float(by_node.max(initial=0.0)) * setting.workload.batch / size
 
 
-def timeline(setting: TablesSetting, parts: Mapping[str, Part]) -> float:
+def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
     """Seconds of the batch from those of its parts.
 
     Overlapped, the bottom MLP hides vectors; gradients of vectors go first on the wire, then those of MLPs
     beside the update of rows; keys of the next batch hide beside the top MLP.
     """
 
-    def of(name: str) -> Part:
-        return parts.get(name, Part(0.0, 0.0, 0.0, 0.0, 0.0))
+    def of(name: str) -> PricedOps:
+        return parts.get(name, PricedOps(0.0, 0.0, 0.0, 0.0, 0.0))
 
     keys = of("keys")
     before = of("lookup").device_s
