@@ -31,6 +31,8 @@ Ints = NDArray[np.int64]
 NEVER = 1e9
 """Seconds that represent an infinite wait."""
 LEAST_RATE = 1e-6
+ABOVE_RUNG = 2
+"""Rungs above a rate that may still be below the largest one, which is less than two rungs away."""
 ABOVE = 1.02
 """Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
 
@@ -96,7 +98,7 @@ def phases(
     series = [_series(int(most[shape])) for shape in chosen.shape]
     owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
     some = chosen[owner].shared_by(np.concatenate(series))
-    at_series = largest_rate(some, most=ABOVE * rates[best][owner])
+    at_series = on_ladder(some, largest_rate(some, most=ABOVE * rates[best][owner]))
     counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
     limits = [
         np.interp(every, at, at_series[owner == number])
@@ -138,6 +140,25 @@ def phases(
         )
         for at in range(len(best))
     ]
+
+
+def on_ladder(cases: ReplicaCases, rates: Array) -> Array:
+    """The highest rungs of a ladder of rates at which the targets hold, steps of ``CLOSE`` apart.
+
+    `largest_rate` depends within ``CLOSE`` on the trial rates, and these on the candidates beside a case.
+    Rungs are the same in every search, so a plan alone carries what it carries among others.
+
+    Args:
+        cases: replicas.
+        rates: of `largest_rate`, shape (cases,).
+    """
+    step = np.log1p(CLOSE)
+    below = np.floor(np.log(np.maximum(rates, LEAST_RATE)) / step)
+    rungs = np.exp((below + np.arange(ABOVE_RUNG + 1)[:, None]) * step)
+    every = cases[np.tile(np.arange(len(cases)), ABOVE_RUNG)]
+    meets = every.meets(rungs[1:].ravel()).reshape(ABOVE_RUNG, -1)
+    passed = np.logical_and.accumulate(meets, axis=0).sum(axis=0)
+    return np.where(rates > 0.0, rungs[passed, np.arange(len(cases))], 0.0)
 
 
 def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> Ints:

@@ -130,8 +130,10 @@ def drafting_shapes(table: Scores, order: Ints) -> Iterator[ReplicaShape]:
     for number in dict.fromkeys(map(int, table.first[rows])):
         if table.mixed[number].shape.pool.speculation is None and len(seen) < TRIED_LAYOUTS:
             seen.append(number)
+    budget, sequences = question.fix.get("token_budget", np.inf), question.fix.get("max_sequences", 1)
+    fitting = [drafts for drafts in heads if sequences * drafts.queries <= budget]
     for shape in (table.mixed[number].shape for number in seen):
-        for drafts in heads:
+        for drafts in fitting:
             fields = {name: getattr(shape.pool, name) for name in FIELDS} | {"speculation": drafts}
             with suppress(InfeasibleError):
                 yield make_shape(question.at(shape.offer), fields, like=shape.plain or shape.table)

@@ -125,7 +125,8 @@ def _prompts(
     even = length = steps.seconds(together)
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
-        met, together, length = np.maximum(met, heavy - 1.0), heavy, steps.seconds(heavy)
+        met = np.where(cases.stages > 1.0, np.maximum(met, heavy - 1.0), met)
+        together, length = heavy, steps.seconds(heavy)
     # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
     # first, the decodes of their own rank alone stop.
     decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
@@ -210,4 +211,5 @@ def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array,
     """
     decays = 1.0 - RUNAWAY * arriving * steps.behind
     excess = cases.longest_of * np.sqrt(met) * (np.maximum(decays, STEADIEST) ** -0.5 - 1.0)
-    return np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
+    longest = np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
+    return np.where(cases.stages > 1.0, longest, together)

@@ -108,7 +108,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth) / cases.stages
-    before = moved = interference = uneven = np.zeros_like(seen)
+    earlier = before = moved = interference = uneven = np.zeros_like(seen)
     met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
@@ -130,7 +130,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             steps = steps.beside_step(step, closed)
         if cases.staged:
             lasting = np.maximum(1.0 - others * cases.stages * growth, STEADIEST)
-            uneven = np.where(closed, 0.0, beside) / lasting
+            uneven = np.where(closed | (cases.stages == 1.0), 0.0, beside) / lasting
             step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
         arriving = others * cases.ranks if cases.lockstep else others
         # Prompts that come to the replica of a request while it is there.
@@ -139,12 +139,12 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         met = meetings(cases, meeting, step, tpot, steps, met.chunks)
         mean, delay = met.mean_s, met.delay_s
         interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
-        before, moved = moved, kept * (mean - tpot)
+        earlier, before, moved = before, moved, kept * (mean - tpot)
         longest = _longest(cases, meeting, full, steps, met.chunks, interference)
         below = np.where(mean >= tpot, np.maximum(below, tpot), below)
         tpot = tpot + moved
         if iteration in LEAPS:
-            tpot = np.clip(tpot + _leap(before, moved), alone, full / (1.0 - interference))
+            tpot = np.clip(tpot + _leap(earlier, before, moved), alone, full / (1.0 - interference))
         tpot = np.maximum(tpot, below * kept_below)
         if not loops and iteration < ITERATIONS - 1:
             continue
@@ -194,10 +194,18 @@ def highest_stable_rate(
     return np.minimum(by_slots, by_prompts) * cases.lanes
 
 
-def _leap(before: Array, moved: Array) -> Array:
-    """Sum of the remaining terms of a geometric series after the last move (Aitken)."""
-    ratio = moved / np.where(before == 0.0, np.inf, before)
+def _leap(earlier: Array, before: Array, moved: Array) -> Array:
+    """Sum of the remaining terms of a geometric series after the last three moves (Aitken).
+
+    The smaller of two ratios counts: a riser of the stair of step times makes one move nearly as long as the
+    one before, and a leap by that ratio would end beyond the least solution.
+    """
+    ratio = np.minimum(_ratio(moved, before), _ratio(before, earlier))
     return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
+
+
+def _ratio(after: Array, before: Array) -> Array:
+    return after / np.where(before == 0.0, np.inf, before)
 
 
 def _spread(
