@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.errors import InputError
-from meshwright.jobs.base import Answered, AskOptions, Question
+from meshwright.jobs.base import Answered, AskOptions, Job, Question
 from meshwright.jobs.each import EachRun, StepsCompared
+from meshwright.shown import Shown
 from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -19,6 +21,70 @@ if TYPE_CHECKING:
 Answer = Callable[[Question, AskOptions], Answered]
 Best = Callable[[Question], Answered]
 """The answer of the best plan; functions of modules, which other processes can import."""
+Figures = Mapping[str, Callable[[Mapping[str, Any]], str]]
+"""Columns of a comparison, beside the step, from a report."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoneAnswer(Shown):
+    """A prediction with how it is told.
+
+    Attributes:
+        result: of the simulator.
+        describe: its keys and values for JSON (docs/json.md).
+        draw: its tables.
+    """
+
+    result: Any
+    describe: Callable[[Any], dict[str, Any]]
+    draw: Callable[[Any], Sequence[Any]]
+
+    def _tables(self) -> Sequence[Any]:
+        return self.draw(self.result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Keys and values for JSON."""
+        return self.describe(self.result)
+
+
+def unsearched(why: str, question: Question) -> NoReturn:
+    """A job's best plan where nothing is searched; ``why`` says so.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(why, question[1])
+
+
+def job(kind: str, waits: str, answer: Answer, figures: Figures, no_search: str) -> Job:
+    """The job of a kind without search, files and launcher.
+
+    Args:
+        kind: its name; its words say what has no such file.
+        waits: word for what progress bars count.
+        answer: of a question; a function of a module.
+        figures: further columns of comparisons.
+        no_search: why nothing is searched.
+    """
+    best = partial(unsearched, no_search)
+    asked = row(answer, best)
+    none_yet = f"{KINDS[kind].words} has none yet"
+
+    def figures_of(ask: str, question: Question) -> Mapping[str, Any]:
+        return {"problem": no_search} if ask == "plan" else asked(ask, question)
+
+    return Job(
+        kind=kind,
+        waits=waits,
+        planned_by="",
+        answer=answer,
+        tables=lambda done: done._tables(),
+        files={},
+        unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), none_yet),
+        inquiry=inquiry(answer, best, figures),
+        row=figures_of,
+        export=unexported(kind, "workload"),
+    )
 
 
 def run_one(answer: Answer, best: Best, run: ScenarioRun) -> dict[str, Any]:
@@ -32,7 +98,7 @@ def run_one(answer: Answer, best: Best, run: ScenarioRun) -> dict[str, Any]:
 
 
 def inquiry(
-    answer: Answer, best: Best, figures: Mapping[str, Callable[[Mapping[str, Any]], str]]
+    answer: Answer, best: Best, figures: Figures
 ) -> Callable[[Question, AskOptions, Execution | None], EachRun]:
     """A job's ``inquiry``; ``figures`` are columns of the comparison, beside the step."""
 
