@@ -9,6 +9,7 @@ import numpy as np
 
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
+from simulator.serving.scalers.base import PoolLoad, ReplicaLoad
 from simulator.serving.setting import PoolSetting
 
 
@@ -20,6 +21,7 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
     """
     scaler, clock = pool.scaler, fleet.clock
     starting = seen = 0
+    added_s = -np.inf
     decodes = pool.pool.role == "decode"
     # A prompt that waits brings the first pool back from zero; nothing would bring back the second.
     fewest = 1 if decodes else scaler.fewest
@@ -47,10 +49,14 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         if scaler.watches:
             met, seen = met_targets(fleet, seen), len(fleet.records)
             wanted = scaler.within(len(up) + starting, running, waiting, slots, met)
+        elif scaler.reads_replicas:
+            loads = tuple(ReplicaLoad(member.kv_use, member.queue) for member in up)
+            wanted = scaler.by_load(PoolLoad(pool.pool.role, loads, starting, clock.now - added_s))
         else:
             wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, slots)
         for _ in range(wanted - len(up) - starting):
             clock.process(begin())
+            added_s = clock.now
         drained = sorted(up, key=lambda member: (member.load, -member.index))
         for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
             fleet.close(member)

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Duration
+
+
+class ReplicaLoad(NamedTuple):
+    """What a server's own metrics say of one replica that is up."""
+
+    kv: float
+    """Share of its KV blocks in use."""
+    waiting: int
+    """Sequences in its queue."""
+
+
+class PoolLoad(NamedTuple):
+    """What a planner sees of a pool at a look."""
+
+    role: str
+    """Of its replicas: mixed, prefill or decode."""
+    replicas: tuple[ReplicaLoad, ...]
+    """Those that are up."""
+    starting: int
+    """Replicas that are not up yet."""
+    since_added_s: float
+    """Seconds since the last replica was added; infinite where none was."""
+
+    @property
+    def size(self) -> int:
+        """Replicas that are up or starting."""
+        return len(self.replicas) + self.starting
 
 
 class Scaler(Strict):
@@ -19,12 +46,14 @@ class Scaler(Strict):
         rule: description for people.
         source: publication.
         watches: it looks at the share of requests that meet the targets (`within`).
+        reads_replicas: it looks at the metrics of each replica (`by_load`).
     """
 
     name: ClassVar[str]
     rule: ClassVar[str]
     source: ClassVar[str]
     watches: ClassVar[bool] = False
+    reads_replicas: ClassVar[bool] = False
 
     interval: float = Field(10.0, ge=0.1, le=1e6, description="seconds between two looks at the pool")
     start: Duration = Field(
@@ -56,3 +85,7 @@ class Scaler(Strict):
             met: share since the last look.
         """
         return replicas
+
+    def by_load(self, pool: PoolLoad) -> int:
+        """Replicas that the pool should have by the metrics of each replica."""
+        return pool.size
