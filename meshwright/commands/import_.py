@@ -31,7 +31,7 @@ def import_(
         typer.Option(
             "--from",
             help="Kind of file: megatron-lm, megatron-bridge, deepspeed, torchtitan, vllm, sglang, trtllm, "
-            "dynamo or k8s; default: detected.",
+            "dynamo, k8s, verl or nemo-rl; default: detected.",
         ),
     ] = "",
     allow: options.Allow = None,

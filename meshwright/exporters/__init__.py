@@ -27,6 +27,9 @@ TARGETS = (
     "llm-d",
     "slurm",
     "k8s",
+    "verl",
+    "nemo-rl",
+    "slime",
 )
 
 ADAPTED = ("trl", "axolotl", "llama-factory")
@@ -69,16 +72,16 @@ def export(question: ExportQuestion, target: str) -> Export:
 
     Raises:
         UnknownNameError: no such target.
-        InputError: a training target for a serving question, or the reverse.
+        InputError: a target of another kind of question.
     """
     chosen = exporter(target)
-    kind = "serving" if question.serves else "training"
+    kind = question.kind
     if kind not in chosen.kinds:
         others = [name for name in TARGETS if kind in exporter(name).kinds]
         raise InputError(
             f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
         )
-    adapter = None if question.serves else question.training()[0].setting.training.adapter
+    adapter = None if question.scenario is None else question.training()[0].setting.training.adapter
     if adapter is not None and chosen.name not in ADAPTED:
         raise InputError(
             f"{chosen.name} has no adapters in its files, which would train all parameters: "
@@ -87,7 +90,7 @@ def export(question: ExportQuestion, target: str) -> Export:
         )
     launch = chosen.write(question)
     levers = {}
-    if chosen.table and not question.serves:
+    if chosen.table and question.scenario is not None:
         from meshwright.exporters.facts import launched_levers
         from meshwright.exporters.table import table
 

@@ -13,18 +13,20 @@ from meshwright.exporters.table import Facts, Options
 
 if TYPE_CHECKING:
     from simulator.plan import Plan
+    from simulator.rl.setting import RlSetting
     from simulator.scenario import Scenario
     from simulator.serving.setting import ServingSetting
 
 
 @dataclass(frozen=True)
 class ExportQuestion:
-    """Exported question: a training plan or a serving deployment, with all references resolved."""
+    """Exported question: a training plan, a deployment or a step of post-training, resolved."""
 
     title: str
     scenario: Scenario | None = None
     plan: Plan | None = None
     serving: ServingSetting | None = None
+    rl: RlSetting | None = None
     command: str = "meshwright export"
     """The command line that writes the files."""
 
@@ -32,6 +34,19 @@ class ExportQuestion:
     def serves(self) -> bool:
         """Whether the question is about serving."""
         return self.serving is not None
+
+    @property
+    def kind(self) -> str:
+        """training, serving or rl, as ``Exporter.kinds``."""
+        if self.rl is not None:
+            return "rl"
+        return "serving" if self.serves else "training"
+
+    def post_trained(self) -> RlSetting:
+        """The setting of a question of post-training."""
+        if self.rl is None:
+            raise ValueError("the question is not one of post-training")
+        return self.rl
 
     def training(self) -> tuple[Scenario, Plan]:
         """The scenario and plan of a training question."""
@@ -120,7 +135,7 @@ class Exporter:
     name: str
     title: str
     kinds: tuple[str, ...]
-    """Of question: training, serving."""
+    """Of question: training, serving, rl."""
     write: Callable[[ExportQuestion], Export]
     read: Callable[[Launch, str], Facts] | None = None
     """Facts of a launch, by the names of `facts.py`; none where the target cannot be imported."""

@@ -48,6 +48,11 @@ def read_launch(
     """
     values = {name: value for name, value in (stated or {}).items() if value is not None}
     text, where, path = _text(source)
+    if not target or exporter(target, "--from").name in POST_TRAINED:
+        from meshwright.exporters.post_training_read import read_post_training
+
+        if trained := read_post_training(text, where, path, values, target):
+            return trained
     if not target or exporter(target, "--from").name in SERVERS:
         from meshwright.exporters.server_files import servers_of
         from meshwright.exporters.server_read import read_servers
@@ -110,6 +115,9 @@ def _imported(
 
 TUNED = ("trl", "axolotl")
 """Targets whose files fine-tune with transformers' Trainer."""
+
+POST_TRAINED = ("verl", "nemo-rl")
+"""Targets whose files post-train."""
 
 SERVERS = ("vllm", "sglang", "trtllm", "dynamo", "k8s")
 """Targets whose files start servers; they become serving scenarios."""

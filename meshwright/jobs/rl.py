@@ -14,6 +14,7 @@ from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.shown import Shown
 
 if TYPE_CHECKING:
+    from meshwright.exporters.base import ExportQuestion
     from planner.rl import RlSearch
     from simulator.rl.step import RlStep
 
@@ -139,6 +140,24 @@ def best(question: Question) -> PostTraining:
     return PostTraining(search_rl(*question, staleness=_allowed(question[0]), top=1).plans[0].step)
 
 
+def exported(
+    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
+) -> ExportQuestion:
+    """The question of exporters.
+
+    Raises:
+        InputError: a wrong scenario, or rules to allow.
+        InfeasibleError: the rollout engine does not fit.
+    """
+    from meshwright.exporters.base import ExportQuestion
+    from simulator.rl.scenario import make_rl
+
+    if allow:
+        raise InputError("rules of releases are about training plans", "--allow")
+    setting = make_rl(data, where, folder)
+    return ExportQuestion(setting.title or where, rl=setting, command=command)
+
+
 JOB = Job(
     kind="rl",
     waits="rollouts",
@@ -149,5 +168,5 @@ JOB = Job(
     unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), NONE_YET),
     inquiry=alone.inquiry(answer, best, FIGURES),
     row=alone.row(answer, best),
-    export=alone.unexported("rl", "workload"),
+    export=exported,
 )
