@@ -240,8 +240,8 @@ def _megatron_plan(values: _Values, prefix: str, full: bool) -> dict[str, Any]:
 
 
 def _ends(values: _Values, plan: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    found = {field: values.whole(key, 0) for field, key in keys.items()}
-    return plan | {field: layers for field, layers in found.items() if layers}
+    layers_of_ends = {field: values.whole(key, 0) for field, key in keys.items()}
+    return plan | {field: layers for field, layers in layers_of_ends.items() if layers}
 
 
 def _verl(values: _Values) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def write(question: ExportQuestion) -> Export:
         gaps.append(f"plan.zero = {plan.plan.zero}: FSDP shards parameters")
     head = commented(header(question, VERSION, tuple(gaps), plan.notes))
     # Hydra finds verl's own configurations beside the file.
-    found = "hydra:\n  searchpath: [pkg://verl.trainer.config]\n"
-    found += f"defaults: [{base}, _self_]\n"
+    composed = "hydra:\n  searchpath: [pkg://verl.trainer.config]\n"
+    composed += f"defaults: [{base}, _self_]\n"
     script = (
         "#!/usr/bin/env bash\n" + head + "set -euo pipefail\n\n"
         f'python3 -m {SCHEDULES[schedule.kind]} --config-path "$(cd "$(dirname "$0")" && pwd)" '
         f'--config-name {FILE.removesuffix(".yaml")} "$@"\n'
     )
-    files = {FILE: yaml_file(keys, head + found), SCRIPT: script}
+    files = {FILE: yaml_file(keys, head + composed), SCRIPT: script}
     return Export(files, tuple(gaps), plan.notes, f"bash {SCRIPT}")
 
 
