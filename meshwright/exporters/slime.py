@@ -6,6 +6,7 @@ from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, array, commented, flags, header
 from meshwright.exporters.post_training import Posted, engine_name, memory_share, posted
 from meshwright.exporters.table import Options
+from simulator.rl.schedules.partial import PartialRollouts
 
 VERSION = "slime 0.2"
 SCRIPT = "launch.sh"
@@ -63,7 +64,7 @@ def _rollouts(plan: Posted) -> Options:
     }
     if setting.algorithm.reference:
         options["--use-kl-loss"] = True
-    if schedule.kind == "partial-rollouts":
+    if isinstance(schedule, PartialRollouts):
         options["--partial-rollout"] = True
         options["--over-sampling-batch-size"] = round(work.prompts * (1 + schedule.extra))
     return options

@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
 from meshwright.exporters.post_training import Posted, engine_name, memory_share, posted, yaml_file
+from simulator.rl.schedules.asynchronous import RolloutsAhead
 
 VERSION = "verl 0.6"
 FILE, SCRIPT = "verl.yaml", "launch.sh"
@@ -138,7 +139,7 @@ def _places(plan: Posted) -> dict[str, Any]:
         "rollout.nnodes": plan.generating_nodes,
         "rollout.n_gpus_per_node": plan.per_node,
     }
-    if schedule.kind == "asynchronous":
+    if isinstance(schedule, RolloutsAhead):
         work = plan.setting.workload
         mini = max((work.mini_batch or work.answers) // work.samples, 1)
         keys |= {
