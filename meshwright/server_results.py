@@ -5,7 +5,7 @@ Read are JSON and JSON Lines of ``vllm bench serve`` (vllm/benchmarks/serve.py) 
 AIPerf (docs: JSON export schema); ``benchmarks.json`` of guidellm (benchmark/schemas/generative/metrics.py);
 and the formats of `meshwright.client_results`. Entries without a load are skipped with the reason.
 The server itself is a serving scenario, ``plan.yaml`` in the file's folder. Rows of a CSV with the columns of
-closed loops (docs/validation.md) state their server themselves.
+closed loops (docs/accuracy/training.md) state their server themselves.
 """
 
 from __future__ import annotations

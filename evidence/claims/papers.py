@@ -307,7 +307,9 @@ def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Ite
         yield f"| {' | '.join(cells)} |"
 
 
-PAGE, SERVING_PAGE = (Path(__file__).parents[2] / "docs" / f"{name}.md" for name in ("schedules", "serving"))
+PAGE, SERVING_PAGE = (
+    Path(__file__).parents[2] / "docs" / f"{name}.md" for name in ("schedules", "accuracy/serving-papers")
+)
 
 
 def write_page(page: Path, lines: list[str]) -> None:
@@ -329,7 +331,7 @@ def main() -> None:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="write the tables of training and serving into docs/schedules.md and docs/serving.md",
+        help="write the tables into docs/schedules.md and docs/accuracy/serving-papers.md",
     )
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
     given = parser.parse_args()

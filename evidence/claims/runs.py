@@ -1,6 +1,6 @@
 """Runs of weeks: accuracy, tables of the docs, and speed.
 
-``python -m benchmarks.runs`` writes docs/runs-accuracy.md: figures of published runs beside predictions.
+``python -m benchmarks.runs`` writes docs/accuracy/runs.md: figures of published runs beside predictions.
 ``--docs`` writes the tables of docs/runs.md. ``--speed`` times 1,000 replications of 90 days on 16,384 GPUs,
 and a search with ``run:`` against the same search without, in seconds of this process.
 """
@@ -39,7 +39,7 @@ preset's size term is its own system's figure: RSC's does not predict FT-HSDP's,
 
 
 def accuracy() -> str:
-    """The page of docs/runs-accuracy.md."""
+    """The page of docs/accuracy/runs.md."""
     lines = list(run_rows([]))
     inside = sum("| inside |" in line for line in lines)
     banded = sum(claim.band is not None for claim in RUN_CLAIMS)
@@ -126,7 +126,7 @@ def main() -> None:
         page = DOCS / "runs.md"
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        (DOCS / "runs-accuracy.md").write_text(accuracy(), encoding="utf-8")
+        (DOCS / "accuracy" / "runs.md").write_text(accuracy(), encoding="utf-8")
 
 
 if __name__ == "__main__":

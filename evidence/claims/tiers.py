@@ -1,7 +1,7 @@
 """Published runs with state off the device, coded wires or rare exchanges: ``python -m benchmarks.tiers``.
 
 Prints, for each run of ``scenarios/papers`` that stands for a published figure, the prediction and its
-deviation, as docs/tiers-accuracy.md shows them. Bands are those that were set before the first run.
+deviation, as docs/accuracy/tiers.md shows them. Bands are those that were set before the first run.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Rows:
 
 
 def excluded(case: ServingCase) -> bool:
-    """Rows that break for reasons of their own; see docs/serving-accuracy.md."""
+    """Rows that break for reasons of their own; see docs/accuracy/servers.md."""
     question, engine = case.question, case.engine
     model, gpu = question.serving.model.name, case.gpu
     if case.flagged or getattr(question, "speculates", False) or getattr(question, "prefill", None):

@@ -20,7 +20,7 @@ from simulator.scenario import Definition, Search, Variation
 from simulator.workload import Training
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MEASURING = ROOT / "docs" / "profiling.md"
 """Its commands go on from each other, in order."""
 UNRUN = (
@@ -194,6 +194,24 @@ def test_files_that_the_pages_name_exist():
         text = page.read_text(encoding="utf-8")
         for name in re.findall(r"`((?:meshwright|planner|simulator|hwmodels|core)/[\w/.]+)`", text):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_links_between_pages_lead_to_files():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_page_is_in_an_index():
+    """docs/README.md lists the pages; docs/serving.md those on serving."""
+    indexes = [ROOT / "docs" / name for name in ("README.md", "serving.md", "decisions/README.md")]
+    listed = {
+        (index.parent / link).resolve()
+        for index in indexes
+        for link in re.findall(r"\]\(([^)#\s]+)", index.read_text(encoding="utf-8"))
+    }
+    unlisted = [page for page in PAGES if page.name != "README.md" and page.resolve() not in listed]
+    assert not unlisted
 
 
 def test_the_glossary_is_what_the_command_prints():

@@ -36,8 +36,8 @@ RUN = sorted({claim.scenario for claim in run_papers.RUN_CLAIMS})
 TIERED = sorted(tiers.TIER_SCENARIOS)
 DIFFUSED = sorted({claim.scenario.removeprefix("papers/") for claim in diffusion_papers.DIFFUSION_CLAIMS})
 DIFFUSED += sorted({claim.scenario.removeprefix("papers/") for claim in graph_papers.GRAPH_CLAIMS})
-TIERS_PAGE = (ROOT / "docs" / "tiers-accuracy.md").read_text(encoding="utf-8")
-SERVING_PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+TIERS_PAGE = (ROOT / "docs" / "accuracy" / "tiers.md").read_text(encoding="utf-8")
+SERVING_PAGE = (ROOT / "docs" / "accuracy" / "serving-papers.md").read_text(encoding="utf-8")
 NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
 
 

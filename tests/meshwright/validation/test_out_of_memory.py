@@ -24,7 +24,7 @@ def test_every_report_is_read():
 
 
 def test_few_runs_that_ran_out_of_memory_are_recommended():
-    """At most one in five: docs/validation.md names those that did."""
+    """At most one in five: docs/accuracy/training.md names those that did."""
     said = []
     for case in CASES:
         peak = simulate_plan(case.setting, case.plan).prediction.memory.peak

@@ -1,4 +1,4 @@
-"""docs/serving.md names every key, kind and policy, and its example of a policy runs."""
+"""Pages of docs/serving name every key, kind and policy, and their examples of policies run."""
 
 import json
 import re
@@ -27,7 +27,8 @@ from simulator.serving.workload import Prefix, Serving, Slo, TraceFile, arrivals
 from simulator.serving.workload.serving import Chunks
 from tests.simulator.serving.conftest import Run, make_requests
 
-PAGE = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGES = sorted((Path(__file__).parents[3] / "docs" / "serving").glob("*.md"))
+PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 def row(name, field) -> str:

@@ -10,6 +10,7 @@ from simulator.serving.overlaps import Overlaps, overlaps
 from simulator.serving.overlaps.saved import figures_of, hidden_seconds
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steps.capped import step_arrays
 from simulator.serving.steps.step_arrays import StepArrays
 
 NOTHING = {"network": 1.0, "memory": 1.0, "exchange": 1.0}
@@ -120,6 +121,17 @@ def test_arrays_of_steady_states_are_the_steps(kind):
     assert alone == pytest.approx([PLAIN.step([], 64, 64_000), overlapped.step([], 64, 64_000)], rel=1e-9)
     beside = cases.mixed_seconds(np.full(2, 1024.0), np.zeros(2), np.full(2, 64.0), np.full(2, 1000.0))
     assert beside == pytest.approx([PLAIN.step(*MIXED), overlapped.step(*MIXED)], rel=1e-9)
+
+
+def test_arrays_under_a_power_cap_are_the_steps_of_both():
+    """Steady states price the cap, then the overlap, as the event engine does."""
+    capped = setting(power_cap_w=200.0).pools[0].costs.steps
+    both = setting(power_cap_w=200.0, overlap={"kind": "ladder"}).pools[0].costs.steps
+    cases = step_arrays([capped], Overlaps([both])).cases(0)
+    assert float(cases.decode_seconds(64.0, 1000.0)) == pytest.approx(both.step([], 64, 64_000), rel=1e-9)
+    beside = float(cases.mixed_seconds(1024.0, 0.0, 64.0, 1000.0))
+    assert beside == pytest.approx(both.step(*MIXED), rel=1e-9)
+    assert capped.step(*MIXED) > max(PLAIN.step(*MIXED), both.step(*MIXED))
 
 
 EXPERTS = {"model": "qwen3-30b-a3b", "tensor": 1, "data": 8, "expert": 8}
