@@ -203,13 +203,29 @@ def _met_in_lockstep(
     )
 
 
+def _grown(grows: Array, together: Array, most: Array) -> Array:
+    """Prompts of the step that a prompt meets in a pipeline which only prefills.
+
+    The longest micro batch is followed by ``grows`` times as many prompts, a Poisson number. Without decodes
+    the pipeline empties: growth often ends as a branching process does, always below 1. Where it lasts, the
+    micro batch is at its limit, and what it leaves is the next one.
+    """
+    above = np.maximum(grows - 1.0, 0.0)
+    lasts = -np.expm1(-2.0 * above)
+    limited = most * (1.0 + above**2) / np.maximum(grows, 1.0)
+    return together + lasts * np.maximum(limited - together, 0.0)
+
+
 def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
     """Prompts in a step of the micro batch with most of them.
 
     The longest micro batch of a pipeline is planned last, so it takes the prompts that arrive during its
     own excess too. Where these take longer than the excess, it grows until a limit of its step.
     """
-    decays = 1.0 - RUNAWAY * arriving * steps.behind
-    excess = cases.longest_of * np.sqrt(met) * (np.maximum(decays, STEADIEST) ** -0.5 - 1.0)
-    longest = np.clip(np.where(decays <= 0.0, steps.most, together + excess), 1.0, steps.most)
+    grows = RUNAWAY * arriving * steps.behind
+    excess = cases.longest_of * np.sqrt(met) * (np.maximum(1.0 - grows, STEADIEST) ** -0.5 - 1.0)
+    longest = np.where(grows >= 1.0, steps.most, together + excess)
+    if not cases.all_decode:
+        longest = np.where(cases.decodes, longest, _grown(grows, together, steps.most))
+    longest = np.clip(longest, 1.0, steps.most)
     return np.where(cases.stages > 1.0, longest, together)
