@@ -269,7 +269,9 @@ class _Ranking:
         bounds: bool,
     ) -> None:
         self.best = _Best(max(top, POOL) if alternatives or bounds else top)
-        self.families = {family.name: (family, _Best(1)) for family in FAMILIES} if alternatives else {}
+        # One row: the first of a short list, which is among the best plans of all.
+        families = FAMILIES if alternatives and top > 1 else ()
+        self.families = {family.name: (family, _Best(1)) for family in families}
         self.alternatives, self.keep = alternatives, keep
         self.every = keep is not None or objective != "time"
 

@@ -50,6 +50,14 @@ def test_the_first_is_the_simplest_on_even_footing(listed, raw):
     assert mechanisms(listed.plans)[0] == mechanisms(raw.plans.take(even)).min()
 
 
+def test_one_row_is_the_first_of_a_longer_list(question, listed):
+    """Families, which a list of one row leaves out, decide the other rows only."""
+    single = search(question, 64, top=1, alternatives=True)
+    assert list(single.plans) == list(listed.plans)[:1]
+    assert single.rows[0].also == listed.rows[0].also
+    assert (single.scored, single.removed) == (listed.scored, listed.removed)
+
+
 def test_no_two_rows_are_the_same_plan_and_each_says_why(listed):
     plans = list(listed.plans)
     assert len({repr(plan) for plan in plans}) == len(plans) == len(listed.rows)
