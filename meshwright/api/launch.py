@@ -82,7 +82,7 @@ def export_question(
 def import_(
     source: str | Path,
     *,
-    cluster: ClusterReference,
+    cluster: ClusterReference | None = None,
     gpus: int | None = None,
     model: ModelReference | None = None,
     vocabulary: int | None = None,
@@ -91,18 +91,22 @@ def import_(
     kind: str = "",
     allow: Sequence[str] | None = None,
 ) -> Imported:
-    """Read a launch file, or a command line, as a scenario; nothing is executed.
+    """Read a launch file, or a command line, as a scenario; reports of a machine as a cluster.
+
+    Nothing is executed.
 
     Args:
-        source: shell script, configuration file, or command line.
-        cluster: catalogue name, path, mapping or object.
+        source: shell script, configuration file, or command line; or output of nvidia-smi, ibstat, lspci and
+            SLURM, in a file or a folder.
+        cluster: catalogue name, path, mapping or object; of reports, the name of the cluster whose links
+            stand for what they do not say.
         gpus, model, vocabulary, seq_len, global_batch: values that the source does not state.
         kind: megatron-lm, megatron-bridge, deepspeed or torchtitan; recognised by default.
         allow: rules of the release that the launch may break (docs/search.md); the scenario says so.
 
     Returns:
-        ``scenario`` (for ``mw.simulate`` and the others), ``aside`` (options that no prediction reads),
-        ``unknown`` (unknown options among them) and ``notes``.
+        ``scenario`` (for ``mw.simulate`` and the others; of reports, the cluster), ``aside`` (options that no
+        prediction reads), ``unknown`` (unknown options among them) and ``notes``.
 
     Raises:
         InputError: unreadable, a part of the question is missing, or the plan cannot run.

@@ -1,4 +1,4 @@
-"""``meshwright import``: a launch file or command as a scenario."""
+"""``meshwright import``: a launch file or command as a scenario, reports of a machine as a cluster."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from meshwright.commands import options
 
 def import_(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|COMMAND", help="Shell script, configuration file, or command line.")
+        str,
+        typer.Argument(
+            metavar="FILE|COMMAND",
+            help="Script, configuration, command line, or reports of a machine.",
+        ),
     ],
-    cluster: Annotated[str, typer.Option(help="Cluster: name or YAML file.")],
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Cluster: name or YAML file; reports of a machine make one of their own."),
+    ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="GPUs, if not in the file.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, if not in the file.")] = None,
     vocabulary: Annotated[
@@ -42,13 +49,15 @@ def import_(
     """Convert a launch file of training or of a server to a scenario.
 
     The file is parsed, never executed. Options that no prediction reads become comments of the scenario.
-    Unknown options are printed on stderr.
+    Unknown options are printed on stderr. Output of nvidia-smi, ibstat, lspci and SLURM, in a file or a folder, becomes
+    a cluster file.
 
     [bold]Example:[/bold] meshwright import "torchrun --nnodes 8 --nproc-per-node 8 -m torchtitan.train --module llama3 --config llama3_8b" --cluster dgx-h100
     """  # noqa: E501 - one line to copy
     from core.files import write_text
     from meshwright.api import launch as launch_api
     from meshwright.commands.output import note
+    from meshwright.exporters.imports import MACHINE
     from meshwright.exporters.scenario_text import scenario_text
 
     imported = launch_api.import_(
@@ -67,7 +76,7 @@ def import_(
         typer.echo(text, nl=False)
     else:
         write_text(out, text)
-        note(f"scenario written: {out}")
+        note(f"{'cluster' if imported.target == MACHINE else 'scenario'} written: {out}")
     for line in imported.notes:
         note(f"note: {line}")
     if imported.unknown:

@@ -47,6 +47,8 @@ def read_launch(
         InputError: unreadable, a part of the question missing, or a plan that cannot run; with its place.
     """
     values = {name: value for name, value in (stated or {}).items() if value is not None}
+    if (machine := _machine(source, values)) is not None:
+        return machine
     text, where, path = _text(source)
     if not target or exporter(target, "--from").name in POST_TRAINED:
         from meshwright.exporters.post_training_read import read_post_training
@@ -86,6 +88,27 @@ def read_launch(
     known.check_known(left, where)
     scenario = _scenario(facts, launch, values, framework, where)
     return _imported(scenario, launch, chosen.name, left, tuple(known.unknown(left)), allow, where)
+
+
+MACHINE = "reports of a machine"
+"""Target of an import that makes a cluster."""
+
+
+def _machine(source: str, values: Mapping[str, Any]) -> Imported | None:
+    """The cluster of a file or a folder of reports; None of other sources."""
+    from meshwright.machines.cluster import is_report, read_machine, texts_of
+
+    path = Path(source)
+    if "\n" in source or not exists(path):
+        return None
+    texts = texts_of(source)
+    if not texts or not (path.is_dir() or is_report(texts[0][0])):
+        return None
+    base = values.get("cluster")
+    if base is not None and not isinstance(base, str):
+        raise InputError("a name of the catalogue is needed beside reports of a machine", "--cluster")
+    machine = read_machine(texts, base, values.get("gpus"))
+    return Imported(machine.cluster, MACHINE, {}, (), machine.notes)
 
 
 def _imported(
