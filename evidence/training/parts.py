@@ -29,6 +29,9 @@ FEWEST_ROWS = 6
 LONG = 32_768
 """Tokens of a sequence from which on a run is one of long context."""
 
+MANY = 4_096
+"""Devices above which a run is one of many."""
+
 
 class NoFigure(Strict):
     """Rows that count in no figure."""
@@ -169,6 +172,7 @@ CLASSES: dict[str, Callable[[TrainingCase], bool]] = {
     "hybrids": lambda case: _is_hybrid(case) and not _is_amd(case),
     "AMD": _is_amd,
     "32K tokens and more": lambda case: case.setting.training.seq_len >= LONG,
+    "above 4,096 GPUs": lambda case: case.setting.cluster.devices > MANY,
     "all": lambda case: True,
 }
 """Classes of runs; the first five divide all runs."""
