@@ -6,7 +6,7 @@ that read it.
 
 from __future__ import annotations
 
-from tests.fuzz import command_lines, launch, measured, runs, serving, training
+from tests.fuzz import command_lines, importers, launch, measured, runs, serving, training
 from tests.fuzz.case import Kind
 
 KINDS: dict[str, Kind] = {
@@ -15,5 +15,6 @@ KINDS: dict[str, Kind] = {
     **runs.KINDS,
     **command_lines.KINDS,
     **launch.KINDS,
+    **importers.KINDS,
     **measured.KINDS,
 }
