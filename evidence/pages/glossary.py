@@ -28,11 +28,11 @@ An empty cell has no option. `python -m benchmarks.glossary --write` writes this
 """
 
 
-def words_of(known: LauncherTable, field: str) -> str:
+def words_of(launcher: LauncherTable, field: str) -> str:
     """Options of a launcher for a field; how it is derived where it has none."""
-    entry = known.options.get(field)
+    entry = launcher.options.get(field)
     if entry is None:
-        return known.derived.get(field, "")
+        return launcher.derived.get(field, "")
     if entry.option:
         return f"`{entry.option}`"
     names = dict.fromkeys(name for choice in entry.choices for name in choice.sets)
@@ -41,12 +41,12 @@ def words_of(known: LauncherTable, field: str) -> str:
 
 def section(title: str, targets: tuple[str, ...], fields: dict[str, str]) -> Iterator[str]:
     """A table in Markdown; fields and what they mean by their name in the mapping tables."""
-    known = [table(exporter(target).table) for target in targets]
+    tables = [table(exporter(target).table) for target in targets]
     yield f"\n## {title}\n"
-    yield f"| field | meaning | {' | '.join(one.version for one in known)} |"
-    yield "|" + "---|" * (2 + len(known))
+    yield f"| field | meaning | {' | '.join(one.version for one in tables)} |"
+    yield "|" + "---|" * (2 + len(tables))
     for field, meaning in fields.items():
-        cells = [words_of(one, field) for one in known]
+        cells = [words_of(one, field) for one in tables]
         if any(cells):
             yield f"| `{field.rpartition('.')[2]}` | {meaning} | {' | '.join(cells)} |"
 

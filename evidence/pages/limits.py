@@ -71,18 +71,18 @@ def bounds(field: FieldInfo) -> Range | None:
     said += [inner for one in said if isinstance(one, FieldInfo) for inner in one.metadata]
     if not any(one in (int, float) for one in said):
         return None
-    least = most = ""
+    least = largest = ""
     for one in said:
         if isinstance(one, AfterValidator) and one.func in UNITS:
             low, high = UNITS[one.func]  # type: ignore[index]
-            least, most = low or least, high or most
+            least, largest = low or least, high or largest
         for name, sign in (("ge", ""), ("gt", "above ")):
             if isinstance(found := getattr(one, name, None), int | float):
                 least = f"{sign}{_shown(found)}"
         for name, sign in (("le", ""), ("lt", "below ")):
             if isinstance(found := getattr(one, name, None), int | float):
-                most = f"{sign}{_shown(found)}"
-    return least, most
+                largest = f"{sign}{_shown(found)}"
+    return least, largest
 
 
 def rows(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:

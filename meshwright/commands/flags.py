@@ -63,8 +63,8 @@ def parameters_of(kinds: Iterable[type]) -> dict[str, inspect.Parameter]:
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer reads it: its first parameter, a dataclass of flags, becomes one for each field."""
-    own = inspect.signature(command, eval_str=True)
-    (first, kind), *rest = ((name, parameter.annotation) for name, parameter in own.parameters.items())
+    signature = inspect.signature(command, eval_str=True)
+    (first, kind), *rest = ((name, parameter.annotation) for name, parameter in signature.parameters.items())
     assert isinstance(kind, type) and is_dataclass(kind), (
         f"{first} of {command.__name__} is no dataclass of flags"
     )
@@ -75,7 +75,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     def run(**flags: Any) -> None:
         command(kind(**{name: flags.pop(name) for name in names}), **flags)
 
-    return with_signature(run, [*listed, *(own.parameters[name] for name, _ in rest)])
+    return with_signature(run, [*listed, *(signature.parameters[name] for name, _ in rest)])
 
 
 def with_signature(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:

@@ -345,10 +345,10 @@ def execution(executor: str, address: str, workers: int | None, store: Path | No
 
     if address and executor != "ray":
         raise InputError("names a Ray cluster; --executor ray uses it", "--address")
-    chosen = Execution(executor, address, workers, store)
-    if others := chosen.check():
+    execution_of = Execution(executor, address, workers, store)
+    if others := execution_of.check():
         note(f"note: {store} holds {others:,} results of other versions, which are not used")
-    return chosen
+    return execution_of
 
 
 Pareto = Annotated[

@@ -58,7 +58,7 @@ class PlanFiles:
             if getattr(self, name) is not None:
                 raise InputError(f"{subject} have no such file", f"--{name}")
 
-    def check_rank(self, shown: int) -> None:
+    def check_rank(self, plans: int) -> None:
         """Refuse a rank below the shown plans before the search.
 
         Raises:
@@ -66,9 +66,9 @@ class PlanFiles:
         """
         from core.errors import InputError
 
-        if self.save is not None and self.rank > shown:
+        if self.save is not None and self.rank > plans:
             raise InputError(
-                f"{shown} plans are shown, found {self.rank}; a higher --top shows more", "--rank"
+                f"{plans} plans are shown, found {self.rank}; a higher --top shows more", "--rank"
             )
 
     @property

@@ -325,11 +325,11 @@ def refuse_unread(flags: QuestionFlags, part: str) -> None:
 
 def given_of(flags: QuestionFlags, names: Iterable[str]) -> dict[str, Any]:
     """Flags that differ from their defaults, by their spelling."""
-    known = flags.__dataclass_fields__
+    defaults = flags.__dataclass_fields__
     return {
         flag(name): getattr(flags, name)
         for name in names
-        if name in known and getattr(flags, name) != known[name].default
+        if name in defaults and getattr(flags, name) != defaults[name].default
     }
 
 

@@ -54,10 +54,10 @@ def kinds_of(name: str) -> list[type[QuestionFlags]]:
 def question_command(name: str) -> Callable[..., None]:
     """The function of ``plan NAME``, with the signature of its flags."""
     kinds = kinds_of(name)
-    known, first = parameters_of(kinds), kinds[0].first
+    read, first = parameters_of(kinds), kinds[0].first
     parameters = [
-        known[flag].replace(annotation=_in_panel(known[flag].annotation, None if flag in first else MORE))
-        for flag in (*first, *(flag for flag in known if flag not in first))
+        read[flag].replace(annotation=_in_panel(read[flag].annotation, None if flag in first else MORE))
+        for flag in (*first, *(flag for flag in read if flag not in first))
     ]
     parameters.sort(key=lambda parameter: parameter.default is not inspect.Parameter.empty)
 
@@ -94,12 +94,12 @@ def _in_panel(kind: Any, panel: str | None) -> Any:
     if get_origin(kind) is not Annotated:
         return kind
     first, *rest = get_args(kind)
-    moved = []
+    in_panel = []
     for info in rest:
         if isinstance(info, OptionInfo):
             copied = OptionInfo.__new__(OptionInfo)
             copied.__dict__.update(vars(info))
             copied.rich_help_panel = panel
             info = copied
-        moved.append(info)
-    return Annotated[(first, *moved)]
+        in_panel.append(info)
+    return Annotated[(first, *in_panel)]

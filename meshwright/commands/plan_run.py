@@ -31,8 +31,8 @@ def plan_runs(
 
     ends = None
     if gpus is not None:
-        least, _, most = gpus.partition("..")
-        ends = count(least), count(most or least)
+        least, _, largest = gpus.partition("..")
+        ends = count(least), count(largest or least)
     with progress("runs") as advance:
         ranking = plan_run(
             scenario or None, gpus=ends, quantile=quantile, top=top, progress=advance, **arguments

@@ -47,8 +47,8 @@ def compare_sizes(
 
     ends = None
     if flags.gpus is not None:
-        least, _, most = flags.gpus.partition("..")
-        ends = count(least), count(most or least)
+        least, _, largest = flags.gpus.partition("..")
+        ends = count(least), count(largest or least)
     names = [name.strip() for name in (flags.cluster or "").split(",") if name.strip()]
     with progress("sizes") as advance:
         wanted = TRILLION if tokens is None else tokens

@@ -112,8 +112,8 @@ def _show(rows: Sequence[dict[str, object]]) -> None:
     from meshwright.reports.tables import table
     from meshwright.reports.units import cell
 
-    most, wide = 40, 10
+    longest, wide = 40, 10
     names = list(dict.fromkeys(name for row in rows for name in row if not name.startswith("plan.")))[:wide]
-    shown = [[cell(row.get(name)) for name in names] for row in rows[:most]]
-    more = [f"{len(rows) - most:,} more points: -o FILE.csv writes all"] if len(rows) > most else []
-    show_tables(table(names, shown, left=len(names)), *more)
+    cells = [[cell(row.get(name)) for name in names] for row in rows[:longest]]
+    more = [f"{len(rows) - longest:,} more points: -o FILE.csv writes all"] if len(rows) > longest else []
+    show_tables(table(names, cells, left=len(names)), *more)

@@ -36,6 +36,6 @@ def ui(
     if not loopback:
         note(f"note: {host} is open to whoever reaches this machine; questions take processors and memory")
     app = application(Workers(seconds=seconds), LOOPBACK if loopback else (*LOOPBACK, host))
-    shown = f"[{host}]" if ":" in host else host
-    note(f"http://{shown}:{port} (Ctrl-C ends it)")
+    address = f"[{host}]" if ":" in host else host
+    note(f"http://{address}:{port} (Ctrl-C ends it)")
     uvicorn.run(app, host=host, port=port, log_level="warning", limit_concurrency=200, timeout_keep_alive=5)

@@ -95,8 +95,8 @@ def usage_sentence(error: Any, commands: Any) -> str:
     if kind == "MissingParameter":
         problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
     elif kind == "NoSuchOption":
-        known = [name for option in options for name in option.opts if name.startswith("--")]
-        nearest = _nearest(error.option_name, known, path) or suggestion(error.option_name, known)
+        spellings = [name for option in options for name in option.opts if name.startswith("--")]
+        nearest = _nearest(error.option_name, spellings, path) or suggestion(error.option_name, spellings)
         if path.endswith(" rl"):
             nearest = "; post-training reads model, cluster and workload from its scenario (docs/rl.md)"
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
@@ -104,7 +104,7 @@ def usage_sentence(error: Any, commands: Any) -> str:
         named = next((option for option in options if error.option_name in option.opts), None)
         problem = f"{error.option_name}: a value is missing{_purpose(named)}"
     elif parameter is not None:
-        inputs = [shown["input"] for shown in getattr(error.__cause__, "errors", list)()]
+        inputs = [fault["input"] for fault in getattr(error.__cause__, "errors", list)()]
         value = f", found {inputs[0]!r}" if inputs else ""
         problem = f"{_spelling(parameter)}: {plain_problem(error.message)}{value}"
     elif kind == "UsageError" and "extra argument" in problem:
@@ -113,12 +113,12 @@ def usage_sentence(error: Any, commands: Any) -> str:
     return f"{problem}; see {path} --help"
 
 
-def _nearest(typed: str, known: list[str], path: str) -> str:
+def _nearest(typed: str, spellings: list[str], path: str) -> str:
     """What an unknown option is called here, or the command that has it; empty where neither is known."""
     from meshwright.commands.plan_flags import ASKED, OTHERWISE, flag, readers
 
     same = OTHER_WORDS.get(typed, "")
-    if same.split(" ")[0] in known:
+    if same.split(" ")[0] in spellings:
         return f"; did you mean {same!r}"
     names = {flag(name): name for kind in ASKED for name in kind.__dataclass_fields__}
     name, question = names.get(typed, ""), path.rpartition(" ")[2]

@@ -186,8 +186,8 @@ def _training(question: _Training, execution: Execution) -> float | None:
     if question.json:
         print_json(as_json(ledger) | extra)
     else:
-        shown = not (tables and question.summary)
-        show_tables(*(as_tables(ledger, each=not question.summary) if shown else []), *tables)
+        has_tables = not (tables and question.summary)
+        show_tables(*(as_tables(ledger, each=not question.summary) if has_tables else []), *tables)
     return ledger.summary.median_abs_error
 
 

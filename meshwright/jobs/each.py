@@ -56,8 +56,8 @@ class EachRun:
             InputError: a wrong key or value.
         """
         data, where, folder = question
-        checked = WhatIfQuestion.of(dict(data), where, folder, terms.typed)
-        return cls(checked, execution or Execution(), run, compared, write, base_run)
+        inquiry_of = WhatIfQuestion.of(dict(data), where, folder, terms.typed)
+        return cls(inquiry_of, execution or Execution(), run, compared, write, base_run)
 
     @property
     def notes(self) -> Sequence[str]:

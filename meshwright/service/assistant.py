@@ -85,9 +85,9 @@ def _told(text: str, wrong: bool = False) -> types.CallToolResult:
 
 async def serve() -> None:
     """Answer calls on stdin until it ends."""
-    own = server(Workers())
+    assistant = server(Workers())
     async with stdio_server() as (read_stream, write_stream):
-        await own.run(read_stream, write_stream, own.create_initialization_options())
+        await assistant.run(read_stream, write_stream, assistant.create_initialization_options())
 
 
 def main() -> None:

@@ -31,16 +31,16 @@ class Incremental(Mechanism):
         """The mean save of each plan; a load reads the whole save and half of the increments."""
         share = (1 + self.changed * (self.whole_every - 1)) / self.whole_every
         copied = self.copy_s(state, rates) * share
-        whole = self.save_after(state, rates, copied, copied)
+        full_s = self.save_after(state, rates, copied, copied)
         read = 1 + self.changed * (self.whole_every - 1) / 2
         smaller = _scaled(state, share)
         part = self.save_after(smaller, rates, copied, copied)
         return Save(
             stall_s=part.stall_s,
             safe_s=part.safe_s,
-            load_s={place: time * read for place, time in whole.load_s.items()},
+            load_s={place: time * read for place, time in full_s.load_s.items()},
             least_period_s=part.least_period_s,
-            host_bytes=whole.host_bytes,
+            host_bytes=full_s.host_bytes,
             written_bytes=part.written_bytes,
         )
 

@@ -86,9 +86,9 @@ class SavedState:
 
 def _own_share(sharding: Sharding, number: int) -> np.ndarray:
     """Share of a device's parameters that are its own shard: further copies near by are not saved."""
-    own = 1 / sharding.pieces("parameters", experts=bool(number))
+    share = 1 / sharding.pieces("parameters", experts=bool(number))
     further = sharding.copies / sharding.group("parameters", bool(number), copy=True).shard
-    return own / (own + further)
+    return share / (share + further)
 
 
 def _copies(groups: StateGroups, sharded: np.ndarray) -> np.ndarray:

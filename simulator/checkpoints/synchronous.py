@@ -23,14 +23,14 @@ class Synchronous(Mechanism):
     def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan: everything blocks, and is safe when training goes on."""
         ways = [self.write_s(stored.place, state, rates) for stored in self.kept]
-        whole = np.maximum.reduce([self.copy_s(state, rates), *ways])
+        written_s = np.maximum.reduce([self.copy_s(state, rates), *ways])
         if self.blocking is not None:
-            whole = np.full_like(whole, self.blocking)
+            written_s = np.full_like(written_s, self.blocking)
         return Save(
-            stall_s=whole,
-            safe_s={stored.place: whole for stored in self.kept},
+            stall_s=written_s,
+            safe_s={stored.place: written_s for stored in self.kept},
             load_s=self.loads(state, rates),
-            least_period_s=whole,
-            host_bytes=np.zeros_like(whole),
+            least_period_s=written_s,
+            host_bytes=np.zeros_like(written_s),
             written_bytes={stored.place: state.total for stored in self.kept},
         )

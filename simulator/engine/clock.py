@@ -166,14 +166,14 @@ class Clock:
         Raises:
             ValueError: a new edge leads to a task that has started.
         """
-        graph, known = self.graph, len(self._starts)
-        added = len(graph) - known
+        graph, tasks = self.graph, len(self._starts)
+        added = len(graph) - tasks
         self._at_end, self._at_end_alone = [self._end], [self._end_alone]
         self._at_end_changeable = [self._end_changeable]
         self._take_places()
         self._starts += array("d", [-1.0]) * added
         self._ends += array("d", [-1.0]) * added
-        if known:
+        if tasks:
             self._waits += array("q", [0]) * added
             self._first += self._first[-1:] * added
             self._take_edges()
@@ -182,11 +182,11 @@ class Clock:
             self._edges = len(graph.edges_from)
         contends = [self._contends and kind >= 0 for _, kind in self._place]
         contends.append(False)  # NONE, the lane of gates
-        self._changeable += bytes(contends[lane] for lane in islice(graph.lane, known, None))
-        for task in graph.flows if not known else (t for t in range(known, len(graph)) if t in graph.flows):
+        self._changeable += bytes(contends[lane] for lane in islice(graph.lane, tasks, None))
+        for task in graph.flows if not tasks else (t for t in range(tasks, len(graph)) if t in graph.flows):
             self._changeable[task] = True
         waits = self._waits
-        self._start([task for task in range(known, len(graph)) if waits[task] == 0][::-1])
+        self._start([task for task in range(tasks, len(graph)) if waits[task] == 0][::-1])
 
     def ended(self, task: int) -> Event:
         """An event at the end of a task, with the task as its value; immediate if the task has ended."""

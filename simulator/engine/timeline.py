@@ -141,8 +141,8 @@ class Timeline:
     @cached_property
     def traffic(self) -> dict[str, float]:
         """Bytes moved over each level of the topology, summed over the simulated ranks."""
-        moved: dict[str, float] = {}
+        bytes_of: dict[str, float] = {}
         for sent in self.graph.traffic.values():
             for level, size in sent:
-                moved[level] = moved.get(level, 0.0) + size
-        return moved
+                bytes_of[level] = bytes_of.get(level, 0.0) + size
+        return bytes_of

@@ -39,13 +39,13 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
     Raises:
         InputError: the file cannot be written.
     """
-    chosen = list(range(timeline.ranks) if ranks is None else ranks)
+    drawn = list(range(timeline.ranks) if ranks is None else ranks)
     document = {
-        "traceEvents": list(trace_events(timeline, chosen, step)),
+        "traceEvents": list(trace_events(timeline, drawn, step)),
         "displayTimeUnit": "ms",
         "distributedInfo": {
             "backend": "nccl",
-            "rank": chosen[0] if chosen else 0,
+            "rank": drawn[0] if drawn else 0,
             "world_size": timeline.ranks,
         },
     }
@@ -64,7 +64,7 @@ def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Ite
         rank = timeline.graph.lanes[timeline.graph.lane[task]].rank
         traffic.setdefault(rank, []).extend((task, level, size) for level, size in sent)
     for rank in ranks:
-        moved = traffic.get(rank, [])
+        flows = traffic.get(rank, [])
         yield _named("process_name", rank, 0, f"rank {rank}")
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}}
         yield _named("thread_name", rank, len(timeline.streams), "steps")
@@ -74,7 +74,7 @@ def trace_events(timeline: Timeline, ranks: Iterable[int], step: int = 0) -> Ite
                 yield _named("thread_name", rank, timeline.streams.index(lane.stream), lane.stream.name)
                 yield from _tasks(timeline, lane)
         yield from _memory(timeline, rank)
-        yield from _links(timeline, rank, moved)
+        yield from _links(timeline, rank, flows)
 
 
 def _named(what: str, rank: int, thread: int, name: str) -> Event:

@@ -126,9 +126,9 @@ class Components(FaultProcess):
     def loss_rate(self, job: Exposed) -> tuple[float, float]:
         """Nodes lost per second, and the mean seconds until a lost node is back."""
         lost = self.rates(job) * [cause.nodes for cause in self.causes]
-        whole = float(lost.sum())
+        lost_s = float(lost.sum())
         weighed = float((lost * [cause.repair.mean for cause in self.causes]).sum())
-        return whole, weighed / whole if whole else 0.0
+        return lost_s, weighed / lost_s if lost_s else 0.0
 
     def kinds(self, job: Exposed) -> list[FaultKind]:
         """One kind for each cause."""

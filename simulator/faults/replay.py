@@ -74,13 +74,11 @@ class Replay(FaultProcess):
         """
         if job.nodes > self.nodes:
             raise InputError(f"the trace has {self.nodes} nodes, the job {job.nodes}", "run.faults.trace")
-        chosen = np.flatnonzero(
-            self._chosen(job) & (np.nan_to_num(self._trace.start, nan=np.inf) < horizon_s)
-        )
-        start, end = self._trace.start[chosen], self._trace.end[chosen]
+        rows = np.flatnonzero(self._chosen(job) & (np.nan_to_num(self._trace.start, nan=np.inf) < horizon_s))
+        start, end = self._trace.start[rows], self._trace.end[rows]
         repair = np.where(np.isnan(end), np.maximum(self.duration - start, 0.0), end - start)
-        cause = np.array([self.causes.index(self._trace.cause[row]) for row in chosen], dtype=int)
-        count = len(chosen)
+        cause = np.array([self.causes.index(self._trace.cause[row]) for row in rows], dtype=int)
+        count = len(rows)
         notice = np.full(count, NOTICES.index(self.notice))
         return FaultList(start, np.ones(count, dtype=int), repair, notice, cause, self.causes)
 

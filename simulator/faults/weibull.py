@@ -35,5 +35,5 @@ class Weibull(RatedCause):
             ahead = last + np.cumsum(scale * rng.weibull(self.shape, some))
             times.append(ahead)
             last = float(ahead[-1])
-        whole = np.concatenate(times)
-        return self.listed(rng, whole[whole < horizon_s])
+        joined = np.concatenate(times)
+        return self.listed(rng, joined[joined < horizon_s])

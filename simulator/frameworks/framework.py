@@ -93,19 +93,19 @@ class Framework(Sourced):
         """Add what the release that it is based on states, and read keys of version 0.6."""
         if not isinstance(data, Mapping):
             return handler(data)
-        kept, levers = moved_keys(data)
+        definition, levers = moved_keys(data)
         say_moved(data, f"framework {data.get('name', '')}")
         if levers:
-            if not isinstance(kept.get("defaults", {}), Mapping):
-                raise ValueError(f"defaults: a mapping is needed, found {shown(kept['defaults'])}")
-            kept["defaults"] = {**kept.get("defaults", {}), **levers}
-        if base := kept.pop("based_on", None):
+            if not isinstance(definition.get("defaults", {}), Mapping):
+                raise ValueError(f"defaults: a mapping is needed, found {shown(definition['defaults'])}")
+            definition["defaults"] = {**definition.get("defaults", {}), **levers}
+        if base := definition.pop("based_on", None):
             if frameworks.resolve(str(base)) is None:
                 raise ValueError(
                     f"based_on: unknown framework {base!r}{suggestion(str(base), frameworks.names())}"
                 )
-            kept = _merged(frameworks.definition(frameworks.resolve(str(base)) or ""), kept)
-        return handler(kept)
+            definition = _merged(frameworks.definition(frameworks.resolve(str(base)) or ""), definition)
+        return handler(definition)
 
     def under(self, precision: str) -> "Framework":
         """The framework as it trains in a number format."""
@@ -132,9 +132,9 @@ class Framework(Sourced):
             for group in keys.keys() & GROUPS.keys():
                 if not isinstance(keys[group], Mapping):
                     raise ValueError(f"{precision}: {group}: a mapping is needed, found {shown(keys[group])}")
-                known = GROUPS[group].model_fields
-                for name in keys[group].keys() - known.keys():
-                    raise ValueError(f"{precision}: {group}: unknown key {name!r}{suggestion(name, known)}")
+                allowed = GROUPS[group].model_fields
+                for name in keys[group].keys() - allowed.keys():
+                    raise ValueError(f"{precision}: {group}: unknown key {name!r}{suggestion(name, allowed)}")
         return changes
 
     @field_validator("defaults")

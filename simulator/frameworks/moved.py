@@ -62,26 +62,26 @@ def moved_keys(keys: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     Raises:
         ValueError: a part that is no mapping.
     """
-    kept: dict[str, Any] = {}
+    current: dict[str, Any] = {}
     for name, value in keys.items():
         group, _, key = GROUPED.get(name, "").partition(".")
         if key:
-            within = kept.get(group, {})
+            within = current.get(group, {})
             if not isinstance(within, Mapping):
                 raise ValueError(f"{group}: a mapping is needed, found {shown(within)}")
-            kept[group] = {**within, key: value}
-        elif isinstance(kept.get(name), Mapping) and isinstance(value, Mapping):
-            kept[name] = {**kept[name], **value}
+            current[group] = {**within, key: value}
+        elif isinstance(current.get(name), Mapping) and isinstance(value, Mapping):
+            current[name] = {**current[name], **value}
         elif name not in LEVERS:
-            kept[name] = value
+            current[name] = value
     levers = {name: value for name, value in keys.items() if name in LEVERS}
-    if kept.get("selective") == "modules":
-        del kept["selective"]
+    if current.get("selective") == "modules":
+        del current["selective"]
         levers["recompute_modules"] = keys.get("modules", [])
-    kept.pop("modules", None)
+    current.pop("modules", None)
     # Numbers of a file may carry their source.
     plain = {n: v["value"] if isinstance(v, Mapping) and "value" in v else v for n, v in levers.items()}
-    return kept, plain
+    return current, plain
 
 
 def say_moved(keys: Mapping[str, Any], where: str) -> None:

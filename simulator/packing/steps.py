@@ -121,5 +121,5 @@ class DrawnSteps:
         total = costs.sum(axis=2)
         largest = total.max(axis=1)
         usual = int(np.argsort(largest, kind="stable")[(len(largest) - 1) // 2])
-        chosen = costs[usual, int(total[usual].argmax())]
-        return (chosen / math.fsum(chosen) * len(chosen)).tolist()
+        slowest = costs[usual, int(total[usual].argmax())]
+        return (slowest / math.fsum(slowest) * len(slowest)).tolist()

@@ -44,9 +44,9 @@ class Recipe(Strict):
         """Files of version 0.6 set keys of the framework under ``sets``."""
         if not isinstance(data, Mapping) or not isinstance(sets := data.get("sets"), Mapping):
             return data
-        kept, levers = moved_keys(sets)
-        if kept:
-            facts = sorted(name for name in sets if name in GROUPED or name in kept)
+        definition, levers = moved_keys(sets)
+        if definition:
+            facts = sorted(name for name in sets if name in GROUPED or name in definition)
             raise ValueError(
                 f"sets: {facts[0]!r} is a fact of the framework, not a choice; its file states it"
             )
@@ -71,7 +71,11 @@ class Recipe(Strict):
             model, device: names of the question's.
         """
         parts = ((self.models, model), (self.devices, device))
-        wrong = [f"{name} (it is for {', '.join(own)})" for own, name in parts if own and name not in own]
+        wrong = [
+            f"{name} (it is for {', '.join(frameworks_of)})"
+            for frameworks_of, name in parts
+            if frameworks_of and name not in frameworks_of
+        ]
         return " and ".join(wrong)
 
     def applied(self, framework: Framework, where: str = "") -> Framework:

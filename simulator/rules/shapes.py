@@ -109,8 +109,8 @@ def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     rest = layers - ends[0] - ends[1]
     between = np.maximum(p - 2, 1)
     inner = rest / between * (v - 1) / v
-    whole = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
-    uneven = np.where(p > 2, whole, (p == 2) & (rest == 0))
+    divides = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
+    uneven = np.where(p > 2, divides, (p == 2) & (rest == 0))
     return np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
 
 
