@@ -14,6 +14,7 @@ from typing import Any
 
 from core.errors import InfeasibleError, MeshwrightError
 from core.records import record
+from hwmodels.device import Device
 from planner.constraints import Constraints
 from planner.search import search
 from simulator.rl.scenario import make_rl
@@ -22,6 +23,10 @@ from simulator.rl.step import RlStep, predict_rl
 
 TENSOR_DEGREES = 2
 """Tensor degrees of the rollout engine that go with every split."""
+MEMORY_SHARES = 0.5, 0.6, 0.7, 0.8, 0.9
+"""Shares of a device's memory for the rollout engine that are tried on the first plan."""
+EVEN = 0.01
+"""A share of memory within which plans are equal: the smaller one stays."""
 EIGHTHS = 1, 2, 3, 4, 5, 6
 """Shares of the devices for the trainer, in eighths, where roles are apart."""
 
@@ -44,7 +49,9 @@ class RlSearch:
     """Ranked plans, most answers a second first, and the reasons why others could not run.
 
     ``more`` is what a node more for either role adds to the first plan's answers, as a share; on shared
-    devices the role is ``all``. Roles without a valid layout on one node more are left out.
+    devices the role is ``all``. Roles without a valid layout on one node more are left out. ``fp8`` is what
+    weights of 8 bits in the rollout engine add, where the scenario states no format: it is not ranked, for
+    answers then come from another policy than the trained one.
     """
 
     plans: tuple[RlPlan, ...]
@@ -87,9 +94,10 @@ def search_rl(
             progress((number + 1) / len(schedules))
     if not plans:
         raise InfeasibleError(f"no plan fits; {next(iter(refused.values()))}")
+    plans.extend(space.memory_shares(max(plans, key=lambda plan: plan.answers_per_s)))
     shown = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
     ranked = sorted((space.timed(plan) for plan in shown), key=lambda plan: -plan.answers_per_s)
-    return RlSearch(tuple(ranked), refused, space.one_node_more(ranked[0]))
+    return RlSearch(tuple(ranked), refused, space.one_node_more(ranked[0]) | space.in_eight_bits(ranked[0]))
 
 
 class _Space:
@@ -158,6 +166,45 @@ class _Space:
     def timed(self, plan: RlPlan) -> RlPlan:
         """The same candidate with its rollouts on the event engine."""
         return RlPlan(plan.data, predict_rl(make_rl(plan.data, self.where, self.folder)))
+
+    def memory_shares(self, best: RlPlan) -> list[RlPlan]:
+        """A plan with the smallest share of KV memory that is as fast as any, if another one is faster."""
+        generate = dict(best.data["roles"]["generate"])
+        options = generate.get("options") or {}
+        if "memory_share" in options:
+            return []
+        tried = []
+        for share in MEMORY_SHARES:
+            try:
+                tried.append(self._with(best, {"options": {**options, "memory_share": share}}))
+            except MeshwrightError:
+                continue
+        if not tried:
+            return []
+        fastest = max(plan.answers_per_s for plan in tried)
+        near = next(plan for plan in tried if plan.answers_per_s >= fastest * (1 - EVEN))
+        return [near] if near.answers_per_s > best.answers_per_s * (1 + EVEN) else []
+
+    def in_eight_bits(self, best: RlPlan) -> dict[str, float]:
+        """Share of answers that 8-bit weights of the rollout engine add to a plan."""
+        device: Device = self.first.cluster.device
+        if "weights" in best.data["roles"]["generate"] or "fp8" not in device.peak_flops:
+            return {}
+        try:
+            faster = self._with(best, {"weights": "fp8"}, engine=True)
+        except MeshwrightError:
+            return {}
+        return {"fp8": faster.answers_per_s / best.answers_per_s - 1.0}
+
+    def _with(self, plan: RlPlan, changed: Mapping[str, Any], engine: bool = False) -> RlPlan:
+        """A plan with other keys of the rollout engine.
+
+        Raises:
+            MeshwrightError: the engine does not fit.
+        """
+        generate = {**plan.data["roles"]["generate"], **changed}
+        data = {**plan.data, "roles": {**plan.data["roles"], "generate": generate}}
+        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=engine))
 
     def one_node_more(self, best: RlPlan) -> dict[str, float]:
         """Share of answers that a node more of each role adds to a plan."""

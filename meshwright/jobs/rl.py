@@ -140,6 +140,28 @@ def best(question: Question) -> PostTraining:
     return PostTraining(search_rl(*question, staleness=_allowed(question[0]), top=1).plans[0].step)
 
 
+def write_trace(done: PostTraining, path: Path) -> None:
+    """Write the trace of some steps.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from meshwright.rl_trace import write_rl_trace
+
+    write_rl_trace(path, done.step)
+
+
+def write_page(done: PostTraining, path: Path) -> None:
+    """Write the page of the step.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from meshwright.pages.post_training import write_rl_page
+
+    write_rl_page(path, done.step)
+
+
 def exported(
     data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
 ) -> ExportQuestion:
@@ -164,8 +186,8 @@ JOB = Job(
     planned_by="rl",
     answer=answer,
     tables=tables,
-    files={},
-    unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), NONE_YET),
+    files={"trace": write_trace, "html": write_page},
+    unread=dict.fromkeys(("requests", "replications", "engine"), NONE_YET),
     inquiry=alone.inquiry(answer, best, FIGURES),
     row=alone.row(answer, best),
     export=exported,

@@ -19,6 +19,7 @@ WORDS = {
     "weights": "weights to the rollout engine",
     "state": "trainer's state out and back",
     "host": "hosts",
+    "resume": "KV of running answers again",
 }
 """Phases in the order of a step."""
 HOUR = 3600.0
@@ -55,7 +56,9 @@ def describe_rl(step: RlStep) -> dict[str, Any]:
         "answers": answers,
         "tokens": step.tokens,
         "step_time_s": step.timing.seconds,
-        "phases_s": {each.name: getattr(phases, each.name) for each in fields(phases)},
+        "band_s": [step.timing.seconds * (1 + sign * step.half_width) for sign in (-1, 1)],
+        "phases_s": {name: getattr(phases, name) for name in (*WORDS, "busy_generation")},
+        "weights_s": {each.name: getattr(step.move, each.name) for each in fields(step.move)},
         "passes_s": step.passes,
         "idle_share": step.timing.idle,
         "binding": step.timing.binding,
@@ -65,8 +68,8 @@ def describe_rl(step: RlStep) -> dict[str, Any]:
     }
 
 
-def rl_tables(step: RlStep) -> list[Table]:
-    """A step for people: what decides it, its figures, and its phases."""
+def rl_facts(step: RlStep) -> dict[str, str]:
+    """What decides a step, and its figures, in words."""
     setting, answers = step.setting, step.setting.workload.answers
     pool, training = setting.rollouts.pools[0].pool, setting.trainer.training
     split = setting.schedule.split
@@ -74,9 +77,9 @@ def rl_tables(step: RlStep) -> list[Table]:
     if split is not None:
         places = f"on {split.train} and {split.generate} devices"
     engine = pool.engine if isinstance(pool.engine, str) else "own engine"
-    words = {
+    return {
         "verdict": f"{WORDS[step.timing.binding]} decide",
-        "step": f"{seconds(step.timing.seconds)} for {answers:,} answers "
+        "step": f"{seconds(step.timing.seconds)} +-{percent(step.half_width)} for {answers:,} answers "
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
         f"{answers / step.timing.seconds * HOUR:,.0f} answers an hour",
@@ -88,23 +91,33 @@ def rl_tables(step: RlStep) -> list[Table]:
         "rollouts": f"{pool.replicas} x {engine}, TP{pool.tensor}",
         "idle": ", ".join(f"{role} {percent(share)}" for role, share in step.timing.idle.items()),
     }
+
+
+def rl_tables(step: RlStep) -> list[Table]:
+    """A step for people: what decides it, its figures, and its phases."""
     rows = [
         [WORDS[name], seconds(getattr(step.phases, name))] for name in WORDS if getattr(step.phases, name)
     ]
     return [
-        facts(words, setting.title),
+        facts(rl_facts(step), step.setting.title),
         table(("phase", "time"), rows, "Phases of a step", left=1),
     ]
 
 
-ROLES = {"all": "a node more", "train": "a node more for the trainer", "generate": "a node more for rollouts"}
+ROLES = {
+    "fp8": "rollouts in fp8",
+    "all": "a node more",
+    "train": "a node more for the trainer",
+    "generate": "a node more for rollouts",
+}
 
 
 def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]:
     """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
     best, first = steps[0], steps[0].timing
     words = {
-        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step, {WORDS[first.binding]} decide",
+        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step +-{percent(best.half_width)}, "
+        f"{WORDS[first.binding]} decide",
         **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
     }
     rows = []

@@ -6,7 +6,9 @@ from core.errors import InputError
 from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
+from simulator.rl.band import half_width
 from simulator.rl.drain import plain_steps, resume_seconds, rollout_seconds
+from simulator.rl.lanes import Segment, lanes
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import Receivers, WeightMove, moved
@@ -26,6 +28,7 @@ class RlStep:
         timing: seconds of the step, and idle shares by role.
         passes: seconds of the forward passes over the answers, by the model that makes them.
         move: seconds of the parts of the move of weights.
+        half_width: of the 90 % band of the step's seconds, as a share of them.
     """
 
     setting: RlSetting
@@ -33,6 +36,7 @@ class RlStep:
     timing: RlTiming
     passes: dict[str, float]
     move: WeightMove
+    half_width: float
 
     @property
     def tokens(self) -> float:
@@ -82,7 +86,16 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         batches=int(batches),
     )
     seconds = {role: batches * each for role, each in passes.items()}
-    return RlStep(setting, phases, setting.schedule.timing(phases), seconds, move)
+    return RlStep(
+        *(setting, phases, setting.schedule.timing(phases), seconds, move),
+        half_width=half_width(setting, phases),
+    )
+
+
+def step_lanes(step: RlStep) -> list[Segment]:
+    """What the devices of each role do in a step of the steady state."""
+    schedule = step.setting.schedule
+    return lanes(step.phases, step.timing, schedule.split, schedule.beside)
 
 
 def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> float:

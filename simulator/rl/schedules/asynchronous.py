@@ -24,6 +24,7 @@ class RolloutsAhead(RlSchedule):
     name: ClassVar[str] = "asynchronous"
     rule: ClassVar[str] = "as many batches in flight as the staleness in steps"
     source: ClassVar[str] = "Fu et al. 2025, AReaL (arXiv 2505.24298), section 4"
+    beside: ClassVar[bool] = True
     kind: Literal["asynchronous"] = "asynchronous"
     staleness: float = Field(
         1.0, ge=0, le=1000, description="steps by which the weights of an answer may be older than the newest"

@@ -82,6 +82,9 @@ class RlSchedule(Strict):
     kind: Any
     split: Split | None = Field(None, description="devices by role; default: both on all devices, in turn")
 
+    beside: ClassVar[bool] = False
+    """Rollouts run beside updates; otherwise the roles work in turn."""
+
     @property
     def recomputes(self) -> bool:
         """Whether the KV of running answers is computed again in each step."""

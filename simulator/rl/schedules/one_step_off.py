@@ -16,6 +16,7 @@ class OneStepOff(RlSchedule):
     name: ClassVar[str] = "one-step-off"
     rule: ClassVar[str] = "rollouts of the next step beside the updates of this one"
     source: ClassVar[str] = "Noukhovitch et al. 2024, Asynchronous RLHF (arXiv 2410.18252)"
+    beside: ClassVar[bool] = True
     kind: Literal["one-step-off"] = "one-step-off"
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ class MiniBatchesStreamed(RlSchedule):
     name: ClassVar[str] = "streaming"
     rule: ClassVar[str] = "mini batches go to the trainer as they are done"
     source: ClassVar[str] = "verl 1b9356ab: recipe/fully_async_policy, require_batches"
+    beside: ClassVar[bool] = True
     kind: Literal["streaming"] = "streaming"
 
     @model_validator(mode="after")
