@@ -55,15 +55,10 @@ def test_the_band_holds_the_step_and_comes_from_both_halves():
     assert high - low > 0.02 * report["step_time_s"]
 
 
-def test_eight_bit_rollouts_are_told_but_not_ranked():
-    ranking = mw.plan(QUESTION, staleness=0, top=3).to_dict()
-    assert "fp8" in ranking["one_node_more"]
-    assert all("weights" not in plan["generate"] for plan in ranking["plans"])
-    stated = QUESTION | {"roles": {"generate": {"weights": "fp8"}}}
-    assert "fp8" not in mw.plan(stated, staleness=0, top=1).to_dict()["one_node_more"]
-
-
-def test_a_stated_share_of_memory_stays():
+def test_eight_bit_rollouts_are_told_but_not_ranked_and_a_stated_share_of_memory_stays():
     stated = QUESTION | {"roles": {"generate": {"options": {"memory_share": 0.4}}}}
-    first = mw.plan(stated, staleness=0, top=1)
-    assert first.search.plans[0].data["roles"]["generate"]["options"]["memory_share"] == pytest.approx(0.4)
+    ranking = mw.plan(stated, staleness=0, top=1)
+    assert "fp8" in ranking.search.more
+    generate = ranking.search.plans[0].data["roles"]["generate"]
+    assert "weights" not in generate
+    assert generate["options"]["memory_share"] == pytest.approx(0.4)
