@@ -182,8 +182,8 @@ class _Space:
         if not tried:
             return []
         fastest = max(plan.answers_per_s for plan in tried)
-        near = next(plan for plan in tried if plan.answers_per_s >= fastest * (1 - EVEN))
-        return [near] if near.answers_per_s > best.answers_per_s * (1 + EVEN) else []
+        smallest = next(plan for plan in tried if plan.answers_per_s >= fastest * (1 - EVEN))
+        return [smallest] if smallest.answers_per_s > best.answers_per_s * (1 + EVEN) else []
 
     def in_eight_bits(self, best: RlPlan) -> dict[str, float]:
         """Share of answers that 8-bit weights of the rollout engine add to a plan."""

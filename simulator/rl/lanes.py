@@ -9,7 +9,7 @@ from simulator.rl.schedules import Phases, RlTiming, Split
 ALL, TRAIN, GENERATE = "all devices", "trainer", "rollout engine"
 
 
-class Segment(NamedTuple):
+class LaneSegment(NamedTuple):
     """What the devices of a lane do from one second to another; ``idle`` where they wait."""
 
     lane: str
@@ -18,7 +18,7 @@ class Segment(NamedTuple):
     end: float
 
 
-def lanes(phases: Phases, timing: RlTiming, split: Split | None, beside: bool) -> list[Segment]:
+def lanes(phases: Phases, timing: RlTiming, split: Split | None, beside: bool) -> list[LaneSegment]:
     """Segments of a step, in the order of time.
 
     Args:
@@ -50,12 +50,12 @@ def lanes(phases: Phases, timing: RlTiming, split: Split | None, beside: bool) -
     ]
 
 
-def _lane(name: str, parts: list[tuple[str, float]], seconds: float) -> list[Segment]:
+def _lane(name: str, parts: list[tuple[str, float]], seconds: float) -> list[LaneSegment]:
     """Parts one after the other, up to the step's end."""
     segments, now = [], 0.0
     for phase, time in parts:
         end = min(now + time, seconds)
         if end > now:
-            segments.append(Segment(name, phase, now, end))
+            segments.append(LaneSegment(name, phase, now, end))
         now = end
     return segments

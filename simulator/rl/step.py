@@ -8,7 +8,7 @@ from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.rl.band import half_width
 from simulator.rl.drain import plain_steps, resume_seconds, rollout_seconds
-from simulator.rl.lanes import Segment, lanes
+from simulator.rl.lanes import LaneSegment, lanes
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import Receivers, WeightMove, moved
@@ -92,7 +92,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     )
 
 
-def step_lanes(step: RlStep) -> list[Segment]:
+def step_lanes(step: RlStep) -> list[LaneSegment]:
     """What the devices of each role do in a step of the steady state."""
     schedule = step.setting.schedule
     return lanes(step.phases, step.timing, schedule.split, schedule.beside)
