@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.serving.overlaps.saved import ARRAYS, OverlapFigures, PieceTimes, saved_seconds
 from simulator.serving.overlaps.steps import OverlapSteps
 from simulator.serving.steps.case_mechanism import CaseBatch
-from simulator.serving.steps.step_arrays import JoinedVectors, StepCases
+from simulator.serving.steps.joined import JoinedVectors
+from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -16,10 +16,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steps.joined import Grid, knots_below
 from simulator.serving.steps.memory import window_of
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
-from simulator.serving.steps.step_arrays import Grid, StepArrays, StepCases, knots_below
+from simulator.serving.steps.step_arrays import StepArrays, StepCases
 from simulator.serving.steps.step_times import Chunk, RankBatch, Stretch
 
 Array = NDArray[np.float64]
