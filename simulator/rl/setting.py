@@ -147,7 +147,10 @@ def rollout_setting(
     try:
         return make_serving(data, where, folder)
     except InputError as error:
-        raise InputError(error.problem, error.where.replace("deployment", "roles.generate")) from None
+        problem, place = (
+            text.replace("deployment", "roles.generate") for text in (error.problem, error.where)
+        )
+        raise InputError(problem, place) from None
 
 
 def trainer_setting(
