@@ -147,10 +147,8 @@ def rollout_setting(
     try:
         return make_serving(data, where, folder)
     except InputError as error:
-        problem, place = (
-            text.replace("deployment", "roles.generate") for text in (error.problem, error.where)
-        )
-        raise InputError(problem, place) from None
+        problem, key = (text.replace("deployment", "roles.generate") for text in (error.problem, error.where))
+        raise InputError(problem, key) from None
 
 
 def trainer_setting(
