@@ -20,6 +20,7 @@ from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE, structure
 from planner.shortfall import Shortfall, explain
 from planner.shortlist import POOL, ShortlistRow, shortlist
 from planner.space import Space
+from simulator.packing import PACKINGS
 from simulator.plan import Plans, concatenate
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -199,7 +200,8 @@ def _check(setting: Setting, objective: str, top: int) -> None:
         raise InputError(f"top must be 1 or more, found {top}")
     if setting.stragglers:
         raise InputError("a search assumes healthy devices; use simulate or whatif", "stragglers")
-    if setting.training.drawn is not None and not setting.training.drawn.packing.fills:
+    packing = PACKINGS.get(setting.training.packing or "pack")
+    if setting.training.drawn is not None and (packing is None or not packing.fills):
         # The memory of candidates is that of micro batches of equal tokens.
         raise InputError(
             f"a search takes pack or balance, found {setting.training.packing!r}; simulate takes all",

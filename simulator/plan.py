@@ -330,8 +330,14 @@ class Plans(LeverColumns):
     @property
     def head_ranks(self) -> np.ndarray:
         """Context-parallel ranks that split heads."""
-        under_usp = np.where(self.context_algorithm == USP, np.maximum(self.context_heads, 1), 1)
-        return np.where(self.context_algorithm == ULYSSES, self.context, under_usp)
+        return self.head_ranks_of(self.context)
+
+    def head_ranks_of(self, context: np.ndarray) -> np.ndarray:
+        """Ranks that split heads in groups of ``context`` ranks, shape (plans,)."""
+        heads = np.minimum(np.maximum(self.context_heads, 1), context)
+        return np.where(
+            self.context_algorithm == ULYSSES, context, np.where(self.context_algorithm == USP, heads, 1)
+        )
 
     @property
     def pipeline_stride(self) -> np.ndarray:

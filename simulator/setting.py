@@ -10,6 +10,7 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
+from simulator.degrees import degree_costs
 from simulator.frameworks import Framework
 from simulator.levers import BY_PLAN, SHARED, Choices, modules_of
 from simulator.models import Model
@@ -18,6 +19,8 @@ from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import CAST_BYTES, SCALE_BYTES
 from simulator.ops.counts import attention_flops_per_token, matmul_flops_per_token, model_parameters
 from simulator.ops.layer import layers
+from simulator.packing.costs import DegreeCosts
+from simulator.packing.grouped_steps import GroupedStep, GroupedSteps
 from simulator.packing.steps import MicroBatches
 from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
@@ -208,19 +211,29 @@ class Setting:
 
     def rank(self, plans: Plans) -> Rank:
         """One rank's view of a micro batch; cases are plans."""
+        return self._rank(plans, self.sharing(plans), *self.sequences(plans))
+
+    def _rank(
+        self, plans: Plans, context: np.ndarray, sequences: np.ndarray, length: np.ndarray | int
+    ) -> Rank:
+        """One rank's view of sequences that ``context`` ranks share."""
         shard = Shard(
             plans.tensor,
-            plans.context,
+            context,
             plans.expert,
             plans.expert_tensor,
             plans.sequence_parallel.astype(bool),
             plans.context_algorithm,
-            plans.head_ranks,
+            plans.head_ranks_of(context),
             self.training.expert_load,
         )
-        sequences, length = self.sequences(plans)
         batch = Batch.training(sequences, length, self.training.causal)
         return Rank(self.model, batch, shard, self.formats, self.implementation)
+
+    def sharing(self, plans: Plans) -> np.ndarray:
+        """Context-parallel ranks that share the sequences of a micro batch, shape (plans,)."""
+        unequal = self.micro_batches(plans)
+        return plans.context if unequal is None or unequal.context is None else unequal.context
 
     def sequences(self, plans: Plans) -> tuple[np.ndarray, np.ndarray | int]:
         """Sequences of a micro batch and their length; equal ones of the same cost where documents differ."""
@@ -232,7 +245,53 @@ class Setting:
     def micro_batches(self, plans: Plans) -> MicroBatches | None:
         """Micro batches of the slowest replica where documents differ in length."""
         drawn = self.training.drawn
-        return None if drawn is None else drawn.of(plans.data, plans.micro_batch, self.square_cost)
+        if drawn is None:
+            return None
+        if not isinstance(drawn, GroupedSteps):
+            return drawn.of(plans.data, plans.micro_batch, self.square_cost)
+        steps = [self.grouped(plans.plan(index)) for index in range(len(plans))]
+        rows = []
+        for costs, step in filter(None, steps):
+            degree, stretch = step.degree(costs)
+            length = step.squares / step.tokens
+            rows.append((step.tokens * degree / length, length, step.late, degree, stretch))
+        return MicroBatches(*np.array(rows, dtype=np.float64).reshape(len(rows), 5).T)
+
+    def grouped(self, plan: Plan) -> tuple[DegreeCosts, GroupedStep] | None:
+        """Costs of groups of each degree, and the drawn steps; None where all groups are equal."""
+        drawn = self.training.drawn
+        if not isinstance(drawn, GroupedSteps):
+            return None
+        key = plan.model_dump_json()
+        if key not in self._groups:
+            self._groups[key] = self._grouped(drawn, plan)
+        return self._groups[key]
+
+    @cached_property
+    def _groups(self) -> dict[str, tuple[DegreeCosts, GroupedStep]]:
+        return {}
+
+    def _grouped(self, drawn: GroupedSteps, plan: Plan) -> tuple[DegreeCosts, GroupedStep]:
+        plans, context = Plans.of(plan), plan.context
+        degrees = np.array([degree for degree in range(1, context + 1) if context % degree == 0], np.float64)
+        room = plan.micro_batch * self.training.seq_len / context
+
+        def rank(context: np.ndarray, sequences: np.ndarray, length: np.ndarray) -> Rank:
+            return self._rank(plans.take(np.zeros(len(context), np.int64)), context, sequences, length)
+
+        costs = degree_costs(degrees, room, rank, self.prices, plan.pipeline == 1)
+        count = max(self.training.micro_batches(plan.data, plan.micro_batch), 1)
+        return costs, drawn.of(costs, plan.data * context, count)
+
+    def paces(self, plan: Plan) -> list[float]:
+        """Seconds of micro batches of a usual step over those of the mean one; empty where all are equal."""
+        drawn, grouped = self.training.drawn, self.grouped(plan)
+        if grouped is not None:
+            paces = grouped[1].paces
+            return [pace * len(paces) / sum(paces) for pace in paces]
+        if drawn is None or isinstance(drawn, GroupedSteps):
+            return []
+        return drawn.paces(plan.data, plan.micro_batch, self.square_cost)
 
     @cached_property
     def square_cost(self) -> float:
@@ -249,7 +308,7 @@ class Setting:
     def tokens(self, plans: Plans) -> np.ndarray:
         """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
         sequences, length = self.sequences(plans)
-        return sequences * length / plans.context
+        return sequences * length / self.sharing(plans)
 
     def read_seconds(self, plans: Plans) -> np.ndarray:
         """Host time to read the tokens of one micro batch one by one, shape (plans,); each rank reads all."""

@@ -10,13 +10,14 @@ from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_se
 from core.loading import Strict
 from simulator.lengths import AnyLengths, Lengths
 from simulator.packing import PACKINGS
+from simulator.packing.grouped_steps import GROUPED, GroupedSteps
 from simulator.packing.steps import DrawnSteps
 from simulator.state.adapter import Adapter
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 
-Packing = Literal["none", "pad", "pack", "balance"]
-"""A key of `PACKINGS`."""
+Packing = Literal["none", "pad", "pack", "balance", "flexsp", "bytescale"]
+"""A key of `PACKINGS`, or of `GROUPED`."""
 
 Count = TypeVar("Count", int, NDArray)
 """A count of one plan, or of many, shape (plans,)."""
@@ -60,8 +61,9 @@ class Training(Strict):
     packing: Packing | None = Field(
         None,
         description="how documents lie in rows: none (one a row, not padded), pad (one a row, padded to the "
-        "longest of a micro batch), pack (rows filled), balance (rows filled and dealt by their cost); "
-        "default with `lengths`: pack",
+        "longest of a micro batch), pack (rows filled), balance (rows filled and dealt by their cost), "
+        "flexsp (groups of unequal context degree), bytescale (context degree by length); default with "
+        "`lengths`: pack",
     )
 
     @model_validator(mode="before")
@@ -95,11 +97,12 @@ class Training(Strict):
         return {key: value for key, value in written.items() if value is not None or key not in late}
 
     @cached_property
-    def drawn(self) -> DrawnSteps | None:
+    def drawn(self) -> DrawnSteps | GroupedSteps | None:
         """Drawn steps of documents; None where all sequences are equal."""
         if self.lengths is None:
             return None
-        return DrawnSteps(self.lengths, self.packing or "pack", self.seq_len, self.global_batch)
+        steps = GroupedSteps if self.packing in GROUPED else DrawnSteps
+        return steps(self.lengths, self.packing or "pack", self.seq_len, self.global_batch)
 
     @property
     def tokens(self) -> int:

@@ -6,6 +6,8 @@ from typing import Any
 
 from meshwright.reports.units import counted, percent, seconds
 from planner.prediction import Prediction
+from simulator.packing.costs import DegreeCosts
+from simulator.packing.grouped_steps import GroupedStep
 from simulator.training.unequal import late_step
 
 
@@ -14,16 +16,27 @@ def describe_documents(prediction: Prediction, index: int) -> dict[str, Any]:
     training = prediction.setting.training
     if training.drawn is None:
         return {}
+    plan = prediction.plans.plan(index)
     late = late_step(prediction.setting, prediction.plans, prediction.step.seconds)
     return {
         "documents": {
             "packing": training.packing or "pack",
             "tokens": training.tokens,
             "attended_tokens": training.attended,
-            "padding_share": training.drawn.padding(prediction.plans.plan(index).micro_batch),
+            "padding_share": training.drawn.padding(plan.micro_batch),
             "step_time_p95_s": float(late[index]),
+            **_groups(prediction.setting.grouped(plan)),
         }
     }
+
+
+def _groups(grouped: tuple[DegreeCosts, GroupedStep] | None) -> dict[str, Any]:
+    """Shares of tokens by the degree of their group, and the gap to the bound; nothing of equal groups."""
+    if grouped is None:
+        return {}
+    costs, step = grouped
+    degrees = zip(costs.degrees.astype(int).tolist(), step.shares.tolist(), strict=True)
+    return {"tokens_by_context": {str(degree): share for degree, share in degrees if share}, "gap": step.gap}
 
 
 def documents_words(prediction: Prediction, index: int) -> dict[str, str]:
@@ -36,4 +49,7 @@ def documents_words(prediction: Prediction, index: int) -> dict[str, str]:
         f"{counted(round(known['attended_tokens']))} tokens; "
         f"one step in 20 takes {seconds(known['step_time_p95_s'])}"
     )
+    if "gap" in known:
+        shares = ", ".join(f"{percent(share)} on {n}" for n, share in known["tokens_by_context"].items())
+        words += f"; tokens by context ranks: {shares}; bound {percent(known['gap'])} below"
     return {"documents": words}

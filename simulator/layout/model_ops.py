@@ -79,6 +79,9 @@ class ModelOps:
         # Where the exchange overlaps, the share of passes without a partner counts too.
         fields = (plans.pipeline, plans.virtual_pipeline, plans.data) if plans.overlap_expert.any() else ()
         apart = [np.where(plans.overlap_expert, values, 0) for values in fields]
+        if setting.training.drawn is not None:
+            # The slowest of more replicas holds longer documents; a lone stage has the output layer too.
+            apart += [plans.data, plans.pipeline]
         distinct, index = plans.unique(*LAYER_FIELDS, values=apart)
         kinds, split = list(groups), setting.by_levers(distinct)
         whole = len(split) == 1

@@ -27,11 +27,15 @@ class MicroBatches:
         sequences: equal sequences that have the tokens and the squared lengths of a micro batch.
         length: tokens of each; not whole.
         late: cost of the slowest replica in the 95th percentile of steps over that in the mean step.
+        context: context-parallel ranks that share each; None: those of the plan.
+        stretch: seconds of the mean micro batch over those of the equal sequences.
     """
 
     sequences: Array
     length: Array
     late: Array
+    context: Array | None = None
+    stretch: Array | float = 1.0
 
 
 class DrawnSteps:

@@ -41,8 +41,8 @@ def uneven(setting: Setting, plans: Plans, passes: np.ndarray) -> np.ndarray | f
         plans: the plans.
         passes: seconds of the mean micro batch on each class of stage, shape (classes, plans).
     """
-    drawn = setting.training.drawn
-    if drawn is None:
+    unequal = setting.micro_batches(plans)
+    if unequal is None:
         return 1.0
     stretch = np.ones(len(plans))
     middle = np.where(
@@ -52,16 +52,15 @@ def uneven(setting: Setting, plans: Plans, passes: np.ndarray) -> np.ndarray | f
         np.int64
     )
     for name, chosen in plans.by_schedule:
-        columns = plans.pipeline, plans.virtual_pipeline, plans.data, plans.micro_batch, *ends
+        columns = plans.pipeline, plans.virtual_pipeline, plans.data, plans.micro_batch, plans.context, *ends
         shapes = np.stack([column[chosen] for column in columns]).astype(np.int64)
-        kinds, inverse = np.unique(shapes, axis=1, return_inverse=True)
+        kinds, places, inverse = np.unique(shapes, axis=1, return_index=True, return_inverse=True)
+        numbers = np.arange(len(plans))[chosen][places]
         values = [
             stretched(
-                get_schedule(name),
-                *(p, v, drawn.paces(data, micro_batch, setting.square_cost)),
-                (first / STEPS, last / STEPS),
+                get_schedule(name), p, v, setting.paces(plans.plan(number)), (first / STEPS, last / STEPS)
             )
-            for p, v, data, micro_batch, first, last in kinds.T.tolist()
+            for number, (p, v, *_, first, last) in zip(numbers.tolist(), kinds.T.tolist(), strict=True)
         ]
         stretch[chosen] = np.array(values)[inverse.reshape(-1)]
-    return stretch
+    return stretch * unequal.stretch

@@ -9,13 +9,13 @@ bucket are equal, so a whole number of them stands for the paper's binary variab
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError
+from core.solver import highs, solver_library
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,20 +25,7 @@ TIME_LIMIT_S = 20.0
 GAP = 1e-6
 """Relative gap between cost and bound at which a mix counts as the best."""
 
-GET_SOLVER = "a mix of GPU types needs PuLP and HiGHS; install them with: pip install '.[mix]'"
-
-
-def solver_library() -> Any:
-    """The module ``pulp``, which is optional; asked for before a search that takes minutes.
-
-    Raises:
-        InputError: PuLP is not installed.
-    """
-    try:
-        import pulp
-    except ImportError:
-        raise InputError(GET_SOLVER) from None
-    return pulp
+QUESTION = "a mix of GPU types"
 
 
 TOGETHER = -1
@@ -171,7 +158,7 @@ class MixProgram:
     """
 
     def __init__(self, costs: Costs, slices: int, sense: int = 1, part: bool = False) -> None:
-        pulp = solver_library()
+        pulp = solver_library(QUESTION)
         self.pulp, self.costs = pulp, costs
         self.problem = problem = pulp.LpProblem("mix", sense)
         buckets = costs.load.shape[1]
@@ -233,11 +220,7 @@ class MixProgram:
         Raises:
             InputError: HiGHS is not installed.
         """
-        careful = {"presolve": "off"} if faulty_presolve() else {}
-        solver = self.pulp.HiGHS(msg=False, timeLimit=time_limit_s, gapRel=GAP / 10, threads=1, **careful)
-        if not solver.available():
-            raise InputError(GET_SOLVER)
-        self.problem.solve(solver)
+        self.problem.solve(highs(QUESTION, time_limit_s, GAP / 10))
         feasible = self.pulp.LpSolutionOptimal, self.pulp.LpSolutionIntegerFeasible
         return self.problem.sol_status in feasible
 
@@ -245,14 +228,6 @@ class MixProgram:
     def late(self) -> bool:
         """Whether the solver stopped before it found a mix or proved that there is none."""
         return self.problem.sol_status == self.pulp.LpSolutionNoSolutionFound
-
-
-def faulty_presolve() -> bool:
-    """Whether presolve of the installed HiGHS calls worse mixes optimal: 1.14 (ERGO-Code/HiGHS#3043)."""
-    try:
-        return version("highspy").startswith("1.14.")
-    except PackageNotFoundError:
-        return False
 
 
 def allocate(

@@ -9,13 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InfeasibleError, InputError
-from planner.serving.mix.allocation import (
-    TIME_LIMIT_S,
-    Allocation,
-    Costs,
-    allocate,
-    solver_library,
-)
+from core.solver import solver_library
+from planner.serving.mix.allocation import QUESTION, TIME_LIMIT_S, Allocation, Costs, allocate
 from planner.serving.mix.buckets import Bucket, buckets
 from planner.serving.mix.offers import Option, costs_of, options
 from planner.serving.offers import Offer, check_types
@@ -122,7 +117,7 @@ def search_mix(
         InputError: a type twice, no targets, a workload without a rate, or no solver installed.
         InfeasibleError: no type serves a bucket, or the devices available cannot carry the load.
     """
-    solver_library()
+    solver_library(QUESTION)
     check_types(tuple(offers), "--types")
     if not question.workload.slo.has_targets:
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")

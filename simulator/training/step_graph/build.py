@@ -174,10 +174,9 @@ class _Build:
 
     def _paces(self) -> tuple[float, ...]:
         """Kernel time of each micro batch over that of the mean one, where documents differ in length."""
-        drawn = self.setting.training.drawn
-        if drawn is None:
-            return ()
-        return tuple(drawn.paces(self.plan.data, self.plan.micro_batch, self.setting.square_cost))
+        unequal = self.setting.micro_batches(self.plans)
+        stretch = 1.0 if unequal is None else scalar(np.asarray(unequal.stretch))
+        return tuple(pace * stretch for pace in self.setting.paces(self.plan))
 
     def _contention(self) -> Contention:
         """Slow-down of kernels beside data-parallel traffic, and beside that of other streams."""
