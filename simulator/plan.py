@@ -334,7 +334,7 @@ class Plans(LeverColumns):
 
     def head_ranks_of(self, context: np.ndarray) -> np.ndarray:
         """Ranks that split heads in groups of ``context`` ranks, shape (plans,)."""
-        heads = np.minimum(np.maximum(self.context_heads, 1), context)
+        heads = np.gcd(np.maximum(self.context_heads, 1), context.astype(np.int64))
         return np.where(
             self.context_algorithm == ULYSSES, context, np.where(self.context_algorithm == USP, heads, 1)
         )

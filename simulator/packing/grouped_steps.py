@@ -77,6 +77,7 @@ class GroupedSteps:
     """
 
     def __init__(self, law: Lengths, packing: str, seq_len: int, rows: int) -> None:
+        self.fills = True
         self.by_micro_batch = GROUPED[packing] == "micro batch"
         random = np.random.default_rng(SEED)
         mean = float(np.minimum(law.draw(random, 4096), seq_len).mean())

@@ -50,6 +50,7 @@ class DrawnSteps:
 
     def __init__(self, law: Lengths, packing: str, seq_len: int, rows: int) -> None:
         self.packing = PACKINGS[packing]
+        self.fills = self.packing.fills
         random = np.random.default_rng(SEED)
         mean = float(np.minimum(law.draw(random, 4096), seq_len).mean())
         documents = max(round(rows * seq_len / mean), 1) if self.packing.fills else rows

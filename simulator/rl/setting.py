@@ -93,7 +93,7 @@ def training_workload(workload: RlWorkload, packing: str, unit: int, seed: int) 
     answers = workload.mini_batch or workload.answers
     sample = Training.model_validate({**stated, "global_batch": ROWS}).drawn
     rows = float(answers)
-    if sample is not None and sample.packing.fills:
+    if sample is not None and sample.fills:
         rows = answers * workload.mean * ROWS / sample.real
     return Training.model_validate({**stated, "global_batch": math.ceil(rows / unit) * unit})
 
