@@ -34,11 +34,11 @@ def degree_costs(
     sequences = np.concatenate([np.full(len(degrees), count) for count, _ in shapes])
     lengths = np.concatenate([length for _, length in shapes])
     view = rank(np.tile(degrees, len(shapes)), sequences, lengths)
-    whole, several, short = _seconds(view, prices, ends).reshape(len(shapes), -1)
-    square = np.maximum(whole - several, 0.0) / (full**2 * (1 - 1 / PARTS))
+    single, several, short = _seconds(view, prices, ends).reshape(len(shapes), -1)
+    square = np.maximum(single - several, 0.0) / (full**2 * (1 - 1 / PARTS))
     rest = full**2 * (1 / PARTS - 1 / PARTS**2) * square
     token = np.maximum(several - short - rest, 0.0) / (full * (1 - 1 / PARTS))
-    return DegreeCosts(degrees, np.maximum(whole - token * full - square * full**2, 0.0), token, square, room)
+    return DegreeCosts(degrees, np.maximum(single - token * full - square * full**2, 0.0), token, square, room)
 
 
 def _seconds(rank: Rank, prices: Prices, ends: bool) -> Array:

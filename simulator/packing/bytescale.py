@@ -31,8 +31,8 @@ def dealt_by_length(lengths: Array, costs: DegreeCosts, ranks: int) -> Dealt:
         if count == 1:
             free[free.argmin()] += time
             continue
-        chosen = np.argpartition(free, count - 1)[:count] if count < ranks else np.arange(ranks)
-        free[chosen] = free[chosen].max() + time
+        shared = np.argpartition(free, count - 1)[:count] if count < ranks else np.arange(ranks)
+        free[shared] = free[shared].max() + time
     used = np.arange(len(costs.degrees))
     tokens = np.bincount(degree, lengths, minlength=len(used))
     squares = np.bincount(degree, lengths**2, minlength=len(used))

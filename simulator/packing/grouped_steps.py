@@ -59,9 +59,9 @@ class GroupedStep:
         """The degree whose price lies next below the mean micro batch, and what is left as a factor."""
         seconds = np.diagonal(costs.seconds(self.tokens * costs.degrees, self.squares * costs.degrees))
         below = seconds <= self.seconds * (1 + ALIKE)
-        most = seconds[below].max() if below.any() else seconds.min()
-        near = np.abs(seconds / most - 1) <= ALIKE
-        at = int(np.where(near, 1.0 + self.deciding, 0.0).argmax())
+        nearest = seconds[below].max() if below.any() else seconds.min()
+        beside = np.abs(seconds / nearest - 1) <= ALIKE
+        at = int(np.where(beside, 1.0 + self.deciding, 0.0).argmax())
         factor = self.seconds / float(seconds[at])
         return int(costs.degrees[at]), factor if abs(factor - 1) > ALIKE else 1.0
 
@@ -82,9 +82,9 @@ class GroupedSteps:
         random = np.random.default_rng(SEED)
         mean = float(np.minimum(law.draw(random, 4096), seq_len).mean())
         room = seq_len * rows * (FILL if law.longest() > 1 and mean < seq_len else 1.0)
-        most = max(math.ceil(rows * seq_len / mean), 1)
-        draws = int(np.clip(DOCUMENTS // most, FEWEST_DRAWS, DRAWS))
-        drawn = np.minimum(law.draw(random, draws * most), seq_len).reshape(draws, most).astype(np.float64)
+        count = max(math.ceil(rows * seq_len / mean), 1)
+        draws = int(np.clip(DOCUMENTS // count, FEWEST_DRAWS, DRAWS))
+        drawn = np.minimum(law.draw(random, draws * count), seq_len).reshape(draws, count).astype(np.float64)
         self.steps = [step[: max(int((step.cumsum() <= room).sum()), 1)] for step in drawn]
         self._known: dict[tuple[object, ...], GroupedStep] = {}
 
