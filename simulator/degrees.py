@@ -38,7 +38,8 @@ def degree_costs(
     square = np.maximum(single - several, 0.0) / (full**2 * (1 - 1 / PARTS))
     rest = full**2 * (1 / PARTS - 1 / PARTS**2) * square
     token = np.maximum(several - short - rest, 0.0) / (full * (1 - 1 / PARTS))
-    return DegreeCosts(degrees, np.maximum(single - token * full - square * full**2, 0.0), token, square, room)
+    fixed = np.maximum(single - token * full - square * full**2, 0.0)
+    return DegreeCosts(degrees, fixed, token, square, room)
 
 
 def _seconds(rank: Rank, prices: Prices, ends: bool) -> Array:
