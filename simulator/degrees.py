@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def _seconds(rank: Rank, prices: Prices, ends: bool) -> Array:
     return total
 
 
-def _exposed(ops: list[Op], seconds: list[Array]) -> Array:
+def _exposed(ops: Sequence[Op], seconds: Sequence[np.ndarray]) -> Array:
     """Kernels, and what collectives leave beyond the share of the core's kernels that they run beside."""
     priced = list(zip(ops, seconds, strict=True))
     core = sum(

@@ -34,8 +34,10 @@ def dealt_by_length(lengths: Array, costs: DegreeCosts, ranks: int) -> Dealt:
         shared = np.argpartition(free, count - 1)[:count] if count < ranks else np.arange(ranks)
         free[shared] = free[shared].max() + time
     used = np.arange(len(costs.degrees))
-    tokens = np.bincount(degree, lengths, minlength=len(used))
-    squares = np.bincount(degree, lengths**2, minlength=len(used))
+    tokens, squares = (
+        np.bincount(degree, weights, minlength=len(used)).astype(np.float64)
+        for weights in (lengths, lengths**2)
+    )
     alike = float(max(seconds.max(), (seconds * costs.degrees[degree]).sum() / ranks))
     bound = min(alike, float(free.max()))
     return Dealt(used, tokens, squares, float(free.max()), bound)
