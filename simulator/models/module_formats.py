@@ -49,6 +49,10 @@ ATTENTION = "self_attn attention attn self_attention mixer"
 MLP = "mlp feed_forward mixer block_sparse_moe"
 SHARED = "mlp.shared_experts mlp.shared_expert block_sparse_moe.shared_experts mixer.shared_experts"
 ROUTED = "mlp.experts block_sparse_moe.experts feed_forward.experts mixer.experts"
+BESIDE = "experts moe.experts"
+"""Routed experts of layers whose dense MLP is a module beside them (Gemma 4)."""
+ROUTER = re.compile(r"(?:^|\.)layers\.[\d*]+\.router")
+"""A router that is a module of the layer, not of its MLP: its experts are, too."""
 
 
 def _attention(model: Model) -> Iterator[Linear]:
@@ -104,8 +108,13 @@ def _mlp(model: Model, part: str, parents: str, width: int, hidden: int) -> Iter
         yield Linear(part, "", _spelled(parents, *spellings), hidden * width)
 
 
-def linears(model: Model) -> dict[int, list[Linear]]:
-    """The linear layers of each layer (counted from 0); routers, which no method quantises, are left out."""
+def linears(model: Model, routed: str = ROUTED) -> dict[int, list[Linear]]:
+    """The linear layers of each layer (counted from 0); routers, which no method quantises, are left out.
+
+    Args:
+        model: its layers and widths.
+        routed: spellings of its routed experts.
+    """
     cached, scanned = list(_attention(model)), list(_linear_attention(model))
     dense = list(_mlp(model, "dense", MLP, model.feed_forward, model.hidden))
     experts: list[Linear] = []
@@ -115,7 +124,7 @@ def linears(model: Model) -> dict[int, list[Linear]]:
             experts += _mlp(model, "dense", SHARED, width, model.hidden)
         width = moe.experts * moe.feed_forward
         experts += _mlp(
-            model, "experts", f"{ROUTED} " + " ".join(f"{name}.0" for name in ROUTED.split()), width,
+            model, "experts", f"{routed} " + " ".join(f"{name}.0" for name in routed.split()), width,
             moe.latent or model.hidden,
         )  # fmt: skip
     listed: dict[int, list[Linear]] = {}
@@ -226,6 +235,13 @@ class ModuleFormats:
         return self.default
 
     @property
+    def routed(self) -> str:
+        """Spellings of routed experts: inside the MLP, or beside it where lists name the router there."""
+        lists = (self.excluded, *(modules for modules, _ in self.listed))
+        beside = any(ROUTER.search(pattern) for modules in lists for pattern in modules.patterns)
+        return BESIDE if beside else ROUTED
+
+    @property
     def unread(self) -> list[str]:
         """Patterns that are not evaluated."""
         return [*self.excluded.unread, *(word for modules, _ in self.listed for word in modules.unread)]
@@ -246,7 +262,7 @@ def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str
     few = bool(named) and len(named) < LISTED_SHARE * model.layers and formats.default == WIDE
     shares: dict[str, Counter[CheckpointFormat]] = defaultdict(Counter)
     kinds: dict[Linear, CheckpointFormat] = {}
-    for layer, members in linears(model).items():
+    for layer, members in linears(model, formats.routed).items():
         for linear in members:
             if few and linear not in kinds:
                 kinds[linear] = formats.of_kind(linear)

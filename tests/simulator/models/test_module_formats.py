@@ -53,6 +53,16 @@ def test_lists_that_name_only_the_head_and_routers_leave_one_format(tmp_path):
     assert (model.checkpoint, model.parts) == ("fp8", None)
 
 
+def test_an_mlp_beside_experts_does_not_hold_them(tmp_path):
+    listed = [f"model.language_model.layers.{i}.{name}*" for i in range(32) for name in ("mlp", "router")]
+    stated = {"quant_method": "modelopt", "quant_algo": "NVFP4", "exclude_modules": [*listed, "*self_attn*"]}
+    model = read(tmp_path, stated, EXPERTS)
+    assert model.parts.experts == {"fp4": 1.0}
+    inside = [name.replace("router", "mlp.router") for name in listed]
+    model = read(tmp_path, {**stated, "exclude_modules": [*inside, "*self_attn*"]}, EXPERTS)
+    assert model.checkpoint == "bf16" or model.parts.experts == {"bf16": 1.0}
+
+
 def test_experts_alone_are_narrow(tmp_path):
     groups = {"group_0": {"targets": ["re:.*mlp\\.experts.*"], "weights": {"num_bits": 4, "type": "int"}}}
     model = read(tmp_path, {"quant_method": "compressed-tensors", "config_groups": groups}, EXPERTS)
