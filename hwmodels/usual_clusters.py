@@ -18,6 +18,7 @@ USUAL = {
     "gb200": "gb200-nvl72",
     "gb300": "gb300-nvl72",
     "gh200": "gh200-node",
+    "gh200-680w": "jupiter",
     "h100-96gb": "dgx-h100",
     "h100-nvl": "h200-nvl-8",
     "h100-pcie": "h100-pcie-8",

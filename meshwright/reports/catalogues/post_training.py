@@ -31,8 +31,8 @@ def _constants(entry: Sourced) -> list[Table]:
     rows = [
         [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
     ]
-    title = str(getattr(entry, "title", ""))
-    return [facts({"title": title}), table(("key", "value", "kind", "source"), rows, left=4)]
+    name, title = (str(getattr(entry, key, "")) for key in ("name", "title"))
+    return [facts({"title": title}, name), table(("key", "value", "kind", "source"), rows, left=4)]
 
 
 ALGORITHMS = Kind(
