@@ -79,7 +79,7 @@ def rl_facts(step: RlStep) -> dict[str, str]:
     engine = pool.engine if isinstance(pool.engine, str) else "own engine"
     return {
         "verdict": f"{WORDS[step.timing.binding]} decide",
-        "step": f"{seconds(step.timing.seconds)} +-{percent(step.half_width)} for {answers:,} answers "
+        "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width)} for {answers:,} answers "
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
         f"{answers / step.timing.seconds * HOUR:,.0f} answers an hour",
@@ -116,7 +116,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
     """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
     best, first = steps[0], steps[0].timing
     words = {
-        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step +-{percent(best.half_width)}, "
+        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width)}, "
         f"{WORDS[first.binding]} decide",
         **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
     }
