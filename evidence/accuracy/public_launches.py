@@ -1,15 +1,14 @@
 """Launch files of 30 public repositories, read here, beside what is right by hand.
 
-    python -m benchmarks.public_launches
+    python -m benchmarks.public_launches FOLDER
 
-``public_launches.yaml`` names repository, path and commit of each file. A line a file: what was read or the
-refusal, and whether that is right.
+``public_launches.yaml`` names repository, path and commit of each file; FOLDER holds those that somebody has
+fetched, as FOLDER/repository/path. A line a file: what was read or the refusal, and whether that is right.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,8 @@ def launches() -> list[dict[str, Any]]:
     return yaml.safe_load(TABLE.read_text(encoding="utf-8"))["launches"]
 
 
-def problem(launch: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-    """What was read of a file, and the first thing that is wrong; empty where all is right."""
-    path = folder / Path(launch["path"]).name
-    path.write_text(launch["text"], encoding="utf-8")
+def problem(launch: Mapping[str, Any], path: Path) -> tuple[str, str]:
+    """What was read of a file at a path, and the first thing that is wrong; empty where all is right."""
     try:
         imported = read_launch(str(path), stated=launch["stated"])
     except InputError as error:
@@ -58,14 +55,17 @@ def _at(node: Any, key: str) -> Any:
 
 def main() -> None:
     """Print a line a file; exit 1 where one is not right."""
-    wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for launch in launches():
-            told, fault = problem(launch, Path(folder))
-            wrong += bool(fault)
-            name = f"{launch['repository']} {launch['path']}"
-            print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or told[:140]}")
-    print(f"{len(launches()) - wrong} of {len(launches())} right")
+    folder, wrong, read = Path(sys.argv[1] if len(sys.argv) > 1 else "."), 0, 0
+    for launch in launches():
+        path = folder / launch["repository"] / launch["path"]
+        name = f"{launch['repository']} {launch['path']}"
+        if not path.is_file():
+            print(f"absent {name[-76:]:76} at {launch['commit'][:8]}")
+            continue
+        told, fault = problem(launch, path)
+        read, wrong = read + 1, wrong + bool(fault)
+        print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or told[:140]}")
+    print(f"{read - wrong} of {read} right, {len(launches()) - read} absent")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,15 +1,13 @@
-"""Kinds of broken inputs of ``import``: public launch files and reports of machines."""
+"""Kinds of broken inputs of ``import``: launch files and reports of machines."""
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from evidence.accuracy.public_launches import launches
 from tests.fuzz.case import Case, Kind, word
 from tests.fuzz.mutate import ODD, broken
+from tests.meshwright.exporters.launch_files import FILES
 
 TOPOLOGY = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
@@ -29,11 +27,6 @@ NODES = (
 BUS = "19:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n"
 
 
-@cache
-def _public() -> list[dict[str, Any]]:
-    return launches()
-
-
 def _changed(text: str, random: Random) -> str:
     """A text with a word of a line replaced, or broken elsewhere."""
     if random.random() < 0.3:
@@ -48,8 +41,8 @@ def _changed(text: str, random: Random) -> str:
 
 
 def _launch(random: Random) -> Case:
-    """A public launch file with words changed."""
-    launch = random.choice(_public())
+    """A launch file with words changed."""
+    launch = random.choice(FILES)
     name, text = Path(launch["path"]).name, launch["text"]
     for _ in range(random.choice((0, 1, 1, 2, 4))):
         text = _changed(text, random)
