@@ -94,7 +94,10 @@ per_device_train_batch_size: 2
 gradient_accumulation_steps: 8
 bf16: true
 """
-AUTO = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}'
+AUTO = """\
+{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+ "zero_optimization": {"stage": 3}}
+"""
 SERVER = """\
 apiVersion: apps/v1
 kind: Deployment
