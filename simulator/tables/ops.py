@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from core.records import record
 from simulator.ops.gather import distinct_rows, gathered_bytes
-from simulator.ops.op import Collective, MemoryBound, Op, Product, backward
+from simulator.ops.op import Collective, MemoryBound, Op, Product
 from simulator.tables.setting import BYTES, TablesSetting
 from simulator.tables.shards import Pieces
 
@@ -258,8 +258,3 @@ def dense_update(setting: TablesSetting) -> list[Op]:
         return []
     moved = (4.0 * 3 + 2 * BYTES[setting.workload.mlp]) * dense_parameters(setting)
     return [MemoryBound(name="dense", kind="optimizer", bytes=moved)]
-
-
-def with_backward(setting: TablesSetting, ops: Sequence[Op]) -> list[Op]:
-    """Ops with their backward pass, where gradients follow."""
-    return [*ops, *backward(ops)] if setting.trains else list(ops)

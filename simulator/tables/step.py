@@ -46,14 +46,12 @@ class PricedOps:
         device_s: of kernels.
         wire_s: of collectives.
         launches: kernels and collectives.
-        flops: of products.
         sent: bytes that collectives bring to the device.
     """
 
     device_s: float
     wire_s: float
     launches: float
-    flops: float
     sent: float
 
 
@@ -103,17 +101,16 @@ class TablesStep:
 def part_of(ops: Iterable[Op], prices: Prices) -> PricedOps:
     """Price a list of ops."""
     listed = list(ops)
-    device = wire = launches = flops = sent = 0.0
+    device = wire = launches = sent = 0.0
     for op, time in zip(listed, price(listed, prices), strict=True):
         launches += float(op.launches)
-        flops += float(np.sum(op.flops))
         if isinstance(op, Collective):
             wire += float(np.sum(time))
             size = float(np.max(op.size))
             sent += float(np.sum(op.bytes)) * (size - 1.0) / size
         else:
             device += float(np.sum(time))
-    return PricedOps(device, wire, launches, flops, sent)
+    return PricedOps(device, wire, launches, sent)
 
 
 def shardings(setting: TablesSetting) -> Iterator[TablePlacement]:
@@ -200,7 +197,15 @@ def predict_step(setting: TablesSetting) -> TablesStep:
     Raises:
         InfeasibleError: the tables do not fit the devices.
     """
-    steps = [_step(setting, sharding) for sharding in shardings(setting)]
+    steps: list[TablesStep] = []
+    problem: InfeasibleError | None = None
+    for sharding in shardings(setting):
+        try:
+            steps.append(_step(setting, sharding))
+        except InfeasibleError as error:
+            problem = error
+    if not steps and problem is not None:
+        raise problem
     return min(steps, key=lambda step: step.step_s)
 
 
@@ -276,7 +281,7 @@ def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
     """
 
     def of(name: str) -> PricedOps:
-        return parts.get(name, PricedOps(0.0, 0.0, 0.0, 0.0, 0.0))
+        return parts.get(name, PricedOps(0.0, 0.0, 0.0, 0.0))
 
     keys = of("keys")
     before = of("lookup").device_s
