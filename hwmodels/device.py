@@ -27,6 +27,8 @@ MEMORY_SIZE = r"\b(\d+) ?gi?b\b"
 """Words beside the name of a device."""
 SAME_SIZE = 0.1
 """Share by which a printed size of memory, in GB or GiB, may differ from a device's."""
+LIBRARY_BYTES = 1.5e9
+"""Memory of a driver's context and libraries, where no framework or engine states its own (assumed)."""
 
 
 class Device(Versioned):

@@ -9,12 +9,39 @@ from numpy.typing import NDArray
 
 from simulator.ops import Collective, Op, Rank, backward, head, layers
 from simulator.packing.costs import DegreeCosts
+from simulator.packing.grouped_steps import GroupedStep, GroupedSteps
+from simulator.plan import Plan
 from simulator.pricing import Prices, price
+from simulator.workload import Training
 
 Array = NDArray[np.float64]
 
 PARTS = 8
 """Documents, and shares of a full micro batch, by which the three terms of a cost are told apart."""
+
+
+def grouped_step(
+    drawn: GroupedSteps,
+    plan: Plan,
+    training: Training,
+    rank: Callable[[Array, Array, Array], Rank],
+    prices: Prices,
+) -> tuple[DegreeCosts, GroupedStep]:
+    """Costs of groups of each degree that divides the plan's, and the drawn steps.
+
+    Args:
+        drawn: documents of steps.
+        plan: of the job.
+        training: its workload.
+        rank: one rank's view, from context-parallel ranks, sequences and their length, each (cases,).
+        prices: of the step's ops.
+    """
+    ranks = np.arange(1, plan.context + 1, dtype=np.float64)
+    degrees = ranks[plan.context % ranks == 0]
+    room = plan.micro_batch * training.seq_len / plan.context
+    costs = degree_costs(degrees, room, rank, prices, plan.pipeline == 1)
+    count = max(training.micro_batches(plan.data, plan.micro_batch), 1)
+    return costs, drawn.of(costs, plan.data * plan.context, count)
 
 
 def degree_costs(

@@ -56,7 +56,8 @@ class QuestionKind:
         elsewhere: what takes its scenarios, for those that ask only about training steps.
         definition: the keys of a scenario.
         catalogues: of the keys that hold a name, a path or a mapping, where they are not those of training.
-        check: every key and value of a scenario, apart from how they fit together; raises InputError.
+        checks: every key and value of a scenario, apart from how they fit together; by default builds the
+            definition.
     """
 
     name: str
@@ -69,7 +70,17 @@ class QuestionKind:
     elsewhere: str = ""
     definition: Callable[[Mapping[str, Any]], type[BaseModel]]
     catalogues: Callable[[], Mapping[str, Catalogue[Any]]] = lambda: CATALOGUES
-    check: Callable[[Mapping[str, Any], str, Path], AnyDefinition]
+    checks: Callable[[Mapping[str, Any], str, Path], AnyDefinition] | None = None
+
+    def check(self, data: Mapping[str, Any], where: str, folder: Path) -> AnyDefinition:
+        """The definition of a scenario, whose keys and values are right by themselves.
+
+        Raises:
+            InputError: they are not.
+        """
+        if self.checks is None:
+            return build(self.definition(data), data, where)  # type: ignore[return-value]
+        return self.checks(data, where, folder)
 
 
 def _step(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
@@ -99,28 +110,16 @@ def _rl_definition(data: Mapping[str, Any]) -> type[BaseModel]:
     return RlDefinition
 
 
-def _rl(data: Mapping[str, Any], where: str, folder: Path) -> RlDefinition:
-    return build(_rl_definition(data), data, where)  # type: ignore[return-value]
-
-
 def _diffusion_definition(data: Mapping[str, Any]) -> type[BaseModel]:
     from simulator.diffusion.scenario import DiffusionDefinition
 
     return DiffusionDefinition
 
 
-def _diffusion(data: Mapping[str, Any], where: str, folder: Path) -> DiffusionDefinition:
-    return build(_diffusion_definition(data), data, where)  # type: ignore[return-value]
-
-
 def _tables_definition(data: Mapping[str, Any]) -> type[BaseModel]:
     from simulator.tables.scenario import TablesDefinition
 
     return TablesDefinition
-
-
-def _tables(data: Mapping[str, Any], where: str, folder: Path) -> TablesDefinition:
-    return build(_tables_definition(data), data, where)  # type: ignore[return-value]
 
 
 def _shard_fields() -> Mapping[str, Any]:
@@ -133,10 +132,6 @@ def _graph_definition(data: Mapping[str, Any]) -> type[BaseModel]:
     from simulator.graphs.question import GraphDefinition
 
     return GraphDefinition
-
-
-def _graph(data: Mapping[str, Any], where: str, folder: Path) -> GraphDefinition:
-    return build(_graph_definition(data), data, where)  # type: ignore[return-value]
 
 
 def _graph_fields() -> Mapping[str, Any]:
@@ -183,15 +178,15 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
     {
         kind.name: kind
         for kind in (
-            _trains(name="step", words="a training step", keys=OF_TRAINING, check=_step),
+            _trains(name="step", words="a training step", keys=OF_TRAINING, checks=_step),
             _trains(
                 name="mixed",
                 words="a step on groups of nodes",
                 keys=(*OF_TRAINING, "placement"),
                 elsewhere="only `simulate` and `whatif` take a cluster of groups",
-                check=_mixed,
+                checks=_mixed,
             ),
-            _trains(name="run", words="a run of weeks", keys=(*OF_TRAINING, "run"), check=_step),
+            _trains(name="run", words="a run of weeks", keys=(*OF_TRAINING, "run"), checks=_step),
             QuestionKind(
                 name="serving",
                 words="serving",
@@ -202,7 +197,7 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 searched=False,
                 elsewhere="is a serving workload; `simulate`, `whatif` and `plan serve` take it",
                 definition=_serving_definition,
-                check=_serving,
+                checks=_serving,
             ),
             QuestionKind(
                 name="rl",
@@ -214,7 +209,6 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 searched=False,
                 elsewhere="is a step of post-training; `simulate` and `whatif` take it",
                 definition=_rl_definition,
-                check=_rl,
             ),
             QuestionKind(
                 name="diffusion",
@@ -227,7 +221,6 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 elsewhere="makes images or videos; `simulate` and `whatif` take it",
                 definition=_diffusion_definition,
                 catalogues=_diffusion_catalogues,
-                check=_diffusion,
             ),
             QuestionKind(
                 name="tables",
@@ -240,7 +233,6 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 elsewhere="is a batch of a recommendation model; `simulate` and `whatif` take it",
                 definition=_tables_definition,
                 catalogues=_tables_catalogues,
-                check=_tables,
             ),
             QuestionKind(
                 name="graph",
@@ -253,7 +245,6 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 elsewhere="is an epoch over a graph; `simulate` and `whatif` take it",
                 definition=_graph_definition,
                 catalogues=lambda: {"cluster": CATALOGUES["cluster"]},
-                check=_graph,
             ),
         )
     }

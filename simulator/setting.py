@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
-from simulator.degrees import degree_costs
+from simulator.degrees import grouped_step
 from simulator.frameworks import Framework
 from simulator.levers import BY_PLAN, SHARED, Choices, modules_of
 from simulator.models import Model
@@ -20,7 +20,7 @@ from simulator.ops.build import CAST_BYTES, SCALE_BYTES
 from simulator.ops.counts import attention_flops_per_token, matmul_flops_per_token, model_parameters
 from simulator.ops.layer import layers
 from simulator.packing.costs import DegreeCosts
-from simulator.packing.grouped_steps import GroupedStep, GroupedSteps
+from simulator.packing.grouped_steps import GroupedStep, GroupedSteps, equal_micro_batches
 from simulator.packing.steps import MicroBatches
 from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
@@ -36,7 +36,6 @@ them."""
 MOMENT_BYTES = {"bf16": 4.0} | dict.fromkeys(("8-bit", *PAGED_STATES), 2.0 + 2 * 4 / 2048)
 """Bytes of Adam's two moments beside 16-bit parameters: of 16 bits, or of 8 bits with a 32-bit scale for a
 block of 2,048 (Dettmers et al. 2021, 8-bit Optimizers, section 2.1)."""
-
 
 COPIED_STATES = "mixed", "moments-16"
 """Formats of the state with parameters, or a copy of them, in 32 bits."""
@@ -250,12 +249,7 @@ class Setting:
         if not isinstance(drawn, GroupedSteps):
             return drawn.of(plans.data, plans.micro_batch, self.square_cost)
         steps = [self.grouped(plans.plan(index)) for index in range(len(plans))]
-        rows = []
-        for costs, step in filter(None, steps):
-            degree, stretch = step.degree(costs)
-            length = step.squares / step.tokens
-            rows.append((step.tokens * degree / length, length, step.late, degree, stretch))
-        return MicroBatches(*np.array(rows, dtype=np.float64).reshape(len(rows), 5).T)
+        return equal_micro_batches(filter(None, steps))
 
     def grouped(self, plan: Plan) -> tuple[DegreeCosts, GroupedStep] | None:
         """Costs of groups of each degree, and the drawn steps; None where all groups are equal."""
@@ -272,23 +266,13 @@ class Setting:
         return {}
 
     def _grouped(self, drawn: GroupedSteps, plan: Plan) -> tuple[DegreeCosts, GroupedStep]:
-        plans, context = Plans.of(plan), plan.context
-        degrees = np.array([degree for degree in range(1, context + 1) if context % degree == 0], np.float64)
-        room = plan.micro_batch * self.training.seq_len / context
-
-        def rank(context: np.ndarray, sequences: np.ndarray, length: np.ndarray) -> Rank:
-            return self._rank(plans.take(np.zeros(len(context), np.int64)), context, sequences, length)
-
-        costs = degree_costs(degrees, room, rank, self.prices, plan.pipeline == 1)
-        count = max(self.training.micro_batches(plan.data, plan.micro_batch), 1)
-        return costs, drawn.of(costs, plan.data * context, count)
+        return grouped_step(drawn, plan, self.training, partial(self._rank, Plans.of(plan)), self.prices)
 
     def paces(self, plan: Plan) -> list[float]:
         """Seconds of micro batches of a usual step over those of the mean one; empty where all are equal."""
         drawn, grouped = self.training.drawn, self.grouped(plan)
         if grouped is not None:
-            paces = grouped[1].paces
-            return [pace * len(paces) / sum(paces) for pace in paces]
+            return grouped[1].relative_paces
         if drawn is None or isinstance(drawn, GroupedSteps):
             return []
         return drawn.paces(plan.data, plan.micro_batch, self.square_cost)

@@ -37,12 +37,13 @@ DONE = (
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/serving", "simulator/state"),
-    *("simulator/training", "simulator/uncertainty"),
+    *("simulator/tables", "simulator/graphs", "simulator/training", "simulator/uncertainty"),
 )
 
 DONE_WITH_VAGUE = (
     *("meshwright/commands", "meshwright/jobs", "meshwright/service", "simulator/packing", "simulator/rules"),
     *("simulator/recipes", "simulator/faults", "simulator/frameworks", "simulator/engine", "evidence/pages"),
+    *("simulator/tables", "simulator/graphs"),
 )
 
 PUBLIC = {"meshwright/results.py": {"found"}}

@@ -67,11 +67,11 @@ def job(kind: str, waits: str, answer: Answer, figures: Figures, no_search: str)
         no_search: why nothing is searched.
     """
     best = partial(unsearched, no_search)
-    asked = row(answer, best)
+    answered = row(answer, best)
     none_yet = f"{KINDS[kind].words} has none yet"
 
     def figures_of(ask: str, question: Question) -> Mapping[str, Any]:
-        return {"problem": no_search} if ask == "plan" else asked(ask, question)
+        return {"problem": no_search} if ask == "plan" else answered(ask, question)
 
     return Job(
         kind=kind,

@@ -29,10 +29,10 @@ def answer(question: Question, terms: AskOptions) -> alone.LoneAnswer:
     from simulator.diffusion.scenario import load_of, make_diffusion
     from simulator.diffusion.serving import run_load
 
-    setting, asked = make_diffusion(*question), load_of(*question[:2])
+    setting, stated = make_diffusion(*question), load_of(*question[:2])
     request, served = predict_request(setting), None
-    if asked is not None:
-        load, replicas, seed = asked
+    if stated is not None:
+        load, replicas, seed = stated
         served = ServedLoad(load, replicas, run_load(setting, load, replicas, seed))
     describe, draw = partial(describe_diffusion, served=served), partial(diffusion_tables, served=served)
     return alone.LoneAnswer(request, describe, draw)

@@ -44,22 +44,22 @@ def describe_epoch(epoch: Epoch) -> dict[str, Any]:
 
 def epoch_tables(epoch: Epoch) -> list[Table]:
     """Figures of the epoch, and what it is made of."""
-    setting, told = epoch.setting, describe_epoch(epoch)
+    setting, figures = epoch.setting, describe_epoch(epoch)
     model, work, layout, device = setting.model, setting.workload, setting.layout, setting.cluster.device
     shown = {
         "model": f"{model.name}, {model.layers:,} layers of {model.hidden:,}",
         "graph": f"{counted(work.vertices)} vertices, {counted(work.edges)} edges",
         "devices": f"{layout.devices:,} x {device.name} ({setting.cluster.name}): {layout.stages:,} stages, "
         f"{layout.chunks:,} chunks, {layout.partitions:,} partitions",
-        "epoch": f"{seconds(epoch.epoch_s)}, ${told['usd']:.3g}",
+        "epoch": f"{seconds(epoch.epoch_s)}, ${figures['usd']:.3g}",
         "exchanged": f"{epoch.boundary_bytes / GIGA:.3g} GB between stages, "
         f"{epoch.replica_bytes / GIGA:.3g} GB of copies between partitions",
-        "memory": f"{told['memory_total_bytes'] / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
+        "memory": f"{figures['memory_total_bytes'] / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
     }
     words = {"copies": "copies of vertices", "gradients": "gradients over partitions"}
     rows = [
         [words.get(name, name), seconds(time), percent(time / epoch.epoch_s)]
-        for name, time in told["parts_s"].items()
+        for name, time in figures["parts_s"].items()
         if time
     ]
     return [facts(shown, setting.title), table(("part", "time", "share"), rows)]

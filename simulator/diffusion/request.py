@@ -13,6 +13,7 @@ import numpy as np
 
 from core.errors import InfeasibleError
 from core.records import record
+from hwmodels.device import LIBRARY_BYTES
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.encoders import encoder_ops, encoder_parameters
 from simulator.diffusion.libraries import DiffusionLibrary
@@ -21,8 +22,6 @@ from simulator.diffusion.setting import DiffusionSetting
 from simulator.ops.op import Attention, Collective, MemoryBound, Op, Product
 from simulator.pricing import Prices, price
 
-WORKSPACE = 1.5e9
-"""Bytes of CUDA's context and libraries on a device (assumed)."""
 CLASSES = ("product", "attention", "memory", "convolution", "depthwise")
 """Classes of kernels; each but products has a constant of the library."""
 
@@ -288,7 +287,7 @@ def memory_of(setting: DiffusionSetting) -> dict[str, float]:
     return {
         **weight_bytes(setting),
         "activations": WIDTH * rows * (widest + 8.0 * model.hidden),
-        "workspace": WORKSPACE,
+        "workspace": LIBRARY_BYTES,
     }
 
 

@@ -13,17 +13,15 @@ import numpy as np
 
 from core.errors import InfeasibleError
 from core.records import record
+from hwmodels.device import LIBRARY_BYTES
+from hwmodels.kernels.chip import ELEMENT_BYTES
 from simulator.graphs.question import GraphSetting
 from simulator.ops.gather import distinct_rows, gathered_bytes
 from simulator.ops.op import Collective, MemoryBound, Op, Product, backward
 from simulator.pricing import Prices, price
 
-BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0}
-"""Of a number."""
 INDEX_BYTES = 8.0
 """Of an edge: the neighbour's number and the edge's weight."""
-WORKSPACE = 1.5e9
-"""Bytes of CUDA's context and libraries on a device (assumed)."""
 KEPT = 3.0
 """Tensors of a layer that the backward pass reads: input, sum over neighbours, output."""
 
@@ -60,11 +58,11 @@ class Epoch:
 def layer_ops(setting: GraphSetting, vertices: float, edges: float) -> Iterator[Op]:
     """One layer over some vertices: sums over neighbours, products with weights, elementwise kernels."""
     model, work = setting.model, setting.workload
-    size, width = BYTES[work.dtype], float(model.hidden)
+    size, width = ELEMENT_BYTES[work.dtype], float(model.hidden)
     row = size * width
     read = gathered_bytes(edges, distinct_rows(edges, work.vertices), row, setting.cluster.device.l2_bytes)
-    moved = float(read) + INDEX_BYTES * edges + row * vertices
-    yield MemoryBound(name="neighbours", kind="embedding", bytes=moved, backward_bytes=moved)
+    traffic = float(read) + INDEX_BYTES * edges + row * vertices
+    yield MemoryBound(name="neighbours", kind="embedding", bytes=traffic, backward_bytes=traffic)
     for number in range(model.products):
         yield Product(
             name=f"weights.{number}",
@@ -84,16 +82,16 @@ def exchange_ops(setting: GraphSetting) -> list[Op]:
     layout, work = setting.layout, setting.workload
     if layout.partitions == 1:
         return []
-    size = BYTES[work.dtype] * setting.model.hidden
+    size = ELEMENT_BYTES[work.dtype] * setting.model.hidden
     copies = work.replicas * work.vertices / layout.partitions / layout.chunks
     # A buffer of an all-to-all counts the part that stays.
-    whole = size * copies * layout.partitions / (layout.partitions - 1)
+    buffer = size * copies * layout.partitions / (layout.partitions - 1)
     return [
         Collective(
             name="copies",
             kind="exchange",
             operation="all_to_all",
-            bytes=whole,
+            bytes=buffer,
             size=float(layout.partitions),
             launches=1.0,
         )
@@ -154,7 +152,7 @@ def predict_epoch(setting: GraphSetting) -> Epoch:
         layers * seconds_of(forward, prices) + both(extra[0], extra[1]),
         layers * seconds_of(backward(forward), prices) + both(extra[2], extra[3]),
     )
-    sent = BYTES[work.dtype] * model.hidden * vertices
+    sent = ELEMENT_BYTES[work.dtype] * model.hidden * vertices
     send = 0.0
     if layout.stages > 1:
         stride = layout.partitions
@@ -163,7 +161,7 @@ def predict_epoch(setting: GraphSetting) -> Epoch:
     passes = [max(time + layers * copies, send) for time in kernels]
     reduce = _reduce_seconds(setting, prices, layers)
     edges_between = layout.stages - 1
-    row = BYTES[work.dtype] * model.hidden * work.vertices
+    row = ELEMENT_BYTES[work.dtype] * model.hidden * work.vertices
     return Epoch(
         setting=setting,
         kernels_s=layout.chunks * sum(kernels),
@@ -196,13 +194,13 @@ def memory_of(setting: GraphSetting) -> dict[str, float]:
     layers = -(-model.layers // layout.stages)
     vertices = work.vertices / layout.partitions
     copies = work.replicas if layout.partitions > 1 else 0.0
-    row = BYTES[work.dtype] * model.hidden
+    row = ELEMENT_BYTES[work.dtype] * model.hidden
     weights = layers * model.products * model.hidden**2 + model.hidden * (work.features + work.classes)
     return {
         "vertices": KEPT * layers * row * vertices,
         "copies": layers * row * vertices * copies,
-        "features": BYTES[work.dtype] * work.features * vertices,
+        "features": ELEMENT_BYTES[work.dtype] * work.features * vertices,
         "edges": INDEX_BYTES * work.edges / layout.partitions,
         "weights": 16.0 * weights,
-        "workspace": WORKSPACE,
+        "workspace": LIBRARY_BYTES,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ from simulator.packing.base import Array
 from simulator.packing.bytescale import dealt_by_length
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.flexsp import dealt_by_program
+from simulator.packing.steps import MicroBatches
 
 FILL = 0.95
 """Share of a step's room that drawn documents take: the last of a micro batch leaves room."""
@@ -54,6 +55,11 @@ class GroupedStep:
     gap: float
     shares: Array
     deciding: Array
+
+    @property
+    def relative_paces(self) -> list[float]:
+        """Seconds of the micro batches of a usual step over those of their mean."""
+        return [pace * len(self.paces) / sum(self.paces) for pace in self.paces]
 
     def degree(self, costs: DegreeCosts) -> tuple[int, float]:
         """The degree whose price lies next below the mean micro batch, and what is left as a factor."""
@@ -195,3 +201,13 @@ def _summed(dealt: list[list[Dealt]], micro_batches: int, costs: DegreeCosts, to
 
 def _late(seconds: Array) -> float:
     return max(float(np.quantile(seconds, 0.95) / seconds.mean()), 1.0)
+
+
+def equal_micro_batches(steps: Iterable[tuple[DegreeCosts, GroupedStep]]) -> MicroBatches:
+    """Micro batches of several plans as equal sequences of the same cost; cases are plans."""
+    rows = []
+    for costs, step in steps:
+        degree, stretch = step.degree(costs)
+        length = step.squares / step.tokens
+        rows.append((step.tokens * degree / length, length, step.late, degree, stretch))
+    return MicroBatches(*np.array(rows, dtype=np.float64).reshape(len(rows), 5).T)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.records import record
+from hwmodels.kernels.chip import ELEMENT_BYTES
 from simulator.ops.gather import distinct_rows, gathered_bytes
 from simulator.ops.op import Collective, MemoryBound, Op, Product
-from simulator.tables.setting import BYTES, TablesSetting
+from simulator.tables.setting import TablesSetting
 from simulator.tables.shards import Pieces
 
 Array = NDArray[np.float64]
@@ -26,7 +27,7 @@ SORT_LAUNCHES = 8.0
 def layers(setting: TablesSetting, part: str, inputs: int, widths: Sequence[int]) -> Iterator[Op]:
     """Linear layers with an activation each."""
     work, rows = setting.workload, setting.samples
-    size = BYTES[work.mlp]
+    size = ELEMENT_BYTES[work.mlp]
     for number, width in enumerate(widths):
         yield Product(
             name=f"{part}.{number}",
@@ -40,12 +41,12 @@ def layers(setting: TablesSetting, part: str, inputs: int, widths: Sequence[int]
             launches=1.0,
         )
         if not setting.library.fused:
-            moved = 2.0 * size * rows * width
+            traffic = 2.0 * size * rows * width
             yield MemoryBound(
                 name=f"{part}.{number}.activation",
                 kind="activation",
-                bytes=moved,
-                backward_bytes=1.5 * moved,
+                bytes=traffic,
+                backward_bytes=1.5 * traffic,
             )
         inputs = width
 
@@ -53,7 +54,7 @@ def layers(setting: TablesSetting, part: str, inputs: int, widths: Sequence[int]
 def interaction(setting: TablesSetting) -> Iterator[Op]:
     """What joins the pooled vectors and the bottom MLP's output."""
     model, work, rows = setting.model, setting.workload, setting.samples
-    size, how = BYTES[work.mlp], model.interaction
+    size, how = ELEMENT_BYTES[work.mlp], model.interaction
     joined = float(model.joined)
     if how.kind == "dot" and setting.library.fused:
         # One kernel reads vectors and writes pairs; its backward kernel reads both and writes vectors.
@@ -62,8 +63,8 @@ def interaction(setting: TablesSetting) -> Iterator[Op]:
             name="pairs", kind="copy", bytes=read + written, backward_bytes=2.0 * read + written
         )
         return
-    moved = 2.0 * size * rows * joined
-    yield MemoryBound(name="join", kind="copy", bytes=moved, backward_bytes=moved)
+    traffic = 2.0 * size * rows * joined
+    yield MemoryBound(name="join", kind="copy", bytes=traffic, backward_bytes=traffic)
     if how.kind == "dot":
         vectors = float(len(model.rows) + 1)
         yield Product(
@@ -88,9 +89,9 @@ def interaction(setting: TablesSetting) -> Iterator[Op]:
                 parameters=inputs * outputs,
             )
         # The product with the first vector and the sum with the last: three read, one written.
-        moved = 4.0 * size * rows * joined
+        traffic = 4.0 * size * rows * joined
         yield MemoryBound(
-            name=f"cross.{number}.product", kind="elementwise", bytes=moved, backward_bytes=1.5 * moved
+            name=f"cross.{number}.product", kind="elementwise", bytes=traffic, backward_bytes=1.5 * traffic
         )
 
 
@@ -164,8 +165,8 @@ def lookup_bytes(setting: TablesSetting, reads: Reads) -> Array:
 def lookup_ops(setting: TablesSetting, reads: Reads) -> list[Op]:
     """One kernel that reads rows and writes their sums."""
     written = setting.vector_bytes * reads.vectors
-    moved = float(np.sum(lookup_bytes(setting, reads))) + written
-    return [MemoryBound(name="lookup", kind="embedding", bytes=moved)]
+    traffic = float(np.sum(lookup_bytes(setting, reads))) + written
+    return [MemoryBound(name="lookup", kind="embedding", bytes=traffic)]
 
 
 def key_ops(setting: TablesSetting, reads: Reads) -> list[Op]:
@@ -175,9 +176,9 @@ def key_ops(setting: TablesSetting, reads: Reads) -> list[Op]:
     if setting.devices > 1:
         ops.append(exchange(setting, "keys", KEY_BYTES * total))
     if setting.trains:
-        moved = SORTED_BYTES * total
+        traffic = SORTED_BYTES * total
         ops.append(
-            MemoryBound(name="sort", kind="copy", bytes=moved, launches=SORT_LAUNCHES, starts=SORT_LAUNCHES)
+            MemoryBound(name="sort", kind="copy", bytes=traffic, launches=SORT_LAUNCHES, starts=SORT_LAUNCHES)
         )
     return ops
 
@@ -238,7 +239,7 @@ def reduce_ops(setting: TablesSetting, copied: NDArray[np.int64]) -> list[Op]:
     """Gradients of MLPs and of copied tables, summed over all devices."""
     if setting.devices == 1 or not setting.trains:
         return []
-    size = BYTES[setting.workload.mlp] * dense_parameters(setting)
+    size = ELEMENT_BYTES[setting.workload.mlp] * dense_parameters(setting)
     size += setting.vector_bytes * float(np.sum(setting.model.table_rows[copied]))
     return [
         Collective(
@@ -256,5 +257,5 @@ def dense_update(setting: TablesSetting) -> list[Op]:
     """The optimizer on MLPs: 32-bit weights and states, and the narrow copy."""
     if not setting.trains:
         return []
-    moved = (4.0 * 3 + 2 * BYTES[setting.workload.mlp]) * dense_parameters(setting)
-    return [MemoryBound(name="dense", kind="optimizer", bytes=moved)]
+    traffic = (4.0 * 3 + 2 * ELEMENT_BYTES[setting.workload.mlp]) * dense_parameters(setting)
+    return [MemoryBound(name="dense", kind="optimizer", bytes=traffic)]

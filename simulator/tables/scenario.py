@@ -55,20 +55,20 @@ def make_tables(data: Mapping[str, Any], where: str, folder: Path) -> TablesSett
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     devices = written.gpus or cluster.nodes * cluster.devices_per_node
     cluster = cluster.resized(devices)
-    work, asked = written.workload, written.shards
+    work, shards = written.workload, written.shards
     if work.batch < devices:
         raise InputError(
             f"must be at least one sample a device ({devices:,}), found {work.batch:,}",
             f"{where}: workload.batch",
         )
-    if asked.pieces and asked.kind not in ("row", "column"):
+    if shards.pieces and shards.kind not in ("row", "column"):
         raise InputError(
-            f"only row and column shards have pieces; kind is {asked.kind}", f"{where}: shards.pieces"
+            f"only row and column shards have pieces; kind is {shards.kind}", f"{where}: shards.pieces"
         )
-    if asked.pieces and asked.pieces > devices:
+    if shards.pieces and shards.pieces > devices:
         raise InputError(
-            f"must be at most the {devices:,} devices, found {asked.pieces:,}", f"{where}: shards.pieces"
+            f"must be at most the {devices:,} devices, found {shards.pieces:,}", f"{where}: shards.pieces"
         )
     if work.optimizer != "sgd" and work.passes == "scoring":
         raise InputError("scores have no optimizer; allowed: sgd (none)", f"{where}: workload.optimizer")
-    return TablesSetting(written.title, model, cluster, devices, work, asked, library)
+    return TablesSetting(written.title, model, cluster, devices, work, shards, library)

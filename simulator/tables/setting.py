@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwmodels.cluster import Cluster
+from hwmodels.kernels.chip import ELEMENT_BYTES
 from simulator.tables.libraries import TablesLibrary
 from simulator.tables.models import TablesModel
 from simulator.tables.shards import Shards
 from simulator.tables.workload import TablesWorkload
-
-BYTES = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0}
-"""Of a number."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class TablesSetting:
     @property
     def row_bytes(self) -> float:
         """Of a row of a table."""
-        return BYTES[self.workload.embeddings] * self.model.width
+        return ELEMENT_BYTES[self.workload.embeddings] * self.model.width
 
     @property
     def state_bytes(self) -> float:
@@ -63,4 +61,4 @@ class TablesSetting:
     @property
     def vector_bytes(self) -> float:
         """Of an exchanged vector."""
-        return BYTES[self.workload.exchange] * self.model.width
+        return ELEMENT_BYTES[self.workload.exchange] * self.model.width

@@ -58,7 +58,7 @@ class Pieces:
     vectors: Array
     bytes: Array
 
-    def chosen(self, which: NDArray[np.bool_]) -> Pieces:
+    def where(self, which: NDArray[np.bool_]) -> Pieces:
         """Some of the pieces."""
         return Pieces(
             self.table[which],
@@ -125,11 +125,11 @@ def cut_pieces(
         table: number of each table, shape (tables,).
     """
     part = 1.0 / np.repeat(cuts, cuts)
-    stored, reads, one = np.repeat(rows, cuts), np.repeat(lookups, cuts), np.ones(len(part))
+    stored, reads, full = np.repeat(rows, cuts), np.repeat(lookups, cuts), np.ones(len(part))
     size = stored * stored_bytes * part
     numbers = np.repeat(table, cuts)
     if by == "rows":
-        return Pieces(numbers, stored * part, reads * part, one, 1.0 - (1.0 - part) ** reads, size)
+        return Pieces(numbers, stored * part, reads * part, full, 1.0 - (1.0 - part) ** reads, size)
     return Pieces(numbers, stored, reads, part, part, size)
 
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from core.errors import InfeasibleError
 from core.records import record
+from hwmodels.device import LIBRARY_BYTES
+from hwmodels.kernels.chip import ELEMENT_BYTES
 from simulator.ops.op import Collective, Op, backward
 from simulator.pricing import Prices, price
 from simulator.tables.ops import (
@@ -29,13 +31,11 @@ from simulator.tables.ops import (
     update_ops,
     vector_ops,
 )
-from simulator.tables.setting import BYTES, TablesSetting
+from simulator.tables.setting import TablesSetting
 from simulator.tables.shards import Pieces, TablePlacement, cut_pieces, place
 
 FINER = (1.0, 2.0, 4.0, 8.0)
 """Pieces of a table per device's share of the work that ``auto`` tries."""
-WORKSPACE = 1.5e9
-"""Bytes of CUDA's context and libraries on a device (assumed)."""
 
 
 @record()
@@ -119,24 +119,24 @@ def shardings(setting: TablesSetting) -> Iterator[TablePlacement]:
     Raises:
         InfeasibleError: none fits.
     """
-    model, asked, devices = setting.model, setting.shards, setting.devices
+    model, shards, devices = setting.model, setting.shards, setting.devices
     stored = setting.row_bytes + setting.state_bytes
-    copied = (model.table_rows * stored <= asked.replicated) & (devices > 1)
+    copied = (model.table_rows * stored <= shards.replicated) & (devices > 1)
     cut = np.flatnonzero(~copied)
-    if asked.kind in ("row", "column"):
-        yield _sharding(setting, copied, np.full(len(cut), asked.pieces or devices), 1)
+    if shards.kind in ("row", "column"):
+        yield _sharding(setting, copied, np.full(len(cut), shards.pieces or devices), 1)
         return
-    if asked.kind == "table":
+    if shards.kind == "table":
         yield _sharding(setting, copied, np.ones(len(cut), dtype=np.int64), 1)
         return
-    whole = _pieces(setting, cut, np.ones(len(cut), dtype=np.int64))
-    alone = piece_seconds(setting, whole)
+    uncut = _pieces(setting, cut, np.ones(len(cut), dtype=np.int64))
+    alone = piece_seconds(setting, uncut)
     problem: InfeasibleError | None = None
     fits = False
     for group in sorted({1, setting.node_devices}):
         places = devices // group
         fair = float(alone.sum()) / places
-        needed = np.ceil(whole.bytes / _room(setting, copied) / group)
+        needed = np.ceil(uncut.bytes / _room(setting, copied) / group)
         for finer in FINER:
             pieces = np.ceil(finer * alone / fair) if fair else np.ones(len(alone))
             counts = np.clip(np.maximum(pieces, needed), 1, places).astype(np.int64)
@@ -231,8 +231,8 @@ def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, Priced
     """Parts of the batch, each on the device that has the most of it."""
     prices = Prices(setting.cluster.device.kernels, setting.cluster)
     pieces = sharding.pieces
-    moved = sharding.summed(lookup_bytes(setting, reads_of(setting, pieces)))
-    mine = reads_of(setting, pieces.chosen(sharding.device == int(np.argmax(moved))))
+    traffic = sharding.summed(lookup_bytes(setting, reads_of(setting, pieces)))
+    mine = reads_of(setting, pieces.where(sharding.device == int(np.argmax(traffic))))
     both = mine.with_copies(reads_of_copies(setting, sharding.copied))
     bottom, top = dense_ops(setting)
     sent = setting.workload.batch * float(sharding.summed(pieces.vectors).max(initial=0.0))
@@ -297,7 +297,7 @@ def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
 
 def memory_of(setting: TablesSetting, sharding: TablePlacement) -> dict[str, float]:
     """Bytes of the fullest device by part."""
-    model, size = setting.model, BYTES[setting.workload.mlp]
+    model, size = setting.model, ELEMENT_BYTES[setting.workload.mlp]
     stored = setting.row_bytes + setting.state_bytes
     dense = dense_parameters(setting)
     crosses = model.interaction.layers * (2 * model.joined + model.interaction.rank)
@@ -311,5 +311,5 @@ def memory_of(setting: TablesSetting, sharding: TablePlacement) -> dict[str, flo
         * setting.vector_bytes
         * setting.workload.batch
         * float(sharding.summed(sharding.pieces.vectors).max(initial=0.0)),
-        "workspace": WORKSPACE,
+        "workspace": LIBRARY_BYTES,
     }

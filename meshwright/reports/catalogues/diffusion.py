@@ -8,12 +8,12 @@ from typing import Any
 from rich.table import Table
 
 from core.errors import UnknownNameError
-from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.catalogues.kind import Kind, constants
+from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.diffusion.convolution import decoder_parameters
 from simulator.diffusion.encoders import encoder_parameters
-from simulator.diffusion.libraries import DiffusionLibrary, diffusion_libraries
+from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.models import DiffusionModel, diffusion_models
 from simulator.diffusion.ops import transformer_parameters
 from simulator.models.towers import Picture, Tower, published_names, published_tower
@@ -82,17 +82,6 @@ MODELS = Kind(
 )
 
 
-def _constants(library: DiffusionLibrary) -> list[Table]:
-    rows = [
-        [key, str(origin.value), origin.kind, origin.source]
-        for key, origin in sorted(library.origins.items())
-    ]
-    return [
-        facts({"what": library.title}, library.name),
-        table(("constant", "value", "kind", "source"), rows),
-    ]
-
-
 LIBRARIES = Kind(
     names=diffusion_libraries.names,
     get=diffusion_libraries.get,
@@ -100,7 +89,7 @@ LIBRARIES = Kind(
     more=lambda _: {},
     columns=("library", "what", "launch, us", "attention"),
     row=lambda library: [library.name, library.title, f"{1e6 * library.launch_s:.1f}", library.attention],
-    tables=_constants,
+    tables=constants,
     text_columns=2,
 )
 

@@ -8,6 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from rich.table import Table
 
+from core.sources import Sourced
+from meshwright.reports.tables import facts, table
+
 EntryT = TypeVar("EntryT")
 
 
@@ -34,3 +37,12 @@ class Kind(Generic[EntryT]):
     row: Callable[[EntryT], Sequence[str]]
     tables: Callable[[EntryT], list[Table]]
     text_columns: int = 1
+
+
+def constants(entry: Sourced) -> list[Table]:
+    """Every figure of an entry with a name and a title, each with its source."""
+    name, title = (str(getattr(entry, key)) for key in ("name", "title"))
+    rows = [
+        [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
+    ]
+    return [facts({"title": title}, name), table(("key", "value", "kind", "source"), rows, left=4)]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
-from core.sources import Sourced
-from meshwright.reports.catalogues.kind import Kind
+from meshwright.reports.catalogues.kind import Kind, constants
 from meshwright.reports.catalogues.policies import policies
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts
 from simulator.rl.algorithms import Algorithm, algorithms
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.schedules import RL_SCHEDULES
@@ -24,15 +21,6 @@ PASSES = {
 def _passes(algorithm: Algorithm) -> str:
     """Forward passes over the answers, in words."""
     return ", ".join(words for name, words in PASSES.items() if getattr(algorithm, name)) or "none"
-
-
-def _constants(entry: Sourced) -> list[Table]:
-    """Every figure of an entry with its source."""
-    rows = [
-        [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
-    ]
-    name, title = (str(getattr(entry, key, "")) for key in ("name", "title"))
-    return [facts({"title": title}, name), table(("key", "value", "kind", "source"), rows, left=4)]
 
 
 ALGORITHMS = Kind(
@@ -58,7 +46,7 @@ FRAMEWORKS = Kind(
     more=lambda _: {},
     columns=("system", "trainer", "engine", "packing", "weights"),
     row=lambda system: [system.name, system.train, system.engine, system.packing, system.transfer],
-    tables=_constants,
+    tables=constants,
     text_columns=5,
 )
 TRANSFERS = Kind(
@@ -68,6 +56,6 @@ TRANSFERS = Kind(
     more=lambda _: {},
     columns=("transfer", "title", "send"),
     row=lambda way: [way.name, way.title, way.send],
-    tables=_constants,
+    tables=constants,
     text_columns=3,
 )

@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.catalogues.kind import Kind, constants
+from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
-from simulator.tables.libraries import TablesLibrary, tables_libraries
+from simulator.tables.libraries import tables_libraries
 from simulator.tables.models import TablesModel, tables_models
 
 
@@ -56,17 +56,6 @@ MODELS = Kind(
 )
 
 
-def _constants(library: TablesLibrary) -> list[Table]:
-    rows = [
-        [key, str(origin.value), origin.kind, origin.source]
-        for key, origin in sorted(library.origins.items())
-    ]
-    return [
-        facts({"what": library.title}, library.name),
-        table(("constant", "value", "kind", "source"), rows),
-    ]
-
-
 LIBRARIES = Kind(
     names=tables_libraries.names,
     get=tables_libraries.get,
@@ -74,6 +63,6 @@ LIBRARIES = Kind(
     more=lambda _: {},
     columns=("library", "what", "cuts tables by", "launch, us"),
     row=lambda library: [library.name, library.title, library.split, f"{1e6 * library.launch_s:.1f}"],
-    tables=_constants,
+    tables=constants,
     text_columns=3,
 )
