@@ -145,10 +145,18 @@ def rollout_setting(
         "seed": seed,
     }
     try:
-        return make_serving(data, where, folder)
+        rollouts = make_serving(data, where, folder)
     except InputError as error:
         problem, key = (text.replace("deployment", "roles.generate") for text in (error.problem, error.where))
         raise InputError(problem, key) from None
+    if workload.longest > rollouts.context:
+        raise InputError(
+            f"a prompt with the longest answer has {workload.longest:,} tokens; the engine's context is "
+            f"{rollouts.context:,}; bound the answers (output.most), or set "
+            "roles.generate.options.max_context",
+            f"{where}: workload.output",
+        )
+    return rollouts
 
 
 def trainer_setting(

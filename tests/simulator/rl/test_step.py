@@ -86,11 +86,16 @@ def test_devices_of_their_own_wait_for_each_other():
     assert min(split.timing.idle.values()) > min(ahead.timing.idle.values())
 
 
+RARELY_LONG = {"kind": "lognormal", "median": 500, "sigma": 0.5, "most": 200_000}
+"""A law whose longest answer no context holds, and which hardly draws it."""
+
+
 @pytest.mark.parametrize(
     "changes, problem",
     [
         ({"workload": {"mini_batch": 60}}, "no multiple of mini_batch"),
         ({"workload": {"seq_len": 1000}}, "below the longest answer"),
+        ({"workload": {"output": RARELY_LONG}}, "the engine's context is"),
         ({"workload": {"algorithm": "gpro"}}, "did you mean 'grpo'"),
         ({"schedule": {"kind": "one-step-off"}}, "split"),
         (
