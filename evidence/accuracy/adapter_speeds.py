@@ -1,17 +1,26 @@
-"""LoRA beside QLoRA of a 7B model on one A100 of 40 GB, as a public page compares them.
+"""LoRA beside QLoRA of a 7B model on one A100 of 40 GB, as a public page compares them; runs with adapters.
 
-    python -m benchmarks.adapter_speeds
+    python -m benchmarks.adapter_speeds [RUNS.csv ...]
 
 Vertex AI, "LoRA and QLoRA recommendations for LLMs" (docs of Model Garden): LoRA is about 66 % faster. On one
 A100 of 40 GB openLLaMA-7B takes batch 2 under LoRA and 24 under QLoRA; on an L4 LoRA fails with batch 1, and
 QLoRA takes 12. Such batches are those of LoRA without recomputation and of QLoRA with it: PEFT's
 ``prepare_model_for_kbit_training`` turns gradient checkpointing on by default (peft, utils/other.py). It
-states neither a length nor what recomputes.
+states neither a length nor what recomputes. Below it errors of step times and peaks of published runs with
+adapters, by source: those of the files, and of ``evidence/fits/fine_tuning_peaks.csv``.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
 import meshwright as mw
+from evidence.fits.memory_chances import FINE_TUNING
+from evidence.training.parts import source_of
+from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
 
 LENGTHS = (512, 1024, 2048)
 PUBLISHED = 1.66
@@ -26,7 +35,30 @@ def step(length, batch, recompute, adapter):
     return report.tokens_per_s_per_gpu, report.peak_memory_bytes / 2**30
 
 
+def print_runs(entries: Sequence[PredictedCase]) -> None:
+    """Errors of steps and of peaks of the runs with adapters, all and by source."""
+    adapted = [entry for entry in entries if entry.case.setting.training.adapter is not None]
+    errors = {
+        "step": {entry.case.case_id: entry.relative_error for entry in adapted},
+        "peak": {entry.case.case_id: entry.memory_error for entry in adapted},
+    }
+    print(f"\n{'predicted over measured, less 1':<34}{'rows':>5}  median    p90    bias")
+    for name, by_case in errors.items():
+        groups = defaultdict(list)
+        for case, error in by_case.items():
+            if error is not None:
+                groups["all"].append(error)
+                groups[source_of(case)].append(error)
+        for group, values in groups.items():
+            summary = ErrorSummary.of(values)
+            median, p90, bias = summary.median_abs_error, summary.p90_abs_error, summary.bias
+            print(f"{f'{name}, {group}':<34}{summary.n:>5}  {median:>6.1%} {p90:>6.1%} {bias:>+7.1%}")
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*", help="published runs")
+    files = parser.parse_args().files
     print(f"LoRA over QLoRA, tokens/s; published {PUBLISHED}")
     for length in LENGTHS:
         plain = step(length, 2, "none", {"rank": 16})
@@ -38,6 +70,7 @@ def main() -> None:
             f"{plain[0] / again[0]:.2f} at batch 2, {plain[0] / large[0]:.2f} at batch 24; "
             f"LoRA of 2 fills {plain[1]:.1f} GiB, QLoRA of 24 {large[1]:.1f} GiB"
         )
+    print_runs(evaluate([*files, FINE_TUNING]).entries)
 
 
 if __name__ == "__main__":
