@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -293,12 +294,24 @@ def _largest_graph(question: ClosedLoop) -> int:
     return largest
 
 
+LISTED = re.compile(r"_tp(\d+)(?:_\d+)?_ep(\d+)(?:_|$)")
+"""Degrees of the server in the names of AIConfigurator's runs."""
+
+
 def _aggregated(row: MeasuredRow, collection: Collection) -> tuple[Setup, float]:
     tp, dp, ep, pp = (row.count(name) for name in ("tp", "dp", "ep", "pp"))
     gpus = row.count("n_gpus", tp * pp)
-    if row.text("harness") == "inferencex" and dp == tp:
+    if row.text("harness") == "inferencex":
         # The source lists TP x DP or TP x EP GPUs: attention ranks lie inside the tensor-parallel group.
-        gpus = tp * pp
+        named = LISTED.search(row.text("source"))
+        tensor, expert = (int(degree) for degree in named.groups()) if named else (tp, ep)
+        if expert == ep > 1 and max(tp, dp) == tensor * expert:
+            # TP 2 with EP 2 is listed as 4 GPUs, as InferenceX's configurations show (nvidia-master.yaml:
+            # gptoss-fp4-h200-trt runs TP 1, 2, 4 and 8 with as many experts' ranks, never TP 4 with EP 2).
+            tp, dp = (tensor, dp) if dp == 1 else (1, tensor)
+            gpus = tp * dp * pp
+        elif dp == tp:
+            gpus = tp * pp
     serving = collection.replica(row, degrees(tp, dp, ep, pp, gpus))
     return serving, max(gpus / serving.pool.devices, 1.0)
 

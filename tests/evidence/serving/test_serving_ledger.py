@@ -215,6 +215,26 @@ def test_inferencex_captures_graphs_of_all_clients_of_tensorrt_llm():
     assert (scripted.serving.pool.largest_graph, other.serving.pool.largest_graph) == (256, None)
 
 
+@pytest.mark.parametrize(
+    ("listed", "name", "degrees"),
+    [
+        ({"tp": "4", "dp": "1", "ep": "2", "n_gpus": "4"}, "c4_tp2_ep2_992", (2, 1, 2)),
+        ({"tp": "1", "dp": "4", "ep": "2", "n_gpus": "4"}, "c64_tp2_ep2_1994", (1, 2, 2)),
+        ({"tp": "4", "dp": "1", "ep": "2", "n_gpus": "4"}, "c4_tp4_ep2_1", (4, 1, 2)),
+        ({"tp": "1", "dp": "4", "ep": "1", "n_gpus": "4"}, "c64_tp4_ep1_1", (1, 4, 1)),
+        ({"tp": "4", "dp": "1", "ep": "4", "n_gpus": "4"}, "c4_tp4_ep4_985", (4, 1, 4)),
+        ({"tp": "8", "dp": "1", "ep": "8", "n_gpus": "8"}, "c8_tp8_0_ep8_0_1239", (8, 1, 8)),
+    ],
+)
+def test_gpus_that_a_source_counts_by_experts_ranks_too_count_once(listed, name, degrees):
+    row = CLOSED | {"engine": "trtllm", "engine_version": "1.2.0", "model": "openai/gpt-oss-120b"}
+    row |= {"gpu": "h200-sxm", "weight_precision": "fp4", "source": f"list id=fp4_agg_1024x1024_{name}"}
+    found = read(MeasuredRow(row | listed, "row"), "closed_loop.csv").question
+    pool = found.serving.pool
+    assert (pool.tensor, pool.data, pool.expert) == degrees
+    assert found.replicas == 1.0
+
+
 def test_a_known_memory_share_is_not_replaced():
     """Clients wait for KV blocks where the share leaves too few of them."""
     row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}
