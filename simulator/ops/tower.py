@@ -35,6 +35,8 @@ def block_of(tower: Tower) -> Model:
             "vocabulary": 1,
             "activation": "swiglu" if tower.gated else "gelu",
             "norm": tower.norm,
+            "norms_per_layer": tower.norms,
+            "qk_norm": tower.qk_norm,
             "position": "rope" if tower.rope else "none",
             "bias": tower.bias,
             "qkv_bias": tower.qkv_bias,

@@ -11,6 +11,7 @@ from typing import Any
 from core.loading import build, read_mapping
 from simulator.models.huggingface_rules import Config
 from simulator.models.towers.gemma3 import gemma3
+from simulator.models.towers.gemma4 import gemma4
 from simulator.models.towers.glm import glm
 from simulator.models.towers.internvl import internvl
 from simulator.models.towers.kimi import kimi
@@ -48,6 +49,7 @@ FAMILIES: Mapping[str, Callable[[Config, Config], Fields]] = MappingProxyType(
         "internvl_chat": internvl,
         "llama4": llama4,
         "gemma3": gemma3,
+        "gemma4": gemma4,
         "mistral3": pixtral,
         "llava": pixtral,
     }
@@ -76,7 +78,7 @@ def read_tower(config: Config, name: str) -> Tower | None:
     rule = {"kind": "grid", **patch, **fields["rule"]}
     if rule["kind"] == "grid":
         rule |= {"merge": fields["merge"], "temporal": fields["temporal"]}
-    elif rule["kind"] in ("canvas", "tiles"):
+    elif rule["kind"] in ("canvas", "tiles", "budget"):
         rule |= {"merge": fields["merge"]}
     return build(Tower, {**fields, "name": name, "rule": rule}, vision.where)
 

@@ -29,6 +29,10 @@ class Tower(Strict):
     feed_forward: Width
     gated: bool = False
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    norms: Annotated[int, Field(ge=2, le=4)] = 2
+    """Norms of a layer: before its two parts, or before and after."""
+    qk_norm: bool = False
+    """Whether queries and keys are normalised head by head."""
     bias: bool = True
     """Whether the linear layers of a layer have biases."""
     qkv_bias: bool = True

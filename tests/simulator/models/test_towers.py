@@ -8,6 +8,7 @@ from core.errors import InputError
 from simulator.models import models
 from simulator.models.huggingface_rules import Config
 from simulator.models.towers import Picture, published_tower, read_tower
+from simulator.models.towers.rules.budget import TokenBudget
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
@@ -30,6 +31,11 @@ SIZES = [(1280, 720), (640, 480), (3840, 2160), (100, 80), (448, 896)]
         ("gemma-3-4b", 419_816_304),
         ("mistral-small-3.1", 438_958_080),
         ("kimi-k2.5", 416_866_032 + 54_277_888),
+        # Standardization is two buffers beside the parameters.
+        ("gemma-4-31b", 575_741_232 + 2 * 1152),
+        ("gemma-4-26b-a4b", 572_792_112 + 2 * 1152),
+        ("gemma-4-e4b", 169_330_688),
+        ("gemma-4-e2b", 168_544_256),
     ],
 )
 def test_parameters_are_those_of_transformers_on_the_meta_device(name, parameters):
@@ -98,8 +104,10 @@ def test_a_file_of_each_family_has_the_parameters_of_transformers(model_type):
             [1887, 727, 2322, 147, 1017],
         ),
         (Canvas(patch=14, merge=2, longest=1540), [1222, 432, 1736, 15, 544]),
+        (TokenBudget(patch=16), [264, 266, 264, 252, 253]),
+        (TokenBudget(patch=16, tokens=70), [66, 63, 66, 63, 55]),
     ],
-    ids=["qwen2.5", "qwen3", "glm", "kimi", "internvl", "llama4", "mistral3"],
+    ids=["qwen2.5", "qwen3", "glm", "kimi", "internvl", "llama4", "mistral3", "gemma4", "gemma4-70"],
 )
 def test_tokens_are_those_of_the_released_image_processors(rule, tokens):
     # qwen to llama4: functions of transformers 5.24 run on these sizes.
@@ -111,6 +119,24 @@ def test_frames_of_a_video_pair_up_in_patches_of_two():
     one, sixteen = tower.shape(Picture(640, 480)), tower.shape(Picture(640, 480, 16))
     assert sixteen.tokens == 8 * one.tokens
     assert sixteen.sequences == 8
+
+
+def test_a_budget_of_tokens_encodes_padded_patches_whatever_the_image():
+    tower = published_tower("gemma-4-31b")
+    shapes = [tower.shape(Picture(*size)) for size in [*SIZES, (4000, 10), (7, 9000)]]
+    assert {shape.patches for shape in shapes} == {280 * 9}
+    assert max(shape.tokens for shape in shapes) == 280 + 2
+    video = tower.shape(Picture(640, 480, 4))
+    assert (video.patches, video.tokens) == (4 * 70 * 9, 4 * (63 + 2))
+
+
+@pytest.mark.parametrize("file", [{"image_processor": {"max_soft_tokens": 1120}}, {"image_processor": {}}])
+def test_the_budget_of_the_processor_beside_the_file_is_taken(tmp_path, file):
+    vision = {**SIGHT, "patch_size": 16, "default_output_length": 560}
+    data = {"model_type": "gemma4", "text_config": {"hidden_size": 1536}, "vision_config": vision}
+    (tmp_path / "processor_config.json").write_text(json.dumps(file), encoding="utf-8")
+    tower = read_tower(Config(data, str(tmp_path / "config.json")), "test")
+    assert tower.rule.tokens == file["image_processor"].get("max_soft_tokens", 560)
 
 
 def test_attention_of_windows_is_linear_in_the_image():

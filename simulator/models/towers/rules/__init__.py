@@ -5,12 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from simulator.models.towers.rules.base import Picture, Shape
+from simulator.models.towers.rules.budget import TokenBudget
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.fixed import Fixed
 from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
 
-AnyRule = Annotated[PixelGrid | Canvas | Tiles | Fixed, Field(discriminator="kind")]
+AnyRule = Annotated[PixelGrid | Canvas | Tiles | Fixed | TokenBudget, Field(discriminator="kind")]
 """A rule by its ``kind``."""
 
 __all__ = ["AnyRule", "Picture", "Shape"]
