@@ -97,6 +97,10 @@ class ClosedLoop(ReplicaQuestion):
         """Seconds that several clients' first requests wait for kernels to be compiled or tuned."""
         return flags_of(self.serving, "starts").start_s if self.concurrency > 1 else 0.0
 
+    def wait_steps(self, clients: float) -> int:
+        """Decode steps between two looks of a server at its queue."""
+        return self.flags.wait_steps(clients, self.serving.pool.data, self.output)
+
     @property
     def speculation(self) -> dict[str, Any]:
         """Prediction heads of the server, as keys of a scenario."""
@@ -146,7 +150,7 @@ class ClosedLoop(ReplicaQuestion):
         if self.sized:
             options["scheduler"] = "chunked"
         if clients > 1:
-            options["receive_interval"] = max(self.flags.wait_steps(clients), 1)
+            options["receive_interval"] = max(self.wait_steps(clients), 1)
             options["compile_s"] = self.start_s
         return options
 
@@ -340,7 +344,7 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
         [(row.output, row.prompt, row.concurrency, row.replicas, row.prefill_replicas) for row in questions]
     ).T
     decode = _steady_side(questions, first.serving)
-    polls = np.array([row.flags.wait_steps(row.concurrency) for row in questions])
+    polls = np.array([row.wait_steps(row.concurrency) for row in questions])
     gpus = decode_gpus = prefill_gpus = replicas * first.serving.pool.devices
     if first.prefill is None:
         each = clients / replicas

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from core.loading import Strict, build, read_mapping
@@ -32,6 +33,10 @@ class Flags(Strict):
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
     """The same with 16 clients or more."""
+    balance_timeout_steps: int = 0
+    """Decode steps after which attention ranks take new prompts even if some rank has none; 0: at once."""
+    balance_wait_steps: int = 0
+    """Decode steps that they wait for further prompts once all have one."""
     drafts: int = 0
     """Tokens that prediction heads draft, in configurations whose rows do not state them."""
     start_s: float = 0.0
@@ -50,8 +55,22 @@ class Flags(Strict):
         changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}
         return serving.with_pool(**changed) if changed else serving
 
-    def wait_steps(self, clients: float) -> int:
-        """Decode steps between two looks at the queue at a number of clients."""
+    def wait_steps(self, clients: float, ranks: int = 1, output: float = 0.0) -> int:
+        """Decode steps between two looks at the queue.
+
+        Attention ranks that balance their prompts look when all have one and some more steps went by, or when a
+        count of steps ends (TensorRT-LLM, py_executor.py: ``_balance_adp_requests``). A client asks every
+        ``output`` steps, and prompts come to a rank by chance. What is returned is the mean.
+
+        Args:
+            clients: of a replica.
+            ranks: attention ranks.
+            output: tokens of an answer.
+        """
+        if ranks > 1 and self.balance_timeout_steps:
+            steps = np.arange(self.balance_timeout_steps + 1)
+            all_have = (1.0 - np.exp(-steps * clients / (ranks * output))) ** ranks
+            return round(float(np.sum(1.0 - all_have[:-1]) + self.balance_wait_steps * all_have[-1]))
         return self.poll_steps_from_16 if clients >= 16 else self.poll_steps
 
 

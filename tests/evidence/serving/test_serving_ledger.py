@@ -1,6 +1,7 @@
 """Serving rows become cases, are predicted, and are skipped only for what they lack."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ import yaml
 from core.errors import InputError
 from evidence.serving.case import MeasuredRow
 from evidence.serving.closed_loop import predict_steady, read
-from evidence.serving.inferencex import flags_of
+from evidence.serving.inferencex import DEFAULTS, flags_of
 from evidence.serving.ledger import evaluate, write_scenarios
 from evidence.serving.names import find_cluster, find_format, find_model
 from evidence.serving.tables import as_json, as_tables
@@ -233,6 +234,26 @@ def test_gpus_that_a_source_counts_by_experts_ranks_too_count_once(listed, name,
     pool = found.serving.pool
     assert (pool.tensor, pool.data, pool.expert) == degrees
     assert found.replicas == 1.0
+
+
+def test_attention_ranks_of_tensorrt_llm_wait_for_prompts_on_all():
+    """gptoss_fp4_b200_trt.sh turns enable_balance on: 50 steps at most, 10 more once every rank has a prompt."""
+    row = CLOSED | {"engine": "trtllm", "engine_version": "1.2.0", "model": "openai/gpt-oss-120b"}
+    row |= {"gpu": "b200", "weight_precision": "fp4", "osl_tokens": "1024", "n_gpus": "4", "ep": "1"}
+
+    def question(clients, tp, dp):
+        changes = {"concurrency": str(clients), "tp": str(tp), "dp": str(dp)}
+        return read(MeasuredRow(row | changes, "row"), "closed_loop.csv").question
+
+    few, many, most = (question(clients, 1, 4) for clients in (4, 512, 100_000))
+    waits = [one.wait_steps(one.concurrency) for one in (few, many, most)]
+    assert waits == sorted(waits, reverse=True)
+    assert waits[0] == 50 and 10 < waits[1] < 30 and waits[2] == 11  # the step of the prompts and 10 more
+    assert many.run().scenario["deployment"]["options"]["receive_interval"] == waits[1]
+    plain = question(512, 4, 1)
+    assert plain.wait_steps(512) == 0
+    waited, alone = (predict_steady([one])[0]["ttft_ms_p50"] for one in (few, replace(few, flags=DEFAULTS)))
+    assert waited > alone + 25 * predict_steady([few])[0]["tpot_ms_p50"] * 0.9
 
 
 def test_a_known_memory_share_is_not_replaced():
