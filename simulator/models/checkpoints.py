@@ -101,6 +101,8 @@ def stored_of(part: Config | None, model: Model) -> Stored:
     if not by_part or (plain and not by_rule) or (method.lower() == "mxfp4" and not _excluded(part)):
         parts = None
     notes = [note] if note else []
+    if method.lower().startswith("modelopt") and not named and not _states_exclusions(part):
+        notes.append(f"it lists no modules in 16 bits, so that all linear layers are taken as {default}")
     if formats.unread:
         notes.append(f"modules named by {formats.unread[0]!r} are not evaluated")
     return Stored(main, parts, weight_only, _kv(part), tuple(notes))
@@ -124,6 +126,13 @@ def _most(model: Model, parts: PartFormats) -> CheckpointFormat:
 
 def _words(value: object) -> list[str]:
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
+
+
+def _states_exclusions(part: Config) -> bool:
+    """Whether a list of modules in 16 bits is there, be it empty; Model Optimizer writes one always."""
+    return any(
+        key in values for key in EXCLUSIONS for values in (part.values, part.inner("quantization").values)
+    )
 
 
 def _excluded(part: Config) -> list[str]:

@@ -123,9 +123,10 @@ def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) ->
 
 
 def _sidecar(path: Path) -> Config | None:
-    """The file of Model Optimizer beside a ``config.json``."""
-    beside = path.parent / SIDECAR
-    if path.name != "config.json" or not exists(beside):
+    """The file of Model Optimizer beside a ``config.json``; ``NAME_hf_quant_config.json`` beside
+    ``NAME_config.json``."""
+    beside = path.with_name(path.name.removesuffix("config.json") + SIDECAR)
+    if not path.name.endswith("config.json") or not exists(beside):
         return None
     return Config(read_mapping(beside, bounded=False), str(beside))
 

@@ -23,7 +23,8 @@ ROOTS = ("model.layers", "model.language_model.layers", "language_model.model.la
 """Names of the list of layers in released code."""
 NUMBERED = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d{1,4})(?:\.(.*))?$")
 MOST_PATTERNS = 4096
-"""Patterns of a list; a list that names each layer's modules has some hundred."""
+"""Expressions and parts of names in a list that are evaluated. Full names are looked up, however many:
+MiniMax-M3-NVFP4 names each expert's products, 22,422 in all."""
 SAFE_PATTERN = re.compile(r"[\w.\-\\^$*+?|()\[\]:!<=, {}]{1,200}")
 RISKY = re.compile(r"[*+}]\)?[*+{]|\)[*+{]")
 """Repetitions of a repetition, whose matching may take exponential time."""
@@ -151,11 +152,18 @@ class ModuleList:
         self._exact: set[tuple[int, str]] = set()
         self._loose: list[str] = []
         self._matched: list[re.Pattern[str]] = []
-        for pattern in dict.fromkeys(self.patterns[:MOST_PATTERNS]):
+        for pattern in dict.fromkeys(self.patterns):
             self._add(pattern)
 
     def _add(self, pattern: str) -> None:
-        if pattern.startswith("re:"):
+        plain = not pattern.startswith("re:") and "*" not in pattern and "?" not in pattern
+        if plain and (numbered := NUMBERED.search(pattern)):
+            self._exact.add((int(numbered[1]), numbered[2] or ""))
+        elif len(self._loose) + len(self._matched) >= MOST_PATTERNS:
+            self.unread.append(pattern)
+        elif plain:
+            self._loose.append(f".{pattern.removeprefix('model.')}.")
+        elif pattern.startswith("re:"):
             source = pattern[3:]
             wild = source.count("*") + source.count("+")
             if not SAFE_PATTERN.fullmatch(source) or RISKY.search(source) or wild > MOST_WILDCARDS:
@@ -165,15 +173,10 @@ class ModuleList:
                 self._matched.append(re.compile(source))
             except (re.error, OverflowError, RecursionError):
                 self.unread.append(pattern)
-        elif "*" in pattern or "?" in pattern:
-            if pattern.count("*") > MOST_WILDCARDS or len(pattern) > 200:
-                self.unread.append(pattern)
-            else:
-                self._matched.append(re.compile(translate(pattern)))
-        elif numbered := NUMBERED.search(pattern):
-            self._exact.add((int(numbered[1]), numbered[2] or ""))
+        elif pattern.count("*") > MOST_WILDCARDS or len(pattern) > 200:
+            self.unread.append(pattern)
         else:
-            self._loose.append(f".{pattern.removeprefix('model.')}.")
+            self._matched.append(re.compile(translate(pattern)))
 
     @cached_property
     def layers(self) -> set[int]:

@@ -140,3 +140,39 @@ def test_a_parent_and_a_prefix_name_their_modules():
 def test_the_shape_of_a_quantised_model_is_its_own(tmp_path):
     plain = read(tmp_path, None)
     assert model_parameters(read(tmp_path, {"quant_method": "fp8"})) == model_parameters(plain)
+
+
+def test_lists_that_name_each_experts_products_are_read_whole(tmp_path):
+    experts = [
+        f"model.layers.{layer}.mlp.experts.{expert}.{leaf}_proj"
+        for layer in range(32)
+        for expert in range(64)
+        for leaf in ("gate", "up", "down")
+    ]
+    layers = {name: {"quant_algo": "NVFP4"} for name in experts}
+    layers |= {name: {"quant_algo": "MXFP8"} for name in attention_of(32)}
+    stated = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    model = read(tmp_path, stated, {**EXPERTS, "num_experts": 64})
+    assert model.checkpoint == "fp4"
+    assert model.parts.experts == {"fp4": 1.0}
+    assert model.parts.attention == {"fp8": 1.0}
+    assert "its list names" not in model.left_out
+
+
+def test_patterns_beyond_those_evaluated_are_told(tmp_path):
+    skipped = [f"part_{number}" for number in range(5000)]
+    model = read(tmp_path, {"quant_method": "fp8", "modules_to_not_convert": skipped})
+    assert "'part_4096' are not evaluated" in model.left_out
+
+
+def test_a_named_config_has_a_named_sidecar(tmp_path):
+    (tmp_path / "llama_config.json").write_text(json.dumps(LLAMA))
+    stated = {"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+    (tmp_path / "llama_hf_quant_config.json").write_text(json.dumps(stated))
+    model = models.get(tmp_path / "llama_config.json")
+    assert (model.checkpoint, model.left_out) == ("fp8", "")
+
+
+def test_a_quantisation_without_a_list_of_exclusions_is_told(tmp_path):
+    model = read(tmp_path, None, sidecar={"quantization": {"quant_algo": "FP8"}})
+    assert "lists no modules in 16 bits" in model.left_out
