@@ -9,7 +9,7 @@ Quantised checkpoints whose published size is in ``checkpoint_sizes.yaml`` are s
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """Weights of one part of a checkpoint."""
 
     weights: float
-    shares: dict[str, float]
+    shares: Mapping[Any, float]
     """By format."""
 
     def size(self, of: Size) -> float:
@@ -50,8 +50,8 @@ def checkpoint_parts(model: Model, mtp: str | None = None) -> list[Part]:
         mtp: format of the layers of multi-token prediction; None: the files have none.
     """
     stated = model.parts
-    only: dict[str, float] = {model.checkpoint: 1.0}
-    wide: dict[str, float] = {"bf16": 1.0}
+    only: Mapping[Any, float] = {model.checkpoint: 1.0}
+    wide: Mapping[Any, float] = {"bf16": 1.0}
     groups, counts = model.layer_groups, layer_counts(model)
     parts = []
     for kind, count in counts.items():
