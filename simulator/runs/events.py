@@ -81,6 +81,13 @@ def replicate(inputs: RunInputs, seed: int, number: int = 0, traced: bool = Fals
     return _Run(inputs, np.random.default_rng([seed, number]), traced).run()
 
 
+def first_block(inputs: RunInputs) -> tuple[float, float]:
+    """Seconds in which faults that happen once are drawn, and those of a block of repeated ones."""
+    whole = max(1.25 * inputs.work_s, 1.0)
+    rate = inputs.faults.rate(inputs.job)
+    return whole, min(whole, MOST_DRAWN / rate) if rate else whole
+
+
 class _Run:
     """State of one replication."""
 
@@ -101,9 +108,8 @@ class _Run:
         self.clean: float | None = None
         self.order = count()
         self.events: list[tuple[float, int, str, object]] = []
-        self.whole, self.drawn_until = max(1.25 * inputs.work_s, 1.0), 0.0
-        rate = inputs.faults.rate(inputs.job)
-        self.block = min(self.whole, MOST_DRAWN / rate) if rate else self.whole
+        self.drawn_until = 0.0
+        self.whole, self.block = first_block(inputs)
         for index, slow in enumerate(inputs.slow):
             self._push(slow.start, "slower", (index, slow.factor))
             if math.isfinite(slow.end):
@@ -249,13 +255,11 @@ class _Run:
         self.time = end
         if not self.down or spent <= 0:
             return
-        self.replication.spare_s -= sum(
-            [
-                (back if back < end else end) - start
-                for back in self.down[: self.inputs.spares]
-                if back > start
-            ]
-        )
+        busy = 0.0
+        for back in self.down[: self.inputs.spares]:
+            # Added in order: `sum` rounds otherwise from Python 3.12 on.
+            busy += max((back if back < end else end) - start, 0.0)
+        self.replication.spare_s -= busy
 
     # Saves
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from hwmodels.cluster import Cluster
 from simulator.runs.closed_form import effective, first_order
 from simulator.runs.events import PRODUCTIVE, STATES, Replication, replicate
 from simulator.runs.inputs import RunInputs
+from simulator.runs.lanes import replicate_many
 
 BUSY = (PRODUCTIVE, "lost work", "stragglers", "fewer devices")
 """States in which devices compute."""
@@ -152,6 +153,13 @@ def _fixed(inputs: RunInputs) -> list[bool]:
     return [len(totals) == 1]
 
 
+def _replications(inputs: RunInputs, seed: int, count: int) -> Iterator[Replication]:
+    """The first ones alone, since a run may have to be given up; the others side by side."""
+    alone = min(count, GIVEN_UP)
+    yield from (replicate(inputs, seed, number) for number in range(alone))
+    yield from replicate_many(inputs, seed, alone, count)
+
+
 def simulate_run(
     inputs: RunInputs,
     replications: int,
@@ -173,8 +181,8 @@ def simulate_run(
     count = replications if any(each.repeats for each in inputs.faults.processes) else 1
     drawn: list[Replication] = []
     try:
-        for number in range(count):
-            drawn.append(replicate(inputs, seed, number))
+        for replication in _replications(inputs, seed, count):
+            drawn.append(replication)
             if progress:
                 progress(len(drawn) / count)
             if len(drawn) == GIVEN_UP and not any(each.done for each in drawn):
