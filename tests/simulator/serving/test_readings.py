@@ -19,6 +19,7 @@ NUMBERS = "load", "queue", "free_blocks", "kv_use", "pending", "used_tokens"
 class Compared(Readings):
     """Readings that every look compares with the replicas themselves."""
 
+    fewest = 0
     looks = 0
 
     def cached(self, request):
