@@ -19,7 +19,7 @@ from evidence.serving.case import (
     rows_of,
 )
 from evidence.serving.collection import Collection, read_case
-from evidence.serving.inferencex import DEFAULTS, Flags, flags_of
+from evidence.serving.inferencex import DEFAULTS, Flags, Section, flags_of
 from evidence.serving.served_run import ServedRun, client_defaults, figures_of, scenario_of
 from evidence.serving.stated import LONGEST, NOTHING, Stated, lengths, read_stated
 from meshwright.validation.rows import SkippedRow
@@ -298,6 +298,8 @@ def _largest_graph(question: ClosedLoop) -> int:
     return largest
 
 
+PARTS: dict[str, Section] = {"prefill": "prefill_ranks", "decode": "decode_ranks"}
+"""Sections of InferenceX's rules by side of a deployment of two pools."""
 LISTED = re.compile(r"_tp(\d+)(?:_\d+)?_ep(\d+)(?:_|$)")
 """Degrees of the server in the names of AIConfigurator's runs."""
 
@@ -326,8 +328,10 @@ def _side(row: MeasuredRow, collection: Collection, side: str) -> tuple[Setup, f
     gpus, workers = row.number(f"{side}_gpus"), row.number(f"{side}_workers")
     if not gpus and not workers:
         raise SkippedRow(f"{side} workers not stated")
-    pool = degrees(tp, dp, ep, pp, tp * pp if row.text("harness") == "inferencex" else tp * dp * pp)
-    serving = collection.replica(row, pool)
+    listed = row.text("harness") == "inferencex"
+    serving = collection.replica(row, degrees(tp, dp, ep, pp, tp * pp if listed else tp * dp * pp))
+    if listed and dp == 1 and flags_of(serving, PARTS[side]).spreads_attention:
+        serving = serving.with_pool(tensor=1, data=tp)
     return serving, workers or max((gpus or 0.0) / serving.pool.devices, 1.0)
 
 

@@ -29,6 +29,8 @@ class Flags(Strict):
     """Number format of the experts' inputs."""
     spreads_experts: bool = False
     """Whether experts lie on all ranks, whatever degree the row lists."""
+    spreads_attention: bool = False
+    """Whether every GPU of a worker is an attention rank, where the row has a tensor-parallel group."""
     poll_steps: int = 0
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
@@ -105,6 +107,9 @@ def _rules(section: str) -> list[ServerRule]:
     return [build(ServerRule, rule, f"{FILE}: {section}") for rule in read_mapping(FILE)[section]]
 
 
-def flags_of(serving: Setup, section: Literal["rules", "speculating", "starts"] = "rules") -> Flags:
+Section = Literal["rules", "speculating", "prefill_ranks", "decode_ranks", "starts"]
+
+
+def flags_of(serving: Setup, section: Section = "rules") -> Flags:
     """What the first rule of a section that fits a server says of it."""
     return next((rule for rule in _rules(section) if rule.fits(serving)), DEFAULTS)

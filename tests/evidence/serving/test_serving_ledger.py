@@ -256,6 +256,27 @@ def test_attention_ranks_of_tensorrt_llm_wait_for_prompts_on_all():
     assert waited > alone + 25 * predict_steady([few])[0]["tpot_ms_p50"] * 0.9
 
 
+@pytest.mark.parametrize(
+    ("gpus", "gpu", "model", "decode"),
+    [
+        (16, "gb200", "moonshotai/Kimi-K2.5", (1, 16)),
+        (4, "gb200", "moonshotai/Kimi-K2.5", (4, 1)),
+        (16, "gb200", "deepseek-ai/DeepSeek-R1", (16, 1)),
+    ],
+)
+def test_recipes_say_which_workers_are_attention_ranks(gpus, gpu, model, decode):
+    """Recipes of Kimi-K2.5 on GB200 prefill on dep4 and decode on tep4 or dep16; the list has one rank each."""
+    row = CLOSED | {"engine_version": "0.18.0", "model": model, "gpu": gpu, "weight_precision": "fp4"}
+    row |= {"mode": "disagg", "n_gpus": "", "tp": "", "concurrency": "256"}
+    for side, count in (("prefill", 4), ("decode", gpus)):
+        row |= {f"{side}_workers": "1", f"{side}_tp": str(count), f"{side}_dp": "1", f"{side}_ep": str(count)}
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    pool, prefill = found.serving.pool, found.prefill.pool
+    assert (pool.tensor, pool.data) == decode
+    assert (prefill.tensor, prefill.data) == ((1, 4) if "Kimi" in model else (4, 1))
+    assert pool.devices == gpus and prefill.devices == 4
+
+
 def test_a_known_memory_share_is_not_replaced():
     """Clients wait for KV blocks where the share leaves too few of them."""
     row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}
