@@ -20,7 +20,7 @@ FACTS = Path(__file__).with_suffix(".yaml")
 
 
 def predicted(facts, row):
-    """Requests a second and the median time to first token of a row."""
+    """Requests a second, and the medians of the time to first token and per output token, s."""
     data = {
         "model": "qwen3-vl-8b",
         "cluster": facts["cluster"],
@@ -41,21 +41,27 @@ def predicted(facts, row):
         },
     }
     metrics = serve(make_serving(data, str(FACTS), FACTS.parent)).metrics
-    return metrics.request_rate, metrics.latencies["ttft"].p50  # type: ignore[union-attr]
+    first, token = (metrics.latencies[name].p50 for name in ("ttft", "tpot"))  # type: ignore[union-attr]
+    return metrics.request_rate, first, token
 
 
 def main() -> None:
     facts = read_mapping(FACTS)
-    errors = {"requests a second": [], "median TTFT": []}
-    print(f"{'encoders':>8} {'clients':>7}  {'backend':<10} {'requests/s: main, new, predicted':<34} TTFT, s")
+    errors = {"requests a second": [], "median TTFT": [], "median TPOT": []}
+    print(
+        f"{'encoders':>8} {'clients':>7}  {'backend':<10} {'requests/s: main, new, predicted':<34} "
+        "TTFT, s           TPOT, ms"
+    )
     for row in facts["rows"]:
-        rate, ttft = predicted(facts, row)
+        rate, ttft, tpot = predicted(facts, row)
         errors["requests a second"] += [rate / measured - 1.0 for measured in row["rate"]]
         errors["median TTFT"] += [ttft / measured - 1.0 for measured in row["ttft_s"]]
+        errors["median TPOT"] += [1e3 * tpot / measured - 1.0 for measured in row["tpot_ms"]]
         print(
             f"{row['encoders']:>8} {row['clients']:>7}  {row['backend']:<10} "
             f"{row['rate'][0]:.3f}  {row['rate'][1]:.3f}  {rate:<20.3f} "
-            f"{row['ttft_s'][0]:.2f}  {row['ttft_s'][1]:.2f}  {ttft:.2f}"
+            f"{row['ttft_s'][0]:.2f}  {row['ttft_s'][1]:.2f}  {ttft:.2f}   "
+            f"{row['tpot_ms'][0]:.2f}  {row['tpot_ms'][1]:.2f}  {1e3 * tpot:.2f}"
         )
     for name, values in errors.items():
         sizes = 100 * np.abs(values)

@@ -21,7 +21,8 @@ class EncoderTimes:
     """Seconds of one forward pass of a tower over pictures of one shape.
 
     A pass takes no less than the launches of its layers: engines run towers without captured graphs (vLLM
-    0.19, gpu_model_runner.py, _execute_mm_encoder), with as many kernels a layer as the language model.
+    0.19, gpu_model_runner.py, _execute_mm_encoder), with as many kernels a layer as the language model. The
+    host's time of each picture follows its kernels (`Engine.picture_s`).
 
     Args:
         tower: the tower.
@@ -36,6 +37,7 @@ class EncoderTimes:
         step = StepPrice(model, cluster, pool, engine)
         self._prices, self._tensor = step.prices, float(pool.tensor)
         slower = cluster.device.generation.slower_hosts
+        self._picture_s = engine.picture_s.value
         self._floor = tower.layers * step.dense_times.eager_layer_s * slower
         wide = step.formats.core
         self._formats = Formats(linear=wide, core=wide)
@@ -45,4 +47,4 @@ class EncoderTimes:
     def _seconds(self, pictures: int, shape: Shape) -> float:
         ops = tower_ops(self.tower, shape, float(pictures), Shard(tensor=self._tensor), self._formats)
         kernels = sum(float(np.sum(seconds)) for seconds in price(ops, self._prices))
-        return max(kernels, self._floor)
+        return max(kernels, self._floor) + self._picture_s * pictures

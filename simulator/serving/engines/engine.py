@@ -43,6 +43,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "step_s": (0, 60),
     "first_token_s": (0, 60),
     "first_token_per_token_s": (0, 1),
+    "picture_s": (0, 60),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
@@ -188,6 +189,8 @@ class Engine(Strict):
     """Fixed part of TTFT outside of steps: HTTP, tokenizer, queue hand-over, s."""
     first_token_per_token_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
     """Host time of one prompt token (tokenizer), s."""
+    picture_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
+    """Host time of one picture in the step that encodes it, in addition to its tower's kernels, s."""
     custom_all_reduce_bytes: Figure[int]
     """Largest message of the engine's own all-reduce kernel; NCCL above."""
     context_bytes: Figure[float]

@@ -5,6 +5,12 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
+from hwmodels.cluster import clusters
+from simulator.models import models
+from simulator.models.towers import Picture
+from simulator.serving.encoders import EncoderTimes
+from simulator.serving.engines import engines
+from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -81,6 +87,19 @@ def test_an_encoder_pool_takes_the_tower_off_the_prompts_replica():
     assert apart.setting.gpus == together.setting.gpus + 1
     first = apart.records.columns()
     assert (first["scheduled_s"] >= first["arrival_s"] + encoder.seconds).all()
+
+
+def test_the_host_takes_its_time_for_each_picture():
+    times = run("1280x720").setting.pools[0].costs.steps.times
+    shape, known = times.tower.shape(Picture(1280, 720)), engines.get("vllm-0.11").picture_s
+    assert known.value > 0.0
+    assert engines.get("vllm-0.19").picture_s.value == 0.0
+    kernels = [times.seconds(count, shape) for count in (1, 3)]
+    pool, cluster = Pool(role="mixed"), clusters.get("dgx-h100")
+    engine = engines.get("vllm-0.19").model_copy(update={"picture_s": known})
+    slower = EncoderTimes(times.tower, models.get("qwen3-vl-8b"), cluster, pool, engine)
+    host = [slower.seconds(count, shape) - alone for count, alone in zip((1, 3), kernels, strict=True)]
+    assert host == pytest.approx([known.value, 3 * known.value])
 
 
 def test_more_images_a_request_take_longer_to_encode():
