@@ -246,7 +246,8 @@ SPELLINGS = {"raw": "--all", "tries": "--try", "scenario": "SCENARIO"}
 OTHERWISE = {
     ("serve", "precision"): "serving plans take --fix weights=fp8 and --fix kv=fp8",
     ("serve", "price"): "serving plans take a price with the GPU type (--cluster dgx-h100=8@2.5)",
-    **{("serve", name): "only plans of diffusion models read it" for name in words("images steps latency")},
+    **{("serve", name): "only plans of diffusion models read it" for name in words("steps latency")},
+    ("serve", "images"): "only plans of diffusion models read it, and `simulate` reads workload.images of a scenario",
 }
 """What says the same in a question that does not read a flag."""
 
