@@ -72,6 +72,14 @@ TRACES = {
         "plain",
         "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,395,112\n0.7,100,20\n1.5,640,33\n",
     ),
+    "session.json": (
+        "weka",
+        '{"block_size": 64, "hash_id_scope": "local", "requests": [\n'
+        '{"t": 0.0, "type": "s", "in": 130, "out": 9, "hash_ids": [1, 2], "api_time": 1.5},\n'
+        '{"t": 2.0, "type": "subagent", "requests": '
+        '[{"t": 0.5, "type": "n", "in": 64, "out": 5, "hash_ids": [3]}]},\n'
+        '{"t": 9.0, "type": "s", "in": 200, "out": 4, "hash_ids": [1, 2, 4], "think_time": 0.5}]}\n',
+    ),
     "talks.json": (
         "sharegpt",
         '[{"id": "a", "conversations": [{"from": "human", "value": "How do stars form?"},'
@@ -95,7 +103,7 @@ def _traces(random: Random) -> Case:
     if random.random() < 0.1:
         trace["format"] = random.choice(list(TRACES.values()))[0]
     workload: dict[str, Any] = {"kind": "serving", "requests": random.choice((2, 3, 50)), "trace": trace}
-    if form in ("benchmark", "sharegpt") or random.random() < 0.3:
+    if form in ("benchmark", "sharegpt", "weka") or random.random() < 0.3:
         workload["arrivals"] = random.choice(
             ({"kind": "poisson", "rate": 5}, {"kind": "closed", "concurrency": 2}, {"kind": "burst"})
         )

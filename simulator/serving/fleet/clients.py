@@ -18,13 +18,22 @@ At = Callable[[float, Callable[[float], None]], None]
 
 
 @dataclass
-class RunningProgram:
-    """A running program: its generator, and the number of its running requests."""
+class Branch:
+    """A line of requests in a program: its generator, and the number of its running requests."""
 
     calls: Calls
+    parent: Branch | None = None
+    """The branch that waits for its end."""
+    pending: int = 0
+
+
+@dataclass
+class RunningProgram:
+    """A running program: the branch that it begins with."""
+
+    root: Branch
     number: int
     priority: int
-    pending: int = 0
     turn: int = 0
     begin_s: float = 0.0
     lost: bool = False
@@ -51,6 +60,8 @@ class ProgramClients:
         """Seconds of each program that ran to its end; inf where a request of it was lost."""
         self._begun = self._serial = 0
         self._running: dict[int, RunningProgram] = {}
+        self._branches: dict[int, Branch] = {}
+        """Branches of running requests by serial, where they are not the program's first."""
         self._calls: Iterator[Calls] = source.programs()
         self._priorities = source.priorities()
 
@@ -69,41 +80,49 @@ class ProgramClients:
         if self.done:
             return
         self._begun += 1
-        program = RunningProgram(next(self._calls), self._begun, next(self._priorities), begin_s=now)
+        program = RunningProgram(Branch(next(self._calls)), self._begun, next(self._priorities), begin_s=now)
         self._running[program.number] = program
-        self._go_on(program, now)
+        self._go_on(program, program.root, now)
 
     def ended(self, request: Request, now: float, lost: bool = False) -> None:
         """Handle the end of a request; the last one of a turn starts the next turn."""
         program = self._running[request.program]
         program.lost |= lost
-        self._request_ended(program, now)
+        self._request_ended(program, self._branches.pop(request.serial, program.root), now)
 
-    def _request_ended(self, program: RunningProgram, now: float) -> None:
-        program.pending -= 1
-        if program.pending == 0:
-            self._go_on(program, now)
+    def _request_ended(self, program: RunningProgram, branch: Branch, now: float) -> None:
+        branch.pending -= 1
+        if branch.pending == 0:
+            self._go_on(program, branch, now)
 
-    def _go_on(self, program: RunningProgram, now: float) -> None:
-        """Send a program's next requests; at its end, its client starts another program."""
+    def _go_on(self, program: RunningProgram, branch: Branch, now: float) -> None:
+        """Send a branch's next requests; at the program's end, its client starts another one."""
         left = self._limit - self.scheduled
-        calls = next(program.calls, None) if left > 0 else None
+        calls = next(branch.calls, None) if left > 0 else None
+        if calls is None and branch.parent is not None:
+            branch.calls.close()
+            self._request_ended(program, branch.parent, now)
+            return
         if calls is None:
             if left > 0:
                 self.seconds.append(inf if program.lost else now - program.begin_s)
-            program.calls.close()
+            branch.calls.close()
             del self._running[program.number]
             if self.closed and left > 0:
                 self._at(now + self._source.think(), self.begin)
             return
         calls = calls[:left]
         self.scheduled += len(calls)
-        program.pending = len(calls)
+        branch.pending = len(calls)
         for call in calls:
-            self._at(now + call.after_s, lambda time, call=call: self._call(program, call, time))
+            self._at(now + call.after_s, lambda time, call=call: self._call(program, branch, call, time))
         program.turn += 1
 
-    def _call(self, program: RunningProgram, call: Call, now: float) -> None:
+    def _call(self, program: RunningProgram, branch: Branch, call: Call, now: float) -> None:
+        if call.then is not None:
+            branch = Branch(call.then, branch, pending=1)
+        if branch is not program.root:
+            self._branches[self._serial] = branch
         self._source.check(self._serial, call.prompt, call.output)
         lengths = call.prompt, call.output, call.prefix
         place = program.priority, program.number, program.turn - 1
@@ -113,8 +132,9 @@ class ProgramClients:
         self._serial += 1
         if not self._send(request):
             program.lost = True
+            self._branches.pop(request.serial, None)
             # Through the clock: a direct call would recurse once for each consecutive refusal.
-            self._later(now, lambda time: self._request_ended(program, time))
+            self._later(now, lambda time: self._request_ended(program, branch, time))
 
 
 class Users:

@@ -65,6 +65,9 @@ class TraceFile(Strict):
     path: str = Field(description="file, gzipped or not; relative to the scenario's")
     rate_scale: float = Field(1.0, ge=1e-6, le=1e6, description="arrival rate over the trace's own")
     start: Duration = Field(0.0, description="seconds of the trace to skip")
+    longest_wait: Duration | None = Field(
+        None, description="longest wait of a recorded session's client between an answer and its next call, s"
+    )
 
     @model_validator(mode="after")
     def _known(self) -> TraceFile:
@@ -72,6 +75,11 @@ class TraceFile(Strict):
             get_format(self.format)
         except InputError as error:
             raise ValueError(error.problem) from None
+        if get_format(self.format).sessions is None:
+            if self.longest_wait is not None:
+                raise ValueError(f"a {self.format} trace has no sessions; leave out longest_wait")
+        elif self.rate_scale != 1.0 or self.start:
+            raise ValueError(f"sessions of a {self.format} trace begin by `arrivals`; no rate_scale or start")
         return self
 
 
@@ -133,6 +141,10 @@ class Serving(Strict):
             if missing:
                 raise ValueError(f"key {missing[0]!r} is missing; without a trace it is needed")
         else:
+            if get_format(self.trace.format).sessions and (
+                self.users is not None or self.prefix is not None or not isinstance(self.program, Single)
+            ):
+                raise ValueError("recorded sessions are programs; leave out program, prefix and users")
             if self.input is not None or self.output is not None:
                 raise ValueError("lengths come from the trace; leave out input and output")
             if self.arrivals is None and not get_format(self.trace.format).timed:

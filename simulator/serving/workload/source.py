@@ -15,6 +15,7 @@ from simulator.serving.workload.arrivals.base import BLOCK
 from simulator.serving.workload.programs import SPAN
 from simulator.serving.workload.programs.base import Calls
 from simulator.serving.workload.programs.single import Single
+from simulator.serving.workload.recorded import replayed
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.serving import Chunks, Serving
 from simulator.serving.workload.traces import TraceRow, get_format
@@ -57,6 +58,7 @@ class Source:
         self._path = folder / serving.trace.path if serving.trace else None
         self._fresh = FRESH
         form = get_format(serving.trace.format) if serving.trace else None
+        self._sessions = form.sessions if form else None
         self.prefix_tokens = form.prefix_tokens if form and form.prefix_tokens else SPAN
         """Tokens that a prefix id stands for."""
 
@@ -71,7 +73,8 @@ class Source:
     def feeds_back(self) -> bool:
         """Whether completions decide when requests arrive."""
         arrivals = self.serving.arrivals
-        return (arrivals is not None and arrivals.closed) or not isinstance(self.serving.program, Single)
+        follow = self._sessions is not None or not isinstance(self.serving.program, Single)
+        return (arrivals is not None and arrivals.closed) or follow
 
     def requests(self) -> Iterator[Request]:
         """Yield all requests of an open loop in order of arrival.
@@ -110,6 +113,9 @@ class Source:
 
     def programs(self) -> Iterator[Calls]:
         """Yield programs to run, each as a generator of the requests that it sends."""
+        if self._sessions is not None and self._path is not None:
+            yield from replayed(self._sessions, self._path, self.fresh, self._longest_wait)
+            return
         rows = self._lengths_of_rows()
         groups = self._prefixes()
 
@@ -126,6 +132,11 @@ class Source:
                 return row
 
             yield self.serving.program.calls(draw, self.fresh, prefix, self._programs)
+
+    @property
+    def _longest_wait(self) -> float:
+        trace = self.serving.trace
+        return inf if trace is None or trace.longest_wait is None else trace.longest_wait
 
     def priorities(self) -> Iterator[int]:
         """Yield the priority of each request."""

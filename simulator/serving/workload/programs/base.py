@@ -23,6 +23,8 @@ class Call(NamedTuple):
     prefix: tuple[int, ...] = ()
     share: float = 1.0
     """Part of the time left to the program's deadline in which it should end."""
+    then: Calls | None = None
+    """Requests that follow it, beside those sent with it (a sub-agent's); the join waits for them, too."""
 
 
 Draw = Callable[[], tuple[int, int]]

@@ -16,6 +16,7 @@ from simulator.serving.workload.traces import (
     plain,
     sharegpt,
     splitwise,
+    weka,
 )
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow
 
@@ -31,6 +32,7 @@ formats: Mapping[str, TraceFormat] = MappingProxyType(
             benchmark,
             sharegpt,
             splitwise,
+            weka,
             plain,
         )
     }

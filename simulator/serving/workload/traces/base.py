@@ -39,6 +39,33 @@ class TraceRow(NamedTuple):
     cached: int = 0
 
 
+class RecordedCall(NamedTuple):
+    """A call of a recorded agent: seconds after the answer above it, lengths, and ids of its blocks."""
+
+    wait_s: float
+    prompt: int
+    output: int
+    prefix: tuple[int, ...] = ()
+    agents: tuple[RecordedAgent, ...] = ()
+    """Sub-agents that start after its answer; the agent's next call waits for them."""
+    where: str = ""
+
+
+class RecordedAgent(NamedTuple):
+    """A sub-agent: seconds from the answer that starts it to its first call, and its calls."""
+
+    start_s: float
+    calls: tuple[RecordedCall, ...]
+
+
+class RecordedSession(NamedTuple):
+    """A recorded session of an agent."""
+
+    calls: tuple[RecordedCall, ...]
+    shared: bool
+    """Whether its block ids are those of other sessions too."""
+
+
 @dataclass(frozen=True)
 class TraceFormat:
     """A public format of request logs.
@@ -50,6 +77,7 @@ class TraceFormat:
         timed: rows have arrival times.
         prefix_tokens: tokens that one prefix id stands for; 0 where rows have none.
         read: yields the rows of a file in order.
+        sessions: yields sessions whose calls wait for each other; None where requests are independent.
     """
 
     name: str
@@ -58,6 +86,7 @@ class TraceFormat:
     read: Callable[[Path], Iterator[TraceRow]]
     timed: bool = True
     prefix_tokens: int = 0
+    sessions: Callable[[Path], Iterator[RecordedSession]] | None = None
 
 
 class TraceText:

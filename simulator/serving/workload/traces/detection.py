@@ -30,6 +30,7 @@ BY_KEYS = {
     "mooncake": ("input_length", "output_length"),
     "llmservingsim": llmservingsim.COLUMNS,
     "benchmark": ("input_lens", "output_lens"),
+    "weka": ("block_size", "requests"),
 }
 """Columns or keys that tell a format; the first whose own a file has."""
 ENOUGH = 2**16
