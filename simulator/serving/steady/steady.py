@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from simulator.serving.steady.begun_together import BegunTogether
 from simulator.serving.steady.company import companions, met_share
 from simulator.serving.steady.meetings import MOST_INTERFERENCE, STEADIEST, Meetings, meetings
-from simulator.serving.steady.prompts_first import rank_steps
-from simulator.serving.steady.steady_cases import Cases, Limits, Load, Prefills
+from simulator.serving.steady.steady_cases import Cases, Limits, Load
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, slot_wait
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
@@ -36,6 +35,8 @@ DAMPING = 0.4
 rises from that of a lone request to the least that solves the equations, which rises with the rate."""
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
+FULL_ITERATIONS = 3
+"""The same beside a full batch."""
 LONGEST_PROMPTS = 0.999
 """The same where they share steps: these are then as long as prompts make them."""
 MOST_BUNCHING = 0.2
@@ -101,7 +102,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     step = tpot = cases.decode(seen)
     steps = cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
-    through = others = arriving = meeting = longest = cases.arrivals
+    through = others = arriving = meeting = cases.arrivals
+    longest = gaps * full
     loops, delay = cases.loops, steps.one_chunk
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
@@ -140,7 +142,6 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         mean, delay = met.mean_s, met.delay_s
         interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
         earlier, before, moved = before, moved, kept * (mean - tpot)
-        longest = _longest(cases, meeting, full, steps, met.chunks, interference)
         below = np.where(mean >= tpot, np.maximum(below, tpot), below)
         tpot = tpot + moved
         if iteration in LEAPS:
@@ -148,6 +149,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         tpot = np.maximum(tpot, below * kept_below)
         if not loops and iteration < ITERATIONS - 1:
             continue
+        if iteration == ITERATIONS - 1:
+            longest = _longest(cases, meeting, full, met.chunks)
         service = cases.fixed + met.first_s + met.prefill_s
         queue = budget_wait(cases, arriving, steps, decode + service)
         queue = queue + slot_wait(cases, through, tpot, alone, longest, service)
@@ -163,15 +166,22 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     return replace(means, last_tpot_s=last * cases.steps_per_token)
 
 
-def _longest(
-    cases: Cases, meeting: Array, full: Array, steps: Prefills, chunks: Array, interference: Array
-) -> Array:
-    """Decode time of a request beside as many as slots hold, s."""
-    longest = cases.gaps * full / (1.0 - interference)
-    if not cases.turns:
-        return longest
-    in_turn = cases.gaps * rank_steps(cases, meeting, full, steps, chunks).tpot_s
-    return np.where(cases.in_turn, in_turn, longest)
+def _longest(cases: Cases, meeting: Array, full: Array, chunks: Array) -> Array:
+    """Decode time of a request beside as many as slots hold, s: by arrivals alone, so it rises with them.
+
+    Clients wait for no slot by it, so the last iteration's is enough.
+    """
+    steps = cases.prefills(cases.slots)
+    if cases.interleaved and cases.loops:
+        steps = steps.beside_step(full, cases.closed)
+    mean = full
+    for _ in range(FULL_ITERATIONS):
+        met = meetings(cases, meeting, full, mean, steps, chunks)
+        taken = np.minimum(meeting * met.delay_s, LONGEST_PROMPTS)
+        mean = (
+            np.where(cases.in_turn, met.mean_s, full / (1.0 - taken)) if cases.turns else full / (1.0 - taken)
+        )
+    return cases.gaps * mean
 
 
 def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | None) -> Array:

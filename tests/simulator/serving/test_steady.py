@@ -350,3 +350,15 @@ def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
     assert float(state.ttft_s) == pytest.approx(run.latencies["ttft"].mean, rel=0.3)
     devices = run.joules / run.makespan_s - PowerModel.of(price).host_w
     assert float(state.watts) == pytest.approx(devices, rel=0.15)
+
+
+@pytest.mark.parametrize("slots", [120, 128, 144])
+def test_waits_for_a_slot_rise_over_risers_of_the_step(slots):
+    """The load of slots is that of full steps; the step of the present batch jumps at sizes of graphs."""
+    price = StepPrice(models.get("gpt-oss-20b"), usual_cluster("h200-sxm"), Pool(), engines.get("vllm-0.19"))
+    limits = Limits(8192, slots, 400_000)
+    rates = np.linspace(1.0, 80.0, 800)
+    state = steady_state(IterationTable(price, 8192, slots, 4096), Load(700, 100, rate=rates), limits)
+    waits = np.where(state.stable, state.queue_s, np.inf)
+    assert np.isfinite(waits).sum() > 100 and np.isinf(waits[-1])
+    assert (waits[1:] >= waits[:-1] * (1 - 1e-3)).all()
