@@ -75,6 +75,13 @@ MEGASCALE = (
     ("all five changes", 1.259, "kernels", "baseline"),
 )
 """MegaScale's changes in the order of the paper's table: what, measured gain, and the two runs."""
+ASYNC_TENSOR = (
+    ("asynchronous tensor parallelism, 70B bf16", 1.09, "asynchronous", "base"),
+    ("asynchronous tensor parallelism, 70B fp8", 1.16, "fp8, asynchronous", "fp8"),
+    ("asynchronous tensor parallelism, 8B bf16", 1.10, "8B, asynchronous", "8B"),
+    ("asynchronous tensor parallelism, 8B fp8", 1.10, "8B fp8, asynchronous", "8B fp8"),
+)
+"""torchtitan's measurements: what, measured gain, and the two runs."""
 CLAIMS = (
     Claim(
         "interleaved-175b",
@@ -165,6 +172,7 @@ CLAIMS = (
         (1.12, 1.19),
         with_batches("all offloaded", "", ("4k", "16k")),
     ),
+    *(Claim("async-tp-llama3", what, (gain, gain), ((run, over),)) for what, gain, run, over in ASYNC_TENSOR),
     Claim("lasp-2-1b", "LASP-2 over LASP", (1.152, 1.152), with_batches("LASP-2", "", ("half",))),
     Claim("zeco-1b", "ZeCO over LASP-2", (1.60, 1.60), (("ZeCO", "base"),)),
     Claim(

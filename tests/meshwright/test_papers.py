@@ -158,6 +158,14 @@ def keys_apart(run, baseline):
     return {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
 
 
+@pytest.mark.parametrize(("what", "gain", "run", "over"), papers.ASYNC_TENSOR)
+def test_asynchronous_tensor_parallelism_gains_nothing_when_it_is_off(what, gain, run, over):
+    """Nothing else differs between the two runs, and equal runs do not reach the claim."""
+    by_name = runs_of("async-tp-llama3")
+    assert keys_apart(by_name[run], by_name[over]) == {"plan.overlap_tensor"}
+    assert papers.verdict(papers.Claim("", what, (gain, gain), ()), [1.0]) != "reached"
+
+
 @pytest.mark.parametrize(
     "claim",
     [claim for claim in GAINS if claim.alone and claim.over and claim.measure is None],
