@@ -13,8 +13,8 @@ MEASURED = [
     ("llama3-8b", 64, 12, "selective", "torchtitan", "fp8", 1.10),
     ("llama3-8b", 64, 12, "selective", "torchtitan-rowwise", "fp8", 1.06),
 ]
-"""Model, GPUs, micro batch, recomputation, release, format, and tokens/s with over tokens/s without; TP8 on 96 GB H100s
-at 500 W (pytorch/torchtitan b5bcd76c6, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md)."""
+"""Model, GPUs, micro batch, recomputation, release, format, and tokens/s with over tokens/s without; TP8 on
+96 GB H100s at 500 W (pytorch/torchtitan b5bcd76c6, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md)."""
 
 
 @pytest.mark.parametrize(("model", "gpus", "micro", "recompute", "release", "precision", "gain"), MEASURED)
