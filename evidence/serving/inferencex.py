@@ -60,8 +60,8 @@ class Flags(Strict):
     def wait_steps(self, clients: float, ranks: int = 1, output: float = 0.0) -> int:
         """Decode steps between two looks at the queue.
 
-        Attention ranks that balance their prompts look when all have one and some more steps went by, or when a
-        count of steps ends (TensorRT-LLM, py_executor.py: ``_balance_adp_requests``). A client asks every
+        Attention ranks that balance their prompts look when all have one and some more steps went by, or when
+        a count of steps ends (TensorRT-LLM, py_executor.py: ``_balance_adp_requests``). A client asks every
         ``output`` steps, and prompts come to a rank by chance. What is returned is the mean.
 
         Args:

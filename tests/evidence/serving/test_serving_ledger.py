@@ -237,7 +237,7 @@ def test_gpus_that_a_source_counts_by_experts_ranks_too_count_once(listed, name,
 
 
 def test_attention_ranks_of_tensorrt_llm_wait_for_prompts_on_all():
-    """gptoss_fp4_b200_trt.sh turns enable_balance on: 50 steps at most, 10 more once every rank has a prompt."""
+    """gptoss_fp4_b200_trt.sh turns enable_balance on: 50 steps at most, 10 once every rank has a prompt."""
     row = CLOSED | {"engine": "trtllm", "engine_version": "1.2.0", "model": "openai/gpt-oss-120b"}
     row |= {"gpu": "b200", "weight_precision": "fp4", "osl_tokens": "1024", "n_gpus": "4", "ep": "1"}
 
@@ -265,7 +265,7 @@ def test_attention_ranks_of_tensorrt_llm_wait_for_prompts_on_all():
     ],
 )
 def test_recipes_say_which_workers_are_attention_ranks(gpus, gpu, model, decode):
-    """Recipes of Kimi-K2.5 on GB200 prefill on dep4 and decode on tep4 or dep16; the list has one rank each."""
+    """Recipes of Kimi-K2.5 on GB200 prefill on dep4, decode on tep4 or dep16; the list has one rank each."""
     row = CLOSED | {"engine_version": "0.18.0", "model": model, "gpu": gpu, "weight_precision": "fp4"}
     row |= {"mode": "disagg", "n_gpus": "", "tp": "", "concurrency": "256"}
     for side, count in (("prefill", 4), ("decode", gpus)):
