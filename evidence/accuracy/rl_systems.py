@@ -99,10 +99,12 @@ def main() -> None:
     sigma = arguments.sigma
     with (arguments.folder / "steps.csv").open(encoding="utf-8") as lines:
         rows = {row["id"]: row for row in csv.DictReader(lines)}
+    for name, printed in FACTS["later"]["rows"].items():
+        rows[name] = rows[name] | printed
 
     @cache
     def mean_of(name: str) -> float:
-        facts = FACTS["phases"][name]
+        facts = FACTS["phases"].get(name) or FACTS["ratios"][name]
         return solved_mean(facts, float(rows[name]["update_s"]), sigma)
 
     @cache
@@ -140,27 +142,41 @@ def phases_table(rows, step_of, mean_of) -> None:
 
 
 def ratios_table(rows, step_of, mean_of, sigma) -> None:
-    """Hours of a slower row over those of a faster one."""
-    errors = []
+    """Hours of a slower row over those of a faster one, with answers of the slower row and of its own.
+
+    Hours are those of 400 steps where they are printed: the steps whose update solves the mean answer.
+    """
+    errors: dict[str, list[float]] = {"answers of the slower row": [], "answers of its own": []}
     for name, facts in FACTS["ratios"].items():
         over = facts["over"]
-        mean = facts.get("mean") or mean_of(over)
-        try:
-            fast = run(facts, mean, sigma)
-        except MeshwrightError as error:
-            print(f"{name}: skipped, {error}")
-            continue
-        slow, seconds = step_of(over).timing.seconds, fast.timing.seconds
-        ratio = slow / seconds
-        hours = [float(rows[each]["hours_per_100_steps"]) for each in (over, name)]
-        published = hours[0] / hours[1]
-        errors.append(ratio / published - 1)
-        print(
-            f"{name} over {over}: {ratio:.2f}, published {published:.2f} ({100 * errors[-1]:+.0f} %); "
-            f"steps {slow:.0f} and {seconds:.0f} s, {fast.timing.binding} decide",
-            flush=True,
-        )
-    summary("ratios", errors)
+        means = {"answers of the slower row": facts.get("mean") or mean_of(over)}
+        if rows[name]["update_s"]:
+            means["answers of its own"] = mean_of(name)
+        hours = hours_of(rows[over], rows[name])
+        published, slow = hours[0] / hours[1], step_of(over).timing.seconds
+        for words, mean in means.items():
+            try:
+                fast = run(facts, mean, sigma)
+            except MeshwrightError as error:
+                print(f"{name}: skipped, {error}")
+                continue
+            seconds = fast.timing.seconds
+            ratio = slow / seconds
+            errors[words].append(ratio / published - 1)
+            print(
+                f"{name} over {over}, {words} ({mean:,.0f}): {ratio:.2f}, published {published:.2f} "
+                f"({100 * errors[words][-1]:+.0f} %); steps {slow:.0f} and {seconds:.0f} s, "
+                f"{fast.timing.binding} decide",
+                flush=True,
+            )
+    for words, values in errors.items():
+        summary(f"ratios, {words}", values)
+
+
+def hours_of(*rows: dict[str, Any]) -> list[float]:
+    """Hours of as many steps of each row: of 400 where all rows have them, else of 100."""
+    steps = 400 if all("hours_per_400_steps" in row for row in rows) else 100
+    return [float(row[f"hours_per_{steps}_steps"]) for row in rows]
 
 
 def interruption_table(sigma) -> None:
