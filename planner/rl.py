@@ -17,10 +17,16 @@ from core.records import record
 from hwmodels.device import Device
 from planner.constraints import Constraints
 from planner.search import search
+from simulator.plan import Plan
 from simulator.rl.scenario import make_rl
-from simulator.rl.setting import training_workload
+from simulator.rl.setting import RlSetting, trainer_setting, training_workload
 from simulator.rl.step import RlStep, predict_rl
+from simulator.setting import Setting
 
+FIRST_DEGREES = 0, 2, 4, 8, 16
+"""Tensor degrees of the rollout engine that are tried until the model fits; 0: as stated, or the default."""
+LAYOUTS = 16
+"""Plans of the trainer that are tried, fastest first, until one allows the rows of a step."""
 TENSOR_DEGREES = 2
 """Tensor degrees of the rollout engine that go with every split."""
 MEMORY_SHARES = 0.5, 0.6, 0.7, 0.8, 0.9
@@ -107,12 +113,27 @@ class _Space:
         self.question, self.where, self.folder = question, where, folder
         stated = question.get("roles")
         self.roles = dict(stated) if isinstance(stated, Mapping) else {}
-        on_all = {"schedule": {"kind": "synchronous"}}
-        self.first = make_rl({**question, **on_all, "roles": self._roles({}, 0)}, where, folder)
+        self.first = self._first()
         self.gpus = self.first.cluster.devices
         self.node = self.first.cluster.devices_per_node
         self._layouts: dict[int, Mapping[str, Any]] = {}
         self.tensors = self._fastest()
+
+    def _first(self) -> RlSetting:
+        """The question on shared devices, with the narrowest rollout engine that holds the model.
+
+        Raises:
+            InputError: a wrong key or value.
+            InfeasibleError: no engine within the usual degrees does.
+        """
+        problems = []
+        for tensor in FIRST_DEGREES:
+            on_all = {"schedule": {"kind": "synchronous"}, "roles": self._roles({}, tensor)}
+            try:
+                return make_rl({**self.question, **on_all}, self.where, self.folder)
+            except InfeasibleError as error:
+                problems.append(error)
+        raise problems[0]
 
     def _roles(self, plan: Mapping[str, Any], tensor: int) -> dict[str, Any]:
         train, generate = (dict(self.roles.get(role) or {}) for role in ("train", "generate"))
@@ -146,11 +167,27 @@ class _Space:
             rows = training_workload(first.workload, first.trainer.training.packing or "pack", devices, 0)
             # Full rows: the walk of unequal micro batches would take most of the search.
             setting = replace(first.trainer, training=rows.longest, cluster=first.cluster.resized(devices))
-            ranking = search(setting, devices, Constraints(), "time", 1, alternatives=False)
-            if not len(ranking.plans):
-                raise InfeasibleError(f"no plan of the trainer fits on {devices} devices")
-            self._layouts[devices] = ranking.plans.plan(0).model_dump(mode="json", exclude_defaults=True)
+            ranking = search(setting, devices, Constraints(), "time", LAYOUTS, alternatives=False)
+            self._layouts[devices] = self._valid(setting, [*ranking.plans])
         return self._layouts[devices]
+
+    def _valid(self, setting: Setting, plans: list[Plan]) -> Mapping[str, Any]:
+        """The first plan that the rows of a step allow: its replicas round them otherwise than the search.
+
+        Raises:
+            InfeasibleError: none does.
+        """
+        asked = setting.model, setting.cluster, setting.framework, self.first.workload
+        problem = "no layout fits"
+        for plan in plans:
+            stated = plan.model_dump(mode="json", exclude_defaults=True)
+            try:
+                trainer_setting(asked, stated, setting.training.packing or "pack", 0, "roles.train.plan")
+            except MeshwrightError as error:
+                problem = str(error)
+                continue
+            return stated
+        raise InfeasibleError(f"no plan of the trainer on {setting.cluster.devices} devices: {problem}")
 
     def plan(self, schedule: Mapping[str, Any], tensor: int, gpus: int) -> RlPlan:
         """One candidate.

@@ -65,3 +65,16 @@ def test_the_api_ranks_and_refuses():
     assert [plan["rank"] for plan in ranking.to_dict()["plans"]] == [1, 2]
     with pytest.raises(InputError, match="0 to 1,000 steps"):
         mw.plan(QUESTION, staleness=-1)
+
+
+@pytest.mark.slow
+def test_a_layout_that_the_rows_of_a_step_forbid_is_passed_over():
+    """The training search's first plan interleaves stages; micro batches of a step are no multiple of them.
+
+    The model does not fit the rollout engine's default degree either.
+    """
+    output = {"kind": "lognormal", "median": 1760, "sigma": 0.5, "most": 3946}
+    work = {**QUESTION["workload"], "prompts": 64, "samples": 32, "mini_batch": 512, "input": 150}
+    changed = {"model": "qwen3-32b", "gpus": 32, "framework": "nemo-rl"}
+    question = {**QUESTION, **changed, "workload": {**work, "output": output, "seq_len": 4096}}
+    assert search_rl(question, "test", Path(), 0, 1).plans
