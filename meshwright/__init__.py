@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.sizing import Sizing
 
-__version__ = "0.16.0"
+__version__ = "0.17.0"
 
 __all__ = [
     "Comparison",
