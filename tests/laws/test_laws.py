@@ -128,3 +128,9 @@ def test_every_row_names_tests_that_are_there(row):
             assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), place
         elif path.startswith("tests/laws/"):
             assert number in {law.number for law in LAWS.values()}, f"{place} is no law"
+
+
+def test_prompts_share_of_a_padded_step_shortens_no_wait_for_a_slot():
+    question = {"model": "gpt-oss-20b", "cluster": "dgx-h200", "gpus": 1, "engine": "vllm-0.19"}
+    question |= {"isl": 700, "osl": 100, "ttft": 0.5, "tpot": 0.02}
+    laws()["latency-rises"].check(question)

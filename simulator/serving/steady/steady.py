@@ -35,8 +35,6 @@ DAMPING = 0.4
 rises from that of a lone request to the least that solves the equations, which rises with the rate."""
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
-FULL_ITERATIONS = 3
-"""The same beside a full batch."""
 LONGEST_PROMPTS = 0.999
 """The same where they share steps: these are then as long as prompts make them."""
 MOST_BUNCHING = 0.2
@@ -103,7 +101,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     steps = cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through = others = arriving = meeting = cases.arrivals
-    longest = gaps * full
+    longest = np.zeros_like(seen)
     loops, delay = cases.loops, steps.one_chunk
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
@@ -149,9 +147,9 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         tpot = np.maximum(tpot, below * kept_below)
         if not loops and iteration < ITERATIONS - 1:
             continue
+        service = cases.fixed + met.first_s + met.prefill_s
         if iteration == ITERATIONS - 1:
             longest = _longest(cases, meeting, full, met.chunks)
-        service = cases.fixed + met.first_s + met.prefill_s
         queue = budget_wait(cases, arriving, steps, decode + service)
         queue = queue + slot_wait(cases, through, tpot, alone, longest, service)
         if met.begun is not None:
@@ -167,21 +165,18 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
 
 
 def _longest(cases: Cases, meeting: Array, full: Array, chunks: Array) -> Array:
-    """Decode time of a request beside as many as slots hold, s: by arrivals alone, so it rises with them.
+    """Decode time of a request beside as many as slots hold, s; no use is made of that of closed loops.
 
-    Clients wait for no slot by it, so the last iteration's is enough.
+    Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
+    of a step's time falls where the present batch comes to a riser of the stair of step times.
     """
+    if np.all(cases.closed):
+        return cases.gaps * full
     steps = cases.prefills(cases.slots)
-    if cases.interleaved and cases.loops:
-        steps = steps.beside_step(full, cases.closed)
-    mean = full
-    for _ in range(FULL_ITERATIONS):
-        met = meetings(cases, meeting, full, mean, steps, chunks)
-        taken = np.minimum(meeting * met.delay_s, LONGEST_PROMPTS)
-        mean = (
-            np.where(cases.in_turn, met.mean_s, full / (1.0 - taken)) if cases.turns else full / (1.0 - taken)
-        )
-    return cases.gaps * mean
+    delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
+    tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
+    # From above: prompts share steps that are longer than those without them.
+    return cases.gaps * meetings(cases, meeting, full, tpot, steps, chunks).mean_s
 
 
 def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | None) -> Array:

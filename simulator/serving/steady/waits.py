@@ -10,9 +10,7 @@ from simulator.serving.steady.steady_cases import Cases, Prefills
 Array = NDArray[np.float64]
 
 MOST_FILLED = 0.98
-"""Maximum share of time in steps whose token budget prompts fill."""
-MOST_LOADED = 0.999
-"""Maximum load of slots at which a wait is finite; beyond one there is no steady state."""
+"""Maximum share of time in steps whose token budget prompts fill, and of slots in use, that waits count."""
 RUNAWAY = 2.0
 """One over the load of a pipeline from which one micro batch takes prompts up to its limits. For two stages
 it follows from the times between plans; four stages do so at the same load on the event engine."""
@@ -62,9 +60,10 @@ def slot_wait(
     spread = np.sqrt(mean * tpot / alone) + 1e-9
     z = np.minimum(np.maximum((slots - mean) / spread, -4.0), 8.0)
     density = np.exp(-0.5 * z * z) / 2.5066 / spread * (1.0 + np.exp(-1.702 * z))
-    ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), MOST_LOADED)
+    ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), MOST_FILLED)
     full = density / (1.0 - ratio)
-    opened = 0.5 * full / (1.0 + full) * ratio / (1.0 - ratio) / arrivals
+    # Seconds between ends of requests in full slots; they do not fall as arrivals rise.
+    opened = 0.5 * full / (1.0 + full) * longest / slots / (1.0 - ratio)
     if not cases.loops:
         return opened
     beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
