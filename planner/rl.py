@@ -177,12 +177,12 @@ class _Space:
         Raises:
             InfeasibleError: none does.
         """
-        asked = setting.model, setting.cluster, setting.framework, self.first.workload
+        role = setting.model, setting.cluster, setting.framework, self.first.workload
         problem = "no layout fits"
         for plan in plans:
             stated = plan.model_dump(mode="json", exclude_defaults=True)
             try:
-                trainer_setting(asked, stated, setting.training.packing or "pack", 0, "roles.train.plan")
+                trainer_setting(role, stated, setting.training.packing or "pack", 0, "roles.train.plan")
             except MeshwrightError as error:
                 problem = str(error)
                 continue
