@@ -104,8 +104,8 @@ def chats(path: Path) -> Iterator[Chat]:
     with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
         for number, values in enumerate(csv.DictReader(lines)):
             row = MeasuredRow(values, f"{path.name}: row {number + 2}")
-            known = row.text("task") == TASKS[1] or published_tower(row.text("model")) is not None
-            if row.text("task") not in TASKS or not known or not row.text("engine_version"):
+            priced = row.text("task") == TASKS[1] or published_tower(row.text("model")) is not None
+            if row.text("task") not in TASKS or not priced or not row.text("engine_version"):
                 continue
             try:
                 question = read_case("energy", row, path.name).question

@@ -62,8 +62,11 @@ def short_runs(known: Standing | None, index: int = 0) -> str:
     """Measured runs with a plan's rarest mechanism, in a few words; empty where the engine timed it."""
     if known is None or not known.evidence:
         return ""
-    runs = known.evidence[index].fewest
-    return f"{runs} measured run{'s' * (runs > 1)}" if runs else "no measured run"
+    evidence = known.evidence[index]
+    if not evidence.fewest:
+        return "no measured run"
+    words = f"{evidence.fewest} measured run{'s' * (evidence.fewest > 1)}"
+    return f"{UNPROVEN}, {words} of its parts" if evidence.unproven else words
 
 
 def evidence_words(known: Standing | None, index: int) -> dict[str, str]:

@@ -83,9 +83,9 @@ def replicate(inputs: RunInputs, seed: int, number: int = 0, traced: bool = Fals
 
 def first_block(inputs: RunInputs) -> tuple[float, float]:
     """Seconds in which faults that happen once are drawn, and those of a block of repeated ones."""
-    whole = max(1.25 * inputs.work_s, 1.0)
+    horizon = max(1.25 * inputs.work_s, 1.0)
     rate = inputs.faults.rate(inputs.job)
-    return whole, min(whole, MOST_DRAWN / rate) if rate else whole
+    return horizon, min(horizon, MOST_DRAWN / rate) if rate else horizon
 
 
 class _Run:
@@ -109,7 +109,7 @@ class _Run:
         self.order = count()
         self.events: list[tuple[float, int, str, object]] = []
         self.drawn_until = 0.0
-        self.whole, self.block = first_block(inputs)
+        self.horizon, self.block = first_block(inputs)
         for index, slow in enumerate(inputs.slow):
             self._push(slow.start, "slower", (index, slow.factor))
             if math.isfinite(slow.end):
@@ -142,12 +142,12 @@ class _Run:
         """Draw the faults of another block of time, with their recoveries."""
         inputs, start = self.inputs, self.drawn_until
         repeated = tuple(each for each in inputs.faults.processes if each.repeats)
-        if start == 0 and self.block == self.whole:
+        if start == 0 and self.block == self.horizon:
             self._push_drawn(inputs.faults.processes, start, self.block)
         else:
             if start == 0:
                 once = tuple(each for each in inputs.faults.processes if not each.repeats)
-                self._push_drawn(once, start, self.whole)
+                self._push_drawn(once, start, self.horizon)
             self._push_drawn(repeated, start, self.block)
         self.drawn_until = start + self.block
 

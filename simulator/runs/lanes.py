@@ -41,8 +41,8 @@ Array = NDArray[np.float64]
 
 def restarts_only(inputs: RunInputs) -> bool:
     """Whether the events of a replication are faults that are drawn together, and what finds them."""
-    whole, block = first_block(inputs)
-    return block == whole and not (inputs.dropped or inputs.shrunk or inputs.slow)
+    horizon, block = first_block(inputs)
+    return block == horizon and not (inputs.dropped or inputs.shrunk or inputs.slow)
 
 
 def replicate_many(inputs: RunInputs, seed: int, first: int, last: int) -> Iterator[Replication]:
@@ -121,8 +121,7 @@ class _Lanes:
         self.until = first_block(inputs)[1]
         self.counted = inputs.waits or inputs.spares > 0
         """Whether nodes under repair matter."""
-        known, rest = list(STAGES)[:2], list(STAGES)[2:]
-        self.order = [*known, WAITING, *rest]
+        self.order = [*list(STAGES)[:2], WAITING, *list(STAGES)[2:]]
         count = len(numbers)
         self.lane = np.arange(count)
         zero = np.zeros(count)
@@ -157,21 +156,21 @@ class _Lanes:
             finished = self._advance(np.where(comes, when, self.until))
             if finished.any():
                 self._note(finished)
-            kept = comes & ~finished
+            struck = comes & ~finished
             finds = notice_at < fault_at
-            if not kept.all():
-                self._keep(kept)
-                finds = finds[kept]
+            if not struck.all():
+                self._keep(struck)
+                finds = finds[struck]
             if len(self.lane):
                 self._event(finds)
         return self.done
 
-    def _keep(self, kept: NDArray[np.bool_]) -> None:
+    def _keep(self, goes_on: NDArray[np.bool_]) -> None:
         """Leave lanes behind."""
         for name in _OF_LANES:
-            setattr(self, name, getattr(self, name)[..., kept])
-        self.pending = [each[..., kept] for each in self.pending]
-        self.seconds = {name: spent[kept] for name, spent in self.seconds.items()}
+            setattr(self, name, getattr(self, name)[..., goes_on])
+        self.pending = [each[..., goes_on] for each in self.pending]
+        self.seconds = {name: spent[goes_on] for name, spent in self.seconds.items()}
 
     def _note(self, finished: NDArray[np.bool_]) -> None:
         """Write the replications of lanes that are done."""
@@ -179,14 +178,14 @@ class _Lanes:
             lane, time, faults = int(self.lane[index]), float(self.time[index]), int(self.next[index])
             seconds = {name: float(spent[index]) for name, spent in self.seconds.items()}
             seconds[PRODUCTIVE] = float(self.position[index])
-            names, struck = self.drawn.causes[lane], self.drawn.cause[:faults, lane].tolist()
+            names, causes = self.drawn.causes[lane], self.drawn.cause[:faults, lane].tolist()
             self.done[self.numbers[lane]] = Replication(
                 wall_s=time,
                 seconds=seconds,
                 faults=faults,
                 lost_nodes=int(self.lost_nodes[index]),
                 spare_s=float(self.spare_s[index]) + self.inputs.spares * time,
-                by_cause=dict(Counter(names[cause] for cause in struck)),
+                by_cause=dict(Counter(names[cause] for cause in causes)),
             )
 
     # Advancing
@@ -311,8 +310,8 @@ class _Lanes:
         if silent.any():
             newest = self.saved.max(0, initial=0.0)
             self.clean = np.where(silent & np.isnan(self.clean), newest, self.clean)
-            known = np.where(silent, self.time + drawn.stages["detect"][which, lanes], np.inf)
-            self.notice_at = np.concatenate([self.notice_at, known[None]])
+            noticed_at = np.where(silent, self.time + drawn.stages["detect"][which, lanes], np.inf)
+            self.notice_at = np.concatenate([self.notice_at, noticed_at[None]])
             self.noticed = np.concatenate([self.noticed, which[None]])
         self._strike(strikes, which, before, detect)
 
@@ -343,8 +342,8 @@ class _Lanes:
             longest = np.argmax([seconds[name] for name in group], axis=0)
             for place, name in enumerate(group):
                 shown[name] = np.where(longest == place, shown[name], 0.0)
-        known = self.time + (shown["detect"] + shown["locate"])
-        shown[WAITING] = self._spares_at(known) if self.inputs.waits else np.zeros(len(lanes))
+        located_at = self.time + (shown["detect"] + shown["locate"])
+        shown[WAITING] = self._spares_at(located_at) if self.inputs.waits else np.zeros(len(lanes))
         left = np.stack([shown[name] for name in self.order])
         self.left = np.where(strikes, left, self.left)
         self.resets = np.where(strikes, (left > 0).any(0), self.resets)

@@ -97,18 +97,16 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     closed, clients, slots, gaps = cases.closed, cases.clients, cases.slots, cases.gaps
     seen = np.where(closed, np.maximum(np.minimum(clients, slots), 1.0), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
-    step = tpot = cases.decode(seen)
-    steps = cases.prefills(seen)
+    step, steps = cases.decode(seen), cases.prefills(seen)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through = others = arriving = meeting = cases.arrivals
-    longest = np.zeros_like(seen)
-    loops, delay = cases.loops, steps.one_chunk
+    loops, delay, tpot = cases.loops, steps.one_chunk, step
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
     # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
     # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth) / cases.stages
-    earlier = before = moved = interference = uneven = np.zeros_like(seen)
+    earlier = before = moved = interference = uneven = longest = np.zeros_like(seen)
     met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.

@@ -27,13 +27,13 @@ class TokenBudget(Strict):
 
     def shape(self, picture: Picture) -> Shape:
         """A sequence of padded patches a frame; a token for each merged patch of the image."""
-        most = self.tokens if picture.frames == 1 else min(self.tokens, self.tokens_of_frame)
+        budget = self.tokens if picture.frames == 1 else min(self.tokens, self.tokens_of_frame)
         unit = self.patch * self.merge
-        scale = math.sqrt(most * unit**2 / (picture.height * picture.width))
+        scale = math.sqrt(budget * unit**2 / (picture.height * picture.width))
         rows, columns = (math.floor(scale * side / unit) for side in (picture.height, picture.width))
         if not rows:
-            rows, columns = 1, min(picture.width // picture.height, most)
+            rows, columns = 1, min(picture.width // picture.height, budget)
         elif not columns:
-            rows, columns = min(picture.height // picture.width, most), 1
+            rows, columns = min(picture.height // picture.width, budget), 1
         tokens = picture.frames * (rows * columns + self.separators)
-        return Shape(picture.frames, self.merge, most * self.merge, tokens)
+        return Shape(picture.frames, self.merge, budget * self.merge, tokens)

@@ -1,0 +1,30 @@
+"""Measured runs behind a plan, in a few words."""
+
+import numpy as np
+import pytest
+
+from meshwright.reports.plan_evidence import short_runs
+from planner.evidence import PlanEvidence
+from planner.standing import Standing
+
+
+def standing(**evidence) -> Standing:
+    """What is known of one plan with some evidence."""
+    one = np.zeros(1)
+    return Standing(
+        one, one, one.astype(bool), one, one, [PlanEvidence(together=0, nearest=None, **evidence)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        ({"runs": {"a": 6, "b": 9}}, "6 measured runs"),
+        ({"runs": {"a": 1}}, "1 measured run"),
+        ({"runs": {"a": 0, "b": 9}}, "no measured run"),
+        ({"runs": {"a": 6}, "apart": ("a with b",)}, "unproven, 6 measured runs of its parts"),
+    ],
+    ids=["two", "one", "none", "apart"],
+)
+def test_parts_that_were_never_measured_together_are_no_proof(evidence, words):
+    assert short_runs(standing(**evidence)) == words
