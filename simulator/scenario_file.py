@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from core.loading import Catalogue, looks_like_path
-from hwmodels.cluster import Cluster, clusters
+from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.device import Device, devices
+from hwmodels.usual_clusters import USUAL
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
@@ -63,10 +64,13 @@ def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, An
 
 
 def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:
-    """The cluster's name, or its definition; the devices in use are left to ``gpus``."""
-    whole = clusters.get(cluster.name) if cluster.name in clusters.names() else None
-    if whole is not None and whole.resized(cluster.devices) == cluster:
-        return cluster.name
+    """The cluster's name, its device's where it is the usual one, or its definition; without the size."""
+    shipped = {cluster.name: clusters.get(cluster.name)} if cluster.name in clusters.names() else {}
+    if cluster.device.name in USUAL:
+        shipped[cluster.device.name] = usual_cluster(cluster.device.name)
+    for name, whole in shipped.items():
+        if whole.devices >= cluster.devices and whole.resized(cluster.devices) == cluster:
+            return name
     written = cluster.model_dump(mode="json", exclude_none=True)
     return {**written, "device": _device(cluster.device)}
 
