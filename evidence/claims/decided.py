@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from evidence.claims import papers, serving_papers, tiers
-from evidence.claims.diffusion_papers import DIFFUSION_CLAIMS, requests_of
+from evidence.claims.diffusion_papers import DIFFUSION_CLAIMS, predicted, requests_of
 
 
 class Gain(NamedTuple):
@@ -27,7 +27,7 @@ class Gain(NamedTuple):
 
 def serving_gains() -> Iterator[Gain]:
     """Gains of serving systems and policies."""
-    for claim in papers.ALL_SERVING:
+    for claim in serving_papers.SERVING_CLAIMS:
         published = serving_papers.gained(claim)
         if published is not None:
             fails = serving_papers.verdict((1.0,), claim.band, published) != "not decided"
@@ -54,7 +54,7 @@ def diffusion_gains() -> Iterator[Gain]:
     runs = {name: requests_of(name) for name in dict.fromkeys(claim.scenario for claim in DIFFUSION_CLAIMS)}
     for claim in DIFFUSION_CLAIMS:
         known = runs[claim.scenario]
-        off = claim.figure({**known, **{on: known[without] for on, without in claim.without.items()}})
+        off = predicted(claim, {**known, **{on: known[without] for on, without in claim.without.items()}})
         fails = not claim.band[0] <= off <= claim.band[1]
         yield Gain("diffusion", claim.scenario, claim.what, claim.published, fails)
 

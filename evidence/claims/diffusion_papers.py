@@ -9,8 +9,8 @@ out of its band, which a test holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from evidence.claims.claim_files import Band, FigureClaim, read_figures
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
 from simulator.diffusion.request import DiffusionRequest, predict_request
@@ -19,86 +19,55 @@ from simulator.diffusion.scenario import make_diffusion
 Requests = Mapping[str, DiffusionRequest]
 
 
-@dataclass(frozen=True)
-class DiffusionClaim:
-    """A published figure of a scenario in ``scenarios/papers``.
+class DiffusionClaim(FigureClaim):
+    """A published gain of a scenario in ``scenarios/papers``; its figure is one of `FIGURES`."""
 
-    Attributes:
-        scenario: its name.
-        what: what the figure compares.
-        published: the figure as published.
-        band: least and most that the prediction may be.
-        figure: of the predicted runs by name.
-        without: runs that show the claim without its mechanism, by the names of those with it.
-        missed: why the prediction is out of its band; empty: it is not.
-    """
-
-    scenario: str
-    what: str
     published: float
-    band: tuple[float, float]
-    figure: Callable[[Requests], float]
-    without: Mapping[str, str]
+    """The gain as published."""
+    band: Band
+    """Least and most that the prediction may be."""
+    without: dict[str, str]
+    """Runs that show the claim without its mechanism, by the names of those with it."""
     missed: str = ""
+    """Why the prediction is out of its band; empty: it is not."""
 
 
-def speed_up(name: str) -> Callable[[Requests], float]:
+def speed_up(runs: Requests, name: str) -> float:
     """Latency of the base over that of a variation."""
-    return lambda runs: runs["base"].times.latency_s / runs[name].times.latency_s
+    return runs["base"].times.latency_s / runs[name].times.latency_s
 
 
-def _fewer_bytes(runs: Requests) -> float:
+def fewer_bytes(runs: Requests) -> float:
     """Share of the bytes that partial conditioning saves."""
     return 1.0 - runs["eight, partial"].received_bytes / runs["eight"].received_bytes
 
 
-def _batched_frames(runs: Requests) -> float:
+def batched_frames(runs: Requests) -> float:
     """Frames a second of steps as one batch over those of steps one after the other."""
     alone, batch = runs["residual guidance"], runs["four frames in a batch"]
     return batch.setting.workload.batch * alone.times.step_s / batch.times.step_s
 
 
-def _fewer_calls(runs: Requests) -> float:
+def fewer_calls(runs: Requests) -> float:
     """Frames a second of one call a step over those of two."""
     return runs["base"].times.step_s / runs["residual guidance"].times.step_s
 
 
-PATCHES, STREAM = "papers/diffusion-distrifusion-sdxl", "papers/diffusion-stream-sd-turbo"
-DIFFUSION_CLAIMS = (
-    DiffusionClaim(PATCHES, "DistriFusion on 2 devices", 1.8, (1.6, 2.0), speed_up("two"), {"two": "base"}),
-    DiffusionClaim(PATCHES, "DistriFusion on 4 devices", 3.4, (2.9, 4.0), speed_up("four"), {"four": "two"}),
-    DiffusionClaim(
-        PATCHES, "DistriFusion on 8 devices", 6.1, (5.0, 7.0), speed_up("eight"), {"eight": "two"}
-    ),
-    DiffusionClaim(
-        PATCHES, "PCPP: fewer bytes", 0.7, (0.65, 0.71), _fewer_bytes, {"eight, partial": "eight"}
-    ),
-    DiffusionClaim(
-        PATCHES, "PCPP on 8 devices", 8.02, (5.5, 8.0), speed_up("eight, partial"), {"eight, partial": "two"}
-    ),
-    DiffusionClaim(
-        STREAM,
-        "StreamDiffusion: steps of frames in a batch",
-        1.5,
-        (1.3, 1.7),
-        _batched_frames,
-        {"four frames in a batch": "residual guidance"},
-        "1.29: a frame of 512 pixels fills the products of an RTX 4090 better here than there",
-    ),
-    DiffusionClaim(
-        STREAM,
-        "StreamDiffusion: residual guidance",
-        2.05,
-        (1.6, 2.05),
-        _fewer_calls,
-        {"residual guidance": "base"},
-    ),
-)
+FIGURES: dict[str, Callable[..., float]] = {
+    each.__name__: each for each in (batched_frames, fewer_bytes, fewer_calls, speed_up)
+}
+"""Predictions by name, from the predicted runs of a scenario by name."""
+DIFFUSION_CLAIMS = read_figures("diffusion", DiffusionClaim, FIGURES)
+
+
+def predicted(claim: DiffusionClaim, runs: Requests) -> float:
+    """The claim's figure."""
+    return FIGURES[claim.figure](runs, **claim.given)
 
 
 def requests_of(scenario: str) -> dict[str, DiffusionRequest]:
     """Predicted runs of a scenario by name; its base is ``base``."""
-    question = WhatIfQuestion.read(shipped_scenarios()[scenario])
+    question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
     runs = {"base": question.data} | {run.name: run.data for run in question.runs()}
     place = question.where, question.folder
     return {name: predict_request(make_diffusion(run, *place)) for name, run in runs.items()}
@@ -108,7 +77,7 @@ def main() -> None:
     runs = {name: requests_of(name) for name in {claim.scenario for claim in DIFFUSION_CLAIMS}}
     print("| claim | published | predicted | band | |\n|---|---|---|---|---|")
     for claim in DIFFUSION_CLAIMS:
-        figure, (least, most) = claim.figure(runs[claim.scenario]), claim.band
+        figure, (least, most) = predicted(claim, runs[claim.scenario]), claim.band
         verdict = "" if least <= figure <= most else f"missed: {claim.missed}"
         print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {most:g} | {verdict} |")
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from core.errors import InputError, UnknownNameError
-from evidence.claims.moving_papers import MOVING_CLAIMS
-from evidence.claims.placed_papers import PLACED_CLAIMS
+from evidence.claims.claim_files import Band, Pairs, PaperClaim, RunNames, read_claims
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
-from evidence.claims.serving_papers import SERVING_CLAIMS, ServingRuns, serving_rows
+from evidence.claims.serving_papers import SERVING_CLAIMS, serving_rows
 from evidence.claims.serving_rates import write_starts
+from evidence.claims.serving_runs import ServingRuns
 from meshwright.questions.keys import set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
@@ -29,168 +32,22 @@ from simulator.setting import Setting
 from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
-ALL_SERVING = (*SERVING_CLAIMS, *MOVING_CLAIMS, *PLACED_CLAIMS)
-BATCH = ("plan.micro_batch", "workload.global_batch")
-LENGTH = ("workload.seq_len",)
+
+class Claim(PaperClaim):
+    """A published gain, and the runs that it is read from."""
+
+    published: Band
+    """Least and most gain, times; equal for "up to"."""
+    pairs: Pairs
+    """Runs by name, each with the one that it is compared with."""
+    largest: RunNames = ()
+    """Keys whose largest value that fits in memory is compared, each raised to the same value; none: tokens
+    per second and GPU are compared."""
+    multiple: Annotated[tuple[int, int], Field(strict=False)] = (1, 1)
+    """What that value must be a multiple of, for each run of the pair."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A published gain, and the runs that it is read from.
-
-    Attributes:
-        scenario: file in ``scenarios/papers``.
-        what: what gains over what.
-        published: least and most gain, times; equal for "up to".
-        pairs: runs by name, each with the one that it is compared with.
-        largest: keys whose largest value that fits in memory is compared, each raised to the same value;
-            none: tokens per second and GPU are compared.
-        multiple: what that value must be a multiple of, for each run of the pair.
-    """
-
-    scenario: str
-    what: str
-    published: tuple[float, float]
-    pairs: tuple[tuple[str, str], ...]
-    largest: tuple[str, ...] = ()
-    multiple: tuple[int, int] = (1, 1)
-
-
-def with_batches(what: str, over: str, batches: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The same comparison at the base's batch and at others, named ``"BATCH, WHAT"``."""
-
-    def at(batch: str, name: str) -> str:
-        return ", ".join(part for part in (batch, name) if part) or "base"
-
-    return tuple((at(batch, what), at(batch, over)) for batch in ("", *batches))
-
-
-FEW = ("16 micro batches", "32 micro batches")
-MEGASCALE = (
-    ("parallel blocks over standard ones", 1.096, "parallel blocks", "baseline"),
-    ("tensor overlap everywhere over the backward pass only", 1.041, "tensor overlap", "parallel blocks"),
-    ("overlapped over blocking sends between stages", 1.045, "pipeline overlap", "tensor overlap"),
-    ("overlapped over exposed gradients and parameters", 1.026, "data overlap", "pipeline overlap"),
-    ("fused kernels", 1.029, "kernels", "data overlap"),
-    ("all five changes", 1.259, "kernels", "baseline"),
-)
-"""MegaScale's changes in the order of the paper's table: what, measured gain, and the two runs."""
-ASYNC_TENSOR = (
-    ("asynchronous tensor parallelism, 70B bf16", 1.09, "asynchronous", "base"),
-    ("asynchronous tensor parallelism, 70B fp8", 1.16, "fp8, asynchronous", "fp8"),
-    ("asynchronous tensor parallelism, 8B bf16", 1.10, "8B, asynchronous", "8B"),
-    ("asynchronous tensor parallelism, 8B fp8", 1.10, "8B fp8, asynchronous", "8B fp8"),
-)
-"""torchtitan's measurements: what, measured gain, and the two runs."""
-CLAIMS = (
-    Claim(
-        "interleaved-175b",
-        "interleaved over 1F1B",
-        (1.10, 1.10),
-        with_batches("interleaved", "", ("batch 36", "batch 60")),
-    ),
-    Claim(
-        "zero-bubble-28b",
-        "zero bubble over 1F1B at similar memory",
-        (1.23, 1.23),
-        (("ZB-1p", "base"), ("ZB-V", "base"), ("ZB-2p", "1F1B, micro batch 2")),
-    ),
-    Claim("zero-bubble-28b", "zero bubble over 1F1B with more memory", (1.31, 1.31), (("ZB-2p", "base"),)),
-    Claim(
-        "two-stage-backward-7b",
-        "2BP over 1F1B without it",
-        (1.70, 1.70),
-        with_batches("2BP", "", ("8 micro batches", "128 tokens")),
-    ),
-    Claim(
-        "two-stage-backward-7b",
-        "2BP over one micro batch at a time without it",
-        (1.70, 1.70),
-        with_batches("2BP", "", ("one micro batch", "128 tokens, one"))[1:],
-    ),
-    *(
-        Claim(
-            name,
-            "BitPipe over interleaved 1F1B, Chimera and 1F1B",
-            (1.05, 1.28),
-            tuple(
-                pair for over in ("interleaved", "Chimera", "1F1B") for pair in with_batches("", over, FEW)
-            ),
-        )
-        for name in ("bitpipe-bert-5b", "bitpipe-gpt-11b")
-    ),
-    Claim(
-        "hanayo-bert-5b",
-        "waves over Chimera",
-        (1.30, 1.30),
-        (
-            ("one wave", "base"),
-            ("two waves", "base"),
-            ("four waves", "base"),
-            ("32 GPUs, two waves", "32 GPUs"),
-            ("32 GPUs, four waves", "32 GPUs"),
-        ),
-    ),
-    Claim(
-        "breadth-first-52b",
-        "breadth-first over interleaved (depth-first)",
-        (1.43, 1.43),
-        (
-            *with_batches("breadth-first", "interleaved 8", ("batch 16", "batch 64")),
-            ("batch 64, sharded", "batch 64, best interleaved"),
-        ),
-    ),
-    Claim(
-        "breadth-first-52b",
-        "breadth-first over 1F1B",
-        (1.43, 1.43),
-        (
-            *with_batches("breadth-first", "1F1B", ("batch 16", "batch 64")),
-            ("batch 64, sharded", "batch 64, best 1F1B"),
-        ),
-    ),
-    Claim(
-        "zeropp-28b",
-        "ZeroPP over 1F1B",
-        (1.68, 1.68),
-        (
-            *with_batches("", "1F1B, tensor 8", ("batch 64",)),
-            *with_batches("", "1F1B, ZeRO-1", ("batch 64",)),
-            *with_batches("", "1F1B, FSDP", ("batch 64",)),
-        ),
-    ),
-    Claim(
-        "vocabulary-parallel-4b",
-        "vocabulary parallelism over 1F1B",
-        (1.05, 1.51),
-        with_batches("one barrier", "", ("64k", "128k", "256k")),
-    ),
-    *(Claim("megascale-175b", what, (gain, gain), ((run, over),)) for what, gain, run, over in MEGASCALE),
-    Claim(
-        "pipeoffload-43b",
-        "PipeOffload over interleaved 1F1B with tensor parallelism",
-        (1.12, 1.19),
-        with_batches("all offloaded", "", ("4k", "16k")),
-    ),
-    *(Claim("async-tp-llama3", what, (gain, gain), ((run, over),)) for what, gain, run, over in ASYNC_TENSOR),
-    Claim("lasp-2-1b", "LASP-2 over LASP", (1.152, 1.152), with_batches("LASP-2", "", ("half",))),
-    Claim("zeco-1b", "ZeCO over LASP-2", (1.60, 1.60), (("ZeCO", "base"),)),
-    Claim(
-        "ring-self-attention-bert",
-        "largest batch of ring self-attention over tensor parallelism",
-        (13.7, 13.7),
-        (("ring on 64", "base"), ("128 tokens, ring on 64", "128 tokens")),
-        BATCH,
-    ),
-    Claim(
-        "ring-self-attention-bert",
-        "longest sequence of ring self-attention over tensor parallelism",
-        (3.0, 3.0),
-        (("length, ring on 64", "length"),),
-        LENGTH,
-        (64, 1),
-    ),
-)
+CLAIMS = read_claims("schedules", Claim)
 
 
 class Runs:
@@ -330,7 +187,7 @@ def write_page(page: Path, lines: list[str]) -> None:
 
 def main() -> None:
     """Print the tables of training, of serving and of runs, line by line as they are found."""
-    names = sorted({claim.scenario for claim in (*CLAIMS, *ALL_SERVING, *RUN_CLAIMS)})
+    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)})
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers",
         description=__doc__,
@@ -350,13 +207,13 @@ def main() -> None:
     if given.write:
         served: dict[str, ServingRuns] = {}
         write_page(PAGE, list(rows(CLAIMS)))
-        write_page(SERVING_PAGE, list(serving_rows(ALL_SERVING, served)))
+        write_page(SERVING_PAGE, list(serving_rows(SERVING_CLAIMS, served)))
         write_starts({name: runs.places for name, runs in served.items()})
         return
     chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
     for line in rows(chosen) if chosen else ():
         print(line, flush=True)
-    if serving := [each for each in ALL_SERVING if not asked or each.scenario in asked]:
+    if serving := [each for each in SERVING_CLAIMS if not asked or each.scenario in asked]:
         print()
         for line in serving_rows(serving):
             print(line, flush=True)

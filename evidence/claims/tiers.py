@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from evidence.claims.claim_files import Band, RunNames, ScenarioClaim, read_claims
 from evidence.claims.serving_papers import LEAST_GAIN
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
@@ -21,20 +22,18 @@ from simulator.training.memory import memory
 Unit = Literal["TFLOP/s", "times", "a GPU", "s", "s more", "GB less", "words/s", "h", "%"]
 
 
-class Point(NamedTuple):
-    """One published figure.
-
-    ``run`` is a variation's name, or two for a ratio: the slower one first. ``band`` is the relative
-    deviation that was allowed before looking, or the least and the most; 0: none was set, or a rate was
-    fitted on the row.
-    """
+class Point(ScenarioClaim):
+    """One published figure."""
 
     row: str
-    scenario: str
-    run: tuple[str, ...]
+    """Its id in the collected tables."""
+    run: RunNames
+    """A variation's name, or two for a ratio: the slower one first."""
     published: float
     unit: Unit
-    band: float | tuple[float, float]
+    band: float | Band = 0.0
+    """Relative deviation that was allowed before looking, or the least and the most; 0: none was set, or a
+    rate was fitted on the row."""
 
     def inside(self, value: float) -> bool:
         """Whether a value lies in the band; a gain gains, where the published one does."""
@@ -52,69 +51,7 @@ class Point(NamedTuple):
         return f"{self.band:.0%}"
 
 
-def _zero_plus_plus() -> Iterator[Point]:
-    name, published = "zero-plus-plus-v100", {"": (36, 51), ", 1K": (23, 36)}
-    slow = {"": (20, 38), ", 1K": (11, 22)}
-    ids = {(400, ", 1K"): 2, (400, ""): 10, (100, ", 1K"): 18, (100, ""): 26}
-    for rate, found in ((400, published), (100, slow)):
-        for tokens, (plain, coded) in found.items():
-            for at, size in enumerate(("49B, ", "91B, ", "")):
-                run, first = f"{size}{rate} Gb/s{tokens}", ids[rate, tokens] + at
-                better = 50 if (rate, tokens, size) == (400, "", "") else coded
-                yield Point(f"L{first:04}", name, (run,), plain, "TFLOP/s", 0.15)
-                yield Point(f"L{first + 4:04}", name, (f"{run}, ZeRO++",), better, "TFLOP/s", 0.0)
-    for run, gain in (("400 Gb/s, 1K", 1.57), ("400 Gb/s", 1.40), ("100 Gb/s, 1K", 2.0), ("100 Gb/s", 1.9)):
-        yield Point("ratio", name, (run, f"{run}, ZeRO++"), gain, "times", 0.12)
-    yield Point("L0038/39", name, ("base", "200 Gb/s, ZeRO++"), 1.0, "times", 0.08)
-
-
-def _megatron() -> Iterator[Point]:
-    name = "megatron-offload-30b"
-    for at, (run, seconds, less) in enumerate(
-        (("25 %", 0.875, 3.8), ("50 %", 1.488, 7.6), ("75 %", 2.191, 11.6), ("100 %", 3.193, 15.2))
-    ):
-        row = f"MBSK-O{'bcde'[at]}"
-        yield Point(row, name, ("base", run), seconds, "s more", 0.12 if run != "100 %" else 0.0)
-        yield Point(row, name, ("base", run), less, "GB less", 0.08)
-    yield Point("MBSK-Of", name, ("base", "100 %, overlapped"), 2.881, "s more", 0.12)
-
-
-POINTS = (
-    *_zero_plus_plus(),
-    Point("O0058/78", "patrickstar-a100", ("6B", "6B, PatrickStar"), 1.62, "times", 0.20),
-    Point("O0060/79", "patrickstar-a100", ("15B", "15B, PatrickStar"), 1.47, "times", 0.20),
-    Point("O0061/80", "patrickstar-a100", ("base", "PatrickStar"), 1.42, "times", 0.20),
-    Point("O0099/100", "deep-optimizer-states-7b", ("base", "in turn"), 1.39, "times", (1.2, 1.6)),
-    Point("O0102", "mlp-offload-52b", ("base",), 238.74, "s", 0.0),
-    Point("O0103", "mlp-offload-52b", ("two paths",), 92.01, "s", 0.0),
-    Point("O0104", "mlp-offload-52b", ("69B",), 370.89, "s", 0.15),
-    Point("O0105", "mlp-offload-52b", ("69B, two paths",), 151.27, "s", 0.15),
-    Point("O0106", "mlp-offload-52b", ("106B",), 572.44, "s", 0.15),
-    Point("O0107", "mlp-offload-52b", ("106B, two paths",), 275.81, "s", 0.15),
-    Point("O0113/114", "fuyou-13b", ("base", "Fuyou"), 3.47, "times", (1.5, 3.8)),
-    Point("O0119", "twin-flow-opt", ("base", "Twin-Flow"), 3.04, "times", 0.35),
-    Point("O0120", "twin-flow-opt", ("30B", "30B, Twin-Flow"), 6.08, "times", 0.35),
-    Point("O0123", "deepcompile-70b", ("base", "DeepCompile"), 6.85, "times", 0.25),
-    Point("O0126", "deepcompile-70b", ("1K", "1K, DeepCompile"), 6.96, "times", 0.25),
-    Point("O0129", "deepcompile-70b", ("2K", "2K, DeepCompile"), 5.33, "times", 0.25),
-    Point("O0134", "deferred-update-3b", ("base",), 0.24, "s", 0.0),
-    Point("O0136", "deferred-update-3b", ("deferred",), 0.569, "s", 0.0),
-    Point("O0135", "deferred-update-3b", ("offload",), 1.365, "s", 0.0),
-    *_megatron(),
-    Point("L0043", "co2-7b", ("8 GPUs",), 18444, "words/s", 0.20),
-    Point("L0044", "co2-7b", ("16 GPUs",), 3488, "words/s", 0.0),
-    Point("L0045", "co2-7b", ("DDP",), 22810, "words/s", 0.20),
-    Point("L0046", "co2-7b", ("CO2",), 304736, "words/s", 0.20),
-    Point("L0046/45", "co2-7b", ("DDP", "CO2"), 13.4, "times", 0.20),
-    Point("L0048", "intellect-1-10b", ("base",), 83, "%", 0.0),
-    Point("L0049", "intellect-1-10b", ("United States",), 96, "%", (92, 100)),
-    Point("SWARM", "swarm-1b", ("base", "8 bits"), 2.0, "times", (1.0, 2.0)),
-    Point("L0060", "three-level-20b", ("ZeRO++", "three levels"), 1.71, "times", (1.0, 1.9)),
-    Point("L0060", "three-level-20b", ("64 GCDs, three levels", "three levels"), 0.94, "a GPU", 0.0),
-    Point("L0050", "diloco-1b", ("base",), 109, "h", 0.10),
-    Point("L0053", "diloco-1b", ("streaming",), 0.88, "h", 0.10),
-    Point("L0056", "diloco-1b", ("eager",), 0.67, "h", 0.10),
-)
+POINTS = read_claims("tiers", Point)
 """Published figures, with their ids in the tables of faults, offload and low communication."""
 
 TIER_SCENARIOS = tuple(dict.fromkeys(point.scenario for point in POINTS))

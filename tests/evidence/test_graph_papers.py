@@ -3,15 +3,15 @@
 import pytest
 
 from evidence.accuracy.tables_rows import measured_rows, ratio
-from evidence.claims.graph_papers import GRAPH_CLAIMS, epochs_of
+from evidence.claims.graph_papers import GRAPH_CLAIMS, epochs_of, predicted
 
 
 @pytest.mark.parametrize("claim", GRAPH_CLAIMS, ids=lambda claim: claim.what)
 def test_a_claim_is_in_its_band_and_out_of_it_without_stages(claim):
     epochs = epochs_of(claim.scenario)
     least, most = claim.band
-    assert least <= claim.figure(epochs) <= most
-    assert not least <= claim.figure(epochs | {"stages": epochs["base"]}) <= most
+    assert least <= predicted(claim, epochs) <= most
+    assert not least <= predicted(claim, epochs | {"stages": epochs["base"]}) <= most
 
 
 @pytest.mark.parametrize("row", measured_rows(), ids=lambda row: row["name"])

@@ -10,13 +10,12 @@ from evidence.claims import (
     decided,
     diffusion_papers,
     graph_papers,
-    moving_papers,
     papers,
     patrickstar,
-    placed_papers,
     run_papers,
     serving_papers,
     serving_rates,
+    serving_runs,
     tiers,
 )
 from evidence.claims import schedules as schedule_table
@@ -30,12 +29,10 @@ COMPARISONS = {"waves-and-both-ways"}
 
 
 SERVED = sorted({claim.scenario for claim in serving_papers.SERVING_CLAIMS})
-MOVED = sorted({claim.scenario for claim in moving_papers.MOVING_CLAIMS})
-MOVED += sorted({claim.scenario for claim in placed_papers.PLACED_CLAIMS})
 RUN = sorted({claim.scenario for claim in run_papers.RUN_CLAIMS})
 TIERED = sorted(tiers.TIER_SCENARIOS)
-DIFFUSED = sorted({claim.scenario.removeprefix("papers/") for claim in diffusion_papers.DIFFUSION_CLAIMS})
-DIFFUSED += sorted({claim.scenario.removeprefix("papers/") for claim in graph_papers.GRAPH_CLAIMS})
+DIFFUSED = sorted({claim.scenario for claim in diffusion_papers.DIFFUSION_CLAIMS})
+DIFFUSED += sorted({claim.scenario for claim in graph_papers.GRAPH_CLAIMS})
 TIERS_PAGE = (ROOT / "docs" / "accuracy" / "tiers.md").read_text(encoding="utf-8")
 SERVING_PAGE = (ROOT / "docs" / "accuracy" / "serving-papers.md").read_text(encoding="utf-8")
 NAMES = sorted({claim.scenario for claim in papers.CLAIMS})
@@ -48,10 +45,10 @@ def runs():
 
 def test_every_scenario_of_a_paper_has_a_claim():
     shipped = {name.removeprefix("papers/") for name in shipped_scenarios() if name.startswith("papers/")}
-    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *MOVED, *RUN, *TIERED, *DIFFUSED}
+    assert shipped == {*NAMES, *COMPARISONS, *SERVED, *RUN, *TIERED, *DIFFUSED}
 
 
-@pytest.mark.parametrize("name", [*NAMES, *SERVED, *MOVED, *RUN, *TIERED, *DIFFUSED])
+@pytest.mark.parametrize("name", [*NAMES, *SERVED, *RUN, *TIERED, *DIFFUSED])
 def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
     words = question_of(shipped_scenarios()[f"papers/{name}"])
     assert "claim" in words and "Answer:" in words
@@ -71,7 +68,7 @@ def test_a_claims_runs_are_there_and_the_first_of_them_gains(claim, runs):
     assert {name for pair in claim.pairs for name in pair} <= set(known.by_name)
     for run in known.by_name.values():
         assert run.scenario().plan is not None
-    (found,) = papers.gains(papers.replace(claim, pairs=claim.pairs[:1]), known)
+    (found,) = papers.gains(claim.model_copy(update={"pairs": claim.pairs[:1]}), known)
     assert found < 1.5 * claim.published[1]
     assert (found > 1) != (claim.scenario in GAINS_NOTHING)
 
@@ -87,7 +84,7 @@ def test_a_claims_runs_are_there_and_the_first_of_them_gains(claim, runs):
     ],
 )
 def test_verdicts(gain, words):
-    claim = papers.Claim("", "", (1.05, 1.3), ())
+    claim = papers.Claim(scenario="", what="", published=(1.05, 1.3), pairs=())
     assert papers.verdict(claim, [1.0, gain]) == words
 
 
@@ -127,7 +124,7 @@ def test_verdicts_of_bands_that_hold_no_gain(figures, published, words):
     assert serving_papers.verdict(figures, (0.8, 2.0), published) == words
 
 
-GAINS = [claim for claim in papers.ALL_SERVING if serving_papers.gained(claim) is not None]
+GAINS = [claim for claim in serving_papers.SERVING_CLAIMS if serving_papers.gained(claim) is not None]
 
 
 LOAD = ("model", "cluster", "gpus", "seed", "deployment.engine", "workload.arrivals", "workload.input")
@@ -158,17 +155,22 @@ def keys_apart(run, baseline):
     return {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
 
 
-@pytest.mark.parametrize(("what", "gain", "run", "over"), papers.ASYNC_TENSOR)
-def test_asynchronous_tensor_parallelism_gains_nothing_when_it_is_off(what, gain, run, over):
+@pytest.mark.parametrize(
+    "claim",
+    [claim for claim in papers.CLAIMS if claim.scenario == "async-tp-llama3"],
+    ids=lambda claim: claim.what,
+)
+def test_asynchronous_tensor_parallelism_gains_nothing_when_it_is_off(claim):
     """Nothing else differs between the two runs, and equal runs do not reach the claim."""
     by_name = runs_of("async-tp-llama3")
+    ((run, over),) = claim.pairs
     assert keys_apart(by_name[run], by_name[over]) == {"plan.overlap_tensor"}
-    assert papers.verdict(papers.Claim("", what, (gain, gain), ()), [1.0]) != "reached"
+    assert papers.verdict(claim, [1.0]) != "reached"
 
 
 @pytest.mark.parametrize(
     "claim",
-    [claim for claim in GAINS if claim.alone and claim.over and claim.measure is None],
+    [claim for claim in GAINS if claim.alone and claim.over and not claim.ranges],
     ids=lambda claim: f"{claim.scenario} {claim.what}",
 )
 def test_without_its_mechanism_a_run_is_its_baseline_and_gains_nothing(claim):
@@ -224,18 +226,19 @@ def test_the_page_shows_every_claim_as_the_command_prints_it(runs, name):
 
 @pytest.mark.parametrize("name", SERVED)
 def test_the_runs_of_a_serving_claim_are_there(name):
-    known = serving_papers.ServingRuns(name)
+    known = serving_runs.ServingRuns(name)
     for claim in serving_papers.SERVING_CLAIMS:
         if claim.scenario == name:
-            assert {*claim.runs, *claim.over} <= set(known.by_name)
+            named = {*claim.runs, *claim.over, *(run for pair in claim.pairs for run in pair)}
+            assert named <= set(known.by_name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({claim.scenario for claim in papers.ALL_SERVING}))
+@pytest.mark.parametrize("name", sorted({claim.scenario for claim in serving_papers.SERVING_CLAIMS}))
 def test_the_page_shows_every_serving_claim_as_the_command_prints_it(name):
     """A scenario a test: workers share them. Searches begin where they ended before."""
-    runs = {name: serving_papers.ServingRuns(name, serving_rates.read_starts().get(name))}
-    claims = [claim for claim in papers.ALL_SERVING if claim.scenario == name]
+    runs = {name: serving_runs.ServingRuns(name, serving_rates.read_starts().get(name))}
+    claims = [claim for claim in serving_papers.SERVING_CLAIMS if claim.scenario == name]
     for line in serving_papers.serving_rows(claims, runs):
         assert shown_on_the_page(line, ELSEWHERE.get(name, 0.0)), line
 
