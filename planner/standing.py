@@ -17,7 +17,7 @@ from planner.metrics import utilisation
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training import Step, predict
-from simulator.uncertainty import band, covariance
+from simulator.uncertainty import band, covariance, sources_of_width
 from simulator.uncertainty.bands import MEDIAN, ratio_spread
 from simulator.uncertainty.parts import NINETY, exposure
 
@@ -36,6 +36,7 @@ class Standing:
         chance_best: probability to be the fastest of these plans.
         expected_loss: expected step time over that of the fastest of these plans, less 1.
         evidence: measured runs of each plan's mechanisms.
+        sources: sources that the width of the bands rests on; 0 where a site's own runs set it.
     """
 
     half_width: np.ndarray
@@ -44,6 +45,7 @@ class Standing:
     chance_best: np.ndarray
     expected_loss: np.ndarray
     evidence: Sequence[PlanEvidence]
+    sources: int = 0
 
 
 def draw_times(times_s: np.ndarray, covariances: np.ndarray, draws: int = DRAWS) -> np.ndarray:
@@ -92,6 +94,7 @@ def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
             known.of(plan, utilisation(setting, float(seconds), causal=True))
             for plan, seconds in zip(plans, step.time, strict=True)
         ),
+        sources_of_width(setting),
     )
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UnknownNameError
-from evidence.training.parts import CLASSES, source_of
+from evidence.training.parts import CLASSES, PartFigures, band_figures, source_of
 from evidence.training.step_constants import chosen_on, without_constants
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase, predicted
 from planner.execution import Execution
 from planner.store import digest_of
-from simulator.uncertainty import EVIDENCE, evidence_of
+from simulator.uncertainty import EVIDENCE, Evidence, evidence_of, model_errors
 
 EACH = "source"
 """Word for every source in turn."""
@@ -25,13 +25,13 @@ class LeftOutRun:
 
     Attributes:
         shipped: prediction with all constants.
-        left_out: prediction without the constants chosen on the run's source.
+        left_out: prediction without the constants chosen on the run's source, with the band of ``evidence``.
         evidence: steps of other sources near the setting.
     """
 
     shipped: PredictedCase
     left_out: PredictedCase
-    evidence: str
+    evidence: Evidence
 
     @property
     def source(self) -> str:
@@ -41,10 +41,11 @@ class LeftOutRun:
 
 @dataclass(frozen=True)
 class LeftOutFigures:
-    """Step errors of a group of runs, with all constants and with their source's left out."""
+    """Step errors of a group of runs, with all constants and with their source's left out; their bands."""
 
     shipped: ErrorSummary
     left_out: ErrorSummary
+    band: PartFigures
 
     @classmethod
     def of(cls, runs: Sequence[LeftOutRun]) -> LeftOutFigures:
@@ -52,6 +53,7 @@ class LeftOutFigures:
         return cls(
             ErrorSummary.of(run.shipped.relative_error for run in runs),
             ErrorSummary.of(run.left_out.relative_error for run in runs),
+            band_figures(run.left_out for run in runs),
         )
 
 
@@ -119,13 +121,20 @@ def leave_out(ledger: Ledger, names: str, execution: Execution | None = None) ->
     runs = []
     for source, mine in own.items():
         measured = _measured(entry.case for entry in entries if source_of(entry.case.case_id) != source)
-        runs += [
-            LeftOutRun(
-                entry, changed.get(entry.case.case_id, entry), evidence_of(entry.case.setting, measured)
-            )
-            for entry in mine
-        ]
+        for entry in mine:
+            evidence = evidence_of(entry.case.setting, measured)
+            later = changed.get(entry.case.case_id, entry)
+            runs.append(LeftOutRun(entry, _as_wide_as(later, evidence), evidence))
     return LeftOutLedger(runs)
+
+
+def _as_wide_as(entry: PredictedCase, evidence: Evidence) -> PredictedCase:
+    """A prediction with the band that its setting would have with some evidence."""
+    errors = model_errors()
+    shipped = errors.parts.scale[evidence_of(entry.case.setting, errors.measured)]
+    if entry.uncertainty is None:
+        return entry
+    return replace(entry, uncertainty=entry.uncertainty * errors.parts.scale[evidence] / shipped)
 
 
 def _measured(cases: Any) -> Mapping[str, set[str]]:

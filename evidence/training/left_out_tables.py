@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from evidence.training.leave_out import LeftOutFigures, LeftOutLedger
+from evidence.training.part_tables import share_words
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, signed_percent
 from meshwright.validation.ledger import ErrorSummary
@@ -42,7 +43,7 @@ def as_json(ledger: LeftOutLedger) -> dict[str, Any]:
 
 def as_tables(ledger: LeftOutLedger) -> list[RenderableType]:
     """A table by evidence and class, and one by source."""
-    headings = ("runs", "all constants", "source left out")
+    headings = ("runs", "all constants", "source left out", "inside the band")
     evidence = [_row(EVIDENCE_WORDS[name], figures) for name, figures in ledger.by_evidence().items()]
     classes = [_row(name, figures) for name, figures in ledger.by_class().items()]
     sources = [_row(name, figures) for name, figures in ledger.by_source().items()]
@@ -59,7 +60,8 @@ def _plain(figures: dict[str, LeftOutFigures]) -> dict[str, Any]:
 
 
 def _row(name: str, figures: LeftOutFigures) -> list[str]:
-    return [name, str(figures.left_out.n), _shown(figures.shipped), _shown(figures.left_out)]
+    shown = (_shown(figures.shipped), _shown(figures.left_out), share_words(figures.band))
+    return [name, str(figures.left_out.n), *shown]
 
 
 def _shown(errors: ErrorSummary) -> str:

@@ -36,10 +36,16 @@ def as_tables(parted: PartedLedger) -> list[RenderableType]:
 def _shown(figures: PartFigures) -> str:
     errors = figures.errors
     if errors is None:
-        return f"{figures.count} of {figures.of}" + (
-            f" ({percent(figures.count / figures.of)})" if figures.of else ""
-        )
+        return share_words(figures)
     if errors.median_abs_error is None or errors.p90_abs_error is None or errors.bias is None:
         return ""
     sizes = f"{percent(errors.median_abs_error)} / {percent(errors.p90_abs_error)}"
     return f"{errors.n}: {sizes} / {signed_percent(errors.bias)}"
+
+
+def share_words(figures: PartFigures) -> str:
+    """A share of rows; of those inside their bands also the median half-width and the number of sources."""
+    share = f" ({percent(figures.count / figures.of)})" if figures.of else ""
+    band = "" if figures.half_width is None else f", ± {percent(figures.half_width)}"
+    band += "" if figures.sources is None else f", {figures.sources} sources"
+    return f"{figures.count} of {figures.of}{share}{band}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from zlib import crc32
@@ -79,11 +79,16 @@ def kept_apart(case_ids: Iterable[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class PartFigures:
-    """Figures of one class of runs in one part: step or memory errors, or a share of rows."""
+    """Figures of one class of runs in one part: step or memory errors, or a share of rows.
+
+    ``half_width`` is the median one of the bands of these rows, ``sources`` the number of their sources.
+    """
 
     errors: ErrorSummary | None = None
     count: int = 0
     of: int = 0
+    half_width: float | None = None
+    sources: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,7 @@ class PartedLedger:
             part: _share(not entry.fits for entry in entries) for part, entries in by_part.items()
         }
         figures["inside the band"] = {
-            part: _share(_inside(entry) for entry in entries if entry.uncertainty is not None)
-            for part, entries in self._by_part(steps).items()
+            part: band_figures(entries) for part, entries in self._by_part(steps).items()
         }
         skipped = Counter(self.part[case_id] for case_id, _ in self.ledger.skipped)
         figures["skipped"] = {
@@ -140,8 +144,17 @@ class PartedLedger:
         return {part: [e for e in entries if self.part[e.case.case_id] == part] for part in PARTS}
 
 
-def _inside(entry: PredictedCase) -> bool:
-    return abs(entry.relative_error or 0.0) <= (entry.uncertainty or 0.0)
+def band_figures(entries: Iterable[PredictedCase]) -> PartFigures:
+    """Steps inside their bands, the median half-width of these, and the sources; of steps with a band."""
+    banded = [(entry, entry.uncertainty) for entry in entries if entry.uncertainty is not None]
+    share = _share(abs(entry.relative_error or 0.0) <= half for entry, half in banded)
+    if not banded:
+        return share
+    return replace(
+        share,
+        half_width=float(np.median([half for _, half in banded])),
+        sources=len({source_of(entry.case.case_id) for entry, _ in banded}),
+    )
 
 
 def _share(flags: Iterable[bool]) -> PartFigures:

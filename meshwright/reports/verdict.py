@@ -55,10 +55,16 @@ def reason_rows(result: SearchResult) -> list[Sequence[str]]:
     ]
 
 
-BAND = "±: 90 % band of the step."
 ODDS = "best: chance of being the fastest of these plans. loss: expected time over the fastest."
 RUNS = "runs: measured runs with the plan's rarest mechanism."
 """What the columns of a ranking say that are no quantities of a step."""
+
+
+def band_words(sources: int) -> str:
+    """What the column of bands says, and on how many sources its width rests."""
+    if not sources:
+        return "±: 90 % band of the step."
+    return f"±: 90 % band of the step, from {sources} source{'s' * (sources > 1)} that nothing was fitted to."
 
 
 def order_words(result: SearchResult, prediction: Prediction, more: bool = True) -> list[str]:
@@ -70,7 +76,8 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
         words.append(_first_words(prediction, errors.even))
     if known is None:
         return words
-    words.append(" ".join((BAND, ODDS, RUNS) if more else (BAND, RUNS)))
+    band = band_words(known.sources)
+    words.append(" ".join((band, ODDS, RUNS) if more else (band, RUNS)))
     close_to_first = ~known.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:

@@ -14,6 +14,7 @@ from simulator.uncertainty.bands import (
     part_variance,
     ratio_band,
     ratio_spread,
+    sources_of_width,
 )
 from simulator.uncertainty.errors import (
     ERRORS_FILE,
@@ -53,4 +54,5 @@ __all__ = [
     "peak_errors",
     "ratio_band",
     "ratio_spread",
+    "sources_of_width",
 ]

@@ -35,6 +35,14 @@ def part_covariance(setting: Setting) -> np.ndarray:
     return np.diag(part_variance(setting)) * _scale(setting) ** 2
 
 
+def sources_of_width(setting: Setting) -> int:
+    """Sources, none tuned to, that the width of a band rests on; 0 where a site's own runs set it."""
+    site = setting.site
+    if site is not None and site.parts == list(PARTS):
+        return 0
+    return model_errors().sources.get(evidence_of(setting, model_errors().measured), 0)
+
+
 def _scale(setting: Setting) -> float:
     return model_errors().parts.scale[evidence_of(setting, model_errors().measured)] / NINETY
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.reports.plan_evidence import short_runs
+from meshwright.reports.verdict import band_words
 from planner.evidence import PlanEvidence
 from planner.standing import Standing
 
@@ -28,3 +29,10 @@ def standing(**evidence) -> Standing:
 )
 def test_parts_that_were_never_measured_together_are_no_proof(evidence, words):
     assert short_runs(standing(**evidence)) == words
+
+
+@pytest.mark.parametrize(("sources", "end"), [(0, "step."), (1, "1 source "), (22, "22 sources")])
+def test_a_band_says_on_how_many_sources_it_rests(sources, end):
+    words = band_words(sources)
+    assert words.startswith("±: 90 % band of the step")
+    assert end in words

@@ -9,7 +9,7 @@ from evidence.training.leave_out import EACH, leave_out
 from evidence.training.parts import sources
 from evidence.training.step_constants import CONSTANTS, chosen_on, without_constants
 from meshwright.validation.cases import read_cases
-from meshwright.validation.ledger import evaluate, predicted
+from meshwright.validation.ledger import Ledger, evaluate, predicted
 
 ROW = {
     "gpu": "h100-sxm",
@@ -42,7 +42,7 @@ def test_a_launch_bound_step_is_shorter_without_the_launches_chosen_on_its_sourc
     found = leave_out(evaluate([rows]), EACH)
     times = {run.shipped.case.case_id: run for run in found.runs}
     assert times["MB-1"].left_out.predicted_step_s < times["MB-1"].shipped.predicted_step_s
-    assert times["NEW-1"].left_out == times["NEW-1"].shipped
+    assert times["NEW-1"].left_out.predicted_step_s == times["NEW-1"].shipped.predicted_step_s
 
 
 def test_constants_come_back(rows):
@@ -72,9 +72,20 @@ def test_every_constant_names_sources_that_the_facts_list():
 def test_json_has_each_run_and_three_groupings(rows, run):
     report = json.loads(run("validate", "--cases", str(rows), "--leave-out", "source", "--json").out)
     assert set(report["left_out"]) == {"by_evidence", "by_class", "by_source", "runs"}
+    band = report["left_out"]["by_class"]["all"]["band"]
+    assert (band["of"], band["sources"]) == (3, 2) and band["half_width"] > 0
     assert len(report["left_out"]["runs"]) == 3
 
 
 def test_an_unknown_source_is_named_with_the_nearest(rows, refused):
     message = refused("validate", "--cases", str(rows), "--leave-out", "NEQ")
     assert "unknown source 'NEQ'" in message and "NEW" in message
+
+
+def test_bands_are_as_wide_as_what_other_sources_measured(rows):
+    """A framework that only the source itself ran on a device is predicted with less evidence."""
+    entries = evaluate([rows]).entries
+    alone = leave_out(Ledger([entry for entry in entries if entry.case.case_id != "NEW-1"], []), "MB").runs[0]
+    beside = leave_out(evaluate([rows]), "MB").runs[0]
+    assert alone.left_out.predicted_step_s == beside.left_out.predicted_step_s
+    assert alone.left_out.uncertainty > beside.left_out.uncertainty
