@@ -47,6 +47,8 @@ class ChunkedScan(Strict):
     blocks: float = Field(default=1.0, gt=0)
     """Blocks side by side on a multiprocessor."""
     wave_quantisation: float = Field(default=1.0, ge=0, le=1)
+    backward_slowdown: float = Field(default=1.0, gt=0)
+    """Time of the backward pass over that of its products and bytes at the forward pass's rates."""
     decode_overhead_s: float = Field(default=4e-6, ge=0)
     decode_memory_efficiency: float = Field(default=0.8, gt=0)
     decode_l2_gain: float = Field(default=0.0, ge=0)
@@ -89,7 +91,7 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
         waves = rounds(batch * heads / (form.blocks * chip.multiprocessors), form.wave_quantisation)
         in_turn = passes * waves * (form.block_s + form.chunk_s * np.ceil(sequence / chunk))
         shared = power_norm(shared, in_turn, form.overlap_exponent)
-    return passes * form.overhead_s + shared
+    return (passes * form.overhead_s + shared) * (form.backward_slowdown if backward else 1.0)
 
 
 def _sizes(call: ScanCalls) -> ScanSizes:

@@ -95,6 +95,10 @@ def test_the_delta_rule_and_the_backward_pass_cost_more():
     behind = [scan_seconds(form, figures, ScanCalls(*sizes, np.array([d])), True) for d in (0.0, 1.0)]
     assert 3.0 < behind[0] / plain < 3.5
     assert 2.0 < behind[1] / delta < 2.5
+    late = ChunkedScan(backward_slowdown=1.5)
+    call = ScanCalls(*sizes, np.array([0.0]))
+    assert scan_seconds(late, figures, call, False) == plain
+    assert scan_seconds(late, figures, call, True) / behind[0] == pytest.approx(1.5, rel=0.02)
     kernels = H100.kernels
     with pytest.raises(UnknownNameError, match="forward"):
         kernels.linear_attention(1, 64, 1, 64, 64, direction="sideways")  # type: ignore[arg-type]
