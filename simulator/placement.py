@@ -195,7 +195,7 @@ class MixedSetting:
     def layers(self) -> int:
         """Layers that the step trains."""
         return self.model.layers + (
-            self.model.mtp_layers if Choices.of(self.framework.defaults).trains_mtp else 0
+            self.model.trained_mtp_layers if Choices.of(self.framework.defaults).trains_mtp else 0
         )
 
     def on(self, share: Share, plan: Plan, joined: bool = False) -> Setting:

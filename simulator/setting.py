@@ -389,7 +389,12 @@ class Setting:
     @property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that the step trains."""
-        return self.model.mtp_layers if self.choices.trains_mtp else 0
+        return self.model.trained_mtp_layers if self.choices.trains_mtp else 0
+
+    @property
+    def predictions(self) -> int:
+        """Further predictions of a step: passes through the output layer beyond the first."""
+        return (self.model.mtp_layers or self.model.mtp_passes) if self.choices.trains_mtp else 0
 
     @property
     def width(self) -> int:

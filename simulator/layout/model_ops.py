@@ -56,7 +56,7 @@ class LeverOps:
     def of(cls, setting: Setting, plans: Plans, rows: np.ndarray, groups: Sequence[LayerKind]) -> LeverOps:
         """List the ops of a model with these groups of equal layers."""
         rank = step_rank(setting, plans)
-        further = further_prediction(rank) if setting.mtp_layers else []
+        further = further_prediction(rank) if setting.predictions else []
         layers = layer_lists(setting, plans, groups)
         return cls(setting, plans, rows, ops.embedding(rank), ops.head(rank), further, layers)
 

@@ -321,12 +321,14 @@ def layers_by_position(
 
 
 def _group_of_layers(setting: Setting, layers: int) -> np.ndarray:
-    """The group of each layer, shape (layers,); those after the model's own are of the last one's kind."""
+    """The group of each layer, shape (layers,); those after the model's own are of the last one's kind, or of
+    those that the block of further predictions names."""
     model = setting.model
     group_of = np.empty(max(layers, model.layers), dtype=int)
     for number, group in enumerate(model.layer_groups.values()):
         group_of[list(group)] = number
-    group_of[model.layers :] = group_of[model.layers - 1]
+    block = np.array(model.mtp_block or (model.layers - 1,))
+    group_of[model.layers :] = np.resize(group_of[block], len(group_of) - model.layers)
     return group_of
 
 

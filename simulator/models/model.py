@@ -138,6 +138,10 @@ class Model(Strict):
     mtp_layers: NotNegative = 0
     """Layers of multi-token prediction behind the last, which some frameworks train too; each passes the
     output layer once more. No parameter count has them."""
+    mtp_passes: NotNegative = 0
+    """Further predictions in training, each by one pass through the same block of layers (``mtp_block``)."""
+    mtp_block: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()
+    """Layers, counted from 0, of whose kinds that block's layers are."""
 
     tower: Tower | None = None
     """The vision tower beside the language model; only questions with images read it."""
@@ -185,6 +189,10 @@ class Model(Strict):
             raise ValueError("linear is given for, and only for, linear layers in attention_pattern")
         if any(kind.parts == 0 for kind in self.layer_groups):
             raise ValueError("attention_pattern and mlp_pattern leave a layer with neither attention nor MLP")
+        if bool(self.mtp_passes) != bool(self.mtp_block) or (self.mtp_passes and self.mtp_layers):
+            raise ValueError("mtp_passes goes with mtp_block, and without mtp_layers")
+        if any(layer >= self.layers for layer in self.mtp_block):
+            raise ValueError(f"mtp_block: {max(self.mtp_block)} is not one of {self.layers} layers from 0")
         if self.feed_forwards and len(self.feed_forwards) != self.layers:
             raise ValueError(f"feed_forwards has {len(self.feed_forwards)} widths for {self.layers} layers")
         if self.shared_kv_layers >= self.layers:
@@ -197,6 +205,11 @@ class Model(Strict):
         return self
 
     # Shapes
+
+    @property
+    def trained_mtp_layers(self) -> int:
+        """Layers that training of further predictions passes behind the last."""
+        return self.mtp_layers + self.mtp_passes * len(self.mtp_block)
 
     @property
     def gated(self) -> bool:

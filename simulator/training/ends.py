@@ -31,7 +31,7 @@ def embedding(setting: Setting, plans: Plans) -> End:
 def head(setting: Setting, plans: Plans) -> End:
     """Passes through final norm, output layer and loss, for each prediction; arrays of shape (plans,)."""
     rank = setting.rank(plans)
-    further = further_prediction(rank) if setting.mtp_layers else []
+    further = further_prediction(rank) if setting.predictions else []
     return head_passes(setting, plans, *price_passes(setting, ops.head(rank), further))
 
 
@@ -48,13 +48,13 @@ def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> En
 
 def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection: list[Priced]) -> End:
     """The passes of the priced ops of the model's own prediction and of each further one."""
-    single, times = _works(priced), 1.0 + setting.mtp_layers
-    if not setting.mtp_layers:
+    single, times = _works(priced), 1.0 + setting.predictions
+    if not setting.predictions:
         return _end(setting, plans, priced, single)
     works = KernelTimes(), KernelTimes(), KernelTimes()
     for work, prediction, project in zip(works, single, _works(projection), strict=True):
         work.extend(prediction, times)
-        work.extend(project, 1.0 * setting.mtp_layers)
+        work.extend(project, 1.0 * setting.predictions)
     return _end(setting, plans, priced, works, times)
 
 

@@ -222,6 +222,20 @@ def test_multi_token_prediction_passes_the_output_layer_again(make_setting):
     assert twice.seconds["gemm"][0] > 2 * once.seconds["gemm"][0]
 
 
+def test_further_predictions_of_a_block_pass_its_layers_and_the_output_layer(make_setting):
+    setting = experts(make_setting, "nemotron-3-super-120b-a12b", 64, framework="megatron-bridge")
+    without = setting.with_choices(trains_mtp=False)
+    plans = Plans.of(Plan(data=64, expert=64))
+    times, once = (head(s, plans).forward.work.seconds["cross_entropy"] for s in (setting, without))
+    assert times == pytest.approx(3 * once)
+    layers, own = (Stages.of(s, plans).total.sum() for s in (setting, without))
+    assert layers == own + 4
+    kinds = [(kind.mixer, kind.experts) for kind in setting.model.layer_groups]
+    added = Stages.of(setting, plans).layers - Stages.of(without, plans).layers
+    by_kind = dict(zip(kinds, added[FIRST, :, 0], strict=True))
+    assert by_kind == {("linear", False): 0, ("none", True): 2, ("full", False): 2}
+
+
 @pytest.mark.parametrize(("expert", "dispatcher"), [(8, "flex"), (64, "all-to-all")])
 def test_an_exchange_beside_kernels_hides_no_more_than_they_last(make_setting, expert, dispatcher):
     setting = experts(make_setting, "qwen3-30b-a3b", 64, dispatcher=dispatcher)

@@ -257,6 +257,20 @@ def test_no_alias_means_two_models():
     assert all(models.resolve(alias) == m.name for m in models for alias in m.aliases)
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"mtp_passes": 2, "mtp_block": ()}, "goes with mtp_block"),
+        ({"mtp_block": (7, 88)}, "88 is not one of 88 layers"),
+        ({"mtp_layers": 1}, "without mtp_layers"),
+    ],
+)
+def test_a_block_of_further_predictions_is_of_layers_that_there_are(changes, problem):
+    stated = models.get("nemotron-3-super-120b-a12b").model_dump(exclude_defaults=True)
+    with pytest.raises(ValueError, match=problem):
+        Model.model_validate({**stated, **changes})
+
+
 def test_layers_without_an_mlp_have_no_experts():
     hybrid = models.get("nemotron-3-nano-30b-a3b")
     assert (hybrid.moe_layers, hybrid.dense_layers) == (23, 0)
