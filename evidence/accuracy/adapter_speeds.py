@@ -13,14 +13,14 @@ adapters, by source: those of the files, and of ``evidence/fits/fine_tuning_peak
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import meshwright as mw
+from evidence.accuracy.errors import Errors
 from evidence.fits.memory_chances import FINE_TUNING
 from evidence.training.parts import source_of
-from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
+from meshwright.validation.ledger import PredictedCase, evaluate
 
 LENGTHS = (512, 1024, 2048)
 PUBLISHED = 1.66
@@ -37,22 +37,13 @@ def step(length, batch, recompute, adapter):
 
 def print_runs(entries: Sequence[PredictedCase]) -> None:
     """Errors of steps and of peaks of the runs with adapters, all and by source."""
-    adapted = [entry for entry in entries if entry.case.setting.training.adapter is not None]
-    errors = {
-        "step": {entry.case.case_id: entry.relative_error for entry in adapted},
-        "peak": {entry.case.case_id: entry.memory_error for entry in adapted},
-    }
-    print(f"\n{'predicted over measured, less 1':<34}{'rows':>5}  median    p90    bias")
-    for name, by_case in errors.items():
-        groups = defaultdict(list)
-        for case, error in by_case.items():
+    adapted = {entry.case.case_id: entry for entry in entries if entry.case.setting.training.adapter}
+    errors = Errors()
+    for case, entry in adapted.items():
+        for name, error in (("step", entry.relative_error), ("peak", entry.memory_error)):
             if error is not None:
-                groups["all"].append(error)
-                groups[source_of(case)].append(error)
-        for group, values in groups.items():
-            summary = ErrorSummary.of(values)
-            median, p90, bias = summary.median_abs_error, summary.p90_abs_error, summary.bias
-            print(f"{f'{name}, {group}':<34}{summary.n:>5}  {median:>6.1%} {p90:>6.1%} {bias:>+7.1%}")
+                errors.count(error, f"{name}, all", f"{name}, {source_of(case)}")
+    print("\n" + "\n".join(errors.lines("predicted over measured, less 1, %")))
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from scipy.optimize import least_squares
 
 from core.errors import MeshwrightError
 from core.parsing import read_mapping
+from evidence.accuracy.errors import HEAD, Spread
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.request import predict_request, request_times, request_work
 from simulator.diffusion.scenario import make_diffusion
@@ -134,13 +135,9 @@ def error_of(case, library):
 
 
 def told(name, errors):
-    """Print median, 90th percentile and bias of errors."""
+    """Print the figures of errors."""
     if len(errors):
-        sizes = 100 * np.abs(errors)
-        print(
-            f"{name:<46} {len(errors):>4} rows  {np.median(sizes):5.1f} / {np.percentile(sizes, 90):5.1f} "
-            f"/ {100 * np.mean(errors):+5.1f} %"
-        )
+        print(f"{name:<46} {Spread.of(errors).words()}")
 
 
 def scaling(cases, errors):
@@ -198,7 +195,7 @@ def main() -> None:
         for number, case in enumerate(ml):
             if case["model"] == model:
                 out[number] = error_of(case, left)
-    print("latency, ML.ENERGY: median / 90th percentile / bias")
+    print(f"{'latency, ML.ENERGY, %':<46} {HEAD}")
     told("  model left out", out)
     shipped = np.array([error_of(case, library) for case in ml])
     told("  shipped constants", shipped)

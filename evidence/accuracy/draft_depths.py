@@ -14,8 +14,7 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
-
+from evidence.accuracy.errors import Errors
 from evidence.serving.ledger import PredictedMetric, evaluate
 
 TPOT = "tpot_ms_mean"
@@ -47,21 +46,16 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="+")
     ledger = evaluate(parser.parse_args().file)
     by_load = loads(ledger.entries)
-    errors: dict[bool, list[float]] = defaultdict(list)
+    errors = Errors()
     for clients, row in by_load.items():
         cells = []
         for drafts, (predicted, measured) in sorted(row.items()):
-            error = predicted / measured - 1.0
-            errors[drafts > 0].append(error)
+            error = errors.add(predicted, measured, f"TPOT with{'' if drafts else 'out'} drafts")
             cells.append(f"{drafts} drafts {predicted:.2f} for {measured:.2f} ms ({100 * error:+.0f} %)")
         if len(row) > 2:
             cells.append("predicted best {}, measured {}, {} apart".format(*best_apart(row)))
         print(f"{clients:4.0f} clients: {'; '.join(cells)}")
-    for drafted, same in sorted(errors.items()):
-        size = 100 * np.abs(same)
-        what = f"with{'' if drafted else 'out'} drafts"
-        figures = f"{np.median(size):.1f} / {np.percentile(size, 90):.1f} %, most {max(size):.0f}"
-        print(f"TPOT {what}: {figures} (n {len(same)})")
+    print("\n".join(errors.lines()))
     print(f"{len(ledger.skipped)} rows skipped")
 
 

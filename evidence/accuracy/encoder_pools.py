@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from core.parsing import read_mapping
+from evidence.accuracy.errors import Figures, compared
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
 FACTS = Path(__file__).with_suffix(".yaml")
+FIGURES, COLUMNS = ("requests a second", "median TTFT", "median TPOT"), ("rate", "ttft_s", "tpot_ms")
 
 
 def predicted(facts, row):
@@ -45,28 +45,27 @@ def predicted(facts, row):
     return metrics.request_rate, first, token
 
 
+def told(facts, row) -> Figures:
+    """Print a row; its figures."""
+    rate, ttft, tpot = predicted(facts, row)
+    print(
+        f"{row['encoders']:>8} {row['clients']:>7}  {row['backend']:<10} "
+        f"{row['rate'][0]:.3f}  {row['rate'][1]:.3f}  {rate:<20.3f} "
+        f"{row['ttft_s'][0]:.2f}  {row['ttft_s'][1]:.2f}  {ttft:.2f}   "
+        f"{row['tpot_ms'][0]:.2f}  {row['tpot_ms'][1]:.2f}  {1e3 * tpot:.2f}"
+    )
+    for name, figure, key in zip(FIGURES, (rate, ttft, 1e3 * tpot), COLUMNS, strict=True):
+        for measured in row[key]:
+            yield name, figure, measured
+
+
 def main() -> None:
     facts = read_mapping(FACTS)
-    errors = {"requests a second": [], "median TTFT": [], "median TPOT": []}
     print(
         f"{'encoders':>8} {'clients':>7}  {'backend':<10} {'requests/s: main, new, predicted':<34} "
         "TTFT, s           TPOT, ms"
     )
-    for row in facts["rows"]:
-        rate, ttft, tpot = predicted(facts, row)
-        errors["requests a second"] += [rate / measured - 1.0 for measured in row["rate"]]
-        errors["median TTFT"] += [ttft / measured - 1.0 for measured in row["ttft_s"]]
-        errors["median TPOT"] += [1e3 * tpot / measured - 1.0 for measured in row["tpot_ms"]]
-        print(
-            f"{row['encoders']:>8} {row['clients']:>7}  {row['backend']:<10} "
-            f"{row['rate'][0]:.3f}  {row['rate'][1]:.3f}  {rate:<20.3f} "
-            f"{row['ttft_s'][0]:.2f}  {row['ttft_s'][1]:.2f}  {ttft:.2f}   "
-            f"{row['tpot_ms'][0]:.2f}  {row['tpot_ms'][1]:.2f}  {1e3 * tpot:.2f}"
-        )
-    for name, values in errors.items():
-        sizes = 100 * np.abs(values)
-        figures = np.median(sizes), np.percentile(sizes, 90), 100 * np.mean(values)
-        print(f"{name:<20} {len(values)} cells: {figures[0]:.1f} / {figures[1]:.1f} / {figures[2]:+.1f} %")
+    print("\n".join(compared(facts["rows"], lambda row: told(facts, row)).lines("cells, %")))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ derived from the rows of `FITTED`, so the other sources are left out of the fit.
 from __future__ import annotations
 
 import csv
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from evidence.accuracy.errors import Errors
 from hwmodels.cluster import clusters
 from hwmodels.usual_clusters import USUAL
 from simulator.models import models
@@ -86,13 +86,13 @@ def main() -> None:
         line = f"{row.source:22} {row.words:64} {row.predicted:7.2f} of {row.printed:7.2f} GiB"
         print(f"{line} {100 * row.error:+6.1f} %")
     groups = {"all": rows, "left out": [row for row in rows if row.source not in FITTED]}
+    errors = Errors()
     for name, members in groups.items():
-        errors = [100 * row.error for row in members]
-        sizes = statistics.median(abs(error) for error in errors)
-        print(
-            f"{name}: {len(members)} rows of {len({row.source for row in members})} sources, "
-            f"median {sizes:.1f} %, bias {statistics.median(errors):+.1f}, most optimistic {max(errors):+.1f}"
-        )
+        most = max(row.error for row in members)
+        sources = len({row.source for row in members})
+        for row in members:
+            errors.count(row.error, f"{name}, of {sources} sources, most optimistic {100 * most:+.1f} %")
+    print("\n".join(errors.lines()))
 
 
 if __name__ == "__main__":

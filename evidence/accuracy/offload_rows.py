@@ -1,7 +1,7 @@
 """Published steps with state off the device, and with adapters: ``python -m benchmarks.offload_rows FILE``.
 
 Prints, for the rows of a case file that may be read (``kept_apart``), how many offload something or train
-adapters, how many are predicted, and the median errors of their steps and memory, with what keeps rows out.
+adapters, how many are predicted, and the errors of their steps and memory, with what keeps rows out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import csv
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
+from evidence.accuracy.errors import Errors
 from evidence.training.parts import kept_apart
 from meshwright.validation.ledger import evaluate
 
@@ -41,20 +39,13 @@ def show(name: str, rows: list[dict[str, str]], columns: list[str]) -> None:
             writer.writeheader()
             writer.writerows(rows)
         ledger = evaluate([file])
-    steps = [each.relative_error for each in ledger.entries if each.relative_error is not None]
-    memory = [each.memory_error for each in ledger.entries if each.memory_error is not None]
-    print(f"{name}: {len(rows)} rows that may be read, {len(steps)} steps predicted" + median(steps))
-    print(f"  memory: {len(memory)} rows" + median(memory))
-    for reason, count in Counter(reason for _, reason in ledger.skipped).most_common():
-        print(f"  {count} skipped: {reason}")
-
-
-def median(errors: list[float]) -> str:
-    """Median, p90 and bias for people."""
-    if not errors:
-        return ""
-    size = np.abs(errors)
-    return f", median {np.median(size):.1%}, p90 {np.quantile(size, 0.9):.1%}, bias {np.median(errors):+.1%}"
+    errors = Errors(reason for _, reason in ledger.skipped)
+    for entry in ledger.entries:
+        for what, error in (("steps", entry.relative_error), ("memory", entry.memory_error)):
+            if error is not None:
+                errors.count(error, what)
+    print(f"{name}: {len(rows)} rows that may be read")
+    print("\n".join(errors.lines("predicted, %")))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import yaml
 from scipy.optimize import nnls
 
 from core.errors import MeshwrightError
+from evidence.accuracy.errors import Errors
 from simulator.lengths.lognormal import median_of_mean
 from simulator.ops.counts import model_parameters
 from simulator.rl.scenario import make_rl
@@ -153,26 +154,15 @@ def main() -> None:
             asked_for = f"{row['id']}  {row['model']:<12} {row['gpu']:<9} {row['mode']:<6}"
             figures = f"step {step.timing.seconds:.1f}  measured {row['step_s']}"
             print(f"{asked_for} {parts}  {figures}", flush=True)
-    errors: dict[str, list[float]] = {"sync": [], "async": []}
-    shipped: list[float] = []
+    errors = Errors()
     for name, (step, measured, model) in steps.items():
         constants = fitted([(other, seconds) for other, seconds, of in steps.values() if of != model])
-        error = seconds_with(step, constants) / measured - 1
-        shipped.append(step.timing.seconds / measured - 1)
-        errors["sync" if step.setting.schedule.split is None else "async"].append(error)
-        print(f"{name}  {model}: model left out {100 * error:+.1f} %  (shipped {100 * shipped[-1]:+.1f} %)")
-    left_out = {f"{mode}, model left out": values for mode, values in errors.items()}
-    left_out |= {
-        "all, model left out": [*errors["sync"], *errors["async"]],
-        "all, shipped constants": shipped,
-    }
-    for mode, values in left_out.items():
-        if values:
-            sizes = 100 * np.abs(values)
-            print(
-                f"{mode}: {len(values)} rows, median {np.median(sizes):.1f} %, 90th percentile "
-                f"{np.quantile(sizes, 0.9):.1f} %, bias {100 * np.median(values):+.1f} %"
-            )
+        mode = "sync" if step.setting.schedule.split is None else "async"
+        groups = f"{mode}, model left out", "all, model left out"
+        error = 100 * errors.add(seconds_with(step, constants), measured, *groups)
+        shipped = 100 * errors.add(step.timing.seconds, measured, "all, shipped constants")
+        print(f"{name}  {model}: model left out {error:+.1f} %  (shipped {shipped:+.1f} %)")
+    print("\n".join(errors.lines("step, %")))
     token_s, tensor_s, byte_s = fitted([(step, seconds) for step, seconds, _ in steps.values()])
     print(f"fitted on all: token_s {token_s:.2e}, tensor_s {tensor_s:.2e}, state_bytes_s {1 / byte_s:.2e}")
 

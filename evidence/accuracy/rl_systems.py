@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from core.errors import MeshwrightError
+from evidence.accuracy.errors import Errors
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.lengths.lognormal import median_of_mean
@@ -84,12 +85,6 @@ def run(facts: dict[str, Any], mean: float, sigma: float) -> RlStep:
     return predict_rl(make_rl(scenario(facts, mean, sigma), "row", Path()))
 
 
-def summary(words: str, errors: list[float]) -> None:
-    """One line: rows, median, worst."""
-    sizes = 100 * np.abs(errors)
-    print(f"{words}: {len(errors)} figures, median {np.median(sizes):.1f} %, worst {sizes.max():.1f} %")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -126,19 +121,17 @@ def main() -> None:
 
 def phases_table(rows, step_of, mean_of) -> None:
     """Seconds of generation and log-probabilities of colocated steps; the update solves the mean answer."""
-    errors: dict[str, list[float]] = {"generation": [], "log-probabilities": []}
+    errors = Errors()
     for name in FACTS["phases"]:
         row, phases = rows[name], step_of(name).phases
         shown = {"generation": (phases.generation, row["generation_s"])}
         shown["log-probabilities"] = phases.scoring, row["log_prob_s"]
         words = f"{name}  mean answer {mean_of(name):,.0f} (solved)  update {phases.update:.0f}"
         for phase, (seconds, measured) in shown.items():
-            error = seconds / float(measured) - 1
-            errors[phase].append(error)
+            error = errors.add(seconds, float(measured), phase)
             words += f"  {phase} {seconds:.1f} / {measured} ({100 * error:+.0f} %)"
         print(words, flush=True)
-    for phase, values in errors.items():
-        summary(phase, values)
+    print("\n".join(errors.lines("phases, %")))
 
 
 def ratios_table(rows, step_of, mean_of, sigma) -> None:
@@ -146,7 +139,7 @@ def ratios_table(rows, step_of, mean_of, sigma) -> None:
 
     Hours are those of 400 steps where they are printed: the steps whose update solves the mean answer.
     """
-    errors: dict[str, list[float]] = {"answers of the slower row": [], "answers of its own": []}
+    errors = Errors()
     for name, facts in FACTS["ratios"].items():
         over = facts["over"]
         means = {"answers of the slower row": facts.get("mean") or mean_of(over)}
@@ -162,15 +155,14 @@ def ratios_table(rows, step_of, mean_of, sigma) -> None:
                 continue
             seconds = fast.timing.seconds
             ratio = slow / seconds
-            errors[words].append(ratio / published - 1)
+            error = errors.add(ratio, published, words)
             print(
                 f"{name} over {over}, {words} ({mean:,.0f}): {ratio:.2f}, published {published:.2f} "
-                f"({100 * errors[words][-1]:+.0f} %); steps {slow:.0f} and {seconds:.0f} s, "
+                f"({100 * error:+.0f} %); steps {slow:.0f} and {seconds:.0f} s, "
                 f"{fast.timing.binding} decide",
                 flush=True,
             )
-    for words, values in errors.items():
-        summary(f"ratios, {words}", values)
+    print("\n".join(errors.lines("ratios, %")))
 
 
 def hours_of(*rows: dict[str, Any]) -> list[float]:

@@ -14,8 +14,7 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
-
+from evidence.accuracy.errors import Errors
 from evidence.serving.ledger import PredictedMetric, ServingLedger, evaluate
 from evidence.training.parts import kept_apart
 
@@ -41,7 +40,7 @@ def part_of(entry: PredictedMetric, apart: set[str]) -> str:
     return f"{part}, speculating" if speculates else part
 
 
-def parts(ledger: ServingLedger) -> dict[tuple[str, str, str], list[float]]:
+def parts(ledger: ServingLedger) -> Errors:
     """Relative errors by file, metric and part; the third is drawn within each file."""
     by_file: dict[str, set[str]] = defaultdict(set)
     for entry in ledger.entries:
@@ -50,11 +49,11 @@ def parts(ledger: ServingLedger) -> dict[tuple[str, str, str], list[float]]:
         for names in by_file.values():
             names.add(case_id)
     apart = {file: kept_apart(sorted(names)) for file, names in by_file.items()}
-    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    found = Errors()
     for entry in ledger.entries:
         if entry.metric in METRICS:
-            part = part_of(entry, apart[entry.case.file])
-            found[entry.case.file, METRICS[entry.metric], part].append(entry.relative_error)
+            file, part = entry.case.file, part_of(entry, apart[entry.case.file])
+            found.count(entry.relative_error, f"{file:24s} {METRICS[entry.metric]:20s} {part}")
     return found
 
 
@@ -63,10 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("paths", type=Path, nargs="+")
     ledger = evaluate(parser.parse_args().paths)
-    for (file, metric, part), errors in sorted(parts(ledger).items()):
-        size = 100 * np.abs(errors)
-        figures = f"{np.median(size):6.1f} / {np.percentile(size, 90):6.1f} / {100 * np.median(errors):+6.1f}"
-        print(f"{file:24s} {metric:20s} {part:24s} {figures}  (n {len(errors)})")
+    print("\n".join(parts(ledger).lines(order=str)))
     print(f"{len(ledger.skipped)} rows skipped")
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
+from evidence.accuracy.errors import Figures, compared
 from simulator.tables.scenario import make_tables
 from simulator.tables.step import predict_step
 
@@ -29,16 +29,17 @@ def ratio(row: dict[str, Any]) -> float:
     return predict_step(make_tables(row["scenario"], row["name"], ROWS.parent)).step_s / row["step_s"]
 
 
+def told(row: dict[str, Any]) -> Figures:
+    """Print a row; its step over the measured one."""
+    share, measured = ratio(row), 1e3 * row["step_s"]
+    words = f"{share - 1:+.1%} {row.get('missed', '')}".strip()
+    print(f"| {row['name']} | {measured:.2f} | {share * measured:.2f} | {words} |")
+    yield "step", share, 1.0
+
+
 def main() -> None:
-    errors = []
     print("| run | measured, ms | predicted, ms | error |\n|---|---|---|---|")
-    for row in measured_rows():
-        share = ratio(row)
-        errors.append(abs(share - 1.0))
-        measured = 1e3 * row["step_s"]
-        told = f"{share - 1:+.1%} {row.get('missed', '')}".strip()
-        print(f"| {row['name']} | {measured:.2f} | {share * measured:.2f} | {told} |")
-    print(f"\nmedian error {np.median(errors):.1%}, worst {max(errors):.1%}")
+    print("\n" + "\n".join(compared(measured_rows(), told).lines()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evidence.accuracy.errors import Errors
 from evidence.serving.case import MeasuredRow
 from evidence.serving.collection import predictions, read_case
 from evidence.serving.energy import Energy
@@ -135,7 +136,7 @@ def main() -> None:
     rows = list(chats(parser.parse_args().file))
     seeing = sum(chat.sees for chat in rows)
     print(f"host's time of a picture: {1e3 * host_seconds(rows):.1f} ms ({seeing} rows)")
-    errors: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    errors = Errors()
     for chat in filter(lambda chat: chat.sees, rows):
         ways = {
             "as text": 0.0,
@@ -146,18 +147,11 @@ def main() -> None:
         for how, seconds in ways.items():
             columns = chat.columns(seconds)
             for name, column in COLUMNS.items():
-                if measured := chat.row.number(column):
-                    for group in (chat.device, f"{chat.device}: {chat.model}"):
-                        errors[name, group, how].append(columns[column] / measured - 1.0)
-    print("median / 90th percentile / bias, %")
-    for (name, group, how), values in sorted(errors.items(), key=lambda item: item[0][:2]):
-        sizes = 100 * np.abs(values)
-        figures = np.median(sizes), np.percentile(sizes, 90), 100 * np.mean(values)
-        if name != "median gap" or how == "as text":
-            print(
-                f"{name:<18} {group:<42} {how:<23} {len(values):>3} rows "
-                f"{figures[0]:5.1f} / {figures[1]:5.1f} / {figures[2]:+5.1f}"
-            )
+                measured = chat.row.number(column)
+                if measured and (name != "median gap" or how == "as text"):
+                    groups = chat.device, f"{chat.device}: {chat.model}"
+                    errors.add(columns[column], measured, *(f"{name:<18} {one:<42} {how}" for one in groups))
+    print("\n".join(errors.lines(order=lambda group: group[:61])))
 
 
 if __name__ == "__main__":
