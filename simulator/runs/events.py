@@ -10,9 +10,10 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -107,13 +108,13 @@ class _Run:
         self.slow: dict[int, float] = {}
         self.clean: float | None = None
         self.order = count()
-        self.events: list[tuple[float, int, str, object]] = []
+        self.events: list[tuple[float, int, Callable[[Any], None], object]] = []
         self.drawn_until = 0.0
         self.horizon, self.block = first_block(inputs)
         for index, slow in enumerate(inputs.slow):
-            self._push(slow.start, "slower", (index, slow.factor))
+            self._push(slow.start, self._slower, (index, slow.factor))
             if math.isfinite(slow.end):
-                self._push(slow.end, "faster", (index, slow.evicted))
+                self._push(slow.end, self._faster, (index, slow.evicted))
 
     def run(self) -> Replication:
         """Advance from event to event until the work is done."""
@@ -124,10 +125,10 @@ class _Run:
                     break
                 self._draw_more()
                 continue
-            when, _, kind, what = heapq.heappop(self.events)
+            when, _, happen, what = heapq.heappop(self.events)
             if self._finished_by(when):
                 break
-            getattr(self, f"_{kind}")(what)
+            happen(what)
             if self.time > limit or self.replication.faults > MOST_FAULTS:
                 self.replication.done = False
         self.replication.wall_s = self.time
@@ -135,8 +136,8 @@ class _Run:
         self.replication.spare_s += self.inputs.spares * self.time
         return self.replication
 
-    def _push(self, when: float, kind: str, what: object) -> None:
-        heapq.heappush(self.events, (when, next(self.order), kind, what))
+    def _push(self, when: float, happen: Callable[[Any], None], what: object) -> None:
+        heapq.heappush(self.events, (when, next(self.order), happen, what))
 
     def _draw_more(self) -> None:
         """Draw the faults of another block of time, with their recoveries."""
@@ -161,7 +162,7 @@ class _Run:
             *(each.tolist() for each in columns), strict=True
         ):
             fault = nodes, repair, notice, drawn.causes[cause], dict(zip(stages, seconds, strict=True))
-            self._push(start + when, "fault", fault)
+            self._push(start + when, self._fault, fault)
 
     # Advancing
 
@@ -311,7 +312,7 @@ class _Run:
         if notice == SILENT:
             if self.clean is None:
                 self.clean = max(self.saved, default=0.0)
-            self._push(self.time + seconds["detect"], "noticed", fault)
+            self._push(self.time + seconds["detect"], self._noticed, fault)
             return
         self._lose(nodes, repair)
         if self.inputs.dropped and self.out < self.inputs.dropped.replicas - 1 and not self.resets:
@@ -337,7 +338,7 @@ class _Run:
         at = bisect_right(self.down, back)
         self.down[at:at] = [back] * nodes
         if nodes and self.inputs.shrunk:
-            self._push(back, "repaired", None)
+            self._push(back, self._repaired, None)
 
     def _return_repaired(self) -> None:
         """Drop nodes that are back; ``down`` is sorted."""
@@ -373,7 +374,7 @@ class _Run:
         back = self.time + dropped.stall_s + dropped.out_s
         if self.inputs.waits:
             back += self._spares_at(self.time + dropped.stall_s)
-        self._push(back, "rejoin", None)
+        self._push(back, self._rejoin, None)
         self._pause(dropped.stall_s)
 
     def _rejoin(self, _: object) -> None:
