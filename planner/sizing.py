@@ -16,7 +16,6 @@ from planner.constraints import Constraints
 from planner.search import SearchResult, search
 from simulator.setting import Setting
 
-SECONDS_A_DAY = 86400.0
 LEAST_SLOPE = 0.2
 """Fall of log days over log devices, below which no number of devices is promised."""
 MOST_DEVICES = 1e7

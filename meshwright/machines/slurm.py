@@ -14,7 +14,6 @@ RANGE = re.compile(r"^(.*?)\[([^\]]+)\](.*)$")
 STATES = r"alloc|idle|mix|comp|down|drain|drng|maint|resv|plnd|unk|fail|boot|power"
 TABLE = re.compile(rf"(?m)^\S+\*?\s+(?:up|down|inact|drain)\s+\S+\s+(\d+)\s+((?:{STATES})\S*)\s+(\S+)(.*)$")
 MOST_NODES = 1_000_000
-GONE = re.compile(r"^(down|drain|drng|fail|unk|maint)", re.IGNORECASE)
 
 
 def expanded(names: str, where: str) -> list[str]:

@@ -83,11 +83,6 @@ class Law(Strict):
             return (self.lognormal or self.weibull).mean  # type: ignore[union-attr]
         return self.exponential if self.exponential is not None else self.fixed or 0.0
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether every draw is the same."""
-        return self.fixed is not None
-
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Return ``count`` durations, s. A fixed law draws nothing from the generator."""
         if self.fixed is not None:

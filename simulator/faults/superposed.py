@@ -14,7 +14,7 @@ from core.loading import Strict, build, exists, looks_like_path
 from simulator.faults.components import Components
 from simulator.faults.preset import FaultPreset, presets
 from simulator.faults.process import Exposed, FaultKind, FaultList, FaultProcess
-from simulator.faults.registry import PROCESSES, AnyProcess
+from simulator.faults.registry import PROCESSES
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,6 @@ class _PresetUse(Strict):
     preset: str
     size_term: bool = True
     """Whether the rate of a node grows with the job, where the preset measured it."""
-
-
-class _Single(Strict):
-    process: AnyProcess
 
 
 def read_faults(reference: object, where: str, folder: Path) -> Faults:

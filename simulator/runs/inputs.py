@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from simulator.faults import Exposed, Faults
 from simulator.runs.recovery import Recovery
@@ -118,7 +118,3 @@ class RunInputs:
             for name, seconds in stages.items():
                 seconds_of[name] = seconds_of.get(name, 0.0) + rate / total * seconds
         return seconds_of
-
-    def without_faults(self) -> RunInputs:
-        """The same run where nothing fails."""
-        return replace(self, faults=Faults("none", ()), slow=())
