@@ -230,6 +230,11 @@ class RunEvidence:
                 counts[name] = counts.get(name, 0) + run.count
         return counts
 
+    def measured(self, plan: Plan) -> bool:
+        """Whether runs measured all mechanisms of a plan, and every two of them together."""
+        own = mechanisms(self.setting, plan)
+        return bool(self.runs) and all(self.used.get(name) for name in own) and not any(self._apart(own))
+
     def of(self, plan: Plan, utilisation: float | None = None) -> PlanEvidence:
         """The evidence for a plan; ``utilisation``: its predicted causal MFU, where known."""
         own = mechanisms(self.setting, plan)
@@ -237,7 +242,7 @@ class RunEvidence:
         return PlanEvidence(
             {name: self.used.get(name, 0) for name in own},
             sum(run.count for run in self.runs if wanted <= run.mechanisms),
-            min(self.runs, key=lambda run: self._distance(run, wanted), default=None),
+            self._nearest(wanted),
             tuple(self._apart(own)),
             self.near_error,
             None if utilisation is None else self._promise(utilisation),
@@ -299,12 +304,23 @@ class RunEvidence:
             if tuple(sorted((first, second))) not in self.pairs:
                 yield f"{first} with {second}"
 
-    def _distance(self, run: MeasuredRun, wanted: frozenset[str]) -> tuple[int, bool, float]:
-        """Mechanisms that differ, then the device, then the sizes of model and job."""
-        size = abs(log(run.parameters / model_parameters(self.setting.model)))
-        jobs = abs(log(run.gpus / self.setting.cluster.devices))
-        other = run.device != self.setting.cluster.device.name
-        return len(run.mechanisms ^ wanted), other, size + jobs
+    @cached_property
+    def _apart_in_size(self) -> list[tuple[bool, float]]:
+        """Of each run: whether its device is another one, and the distance of the sizes of model and job."""
+        parameters, device = model_parameters(self.setting.model), self.setting.cluster.device.name
+        devices = self.setting.cluster.devices
+        return [
+            (run.device != device, abs(log(run.parameters / parameters)) + abs(log(run.gpus / devices)))
+            for run in self.runs
+        ]
+
+    def _nearest(self, wanted: frozenset[str]) -> MeasuredRun | None:
+        """The run with the fewest mechanisms that differ, then by device and size; the first of equals."""
+        distances = (
+            (len(run.mechanisms ^ wanted), *apart)
+            for run, apart in zip(self.runs, self._apart_in_size, strict=True)
+        )
+        return min(zip(distances, self.runs, strict=True), key=lambda pair: pair[0], default=(None, None))[1]
 
     def proves(self, name: str, value: object) -> bool:
         """Whether all mechanisms of a field's value were measured."""

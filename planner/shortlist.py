@@ -122,14 +122,14 @@ def _recommended(setting: Setting, pool: Plans, values: np.ndarray, simple: np.n
     """
     even = np.flatnonzero(even_footing(values[0], values))
     even = even[np.argsort(simple[even], kind="stable")]
-    others = np.setdiff1d(np.arange(len(pool)), even)
+    others = np.delete(np.arange(len(pool)), even)
     weighed = np.concatenate([even, others])[:MOST_WEIGHED]
     capacity = setting.cluster.device.memory_bytes
     safe = chance_to_fit(_peaks(setting, pool.take(weighed)), capacity, setting) >= SAFE
     known = RunEvidence(setting)
 
     def measured(index: int) -> bool:
-        return bool(known.runs) and not known.of(pool.plan(index)).unproven
+        return known.measured(pool.plan(index))
 
     even_rows, other_rows = weighed[: len(even)], weighed[len(even) :]
     safe_even, safe_others = even_rows[safe[: len(even)]], other_rows[safe[len(even) :]]

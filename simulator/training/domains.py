@@ -15,7 +15,7 @@ import csv
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -77,9 +77,14 @@ class Domain:
             return np.zeros(len(drivers), dtype=bool)
         # A search asks of 100,000 points: one logarithm each, and distinct runs one after the other.
         points, inside = np.log(drivers), np.zeros(len(drivers), dtype=bool)
-        for run in np.unique(np.log(self.drivers), axis=0):
+        for run in self.places:
             inside |= (np.abs(points - run) <= np.log(NEAR) + 1e-9).all(axis=1)
         return inside
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Logarithms of the drivers of distinct runs, shape (distinct runs, drivers)."""
+        return np.array(sorted(set(map(tuple, np.log(self.drivers).tolist()))))
 
     @property
     def most(self) -> float:

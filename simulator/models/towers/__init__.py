@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from core.loading import build, read_mapping
+from core.cache import read_shipped
+from core.loading import build
 from simulator.models.huggingface_rules import Config
 from simulator.models.towers.gemma3 import gemma3
 from simulator.models.towers.gemma4 import gemma4
@@ -85,7 +86,7 @@ def read_tower(config: Config, name: str) -> Tower | None:
 
 @cache
 def _published() -> Mapping[str, Any]:
-    return read_mapping(Path(__file__).with_name("published.yaml"))["towers"]
+    return read_shipped(Path(__file__).with_name("published.yaml"))["towers"]
 
 
 def published_names() -> list[str]:
