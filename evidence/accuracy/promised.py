@@ -2,12 +2,15 @@
 
     python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND]
 
-A family is a model, device, sequence, format and code base; its question is the one with the most devices. Of
-it a search gets what ``benchmarks.first_choices`` gives it, and the domains of levers lack the runs of the
-family's own source. Rows that count in no figure and families of fewer than 8 devices are left out, as are
-releases without levers to search. Printed for each kind: predicted speed of the first choice over the best
-measured one, how often it is above 1.3, above it without a mark, and how often the measured step lies in the
-first choice's band.
+A family is a model, device, sequence, format and code base; its question is the one with the most devices,
+its best run the best of the files and of the rows that ship. Of it a search gets what
+``benchmarks.first_choices`` gives it. The runs of the best run's source are left out of the domains of
+levers, and of the evidence that decides how wide bands are. Rows that count in no figure and families of
+fewer than 8 devices are left out, as are releases without levers to search. Printed for each kind:
+predicted speed of the first choice over the best measured one, how often it is above 1.3, above it without
+a mark, and how often the measured step lies in the first choice's band. Families whose best run has a
+layout that its source did not choose for speed (``given_plans`` of evidence/training/sources.yaml) are
+marked and counted apart.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,8 +26,10 @@ import numpy as np
 
 from core.errors import MeshwrightError
 from evidence.accuracy.first_choices import asked_levers
-from evidence.training.parts import source_of, sources
+from evidence.training.leave_out import measured_devices
+from evidence.training.parts import named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
+from meshwright.validation.rows import published_files
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
 from planner.search import search
@@ -32,7 +37,7 @@ from planner.standing import standing
 from simulator.frameworks import frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.training.domains import without_source
-from simulator.uncertainty import band
+from simulator.uncertainty import EVIDENCE, Evidence, band, evidence_of, model_errors
 
 FAR = 1.3
 FEWEST_DEVICES = 8
@@ -43,13 +48,18 @@ KINDS = ("experts", "hybrids", "dense")
 
 @dataclass(frozen=True)
 class Promised:
-    """A family's first choice; ``ratio``: its predicted speed over the best measured one."""
+    """A family's first choice.
+
+    ``ratio`` is its predicted speed over the best measured one, ``half_width`` that of its band with the best
+    run's source left out; ``given`` says that the run's layout was not chosen for speed.
+    """
 
     case: PredictedCase
     kind: str
     ratio: float
     half_width: float
     marked: bool
+    given: bool
     plan: str
 
     @property
@@ -64,9 +74,9 @@ class Promised:
             f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name} {case.precision}"
         )
         own = (case.measured_step_s or np.nan) / self.case.predicted_step_s
-        marks = f"{'marked' if self.marked else '':6s} {'' if self.inside else 'outside'}"
+        marks = f"{'marked' * self.marked:6s} {'outside' * (not self.inside):7s} {'given' * self.given:5s}"
         figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width:4.0%}"
-        return f"{self.kind:8s}{name:46s} {figures} {marks}  {self.plan}"
+        return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}"
 
 
 def kind_of(entry: PredictedCase) -> str:
@@ -98,12 +108,29 @@ def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
     return best
 
 
-def promised(entry: PredictedCase) -> Promised | None:
-    """The first choice of a family's search; None where it finds none."""
+def own_source(entry: PredictedCase) -> str:
+    """The source of a run, whatever a file calls it."""
+    source = source_of(entry.case.case_id)
+    return sources().same_as.get(source, source)
+
+
+def left_out_width(entry: PredictedCase, evidence: Evidence) -> float:
+    """How much wider bands are with some evidence than with all."""
+    errors = model_errors()
+    return errors.parts.scale[evidence] / errors.parts.scale[evidence_of(entry.case.setting, errors.measured)]
+
+
+def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool = False) -> Promised | None:
+    """The first choice of a family's search; None where it finds none.
+
+    Args:
+        entry: the best measured run.
+        evidence: what other sources measured near it.
+        given: whether its layout was not chosen for speed.
+    """
     case = entry.case
     setting = replace(case.setting, framework=frameworks.get(case.setting.framework.name))
-    source = source_of(case.case_id)
-    with without_source(sources().same_as.get(source, source)):
+    with without_source(own_source(entry)):
         try:
             found = search(
                 setting,
@@ -118,7 +145,7 @@ def promised(entry: PredictedCase) -> Promised | None:
             return None
         seconds = float(found.step.time[0])
         known = standing(found.setting, found.plans, found.step)
-        half = float(band(found.setting, found.step)[0])
+        half = float(band(found.setting, found.step)[0]) * left_out_width(entry, evidence)
     plan = found.plans.plan(0)
     levers = [
         f"{n}={getattr(plan, n)}" for n in ("dispatcher", "grouped_launches", "graphs") if getattr(plan, n)
@@ -132,7 +159,21 @@ def promised(entry: PredictedCase) -> Promised | None:
     ]
     # Reports mark a plan with a mechanism, or a promise, that no measured run near it had.
     ratio = (case.measured_step_s or np.nan) / seconds
-    return Promised(entry, kind_of(entry), ratio, half, known.evidence[0].doubtful, " ".join(words))
+    doubtful = known.evidence[0].doubtful
+    return Promised(entry, kind_of(entry), ratio, half, doubtful, given, " ".join(words))
+
+
+def summary(name: str, chosen: Sequence[Promised]) -> str:
+    """The figures of some families in one line."""
+    ratios = np.array([one.ratio for one in chosen])
+    far = [one for one in chosen if one.ratio > FAR]
+    return (
+        f"{name:24s} {len(chosen)} families: first choice over best measured {np.median(ratios):.2f} in the "
+        f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}, "
+        f"{sum(not one.marked for one in far)} of them unmarked; measured step inside the band "
+        f"{np.mean([one.inside for one in chosen]):.0%}, half-width "
+        f"{np.median([one.half_width for one in chosen]):.0%}"
+    )
 
 
 def main() -> None:
@@ -142,29 +183,28 @@ def main() -> None:
     parser.add_argument("--only", default="", help="models whose name has these words")
     parser.add_argument("--kind", choices=KINDS)
     asked = parser.parse_args()
+    files = [*asked.files, *published_files()]
+    entries = evaluate(files).entries
+    given = set[str]().union(*(named(path, sources().given_plans) for path in files))
+    devices = {
+        source: measured_devices(entry.case for entry in entries if own_source(entry) != source)
+        for source in {own_source(entry) for entry in entries}
+    }
     found: list[Promised] = []
     print("family: best measured speed over its plan's prediction, first choice over best measured, band")
-    for entry in families(evaluate(asked.files).entries):
+    for entry in families(entries):
         if asked.only in entry.case.setting.model.name and asked.kind in (None, kind_of(entry)):
-            one = promised(entry)
+            near = evidence_of(entry.case.setting, devices[own_source(entry)])
+            one = promised(entry, near, entry.case.case_id in given)
             if one is None:
                 print(f"{entry.case.case_id}: no plan found", file=sys.stderr)
                 continue
             print(one.line(), flush=True)
             found.append(one)
     for kind in KINDS:
-        chosen = [one for one in found if one.kind == kind]
-        if chosen:
-            ratios = np.array([one.ratio for one in chosen])
-            far = [one for one in chosen if one.ratio > FAR]
-            print(
-                f"{kind:8s} {len(chosen)} families: first choice over best measured "
-                f"{np.median(ratios):.2f} in the "
-                f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}, "
-                f"{sum(not one.marked for one in far)} of them unmarked; measured step inside the band "
-                f"{np.mean([one.inside for one in chosen]):.0%}, half-width "
-                f"{np.median([one.half_width for one in chosen]):.0%}"
-            )
+        for words, some in (("", False), (", layout given", True)):
+            if chosen := [one for one in found if one.kind == kind and one.given == some]:
+                print(summary(kind + words, chosen))
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from core.files import write_text
-from evidence.training.parts import source_of, sources
+from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
-from meshwright.validation.rows import PublishedRow, matches, published_files, read_rows
+from meshwright.validation.rows import published_files
 from simulator.plan import Plans
 from simulator.training.domains import DOMAINS_FILE, DRIVERS, OF_LAYERS, DomainRun, changed, drivers, kind_of
 from simulator.training.expected import gain_of
@@ -56,11 +56,7 @@ def lines(files: list[Path]) -> list[dict[str, Any]]:
     """Lines of the file; runs that differ in nothing but the case once, with the largest gain."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in files:
-        undecidable = {
-            row["case_id"]
-            for row in read_rows(path)
-            if any(matches(PublishedRow(row, str(path)), rule.where) for rule in sources().no_figure)
-        }
+        undecidable = named(path, sources().no_figure)
         for case in read_cases(path)[0]:
             if not case.measured_step_s or {"framework", "micro batch"} & set(case.assumed):
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,7 +120,9 @@ def leave_out(ledger: Ledger, names: str, execution: Execution | None = None) ->
                 changed[entry.case.case_id] = replace(entry, **values)
     runs = []
     for source, mine in own.items():
-        measured = _measured(entry.case for entry in entries if source_of(entry.case.case_id) != source)
+        measured = measured_devices(
+            entry.case for entry in entries if source_of(entry.case.case_id) != source
+        )
         for entry in mine:
             evidence = evidence_of(entry.case.setting, measured)
             later = changed.get(entry.case.case_id, entry)
@@ -137,7 +139,7 @@ def _as_wide_as(entry: PredictedCase, evidence: Evidence) -> PredictedCase:
     return replace(entry, uncertainty=entry.uncertainty * errors.parts.scale[evidence] / shipped)
 
 
-def _measured(cases: Any) -> Mapping[str, set[str]]:
+def measured_devices(cases: Iterable[TrainingCase]) -> Mapping[str, set[str]]:
     """Devices with measured steps, by framework."""
     devices: dict[str, set[str]] = {}
     for case in cases:

@@ -33,8 +33,8 @@ MANY = 4_096
 """Devices above which a run is one of many."""
 
 
-class NoFigure(Strict):
-    """Rows that count in no figure."""
+class NamedRows(Strict):
+    """Rows, and why they are named."""
 
     where: dict[str, str] = Field(description="patterns by column")
     reason: str
@@ -46,13 +46,26 @@ class Sources(Strict):
     chosen_on: dict[str, str] = Field(description="constants chosen on whole steps, by source")
     same_as: dict[str, str] = Field(description="sources above, by another name of theirs")
     opened: dict[str, str] = Field(description="sources kept apart until somebody read them, and when")
-    no_figure: list[NoFigure]
+    no_figure: list[NamedRows] = Field(description="rows that count in no figure")
+    given_plans: list[NamedRows] = Field(
+        description="rows whose layout their source did not choose for speed"
+    )
 
 
 @cache
 def sources() -> Sources:
     """The shipped facts."""
     return build(Sources, read_shipped(SOURCES_FILE), str(SOURCES_FILE))
+
+
+def named(path: Path, rules: Sequence[NamedRows]) -> set[str]:
+    """The cases of a file that some rules name.
+
+    Raises:
+        InputError: the file is not readable.
+    """
+    rows = [PublishedRow(values, str(path)) for values in read_rows(path)]
+    return {row.text("case_id") for row in rows if any(matches(row, rule.where) for rule in rules)}
 
 
 def source_of(case_id: str) -> str:
@@ -205,14 +218,12 @@ def divided(ledger: Ledger, files: Sequence[Path], divided_files: Sequence[Path]
     part: dict[str, str] = {}
     silent: set[str] = set()
     for path in (*files, *divided_files):
-        rows = [PublishedRow(values, str(path)) for values in read_rows(path)]
-        names = [row.text("case_id") for row in rows]
+        names = [row["case_id"] for row in read_rows(path)]
         apart = kept_apart(names) if path in divided_files else set()
-        for row, name in zip(rows, names, strict=True):
+        for name in names:
             chosen = CHOSEN if source_of(name) in sources().chosen_on else LEFT_OUT
             part[name] = APART if name in apart else chosen
-            if any(matches(row, rule.where) for rule in sources().no_figure):
-                silent.add(name)
+        silent |= named(path, sources().no_figure)
     entries = [entry for entry in ledger.entries if entry.case.case_id not in silent]
     skipped = [(case_id, reason) for case_id, reason in ledger.skipped if case_id not in silent]
     return PartedLedger(Ledger(entries, skipped), part, len(silent))
