@@ -19,7 +19,7 @@ from evidence.serving.case import (
     rows_of,
 )
 from evidence.serving.collection import Collection, read_case
-from evidence.serving.inferencex import DEFAULTS, Flags, Section, flags_of
+from evidence.serving.inferencex import DEFAULTS, Flags, Section, decode_slots, flags_of
 from evidence.serving.served_run import ServedRun, client_defaults, figures_of, scenario_of
 from evidence.serving.stated import LONGEST, NOTHING, Stated, lengths, read_stated
 from meshwright.validation.rows import SkippedRow
@@ -276,8 +276,11 @@ def _decode_slots(question: ClosedLoop) -> int:
     has 1,176 clients on 16 ranks, ctx1_gen4_tep8_batch1 has 6 on 4 (nvidia-master.yaml of 2026). The rows
     state the clients alone. Servers without attention ranks and drafts run lists of client counts with the
     batch of the largest one ([5, 10, 15, 25] on five of batch 4), so that only one sequence a rank tells.
+    Recipes that do otherwise are listed.
     """
     pool = question.serving.pool
+    if stated := decode_slots(question.serving, question.replicas, question.concurrency):
+        return stated
     clients = max(int(question.concurrency / (question.replicas * pool.data)), 1)
     if clients > 1 and pool.data == 1 and not question.speculates:
         return 0
@@ -358,14 +361,18 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     else:
         ranks = prefills * first.prefill.pool.data
         sides = _steady_side(questions, first.prefill, speculates=False), decode
-        ttft, state = disaggregated(*sides, prompt, output, clients, ranks, replicas)
+        pools = disaggregated(*sides, prompt, output, clients, ranks, replicas)
+        ttft, state = pools.ttft_s, pools.decode
         prefill_gpus = prefills * first.prefill.pool.devices
         gpus = decode_gpus + prefill_gpus
     e2e = ttft + state.tpot_s * np.maximum(output - 1, 1)
     bursts = np.array([row.bursts for row in questions])
-    share = clients / (replicas if first.prefill is None else prefills)
     start = np.array([row.start_s for row in questions])
-    burst = (np.maximum(share - 1, 0) / 2 * state.prefill_s + start) / CLIENT["requests_per_client"]
+    if first.prefill is None:
+        share, each_s = clients / replicas, state.prefill_s
+    else:
+        share, each_s = clients / ranks, pools.prompt_s
+    burst = (np.maximum(share - 1, 0) / 2 * each_s + start) / CLIENT["requests_per_client"]
     burst = np.where(bursts, burst, 0.0)
     rate = clients / (e2e + burst) * np.where(bursts, CLIENT["run_share"], 1.0)
     mean = state.tpot_s + (state.last_tpot_s - state.tpot_s) / CLIENT["requests_per_client"]
@@ -390,7 +397,8 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
 def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool = True) -> PoolSide:
     """Step times and limits of the replicas of one role, over the rows."""
     first = questions[0]
-    budget = np.array([min(row.budget, MOST_BUDGET) for row in questions], dtype=float)
+    own = flags_of(kind, "prefill_ranks").token_budget if kind is first.prefill and first.bursts else None
+    budget = np.array([min(own or row.budget, MOST_BUDGET) for row in questions], dtype=float)
     most = max(row.concurrency / row.replicas for row in questions) / kind.pool.data
     stated = first.stated
     limit = stated.max_sequences or stated.limits_factor * kind.engine.sequence_limit(kind.cluster.device)

@@ -99,12 +99,48 @@ class ServerRule(Flags):
         )
 
 
+class DecodeSlots(Strict):
+    """Sequences of a decode rank in some runs of two pools, by device, format, workers and clients."""
+
+    gpu: str
+    weights: str
+    workers: int
+    tensor: int
+    data: int
+    clients: list[int]
+    slots: int
+    source: str
+
+
 DEFAULTS = Flags()
 
 
 @cache
 def _rules(section: str) -> list[ServerRule]:
     return [build(ServerRule, rule, f"{FILE}: {section}") for rule in read_mapping(FILE)[section]]
+
+
+@cache
+def _slots() -> dict[tuple[Any, ...], int]:
+    rules = [build(DecodeSlots, rule, f"{FILE}: decode_slots") for rule in read_mapping(FILE)["decode_slots"]]
+    return {
+        (rule.gpu, rule.weights, rule.workers, rule.tensor, rule.data, clients): rule.slots
+        for rule in rules
+        for clients in rule.clients
+    }
+
+
+def decode_slots(decode: Setup, workers: float, clients: float) -> int:
+    """Sequences of a decode rank that the recipe of a run states; 0 where none is known.
+
+    Args:
+        decode: the replicas that decode.
+        workers: their number.
+        clients: of the whole run.
+    """
+    pool = decode.pool
+    name = decode.cluster.device.name, pool.stored, int(workers), pool.tensor, pool.data, int(clients)
+    return _slots().get(name, 0)
 
 
 Section = Literal["rules", "speculating", "prefill_ranks", "decode_ranks", "starts"]

@@ -103,6 +103,7 @@ def evaluate(
     paths: Iterable[Path],
     progress: Callable[[float], None] | None = None,
     execution: Execution | None = None,
+    only: Callable[[ServingCase], bool] = lambda case: True,
 ) -> ServingLedger:
     """Predict every row of the files, or of the files in folders, that states what was run.
 
@@ -110,13 +111,14 @@ def evaluate(
         paths: CSV files (perhaps gzipped) or folders of them; "shipped" for those of the source tree.
         progress: called now and then with the share of rows done.
         execution: where rows are predicted; by default in this process.
+        only: which rows are predicted.
 
     Raises:
         InputError: no such file, or one that is none of the known formats.
         MeshwrightError: a worker was killed, or the store's disk is full.
     """
     ledger, questions = _questions(paths)
-    calls = [(name, same) for name, cases in questions.items() for same in _by_key(cases)]
+    calls = [(name, same) for name, cases in questions.items() for same in _by_key(filter(only, cases))]
     total, done = max(sum(map(len, questions.values())), 1), 0
     answers: dict[int, dict[str, Any]] = {}
     for number, answer, _ in (execution or Execution(workers=1)).run(_plain, calls, _inputs):
@@ -173,7 +175,7 @@ def write_scenarios(paths: Iterable[Path], folder: Path) -> int:
     return count
 
 
-def _by_key(cases: Sequence[ServingCase]) -> list[list[ServingCase]]:
+def _by_key(cases: Iterable[ServingCase]) -> list[list[ServingCase]]:
     """Cases of a collection that one call predicts."""
     groups: dict[Any, list[ServingCase]] = defaultdict(list)
     for case in cases:

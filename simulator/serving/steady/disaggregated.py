@@ -38,6 +38,8 @@ class Disaggregated(NamedTuple):
     ttft_s: Array
     decode: Steady
     """State of one decode replica."""
+    prompt_s: Array
+    """Time that a prompt takes of a prefill rank whose steps are full."""
 
 
 def disaggregated(
@@ -65,12 +67,13 @@ def disaggregated(
     ones = np.ones_like(prompt)
     idle = steady_state(prefill.steps, Load(prompt, 2.0 * ones, ones), prefill.limits)
     own, fixed = idle.prefill_beside_s, idle.ttft_s - idle.prefill_s
-    budget = np.maximum(
-        np.broadcast_to(np.asarray(prefill.limits.budget, dtype=np.float64), ones.shape), prompt
+    most = np.maximum(np.asarray(prefill.limits.budget, dtype=np.float64) / prompt, 1.0)
+    # Prompts of a step attend to their own tokens alone.
+    filled = np.maximum(most, 2.0)
+    one, full = (
+        prefill.steps.mixed_seconds(count * prompt, 0.0, 0.0 * ones, ones, count) for count in (ones, filled)
     )
-    filled = steady_state(prefill.steps, Load(budget, 2.0 * ones, ones), prefill.limits).prefill_beside_s
-    most = budget / prompt
-    slope = np.maximum(filled - own, 0.0) / np.maximum(most - 1.0, 1.0)
+    slope = own * np.maximum(full / one - 1.0, 0.0) / (filled - 1.0)
     decoding, waiting, each = ones, own, clients / replicas
     state = idle
     for _ in range(ROUNDS):
@@ -84,4 +87,5 @@ def disaggregated(
             step = own + slope * (packed - 1.0)
             waiting = 0.5 * waiting + 0.5 * step * (1.0 + others / packed)
         decoding = 0.5 * decoding + 0.5 * away / (away + waiting)
-    return Disaggregated(fixed + waiting + state.queue_s + state.tpot_s, state)
+    full_s = (own + slope * (most - 1.0)) / most
+    return Disaggregated(fixed + waiting + state.queue_s + state.tpot_s, state, full_s)

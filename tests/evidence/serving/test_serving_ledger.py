@@ -277,6 +277,17 @@ def test_recipes_say_which_workers_are_attention_ranks(gpus, gpu, model, decode)
     assert pool.devices == gpus and prefill.devices == 4
 
 
+@pytest.mark.parametrize(("clients", "slots"), [("36", 8), ("40", 0), ("4", 1)])
+def test_recipes_say_how_many_sequences_a_decode_rank_takes(clients, slots):
+    """Four workers on tep8: 36 clients find 8 slots in each, which a power of two alone does not say."""
+    row = CLOSED | {"engine": "trtllm", "engine_version": "0.8.1.post2", "model": "deepseek-ai/DeepSeek-R1"}
+    row |= {"gpu": "gb300", "weight_precision": "fp8", "mode": "disagg", "n_gpus": "", "tp": ""}
+    row |= {"prefill_workers": "1", "prefill_tp": "4", "prefill_dp": "4", "prefill_ep": "4"}
+    row |= {"decode_workers": "4", "decode_tp": "8", "decode_ep": "8", "concurrency": clients}
+    found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    assert found.decode_slots == slots
+
+
 def test_a_known_memory_share_is_not_replaced():
     """Clients wait for KV blocks where the share leaves too few of them."""
     row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}

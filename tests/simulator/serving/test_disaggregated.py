@@ -16,11 +16,16 @@ from simulator.serving.steady.steady import Limits
 OUTPUT = 500.0
 
 
-@pytest.fixture(scope="module")
-def side():
+def side_of(budget, context):
+    """One GPU with a token budget, of requests of so many tokens."""
     pool = Pool(weights="bf16", engine="vllm-0.19")
     kind = ReplicaKind(models.get("llama3.1-8b"), clusters.get("dgx-h100"), pool, engines.get("vllm-0.19"))
-    return PoolSide(table_of(kind, 8192.0, 64.0, 2048.0).cases, Limits(8192.0, 64.0, 1e6))
+    return PoolSide(table_of(kind, budget, 64.0, context).cases, Limits(budget, 64.0, 1e6))
+
+
+@pytest.fixture(scope="module")
+def side():
+    return side_of(8192.0, 2048.0)
 
 
 def loops(side, clients, slots):
@@ -48,3 +53,12 @@ def test_queued_prompts_share_a_step_of_a_prefill_replica(side):
         disaggregated(side, side, 32.0, 2.0, clients, 1.0, 2.0).ttft_s for clients in (1.0, 64.0)
     )
     assert alone < queued < 0.5 * 64.0 * alone
+
+
+def test_prompts_of_a_step_attend_to_their_own_tokens():
+    wide = side_of(32768.0, 8192.0)
+    narrow = wide._replace(limits=replace(wide.limits, budget=4096.0))
+    shared, alone = (
+        disaggregated(pool, wide, 4096.0, 2.0, 64.0, 1.0, 2.0).prompt_s for pool in (wide, narrow)
+    )
+    assert shared == pytest.approx(alone, rel=0.1)

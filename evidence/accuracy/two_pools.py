@@ -1,0 +1,84 @@
+"""Errors of two pools, one that prefills and one that decodes, on measured servers, by group of rows.
+
+    python -m benchmarks.two_pools CLOSED_LOOP.csv.gz ... [--by COLUMN ...] [--fewest N]
+
+Rows without a flag, each configuration once, as `meshwright validate --serving` predicts them (steady states
+of both pools). A line has the rows of a group and, by metric, median, 90th percentile and bias of their
+relative errors in %. The first lines pool all rows, and those without drafts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from evidence.fits.left_out_errors import figures_of
+from evidence.serving.case import ServingCase
+from evidence.serving.ledger import PredictedMetric, evaluate
+
+METRICS = {
+    "total_tok_s_per_gpu": "tokens/s a GPU",
+    "tpot_ms_mean": "TPOT mean",
+    "ttft_ms_p50": "TTFT p50",
+    "ttft_ms_mean": "TTFT mean",
+}
+COLUMNS: dict[str, Callable[[ServingCase], str]] = {
+    "engine": lambda case: case.engine,
+    "model": lambda case: case.question.serving.model.name,
+    "gpu": lambda case: case.gpu,
+    "format": lambda case: case.question.serving.pool.stored,
+    "drafts": lambda case: "drafts" if case.question.speculates else "none",
+}
+
+
+def two_pools(entries: Iterable[PredictedMetric]) -> list[PredictedMetric]:
+    """Entries of unflagged rows of two pools; a configuration that was measured again counts once."""
+    found: dict[tuple[str, str], PredictedMetric] = {}
+    for entry in entries:
+        case = entry.case
+        if entry.metric in METRICS and getattr(case.question, "prefill", None) and not case.flagged:
+            found.setdefault((case.group or case.case_id, entry.metric), entry)
+    return list(found.values())
+
+
+def lines(entries: list[PredictedMetric], by: list[str], fewest: int) -> Iterator[str]:
+    """Lines of the table."""
+    yield "| " + " | ".join(["rows of", "number", *METRICS.values()]) + " |"
+    yield "|" + "---|" * (2 + len(METRICS))
+    yield _line("all", entries)
+    yield _line("without drafts", [entry for entry in entries if not entry.case.question.speculates])
+    groups: dict[str, list[PredictedMetric]] = defaultdict(list)
+    for entry in entries:
+        groups[", ".join(COLUMNS[name](entry.case) for name in by)].append(entry)
+    for name, same in sorted(groups.items()):
+        if len({entry.case.case_id for entry in same}) >= fewest:
+            yield _line(name, same)
+
+
+def _line(name: str, entries: list[PredictedMetric]) -> str:
+    """Errors of a group by metric."""
+    cells = []
+    for metric in METRICS:
+        errors = np.array([entry.relative_error for entry in entries if entry.metric == metric])
+        cells.append(figures_of(errors).partition(" (n")[0] if len(errors) else "")
+    count = len({entry.case.case_id for entry in entries})
+    return f"| {name} | {count} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Predict and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--by", nargs="+", choices=sorted(COLUMNS), default=["engine", "gpu", "format"])
+    parser.add_argument("--fewest", type=int, default=1, help="least number of rows of a line")
+    arguments = parser.parse_args()
+    ledger = evaluate(arguments.files, only=lambda case: getattr(case.question, "prefill", None) is not None)
+    print("\n".join(lines(two_pools(ledger.entries), arguments.by, arguments.fewest)))
+
+
+if __name__ == "__main__":
+    main()
