@@ -2,15 +2,17 @@
 
 A preset's ``layer_s`` holds what an engine adds to each layer, and errors of kernels on the models of its
 rows. The second part does not travel to another model. Fits without each model in turn tell how much does: a
-share of ``layer_s`` by class (engine, layers, format, generation of devices), the one with the least median
-error on the rows of the models left out. A class with few rows takes the share of all rows together. The
+share of ``layer_s`` by class (engine, layers, format, generation of devices), the one with the least error
+that a new model of the class is to expect. Models count alike, whatever the number of their rows. What a
+share gains over kernels alone varies between the models of a class and between classes; the mean of a class
+is drawn to that of all as far as the first spread, over its number of models, exceeds the second. The
 headline's shares come from the other models, so that no row of a model decides what it is predicted with.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,9 @@ Array = NDArray[np.float64]
 SHARES = np.linspace(0.0, 1.0, 5)
 """Shares of ``layer_s`` that are compared; none stands for kernels alone."""
 FEWEST = 20
-"""Least number of left-out rows by which a share is chosen."""
+"""Least number of rows of a class that is held against kernels alone."""
+FEWEST_OF_MODEL = 5
+"""Least number of a model's rows in a class by which they tell of it."""
 LAYER = CONSTANTS.index("layer_s")
 
 
@@ -50,12 +54,42 @@ class LeftOutErrors(NamedTuple):
     errors: Array
 
 
-def best_share(errors: Iterable[Array]) -> float | None:
-    """The share with the least median error; None with less than `FEWEST` rows."""
-    joined = np.concatenate([np.zeros((len(SHARES), 0)), *errors], axis=1)
-    if joined.shape[1] < FEWEST:
-        return None
-    return float(SHARES[np.argmin(np.median(np.abs(joined), axis=1))])
+def gains(left: Iterable[LeftOutErrors]) -> dict[TimesClass, list[Array]]:
+    """Median errors of TPOT less those of kernels alone by share, of each model of a class."""
+    joined: dict[tuple[TimesClass, str], list[Array]] = defaultdict(list)
+    for entry in left:
+        joined[entry.of, entry.model].append(entry.errors)
+    found: dict[TimesClass, list[Array]] = defaultdict(list)
+    for (of, _), parts in joined.items():
+        errors = np.abs(np.concatenate(parts, axis=1))
+        if errors.shape[1] >= FEWEST_OF_MODEL:
+            medians = np.median(errors, axis=1)
+            found[of].append(medians - medians[0])
+    return found
+
+
+def expected(found: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[TimesClass, Array], Array]:
+    """What a new model of each class, and of a class without models, is to expect by share.
+
+    The mean of a class (of K models) is drawn to the mean of all classes by B / (B + W / K), with the
+    variances within classes W and between them B (the normal model of meta-analyses; DerSimonian and Laird
+    1986), estimated at each share.
+
+    Args:
+        found: changes of errors by class and model, arrays of shape (shares,).
+    """
+    counts = np.array([len(models) for models in found.values()], dtype=np.float64)
+    means = np.array([np.mean(models, axis=0) for models in found.values()])
+    common = means.mean(axis=0)
+    squares = sum(np.var(models, axis=0) * len(models) for models in found.values())
+    within = squares / max(counts.sum() - len(counts), 1.0)
+    spread = np.var(means, axis=0, ddof=1) if len(means) > 1 else np.full(len(SHARES), np.inf)
+    between = np.maximum(spread - within * np.mean(1.0 / counts), 0.0)
+    own = np.ones_like(means)
+    noise = within / counts[:, None] * np.ones_like(means)
+    np.divide(1.0, 1.0 + noise / np.maximum(between, 1e-12), out=own, where=noise > 0.0)
+    drawn = own * means + (1.0 - own) * common
+    return dict(zip(found, drawn, strict=True)), common
 
 
 def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> Callable[[Group], float]:
@@ -65,18 +99,13 @@ def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> C
         left: errors on all models left out.
         model: whose rows are to decide nothing; None: all decide.
     """
-    seen = [entry for entry in left if entry.model != model]
-    common = best_share(entry.errors for entry in seen)
-    by_class: dict[TimesClass, list[Array]] = defaultdict(list)
-    for entry in seen:
-        by_class[entry.of].append(entry.errors)
-    by_share = {of: best_share(errors) for of, errors in by_class.items()}
-
-    def share(group: Group) -> float:
-        confirmed = by_share.get(TimesClass.of(group))
-        return confirmed if confirmed is not None else 1.0 if common is None else common
-
-    return share
+    found = gains(entry for entry in left if entry.model != model)
+    if not found:
+        return lambda group: 1.0
+    by_class, common = expected(found)
+    share = {of: float(SHARES[np.argmin(errors)]) for of, errors in by_class.items()}
+    others = float(SHARES[np.argmin(common)])
+    return lambda group: share.get(TimesClass.of(group), others)
 
 
 def scaled(times: dict[Group, Array], share: Callable[[Group], float]) -> dict[Group, Array]:

@@ -6,10 +6,13 @@ import pytest
 from evidence.fits.left_out_errors import CONSTANTS, Cell
 from evidence.fits.left_out_models import (
     FEWEST,
+    FEWEST_OF_MODEL,
     LAYER,
     SHARES,
     LeftOutErrors,
     TimesClass,
+    expected,
+    gains,
     headline,
     scaled,
     shares_without,
@@ -26,26 +29,44 @@ def left(group, model, best, rows=FEWEST):
     return LeftOutErrors(TimesClass.of(group), model, np.outer(SHARES - best, np.ones(rows)))
 
 
-def test_a_class_takes_its_own_share_and_others_that_of_all_rows():
-    share = shares_without([left(DENSE, "a", 0.75, 200), left(EXPERTS, "b", 1.0)])
+def test_a_class_takes_its_own_share_and_others_that_of_all_classes():
+    share = shares_without([left(DENSE, "a", 0.75), left(EXPERTS, "b", 1.0)])
     assert share(DENSE) == share(OTHER) == 0.75
     assert share(EXPERTS) == 1.0
 
 
 def test_a_class_that_kernels_alone_predict_better_takes_none():
-    share = shares_without([left(DENSE, "a", 1.0, 200), left(EXPERTS, "b", 0.0)])
-    assert share(DENSE) == share(OTHER) == 1.0
+    share = shares_without([left(DENSE, "a", 1.0), left(EXPERTS, "b", 0.0)])
+    assert share(DENSE) == 1.0
     # Versions of an engine are one class.
     assert share(EXPERTS) == share(EXPERTS._replace(engine="vllm-0.15")) == 0.0
 
 
 def test_few_rows_contradict_nothing():
-    share = shares_without([left(DENSE, "a", 1.0, 200), left(EXPERTS, "b", 0.0, FEWEST - 1)])
+    share = shares_without([left(DENSE, "a", 1.0), left(EXPERTS, "b", 0.0, FEWEST_OF_MODEL - 1)])
     assert share(EXPERTS) == 1.0
 
 
+def test_models_count_alike_whatever_their_rows():
+    many, few = [left(DENSE, "a", 0.0, 500)], [left(DENSE, name, 1.0, 20) for name in "bcd"]
+    assert shares_without(many + few)(DENSE) == 1.0
+
+
+def test_one_model_says_less_of_its_class_the_more_models_of_a_class_differ():
+    """Kernels alone are a quarter better for the only model of a class. Elsewhere all of the time is."""
+    alone = left(OTHER, "x", 0.25)
+    alike = [left(of, name, 1.0) for of in (DENSE, EXPERTS) for name in "ab"]
+    differ = [
+        left(of, name, best) for of in (DENSE, EXPERTS) for name, best in zip("abc", (0, 1, 1), strict=True)
+    ]
+    assert shares_without([alone, *alike])(OTHER) == 0.25
+    drawn, _ = expected(gains([alone, *differ]))
+    own = expected(gains([alone, *alike]))[0][TimesClass.of(OTHER)]
+    assert np.all(np.abs(drawn[TimesClass.of(OTHER)][1:] - own[1:]) > 0.0)
+
+
 def test_a_models_own_rows_decide_nothing_of_it():
-    found = [left(EXPERTS, "a", 0.0), left(DENSE, "b", 1.0, 200)]
+    found = [left(EXPERTS, "a", 0.0), left(DENSE, "b", 1.0)]
     assert shares_without(found, "a")(EXPERTS) == 1.0
     assert shares_without(found)(EXPERTS) == 0.0
 
