@@ -28,6 +28,7 @@ from zlib import crc32
 
 import numpy as np
 
+from evidence.fits.engine_levels import LEVELS, same_servers
 from evidence.fits.left_out_errors import (
     CONSTANTS,
     Cell,
@@ -51,7 +52,7 @@ from evidence.fits.left_out_models import (
 from evidence.fits.left_out_runs import replayed
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
 from evidence.serving.case import Setup
-from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, SharedEffect, linear, solve, towards
+from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, linear, solve, towards
 from simulator.serving.engines import BLACKWELL, engines, layer_times
 from simulator.serving.engines.engine import FOLDER, LayerTimes
 from simulator.serving.steady import kinds as replicas
@@ -70,38 +71,6 @@ NOISE = {FIRST: (0.25, 0.15), REST: (0.08, 0.04), RATE: (0.08, 0.04), OFFLINE: (
 """Relative errors that the fit takes for granted, by kind of metric: of a row, and those that all rows of one
 model on one GPU share (its server), so that many rows of one server tell little more of its level than one.
 Batches and tables of throughput say little of the time around kernels: lengths and limits are less sure."""
-
-
-def _spread(decode: float, prompts: float, launches: float) -> tuple[float, ...]:
-    """Spreads of a level: of what each step has, of what prompts add, and of launches."""
-    by_name = {"prefill_factor": prompts, "first_token_s": prompts, "eager_layer_s": launches}
-    return tuple(by_name.get(name, decode) for name in CONSTANTS)
-
-
-LEVELS = (
-    SharedEffect("all", lambda group: 0, 0.5),
-    SharedEffect("engine", lambda group: group.family, 0.5),
-    SharedEffect("layers", lambda group: (group.layers, group.vendor), _spread(0.5, 0.5, 0.8)),
-    SharedEffect("format", lambda group: group.format, 0.2),
-    SharedEffect("generation", lambda group: group.generation, 0.3),
-    SharedEffect(
-        "format, generation",
-        lambda group: (group.format, group.generation),
-        (0.3,) + (0.0,) * (len(CONSTANTS) - 1),
-    ),
-    SharedEffect(
-        "engine, layers", lambda group: (group.family, group.layers, group.vendor), _spread(0.3, 0.5, 0.8)
-    ),
-    SharedEffect(
-        "engine, format", lambda group: (group.family, group.format, group.vendor), _spread(0.3, 0.5, 0.3)
-    ),
-    SharedEffect("version", lambda group: (group.engine, group.vendor), 0.03),
-    SharedEffect("own", lambda group: group, 0.03),
-)
-"""Effects of which a constant is a sum. Versions differ by a tenth of what engines do: with wider spreads the
-model of a version's rows passes for the version (0.3 for 0.03: TPOT 10.0 for 9.2 % on models left out). What
-kernels of a format miss on a generation of devices is in `layer_s` alone. Engines differ more in prompts, and
-in launches, whose number is that of a layer's kernels, than in decode steps."""
 
 
 def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
@@ -146,6 +115,7 @@ class Fit:
     def __init__(self, rows: dict[Group, list[Rows]]) -> None:
         self.groups = sorted(rows)
         self.rows = [[one for one in rows[group] if one.counts] for group in self.groups]
+        self.levels = (*LEVELS, same_servers(rows))
         # Launches that hide behind kernels tell nothing, so they begin at the mean.
         self.times = {group: np.where(HIDES, MEAN, shipped(group)) for group in self.groups}
         for _ in range(ROUNDS):
@@ -171,7 +141,9 @@ class Fit:
 
     def solved(self, evidence: Sequence[LinearErrors]) -> dict[Group, np.ndarray]:
         """Constants by linear forms of errors."""
-        return dict(zip(self.groups, solve(self.groups, LEVELS, MEAN, SCALE, FLOOR, evidence), strict=True))
+        return dict(
+            zip(self.groups, solve(self.groups, self.levels, MEAN, SCALE, FLOOR, evidence), strict=True)
+        )
 
     def without(self, leave: Callable[[Rows], bool]) -> dict[Group, np.ndarray]:
         """Constants without some rows, by the linear form of the errors around those of all."""
