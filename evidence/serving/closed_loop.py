@@ -358,21 +358,19 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
         equal = np.array([float(row.sized) for row in questions])
         state = steady_state(decode.steps, Load(prompt, output, each, together=equal), decode.limits)
         ttft = state.ttft_s + 0.5 * np.where(each > 1, polls, 0) * state.step_s
+        share, prompt_s = each, state.prefill_s
     else:
         ranks = prefills * first.prefill.pool.data
         sides = _steady_side(questions, first.prefill, speculates=False), decode
         pools = disaggregated(*sides, prompt, output, clients, ranks, replicas)
         ttft, state = pools.ttft_s, pools.decode
+        share, prompt_s = clients / ranks, pools.prompt_s
         prefill_gpus = prefills * first.prefill.pool.devices
         gpus = decode_gpus + prefill_gpus
     e2e = ttft + state.tpot_s * np.maximum(output - 1, 1)
     bursts = np.array([row.bursts for row in questions])
     start = np.array([row.start_s for row in questions])
-    if first.prefill is None:
-        share, each_s = clients / replicas, state.prefill_s
-    else:
-        share, each_s = clients / ranks, pools.prompt_s
-    burst = (np.maximum(share - 1, 0) / 2 * each_s + start) / CLIENT["requests_per_client"]
+    burst = (np.maximum(share - 1, 0) / 2 * prompt_s + start) / CLIENT["requests_per_client"]
     burst = np.where(bursts, burst, 0.0)
     rate = clients / (e2e + burst) * np.where(bursts, CLIENT["run_share"], 1.0)
     mean = state.tpot_s + (state.last_tpot_s - state.tpot_s) / CLIENT["requests_per_client"]

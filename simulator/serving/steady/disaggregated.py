@@ -70,10 +70,10 @@ def disaggregated(
     most = np.maximum(np.asarray(prefill.limits.budget, dtype=np.float64) / prompt, 1.0)
     # Prompts of a step attend to their own tokens alone.
     filled = np.maximum(most, 2.0)
-    one, full = (
+    single, full = (
         prefill.steps.mixed_seconds(count * prompt, 0.0, 0.0 * ones, ones, count) for count in (ones, filled)
     )
-    slope = own * np.maximum(full / one - 1.0, 0.0) / (filled - 1.0)
+    slope = own * np.maximum(full / single - 1.0, 0.0) / (filled - 1.0)
     decoding, waiting, each = ones, own, clients / replicas
     state = idle
     for _ in range(ROUNDS):
