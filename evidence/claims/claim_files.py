@@ -15,6 +15,8 @@ from pydantic import ConfigDict, Field
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import Strict, build
 from core.parsing import read_mapping
+from meshwright.questions.scenarios import shipped_scenarios
+from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 
 FOLDER = Path(__file__).parent
 
@@ -49,6 +51,16 @@ class FigureClaim(PaperClaim):
     """Name of the function that predicts it from the runs."""
     given: dict[str, Any] = Field(default_factory=dict)
     """Its other arguments."""
+
+
+def named_runs(question: WhatIfQuestion) -> dict[str, ScenarioRun]:
+    """Base and variations of a scenario by name; the base is ``base``."""
+    return {run.name: run for run in (question.base, *question.runs())}
+
+
+def paper(scenario: str) -> WhatIfQuestion:
+    """The scenario of a paper."""
+    return WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
 
 
 ClaimT = TypeVar("ClaimT", bound=ScenarioClaim)

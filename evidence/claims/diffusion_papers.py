@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evidence.claims.claim_files import Band, FigureClaim, read_figures
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import WhatIfQuestion
+from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
 from simulator.diffusion.request import DiffusionRequest, predict_request
 from simulator.diffusion.scenario import make_diffusion
 
@@ -67,10 +65,10 @@ def predicted(claim: DiffusionClaim, runs: Requests) -> float:
 
 def requests_of(scenario: str) -> dict[str, DiffusionRequest]:
     """Predicted runs of a scenario by name; its base is ``base``."""
-    question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
-    runs = {"base": question.data} | {run.name: run.data for run in question.runs()}
-    place = question.where, question.folder
-    return {name: predict_request(make_diffusion(run, *place)) for name, run in runs.items()}
+    return {
+        name: predict_request(make_diffusion(run.data, run.where, run.folder))
+        for name, run in named_runs(paper(scenario)).items()
+    }
 
 
 def main() -> None:

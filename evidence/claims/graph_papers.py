@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evidence.claims.claim_files import Band, FigureClaim, read_figures
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import WhatIfQuestion
+from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
 from simulator.graphs.epoch import Epoch, predict_epoch
 from simulator.graphs.question import make_graph
 
@@ -52,10 +50,9 @@ def predicted(claim: GraphClaim, epochs: Epochs) -> float:
 
 def epochs_of(scenario: str) -> dict[str, Epoch]:
     """Predicted epochs of a scenario by name; its base is ``base``."""
-    question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
-    runs = {"base": question.data} | {run.name: run.data for run in question.runs()}
     return {
-        name: predict_epoch(make_graph(data, question.where, question.folder)) for name, data in runs.items()
+        name: predict_epoch(make_graph(run.data, run.where, run.folder))
+        for name, run in named_runs(paper(scenario)).items()
     }
 
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from core.errors import InputError, UnknownNameError
-from evidence.claims.claim_files import Band, Pairs, PaperClaim, RunNames, read_claims
+from evidence.claims.claim_files import Band, Pairs, PaperClaim, RunNames, named_runs, paper, read_claims
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
 from evidence.claims.serving_papers import SERVING_CLAIMS, serving_rows
 from evidence.claims.serving_rates import write_starts
 from evidence.claims.serving_runs import ServingRuns
 from meshwright.questions.keys import set_key
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import ScenarioRun, WhatIfQuestion
+from meshwright.variations.question import ScenarioRun
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans
@@ -54,13 +52,9 @@ class Runs:
     """The runs of one scenario by name, each simulated once."""
 
     def __init__(self, scenario: str) -> None:
-        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
+        self.question = paper(scenario)
+        self.by_name = named_runs(self.question)
         self._speeds: dict[str, float] = {}
-
-    @cached_property
-    def by_name(self) -> dict[str, ScenarioRun]:
-        """Base and variations."""
-        return {run.name: run for run in (self.question.base, *self.question.runs())}
 
     def speed(self, name: str) -> float:
         """Tokens per second and GPU."""

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from core.errors import InputError
-from evidence.claims.claim_files import Band, FigureClaim, read_figures
+from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
 from meshwright.api.runs import RunSimulation, run
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import WhatIfQuestion
 from simulator.faults import FaultTrace
 from simulator.faults.law import WeibullLaw
 from simulator.faults.replay import Replay
@@ -37,15 +35,14 @@ class Variants:
     """Runs of a scenario and of its variations, simulated once."""
 
     def __init__(self, scenario: str, replications: int | None = None) -> None:
-        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
         self.replications = replications
         self.known: dict[str, RunSimulation] = {}
-        self.data = {each.name: each for each in [self.question.base, *self.question.runs()]}
+        self.by_name = named_runs(paper(scenario))
 
     def __getitem__(self, name: str) -> RunSimulation:
         """The run of a variation; "" is the base."""
         if name not in self.known:
-            each = self.data[name or "base"]
+            each = self.by_name[name or "base"]
             self.known[name] = run(each.data, replications=self.replications)
         return self.known[name]
 

@@ -6,15 +6,13 @@ A figure is a key of the report, dotted, or one of `SEARCHED` or of `serving_by_
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
+from evidence.claims.claim_files import named_runs, paper
 from evidence.claims.serving_by_hand import BY_HAND
 from evidence.claims.serving_rates import PLACES, Starts, at_rate, braked, last_within, rate_at
 from evidence.claims.serving_targets import slowed_too_much, smooth_rate
 from meshwright.questions.keys import set_key
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.serving.result import ServingResult, serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
@@ -38,17 +36,13 @@ class ServingRuns:
     """
 
     def __init__(self, scenario: str, starts: Starts | None = None) -> None:
-        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
+        self.question = paper(scenario)
+        self.by_name = named_runs(self.question)
         self.places: dict[str, int] = {}
         self._starts = starts or {}
         self._figures: dict[tuple[str, str], float] = {}
         self._reports: dict[tuple[str, float | None], dict[str, Any]] = {}
         self._settings: dict[str, ServingSetting] = {}
-
-    @cached_property
-    def by_name(self) -> dict[str, ScenarioRun]:
-        """Base and variations."""
-        return {run.name: run for run in (self.question.base, *self.question.runs())}
 
     def value(self, name: str, metric: str) -> float:
         """A figure of one run."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Literal
 
-from evidence.claims.claim_files import Band, RunNames, ScenarioClaim, read_claims
+from evidence.claims.claim_files import Band, RunNames, ScenarioClaim, named_runs, paper, read_claims
 from evidence.claims.serving_papers import LEAST_GAIN
-from meshwright.questions.scenarios import shipped_scenarios
-from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from simulator.plan import Plans
 from simulator.training import predict
 from simulator.training.memory import memory
@@ -62,13 +59,9 @@ class TierRuns:
     """The runs of one scenario by name, each predicted once."""
 
     def __init__(self, scenario: str) -> None:
-        self.question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
+        self.question = paper(scenario)
+        self.by_name = named_runs(self.question)
         self._seconds: dict[str, float] = {}
-
-    @cached_property
-    def by_name(self) -> dict[str, ScenarioRun]:
-        """Base and variations."""
-        return {run.name: run for run in (self.question.base, *self.question.runs())}
 
     def step(self, name: str) -> float:
         """Seconds of a step."""

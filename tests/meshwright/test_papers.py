@@ -19,8 +19,8 @@ from evidence.claims import (
     tiers,
 )
 from evidence.claims import schedules as schedule_table
+from evidence.claims.claim_files import named_runs, paper
 from meshwright.questions.scenarios import question_of, shipped_scenarios
-from meshwright.variations.question import WhatIfQuestion
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "schedules.md").read_text(encoding="utf-8")
@@ -136,8 +136,7 @@ ABOUT_THE_LOAD = {"serve-orin-8b": {"workload.arrivals.concurrency"}}
 @cache
 def runs_of(scenario):
     """Runs of a scenario of a paper by name."""
-    question = WhatIfQuestion.read(shipped_scenarios()[f"papers/{scenario}"])
-    return {run.name: run for run in (question.base, *question.runs())}
+    return named_runs(paper(scenario))
 
 
 def stated(data, path=""):

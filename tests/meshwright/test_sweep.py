@@ -131,10 +131,14 @@ def test_every_executor_gives_the_same_table(write, tmp_path, monkeypatch, execu
     monkeypatch.setattr("planner.execution.WORTH_SHARING_S", 0.0)
     grid = SweepGrid.read(write())
     tables = []
-    for number, way in enumerate((ALONE, execution, replace(execution, store=tmp_path / "store.db"))):
+    stored = replace(execution, store=tmp_path / "store.db")
+    # A cluster of Ray starts once: its start takes most of the test.
+    for number, way in enumerate(
+        (ALONE, stored) if execution.executor == "ray" else (ALONE, execution, stored)
+    ):
         write_rows(run_sweep(grid, way), tmp_path / f"{number}.csv")
         tables.append((tmp_path / f"{number}.csv").read_bytes())
-    assert tables[0] == tables[1] == tables[2]
+    assert len(set(tables)) == 1
 
 
 def test_points_without_an_answer_are_counted(write, run):
