@@ -85,12 +85,12 @@ def compare(other: Path, runs: int) -> None:
             best = max if name.endswith(HIGHER_IS_BETTER) else min
             here = [ours[name] for _, ours in pairs]
             there = [theirs[name] for theirs, _ in pairs if name in theirs]
-            shown = f"{text(best(here))} ({text(median(here))})"
+            figures = f"{text(best(here))} ({text(median(here))})"
             if not there:
-                print(f"{name:38} {'not measured there':>21} {shown:>21}")
+                print(f"{name:38} {'not measured there':>21} {figures:>21}")
                 continue
             ratio = f"{best(here) / best(there):.3f} ({median(here) / median(there):.3f})"
-            print(f"{name:38} {f'{text(best(there))} ({text(median(there))})':>21} {shown:>21}   {ratio}")
+            print(f"{name:38} {f'{text(best(there))} ({text(median(there))})':>21} {figures:>21}   {ratio}")
 
 
 @contextmanager

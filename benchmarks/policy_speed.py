@@ -265,10 +265,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--replicas", type=int, nargs="+", help="routers over fleets of these sizes")
     asked = parser.parse_args()
-    kind, known = ("router", ROUTERS) if asked.replicas else ("policy", POLICIES)
+    kind, policies = ("router", ROUTERS) if asked.replicas else ("policy", POLICIES)
     for name in asked.policies:
-        if name not in known:
-            parser.error(str(UnknownNameError(kind, name, known)))
+        if name not in policies:
+            parser.error(str(UnknownNameError(kind, name, policies)))
     if asked.replicas:
         growth(asked.policies or list(ROUTERS), asked.replicas, asked.runs)
         return

@@ -44,21 +44,22 @@ def main() -> None:
         start = time.process_time()
         ran = len(check(found).runs)
         looked = time.process_time() - start
-        priced, scored, count = [], [], 0
+        price_s, score_s, count = [], [], 0
         for _ in range(repeats):
             start = time.process_time()
-            kept = list(shapes(question, Counter()))
+            layouts = list(shapes(question, Counter()))
             middle = time.process_time()
-            scores(question, kept)
-            count = len(kept)
-            priced.append(middle - start)
-            scored.append(time.process_time() - middle)
-        seconds = min(priced) + min(scored)
+            scores(question, layouts)
+            count = len(layouts)
+            price_s.append(middle - start)
+            score_s.append(time.process_time() - middle)
+        seconds = min(price_s) + min(score_s)
         words = ", ".join(f"{name} {value}" for name, value in fix.items())
         print(
             f"{model} on {gpus} GPUs{', ' + words if words else ''}: {found.candidates:,} candidates, "
-            f"{count} shapes priced in {min(priced):.2f} s, scored in {min(scored):.2f} s: "
-            f"{found.candidates / seconds:,.0f} candidates/s, {found.candidates / min(scored):,.0f} scored/s"
+            f"{count} shapes priced in {min(price_s):.2f} s, scored in {min(score_s):.2f} s: "
+            f"{found.candidates / seconds:,.0f} candidates/s, "
+            f"{found.candidates / min(score_s):,.0f} scored/s"
             f"; the event engine runs {ran} in {looked:.2f} s more",
             flush=True,
         )

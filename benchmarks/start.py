@@ -46,8 +46,8 @@ class ProcessTime(NamedTuple):
 
 def environment(root: Path) -> dict[str, str]:
     """Environment in which a checkout is imported, and its bytecode is kept."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": str(root)}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPATH": str(root)}
 
 
 def run(words: tuple[str, ...], root: Path = ROOT) -> tuple[ProcessTime, str]:
@@ -85,18 +85,18 @@ def main() -> None:
     for name, words in COMMANDS.items():
         run(("-m", "meshwright", *words))
         times = [run(("-m", "meshwright", *words))[0] for _ in range(runs)]
-        shown = (
+        lines = (
             f"{figure} {min(values):.2f} ({median(values):.2f})"
             for figure in ("user", "cpu", "wall")
             for values in [[getattr(one, figure) for one in times]]
         )
-        print(f"{name}: best (median) of {runs} runs, s: {', '.join(shown)}")
-        own = imports(words)
+        print(f"{name}: best (median) of {runs} runs, s: {', '.join(lines)}")
+        import_s = imports(words)
         packages = Counter[str]()
-        for module, spent in own.items():
+        for module, spent in import_s.items():
             packages[module.split(".")[0]] += spent
-        print(f"  {len(own)} modules imported in {sum(own.values()):.0f} ms")
-        for kind, spent in (("packages", packages), ("modules", Counter(own))):
+        print(f"  {len(import_s)} modules imported in {sum(import_s.values()):.0f} ms")
+        for kind, spent in (("packages", packages), ("modules", Counter(import_s))):
             heaviest = (f"{module} {ms:.0f}" for module, ms in spent.most_common(HEAVIEST))
             print(f"  heaviest {kind}, ms: {', '.join(heaviest)}")
 

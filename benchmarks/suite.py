@@ -96,16 +96,16 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=0, help="the costliest tests too")
     parser.add_argument("--against", metavar="REF", help="another version")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the seconds of each test")
-    known, words = parser.parse_known_args()
-    if known.against:
-        compare(known.against, words)
+    options, words = parser.parse_known_args()
+    if options.against:
+        compare(options.against, words)
         return
     seconds = Seconds()
     pytest.main([*QUIET, *words], plugins=[seconds])
-    if known.json:
-        known.json.write_text(json.dumps(seconds.tests), encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(seconds.tests), encoding="utf-8")
     modules = by_module(seconds.tests)
-    for name, used in (*largest(seconds.tests, known.top), *largest(modules)):
+    for name, used in (*largest(seconds.tests, options.top), *largest(modules)):
         print(f"{used:8.2f}  {name}")
     print(
         f"{sum(modules.values()):8.2f}  {len(seconds.tests)} tests; {spent():.2f} with imports and collection"

@@ -67,9 +67,9 @@ def overhead(folder: Path, points: int) -> None:
     run.answer = timed  # type: ignore[assignment]
     started = time.process_time()
     rows = run.run_sweep(grid, Execution(workers=1, store=folder / "cost.db"))
-    whole = time.process_time() - started
+    sweep_s = time.process_time() - started
     run.answer = answer
-    outside = whole - inside
+    outside = sweep_s - inside
     print(
         f"{len(rows):,} points: predictions {inside:.1f} CPU s ({1e3 * inside / len(rows):.2f} ms a point), "
         f"store and executor {outside:.1f} CPU s ({1e3 * outside / len(rows):.2f} ms): "

@@ -53,8 +53,8 @@ def diffusion_gains() -> Iterator[Gain]:
     """Gains of systems for diffusion models; each is predicted again by its runs without the mechanism."""
     runs = {name: requests_of(name) for name in dict.fromkeys(claim.scenario for claim in DIFFUSION_CLAIMS)}
     for claim in DIFFUSION_CLAIMS:
-        known = runs[claim.scenario]
-        off = predicted(claim, {**known, **{on: known[without] for on, without in claim.without.items()}})
+        requests = runs[claim.scenario]
+        off = predicted(claim, requests | {on: requests[without] for on, without in claim.without.items()})
         fails = not claim.band[0] <= off <= claim.band[1]
         yield Gain("diffusion", claim.scenario, claim.what, claim.published, fails)
 

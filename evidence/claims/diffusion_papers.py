@@ -75,9 +75,9 @@ def main() -> None:
     runs = {name: requests_of(name) for name in {claim.scenario for claim in DIFFUSION_CLAIMS}}
     print("| claim | published | predicted | band | |\n|---|---|---|---|---|")
     for claim in DIFFUSION_CLAIMS:
-        figure, (least, most) = predicted(claim, runs[claim.scenario]), claim.band
-        verdict = "" if least <= figure <= most else f"missed: {claim.missed}"
-        print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {most:g} | {verdict} |")
+        figure, (least, largest) = predicted(claim, runs[claim.scenario]), claim.band
+        verdict = "" if least <= figure <= largest else f"missed: {claim.missed}"
+        print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {largest:g} | {verdict} |")
 
 
 if __name__ == "__main__":

@@ -59,9 +59,9 @@ def epochs_of(scenario: str) -> dict[str, Epoch]:
 def main() -> None:
     print("| claim | published | predicted | band |\n|---|---|---|---|")
     for claim in GRAPH_CLAIMS:
-        least, most = claim.band
+        least, largest = claim.band
         figure = predicted(claim, epochs_of(claim.scenario))
-        print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {most:g} |")
+        print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {largest:g} |")
 
 
 if __name__ == "__main__":

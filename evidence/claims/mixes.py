@@ -40,13 +40,13 @@ def lengths(name, random):
     if name == "mixed":
         long = random.random(REQUESTS) < 0.2
         return np.where(long[:, None], lengths("pubmed", random), lengths("arena", random))
-    prompt, output, most = {"arena": (69.5, 214.5, 2048), "pubmed": (3016 * 1.33, 203 * 1.33, 3400)}[name]
+    prompt, output, limit = {"arena": (69.5, 214.5, 2048), "pubmed": (3016 * 1.33, 203 * 1.33, 3400)}[name]
     sigma = {"arena": (1.2, 0.9), "pubmed": (0.6, 0.4)}[name]
     drawn = [
         random.lognormal(np.log(mean) - 0.5 * width**2, width, REQUESTS)
         for mean, width in zip((prompt, output), sigma, strict=True)
     ]
-    return np.stack([np.clip(drawn[0], 4, most), np.clip(drawn[1], 4, 650)], axis=1).round().astype(int)
+    return np.stack([np.clip(drawn[0], 4, limit), np.clip(drawn[1], 4, 650)], axis=1).round().astype(int)
 
 
 def write_trace(path, rows):
@@ -65,7 +65,7 @@ def main():
     parser.add_argument("--rates", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32])
     rates = parser.parse_args().rates
     with tempfile.TemporaryDirectory() as folder:
-        for (name, tpot), (least, most) in PUBLISHED.items():
+        for (name, tpot), (least, largest) in PUBLISHED.items():
             path = Path(folder) / f"{name}.csv"
             write_trace(path, lengths(name, np.random.default_rng(0)))
             savings = []
@@ -88,7 +88,7 @@ def main():
                 )
             print(
                 f"{name:7} TPOT {1e3 * tpot:3.0f} ms: saves {100 * min(savings):.0f} to "
-                f"{100 * max(savings):.0f} %; published {least} to {most} %",
+                f"{100 * max(savings):.0f} %; published {least} to {largest} %",
                 flush=True,
             )
 

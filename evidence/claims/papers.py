@@ -122,22 +122,22 @@ def tolerance(published: float) -> float:
 
 def verdict(claim: Claim, found: list[float]) -> str:
     """Whether the best gain, as printed, is as large as the highest published one, and where if not."""
-    most = claim.published[1]
+    highest = claim.published[1]
     best = round(max(found), _digits(max(found)))
-    if abs(best - most) <= tolerance(most) + 1e-9:
+    if abs(best - highest) <= tolerance(highest) + 1e-9:
         return "reached"
-    return f"{'above' if best > most else 'below'} by {abs(best / most - 1):.0%}"
+    return f"{'above' if best > highest else 'below'} by {abs(best / highest - 1):.0%}"
 
 
 def _digits(gain: float) -> int:
     return 1 if gain >= 3 else 2
 
 
-def shown(least: float, most: float) -> str:
+def gain_range(least: float, highest: float) -> str:
     """A range of gains."""
-    digits = _digits(most)
-    same = round(least, digits) == round(most, digits)
-    return f"{most:.{digits}f}x" if same else f"{least:.{digits}f}-{most:.{digits}f}x"
+    digits = _digits(highest)
+    same = round(least, digits) == round(highest, digits)
+    return f"{highest:.{digits}f}x" if same else f"{least:.{digits}f}-{highest:.{digits}f}x"
 
 
 def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Iterator[str]:
@@ -149,18 +149,18 @@ def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Ite
     """
     yield "| scenario | conditions | claim | published | engine | verdict |"
     yield "|---|---|---|---|---|---|"
-    known = dict(runs or {})
+    runs_of = dict(runs or {})
     for claim in claims:
-        if claim.scenario not in known:
-            known[claim.scenario] = Runs(claim.scenario)
-        own = known[claim.scenario]
-        found = gains(claim, own)
+        if claim.scenario not in runs_of:
+            runs_of[claim.scenario] = Runs(claim.scenario)
+        paper_runs = runs_of[claim.scenario]
+        found = gains(claim, paper_runs)
         cells = (
             f"`{claim.scenario}`",
-            own.question.title,
+            paper_runs.question.title,
             claim.what,
-            shown(*claim.published),
-            shown(min(found), max(found)),
+            gain_range(*claim.published),
+            gain_range(min(found), max(found)),
             verdict(claim, found),
         )
         yield f"| {' | '.join(cells)} |"
@@ -204,8 +204,8 @@ def main() -> None:
         write_page(SERVING_PAGE, list(serving_rows(SERVING_CLAIMS, served)))
         write_starts({name: runs.places for name, runs in served.items()})
         return
-    chosen = [each for each in CLAIMS if not asked or each.scenario in asked]
-    for line in rows(chosen) if chosen else ():
+    claims = [each for each in CLAIMS if not asked or each.scenario in asked]
+    for line in rows(claims) if claims else ():
         print(line, flush=True)
     if serving := [each for each in SERVING_CLAIMS if not asked or each.scenario in asked]:
         print()

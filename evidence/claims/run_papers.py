@@ -36,15 +36,15 @@ class Variants:
 
     def __init__(self, scenario: str, replications: int | None = None) -> None:
         self.replications = replications
-        self.known: dict[str, RunSimulation] = {}
+        self.simulated: dict[str, RunSimulation] = {}
         self.by_name = named_runs(paper(scenario))
 
     def __getitem__(self, name: str) -> RunSimulation:
         """The run of a variation; "" is the base."""
-        if name not in self.known:
+        if name not in self.simulated:
             each = self.by_name[name or "base"]
-            self.known[name] = run(each.data, replications=self.replications)
-        return self.known[name]
+            self.simulated[name] = run(each.data, replications=self.replications)
+        return self.simulated[name]
 
 
 def goodput(runs: Variants, name: str = "") -> float:
@@ -198,16 +198,16 @@ def _coded(shape: float) -> tuple[float, float, float]:
     law, n = WeibullLaw(mean=1.0, shape=shape), CODED_WORKERS
     draws = 1 + law.scale * np.random.default_rng(0).weibull(shape, 20_000)
     dropped = [2**power for power in range(8)]
-    whole = slowest_of_iid(draws + SHARE_S, n)
+    uncoded = slowest_of_iid(draws + SHARE_S, n)
     coded = min(slowest_of_iid(draws + SHARE_S * (s + 1), n, s) for s in dropped)
     rounds = min(slowest_of_iid(draws + SHARE_S * 2 * (s + 1) / (s + 2), n, s // 2) for s in dropped)
-    return whole, coded, rounds
+    return uncoded, coded, rounds
 
 
 def coding_saves(runs: Variants, shape: float, sequential: bool) -> float:
     """Time that a code saves of a step, percent: of one without, or of gradient coding."""
-    whole, coded, rounds = _coded(shape)
-    return 100 * (1 - (rounds / coded if sequential else coded / whole))
+    uncoded, coded, rounds = _coded(shape)
+    return 100 * (1 - (rounds / coded if sequential else coded / uncoded))
 
 
 def resplit_percent(runs: Variants) -> float:

@@ -108,8 +108,8 @@ def speed() -> None:
     plain = time.process_time() - begun
     begun = time.process_time()
     plan_run(str(shipped_scenarios()["papers/run-llama3-405b"]))
-    whole = time.process_time() - begun
-    print(f"search without run {plain:.2f} s, with run {whole:.2f} s: {whole / plain:.2f} times")
+    with_run_s = time.process_time() - begun
+    print(f"search without run {plain:.2f} s, with run {with_run_s:.2f} s: {with_run_s / plain:.2f} times")
 
 
 def main() -> None:

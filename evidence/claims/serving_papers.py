@@ -38,8 +38,8 @@ def slowest_ssd(claim: ServingClaim, runs: ServingRuns) -> float:
     pool, chunks = make_serving(data, run.where, run.folder).pools[0], data["workload"]["chunks"]
     tokens = chunks["per_prompt"] * chunks["tokens"]
     again = int(data["deployment"]["tiers"][0]["recompute"] * tokens)
-    whole = tokens + int(data["workload"]["input"])
-    computing = pool.costs.steps.step(((whole - tokens + again, tokens - again),), 0, 0)
+    prompt = tokens + int(data["workload"]["input"])
+    computing = pool.costs.steps.step(((prompt - tokens + again, tokens - again),), 0, 0)
     expected = tokens * pool.costs.kv_token_bytes / computing
     least, low, high = ttft(6e9), 0.05 * expected, min(2.0 * expected, 6e9)
     for _ in range(7):
@@ -142,7 +142,7 @@ def figures_of(claim: ServingClaim, runs: ServingRuns) -> tuple[float, ...]:
 
 
 def serving_rows(
-    claims: Iterable[ServingClaim], known: dict[str, ServingRuns] | None = None
+    claims: Iterable[ServingClaim], runs_of: dict[str, ServingRuns] | None = None
 ) -> Iterator[str]:
     """Lines of the table, in Markdown.
 
@@ -150,13 +150,13 @@ def serving_rows(
         claims: the claims.
         known: runs of scenarios that are known, to which those of the others are added.
     """
-    known = {} if known is None else known
+    runs_of = {} if runs_of is None else runs_of
     yield "| scenario | claim | published | expected | simulated | verdict |"
     yield "|---|---|---|---|---|---|"
     for claim in claims:
-        if claim.scenario not in known:
-            known[claim.scenario] = ServingRuns(claim.scenario)
-        runs = known[claim.scenario]
+        if claim.scenario not in runs_of:
+            runs_of[claim.scenario] = ServingRuns(claim.scenario)
+        runs = runs_of[claim.scenario]
         figures = figures_of(claim, runs)
         low, high = claim.band
         what = f"{claim.what}{' (mechanism alone)' if claim.alone else ''}"

@@ -37,8 +37,8 @@ def read_starts() -> dict[str, dict[str, int]]:
 
 def write_starts(places: Mapping[str, Starts]) -> None:
     """Store places by scenario and run."""
-    kept = {scenario: dict(sorted(runs.items())) for scenario, runs in sorted(places.items()) if runs}
-    STARTS.write_text(yaml.safe_dump(kept), encoding="utf-8")
+    by_scenario = {scenario: dict(sorted(runs.items())) for scenario, runs in sorted(places.items()) if runs}
+    STARTS.write_text(yaml.safe_dump(by_scenario), encoding="utf-8")
 
 
 def last_within(within: Callable[[int], bool], low: int, high: int, start: int | None = None) -> int:

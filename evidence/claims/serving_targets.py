@@ -80,8 +80,8 @@ def slowed_too_much(run: ServingResult, steps: StepTimes) -> list[str]:
     tpot = (e2e - ttft)[several] / (columns["output"][several] - 1)
     found = {"ttft": ttft / reference["ttft"], "tpot": tpot / reference["tpot"][several]}
     found["e2e"] = e2e / reference["e2e"]
-    for name, most in SLOWDOWNS.items():
-        for share, limit, value in zip(SHARES, most, np.quantile(found[name], SHARES), strict=True):
+    for name, limits in SLOWDOWNS.items():
+        for share, limit, value in zip(SHARES, limits, np.quantile(found[name], SHARES), strict=True):
             if value > limit:
                 missed.append(f"{name} p{share * 100:.0f} x{value:.2f}")
     return missed

@@ -118,9 +118,9 @@ def rows() -> Iterator[str]:
     """Lines of the table, in Markdown."""
     yield "| row | scenario | run | published | predicted | deviation | band |"
     yield "|---|---|---|---|---|---|---|"
-    known: dict[str, TierRuns] = {}
+    runs_of: dict[str, TierRuns] = {}
     for point in POINTS:
-        runs = known.setdefault(point.scenario, TierRuns(point.scenario))
+        runs = runs_of.setdefault(point.scenario, TierRuns(point.scenario))
         found = runs.figure(point)
         gap = found / point.published - 1
         band = "none or fitted"

@@ -235,8 +235,8 @@ def _keys(heading, keys, limit):
 def report(found, answers, limit):
     """Print a comparison, the largest changes first."""
     if found.moves:
-        moved = {move.question for move in found.moves}
-        print(f"{len(found.moves)} values of {len(moved)} questions moved, of {answers} questions:")
+        questions = {move.question for move in found.moves}
+        print(f"{len(found.moves)} values of {len(questions)} questions moved, of {answers} questions:")
         for move in found.moves[:limit]:
             values = f"{_short(move.before)} -> {_short(move.after)}"
             print(f"  {_share(move.share):>9}  {move.question}: {move.key}  {values}")

@@ -154,8 +154,8 @@ def _lost(name: str, folder: Path, ended: Ended) -> list[str]:
         return []
     finished = int(counted[1].replace(",", ""))
     if name == "whatif":
-        shown = len(json.loads(ended.out)["variations"])
-        return [] if shown == finished else [f"{shown} of {finished} finished runs shown"]
+        count = len(json.loads(ended.out)["variations"])
+        return [] if count == finished else [f"{count} of {finished} finished runs shown"]
     if name == "serving":
         written = len((folder / "out/requests.csv").read_text().splitlines()) - 1
         return [] if written == finished else [f"{written} of {finished} ended requests written"]
@@ -173,10 +173,10 @@ def kill(name: str, moments: int, signals: Sequence[int] = SIGNALS) -> tuple[int
     """
     with TemporaryDirectory() as folder:
         began = time.monotonic()
-        whole = run(name, Path(folder))
+        undisturbed = run(name, Path(folder))
         duration = time.monotonic() - began
-    if whole is None or whole.code != 0:
-        return 0, [f"{name} fails by itself: {whole.err if whole else ''}"]
+    if undisturbed is None or undisturbed.code != 0:
+        return 0, [f"{name} fails by itself: {undisturbed.err if undisturbed else ''}"]
     ended, faults = 0, []
     for number in signals:
         for moment in range(moments):

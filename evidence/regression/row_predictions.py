@@ -41,7 +41,7 @@ def predictions(files: Sequence[Path]) -> dict[str, list[float] | str]:
     return found
 
 
-def moved(before: dict[str, list[float] | str], after: dict[str, list[float] | str]) -> list[str]:
+def moves(before: dict[str, list[float] | str], after: dict[str, list[float] | str]) -> list[str]:
     """Lines about rows whose prediction changed, the largest change first."""
     lines = []
     for name in sorted({*before, *after}):
@@ -89,7 +89,7 @@ def main() -> None:
         for name, reason in gone.items():
             print(f"  {name}: {reason}")
     if asked.check:
-        lines = moved(json.loads(asked.check.read_text()), found)
+        lines = moves(json.loads(asked.check.read_text()), found)
         print(f"{len(found)} rows, {len(lines)} moved by more than {SAME:g}")
         for line in lines[:SHOWN]:
             print(f"  {line}")

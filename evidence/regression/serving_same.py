@@ -145,25 +145,27 @@ def main(arguments: list[str]) -> int:
         saved: Any = dict(answers())
         np.savez_compressed(arguments[1], **saved)
         return 0
-    moved = compared = 0
+    changed = compared = 0
     with np.load(arguments[1]) as before:
         for name, found in answers():
             if name not in before:
                 continue  # a policy that did not exist
             compared += 1
-            known = before[name]
-            if known.shape != found.shape:
-                print(f"{name}: shape {known.shape} is now {found.shape}")
-            elif not np.array_equal(known, found, equal_nan=True):
-                off = np.abs(found - known) / np.maximum(np.abs(known), 1e-300)
+            expected = before[name]
+            if expected.shape != found.shape:
+                print(f"{name}: shape {expected.shape} is now {found.shape}")
+            elif not np.array_equal(expected, found, equal_nan=True):
+                size = np.maximum(np.abs(expected), 1e-300)
+                off = np.abs(found - expected) / size
                 print(
-                    f"{name}: {(found != known).sum()} of {found.size} differ, by up to {np.nanmax(off):.1e}"
+                    f"{name}: {(found != expected).sum()} of {found.size} differ, by up to "
+                    f"{np.nanmax(off):.1e}"
                 )
             else:
                 continue
-            moved += 1
-    print(f"{compared} arrays, {moved} moved")
-    return 1 if moved else 0
+            changed += 1
+    print(f"{compared} arrays, {changed} moved")
+    return 1 if changed else 0
 
 
 if __name__ == "__main__":

@@ -156,18 +156,18 @@ def _usual(device: str, report: Report, notes: list[str]) -> str:
 
 def _levels(levels: Sequence[Any], count: int, report: Report, base: str, notes: list[str]) -> list[Any]:
     """Levels of links of a node with this number of devices."""
-    kept = [dict(level) for level in levels]
+    links = [dict(level) for level in levels]
     joined = _joined(report, count) if report.paths else 0
     if joined == 1:
-        kept = [level for level in kept if level["kind"] == "pcie"] or kept
-    rack = [level for level in kept if level["devices"] > clusters.get(base).devices_per_node]
-    inner = [level for level in kept if level["devices"] < count and not rack]
+        links = [level for level in links if level["kind"] == "pcie"] or links
+    rack = [level for level in links if level["devices"] > clusters.get(base).devices_per_node]
+    inner = [level for level in links if level["devices"] < count and not rack]
     if 1 < joined < count and all(level["devices"] != joined for level in inner):
         notes.append(f"NVLink joins groups of {joined} of {count} devices, which {base} has not")
     if rack:
-        return kept
-    last = kept[-1] | {"devices": max(count, 2)}
-    return [*[level for level in inner if level is not kept[-1] and count % level["devices"] == 0], last]
+        return links
+    last = links[-1] | {"devices": max(count, 2)}
+    return [*[level for level in inner if level is not links[-1] and count % level["devices"] == 0], last]
 
 
 def _network(
@@ -204,10 +204,10 @@ def _network(
 
 def _check_device(device: str, report: Report, notes: list[str], where: str) -> None:
     """The reported memory is the device's, and a lower power limit is told."""
-    known = devices.get(device)
-    if report.memory_bytes and abs(report.memory_bytes / known.memory_bytes - 1) > MEMORY_SHARE:
-        told = f"{report.memory_bytes / 2**30:.1f} GiB; {device} has {known.memory_bytes / 2**30:.1f}"
+    device_facts = devices.get(device)
+    if report.memory_bytes and abs(report.memory_bytes / device_facts.memory_bytes - 1) > MEMORY_SHARE:
+        told = f"{report.memory_bytes / 2**30:.1f} GiB; {device} has {device_facts.memory_bytes / 2**30:.1f}"
         raise InputError(f"the reported memory is {told}; a MIG slice, or another device", where)
-    if report.power_watts and report.power_watts < 0.97 * known.tdp_watts:
-        limit = f"{report.power_watts:.0f} W of {known.tdp_watts:.0f}"
+    if report.power_watts and report.power_watts < 0.97 * device_facts.tdp_watts:
+        limit = f"{report.power_watts:.0f} W of {device_facts.tdp_watts:.0f}"
         notes.append(f"devices are limited to {limit}: state power_cap_w of a pool")

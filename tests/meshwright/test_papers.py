@@ -211,7 +211,7 @@ def test_the_page_shows_every_schedule_as_the_command_prints_it():
 
 def test_the_page_shows_every_claim_with_its_conditions():
     for claim in papers.CLAIMS:
-        published = papers.shown(*claim.published)
+        published = papers.gain_range(*claim.published)
         assert f"| {claim.what} | {published} |" in PAGE, claim.what
 
 
