@@ -54,10 +54,10 @@ class RlPlan:
 class RlSearch:
     """Ranked plans, most answers a second first, and the reasons why others could not run.
 
-    ``more`` is what a node more for either role adds to the first plan's answers, as a share; on shared
-    devices the role is ``all``. Roles without a valid layout on one node more are left out. ``fp8`` is what
-    weights of 8 bits in the rollout engine add, where the scenario states no format: it is not ranked, for
-    answers then come from another policy than the trained one.
+    ``more`` is what a node more for either role adds to the first plan's answers, as a share, both by the
+    closed form of rollouts; on shared devices the role is ``all``. Roles without a valid layout on one node
+    more are left out. ``fp8`` is what weights of 8 bits in the rollout engine add, where the scenario states
+    no format: it is not ranked, for answers then come from another policy than the trained one.
     """
 
     plans: tuple[RlPlan, ...]
@@ -103,7 +103,7 @@ def search_rl(
     plans.extend(space.memory_shares(max(plans, key=lambda plan: plan.answers_per_s)))
     shown = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
     ranked = sorted((space.timed(plan) for plan in shown), key=lambda plan: -plan.answers_per_s)
-    return RlSearch(tuple(ranked), refused, space.one_node_more(ranked[0]) | space.in_eight_bits(ranked[0]))
+    return RlSearch(tuple(ranked), refused, space.gains(ranked[0]))
 
 
 class _Space:
@@ -222,18 +222,25 @@ class _Space:
         smallest = next(plan for plan in tried if plan.answers_per_s >= fastest * (1 - EVEN))
         return [smallest] if smallest.answers_per_s > best.answers_per_s * (1 + EVEN) else []
 
-    def in_eight_bits(self, best: RlPlan) -> dict[str, float]:
-        """Share of answers that 8-bit weights of the rollout engine add to a plan."""
+    def gains(self, plan: RlPlan) -> dict[str, float]:
+        """Shares of answers that a node more of each role, or 8-bit weights of rollouts, add to a plan.
+
+        The closed form of rollouts times both sides: drawn bursts of the event engine differ by more.
+        """
+        base = self._with(plan, {}).answers_per_s
+        wider = {**self._one_node_more(plan), **self._in_eight_bits(plan)}
+        return {name: each.answers_per_s / base - 1.0 for name, each in wider.items()}
+
+    def _in_eight_bits(self, plan: RlPlan) -> dict[str, RlPlan]:
         device: Device = self.first.cluster.device
-        if "weights" in best.data["roles"]["generate"] or "fp8" not in device.peak_flops:
+        if "weights" in plan.data["roles"]["generate"] or "fp8" not in device.peak_flops:
             return {}
         try:
-            faster = self._with(best, {"weights": "fp8"}, engine=True)
+            return {"fp8": self._with(plan, {"weights": "fp8"})}
         except MeshwrightError:
             return {}
-        return {"fp8": faster.answers_per_s / best.answers_per_s - 1.0}
 
-    def _with(self, plan: RlPlan, changed: Mapping[str, Any], engine: bool = False) -> RlPlan:
+    def _with(self, plan: RlPlan, changed: Mapping[str, Any]) -> RlPlan:
         """A plan with other keys of the rollout engine.
 
         Raises:
@@ -241,26 +248,25 @@ class _Space:
         """
         generate = {**plan.data["roles"]["generate"], **changed}
         data = {**plan.data, "roles": {**plan.data["roles"], "generate": generate}}
-        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=engine))
+        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=False))
 
-    def one_node_more(self, best: RlPlan) -> dict[str, float]:
-        """Share of answers that a node more of each role adds to a plan."""
-        schedule = best.data["schedule"]
-        tensor, split = best.step.setting.rollouts.pools[0].pool.tensor, schedule.get("split")
+    def _one_node_more(self, plan: RlPlan) -> dict[str, RlPlan]:
+        """A plan with a node more of each role, where that has a valid layout."""
+        schedule = plan.data["schedule"]
+        tensor, split = plan.step.setting.rollouts.pools[0].pool.tensor, schedule.get("split")
         wider = {"all": schedule}
         if split is not None:
             wider = {
                 role: {**schedule, "split": {**split, role: split[role] + self.node}}
                 for role in ("train", "generate")
             }
-        gains = {}
+        plans = {}
         for role, schedule_of_role in wider.items():
             try:
-                more = self.timed(self.plan(schedule_of_role, tensor, self.gpus + self.node))
+                plans[role] = self.plan(schedule_of_role, tensor, self.gpus + self.node)
             except MeshwrightError:
                 continue
-            gains[role] = more.answers_per_s / best.answers_per_s - 1.0
-        return gains
+        return plans
 
 
 def _schedules(space: _Space, staleness: float) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 All answers of a rank get one token a step, so answers end in an order that step times do not change: a rank
 with free slots takes the next answer when one ends. The steps between two ends have one number of sequences;
-one array call prices all of them.
+one array call prices those of all ranks.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ def rollout_seconds(
         seed: of the drawn lengths.
     """
     pool, random = rollouts.pools[0], np.random.default_rng(seed)
-    ranks = pool.pool.replicas * pool.pool.data
-    answers = int(rollouts.serving.requests)
-    each = np.array([(answers + rank) // ranks for rank in range(ranks)])
-    longest = [
-        max(_rank_seconds(rollouts, steps.cases, workload, int(count), random) for count in each if count)
-        for _ in range(DRAWS)
-    ]
-    return float(np.mean(longest))
+    ranks, answers = pool.pool.replicas * pool.pool.data, int(rollouts.serving.requests)
+    each = [count for rank in range(ranks) if (count := (answers + rank) // ranks)]
+    outputs = [workload.output.draw(random, count) for _ in range(DRAWS) for count in each]
+    parts = [_intervals(lengths, _slots(rollouts, workload, lengths)) for lengths in outputs]
+    begins = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
+    intervals, sequences, generated = (np.concatenate(values) for values in zip(*parts, strict=True))
+    decodes = intervals * steps.cases.decode_seconds(sequences, workload.input.mean() + generated)
+    of_ranks = np.add.reduceat(decodes, begins).reshape(DRAWS, len(each))
+    prompts = {count: _prompt_seconds(rollouts, steps.cases, workload, count) for count in set(each)}
+    return float((of_ranks + [prompts[count] for count in each]).max(axis=1).mean())
 
 
 def resume_seconds(rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload) -> float:
@@ -86,20 +88,6 @@ def _slots(rollouts: ServingSetting, workload: RlWorkload, outputs: NDArray[np.i
     return max(min(pool.options.max_sequences, int(room / _held(workload, outputs))), 1)
 
 
-def _rank_seconds(
-    rollouts: ServingSetting,
-    cases: StepCases,
-    workload: RlWorkload,
-    answers: int,
-    random: np.random.Generator,
-) -> float:
-    """Seconds of one rank: its prompts, then decode steps until its last answer ends."""
-    prompt, outputs = workload.input.mean(), workload.output.draw(random, answers)
-    steps, sequences, generated = _intervals(outputs, _slots(rollouts, workload, outputs))
-    decodes = float((steps * cases.decode_seconds(sequences, prompt + generated)).sum())
-    return decodes + _prompt_seconds(rollouts, cases, workload, answers)
-
-
 def _prompt_seconds(rollouts: ServingSetting, cases: StepCases, workload: RlWorkload, answers: int) -> float:
     """Seconds that prompts add to steps: answers to one prompt share it."""
     pool, prompt = rollouts.pools[0], workload.input.mean()
@@ -119,6 +107,10 @@ def _intervals(outputs: NDArray[np.int64], slots: int) -> tuple[Array, Array, Ar
     Returns:
         Steps, sequences and mean tokens generated so far, each of shape (intervals,).
     """
+    if slots >= len(outputs):
+        ends = np.sort(outputs).astype(np.float64)
+        begins = np.concatenate([[0.0], ends[:-1]])
+        return ends - begins, np.arange(len(ends), 0.0, -1.0), (begins + ends) / 2
     waiting = iter(outputs[slots:].tolist())
     running = sorted((length, 0) for length in outputs[:slots].tolist())
     steps, sequences, generated = [], [], []

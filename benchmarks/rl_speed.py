@@ -1,0 +1,68 @@
+"""Speed of questions of post-training: ``python -m benchmarks.rl_speed [--repeats 3]``.
+
+Prints CPU seconds on one core: 2,048 rollouts of up to 4,096 tokens on the event engine and by the closed
+form, and `plan rl` on 256 GPUs, on policy and four steps off. The question is `rl-qwen3-30b` of the shipped
+scenarios, on 256 GPUs with eight times its prompts. Imports and catalogues are read before, engines are laid
+out before their rollouts; the smallest CPU time of the repeats counts, `plan rl` runs once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from meshwright.questions.scenarios import read_question
+from planner.rl import search_rl
+from simulator.rl.drain import plain_steps, rollout_seconds
+from simulator.rl.scenario import make_rl
+from simulator.serving.result import serve
+
+SCENARIO = "rl-qwen3-30b"
+TOP = 5
+"""Plans to keep, as the command does by default."""
+WIDE = 8
+"""Times the devices and prompts of the scenario: 256 GPUs."""
+
+
+def cpu_seconds(work: Callable[[], Any], repeats: int) -> float:
+    """The smallest CPU time of some repeats."""
+    taken = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def main() -> None:
+    """Print a line a figure."""
+    parser = argparse.ArgumentParser(description="Speed of questions of post-training.")
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+    data, where, folder = read_question(SCENARIO)
+    setting = make_rl(data, where, folder)
+    rollouts, steps = setting.rollouts, plain_steps(setting.rollouts)
+    assert steps is not None
+    engine = cpu_seconds(lambda: serve(rollouts), repeats)
+    closed = cpu_seconds(lambda: rollout_seconds(rollouts, steps, setting.workload), repeats)
+    print(
+        f"{setting.workload.answers:,} rollouts of up to {setting.workload.longest:,} tokens: "
+        f"event engine {engine:.2f} s, closed form {1e3 * closed:.1f} ms",
+        flush=True,
+    )
+    workload = data["workload"]
+    wide = {
+        **data,
+        "gpus": WIDE * data["gpus"],
+        "workload": {**workload, "prompts": WIDE * workload["prompts"]},
+    }
+    for staleness in (0.0, 4.0):
+        taken = cpu_seconds(partial(search_rl, wide, where, folder, staleness, TOP), 1)
+        print(f"plan rl on {wide['gpus']} GPUs, staleness {staleness:g}: {taken:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
