@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,21 @@ from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.lengths.lognormal import median_of_mean
 from simulator.models import models
+from simulator.ops.counts import model_parameters
 from simulator.plan import Plan, Plans
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.scenario import make_rl
 from simulator.rl.step import RlStep, predict_rl
 from simulator.rl.transfers import transfers
-from simulator.rl.weights import Receivers, moved
+from simulator.rl.weights import WEIGHT_BYTES, Receivers, moved
 from simulator.setting import Setting
 from simulator.training import predict
 from simulator.workload import Training
 
 FACTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PASSES = FACTS["passes"]["shares"]
 OWN = ("base", "most", "mean", "over", "gain")
-ROUNDS = 3
+ROUNDS = 5
 """Secant steps that solve a mean answer."""
 
 
@@ -67,16 +70,21 @@ def scenario(facts: dict[str, Any], mean: float, sigma: float) -> dict[str, Any]
 
 
 def solved_mean(facts: dict[str, Any], seconds: float, sigma: float) -> float:
-    """Mean answer with which the updates of a step take some seconds."""
+    """Mean answer with which the updates of a step, and their pass of the host, take some seconds."""
 
     def update(mean: float) -> float:
         setting = make_rl(scenario(facts, mean, sigma), "row", Path())
         time = float(predict(setting.trainer, Plans.of(setting.plan)).time[0])
-        return setting.workload.updates * time
+        work = setting.workload
+        return work.updates * time + PASSES["update"] * setting.framework.token_s * work.answers * work.mean
 
-    mean = 1500.0
+    return secant(update, seconds, 1500.0)
+
+
+def secant(time: Callable[[float], float], seconds: float, mean: float) -> float:
+    """Mean answer with which a time in proportion to it, about, takes some seconds."""
     for _ in range(ROUNDS):
-        mean *= seconds / update(mean)
+        mean *= seconds / time(mean)
     return mean
 
 
@@ -120,12 +128,16 @@ def main() -> None:
 
 
 def phases_table(rows, step_of, mean_of) -> None:
-    """Seconds of generation and log-probabilities of colocated steps; the update solves the mean answer."""
+    """Seconds of generation and log-probabilities of colocated steps; the update solves the mean answer.
+
+    verl's timers lie around calls of its controller: each holds its pass of the host.
+    """
     errors = Errors()
     for name in FACTS["phases"]:
         row, phases = rows[name], step_of(name).phases
         shown = {"generation": (phases.generation, row["generation_s"])}
         shown["log-probabilities"] = phases.scoring, row["log_prob_s"]
+        shown = {phase: (time + PASSES[phase] * phases.host, row) for phase, (time, row) in shown.items()}
         words = f"{name}  mean answer {mean_of(name):,.0f} (solved)  update {phases.update:.0f}"
         for phase, (seconds, measured) in shown.items():
             error = errors.add(seconds, float(measured), phase)
@@ -145,15 +157,22 @@ def ratios_table(rows, step_of, mean_of, sigma) -> None:
         means = {"answers of the slower row": facts.get("mean") or mean_of(over)}
         if rows[name]["update_s"]:
             means["answers of its own"] = mean_of(name)
+        elif "mean" in facts:
+            means["answers of its own"] = secant(
+                lambda mean, facts=facts: run(facts, mean, sigma).timing.seconds,
+                float(rows[name]["step_s"]),
+                facts["mean"] / 2,
+            )
         hours = hours_of(rows[over], rows[name])
-        published, slow = hours[0] / hours[1], step_of(over).timing.seconds
+        published = hours[0] / hours[1]
         for words, mean in means.items():
             try:
                 fast = run(facts, mean, sigma)
             except MeshwrightError as error:
                 print(f"{name}: skipped, {error}")
                 continue
-            seconds = fast.timing.seconds
+            of_slow = run(FACTS["slower"][over], mean, sigma) if "mean" in facts else step_of(over)
+            slow, seconds = of_slow.timing.seconds, fast.timing.seconds
             ratio = slow / seconds
             error = errors.add(ratio, published, words)
             print(
@@ -187,7 +206,7 @@ def interruption_table(sigma) -> None:
 
 
 def weights_table(folder: Path) -> None:
-    """Seconds of moves of weights."""
+    """Seconds of moves of weights; figures below one broadcast of all bytes have no place in the order."""
     predicted, published = [], []
     with (folder / "weight_sync.csv").open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -207,6 +226,15 @@ def weights_table(folder: Path) -> None:
                 system.tensor_s,
             )
             seconds = float(row["seconds"])
+            whole = WEIGHT_BYTES * model_parameters(model)
+            least = float(cluster.resized(training + engines).collective("broadcast", whole, engines + 1))
+            if seconds < least:
+                print(
+                    f"{row['id']}  {row['model']} {row['method']}: published {seconds:g} s is below one "
+                    f"broadcast of {whole / 1e9:.1f} GB over the links, {least:.3f} s: it times a part; "
+                    f"predicted {move.seconds:.2f} s"
+                )
+                continue
             predicted.append(move.seconds)
             published.append(seconds)
             print(

@@ -47,8 +47,9 @@ def test_closed_form_is_within_3_percent_of_the_engine_over_seeds(tensor):
 @pytest.mark.parametrize("slots", [1, 3, 64])
 def test_tokens_are_conserved(slots):
     outputs = np.random.default_rng(1).integers(1, 500, 40)
-    steps, sequences, _ = _intervals(outputs, slots)
+    steps, sequences, generated = _intervals(outputs, slots)
     assert (steps * sequences).sum() == outputs.sum()
+    assert (steps * sequences * generated).sum() == pytest.approx((outputs**2).sum() / 2)
     assert sequences.max() <= slots
 
 
