@@ -157,7 +157,7 @@ class _Space:
         return sorted(seconds, key=lambda tensor: seconds[tensor])[:TENSOR_DEGREES]
 
     def layout(self, devices: int) -> Mapping[str, Any]:
-        """The trainer's fastest plan on some devices.
+        """The trainer's fastest plan on some devices; where none fits, with state on the host.
 
         Raises:
             InfeasibleError: none fits.
@@ -167,9 +167,28 @@ class _Space:
             rows = training_workload(first.workload, first.trainer.training.packing or "pack", devices, 0)
             # Full rows: the walk of unequal micro batches would take most of the search.
             setting = replace(first.trainer, training=rows.longest, cluster=first.cluster.resized(devices))
-            ranking = search(setting, devices, Constraints(), "time", LAYOUTS, alternatives=False)
-            self._layouts[devices] = self._valid(setting, [*ranking.plans])
+            self._layouts[devices] = self._searched(setting, devices)
         return self._layouts[devices]
+
+    def _searched(self, setting: Setting, devices: int) -> Mapping[str, Any]:
+        """The first plan that fits and that a step's rows allow: of all, not interleaved, offloaded.
+
+        Raises:
+            InfeasibleError: none does.
+        """
+        host = setting.cluster.node is not None and setting.cluster.node.host_bytes is not None
+        in_order = Constraints.of({"virtual_pipeline": 1}, {})
+        attempts = [(Constraints(), False), (in_order, False), *([(in_order, True)] if host else [])]
+        problems = []
+        for constraints, offload in attempts:
+            ranking = search(
+                *(setting, devices, constraints, "time", LAYOUTS), alternatives=False, offload=offload
+            )
+            try:
+                return self._valid(setting, [*ranking.plans])
+            except InfeasibleError as error:
+                problems.append(error)
+        raise problems[-1]
 
     def _valid(self, setting: Setting, plans: list[Plan]) -> Mapping[str, Any]:
         """The first plan that the rows of a step allow: its replicas round them otherwise than the search.

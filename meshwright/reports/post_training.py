@@ -20,6 +20,7 @@ WORDS = {
     "state": "trainer's state out and back",
     "host": "hosts",
     "resume": "KV of running answers again",
+    "environment": "calls of environments",
 }
 """Phases in the order of a step."""
 HOUR = 3600.0

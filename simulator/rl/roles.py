@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from core.loading import Strict
+from core.quantities import Count, Positive
 from simulator.scenario import Reference
 
 
@@ -20,6 +21,24 @@ class TrainRole(Strict):
     )
 
 
+class Environments(Strict):
+    """Tools, sandboxes or simulators on the CPUs of the job's nodes, which answers call in turn."""
+
+    seconds: Positive = Field(description="of a call, s, on a free core")
+    calls: Positive = Field(1.0, description="mean calls of an answer")
+    cores: Positive = Field(1.0, description="CPU cores that a call holds")
+    node_cores: Count = Field(description="CPU cores of a node that serve calls")
+
+    @property
+    def waits_s(self) -> float:
+        """Seconds that an answer waits for its calls."""
+        return self.calls * self.seconds
+
+    def busy_s(self, answers: float, nodes: int) -> float:
+        """Seconds in which all cores of some nodes serve the calls of some answers."""
+        return answers * self.waits_s * self.cores / (nodes * self.node_cores)
+
+
 class Roles(Strict):
     """Who does what."""
 
@@ -29,6 +48,7 @@ class Roles(Strict):
         description="a replica of the rollout engine, with the keys of a serving deployment; replicas fill "
         "the role's devices",
     )
+    environment: Environments | None = Field(None, description="what answers call; default: nothing")
     reference: Reference | None = Field(None, description="model of the reference; default: the policy's")
     reward: Reference | None = Field(
         None, description="reward model, of algorithms that have one; default: the policy's"

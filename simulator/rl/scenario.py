@@ -102,6 +102,7 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         rollouts=rollouts,
         more_rollouts=more,
         scorers=scorers,
+        environments=written.roles.environment,
     )
 
 

@@ -18,6 +18,7 @@ from simulator.models import Model
 from simulator.plan import Plan
 from simulator.rl.algorithms import Algorithm
 from simulator.rl.frameworks import RlFramework
+from simulator.rl.roles import Environments
 from simulator.rl.schedules import RlSchedule
 from simulator.rl.transfers import WeightTransfer
 from simulator.rl.workload import RlWorkload
@@ -56,6 +57,7 @@ class RlSetting:
     """Of two steps' answers at once."""
     scorers: Mapping[str, Setting]
     """The trainer's setting with the model of the reference, the reward and the critic."""
+    environments: Environments | None = None
 
     @property
     def replicas(self) -> int:

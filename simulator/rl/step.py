@@ -70,13 +70,12 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     update = float(predict(setting.trainer, plans).time[0])
     if "critic" in setting.scorers:
         update += float(predict(setting.scorers["critic"], plans).time[0])
-    generation = _generation(setting, setting.rollouts, engine)
+    generation, served = _with_calls(setting, _generation(setting, setting.rollouts, engine), 1)
+    more, _ = _with_calls(setting, _generation(setting, setting.more_rollouts, engine), 2)
     move = _weights(setting)
     phases = Phases(
         generation=generation,
-        busy_generation=min(
-            max(_generation(setting, setting.more_rollouts, engine) - generation, 0.0), generation
-        ),
+        busy_generation=min(max(more - generation, 0.0), generation),
         scoring=batches * sum(passes.values()),
         update=work.updates * update,
         weights=move.seconds,
@@ -84,6 +83,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         host=setting.framework.token_s * work.answers * work.mean,
         resume=_resume(setting),
         batches=int(batches),
+        environment=served,
     )
     seconds = {role: batches * each for role, each in passes.items()}
     return RlStep(
@@ -103,6 +103,20 @@ def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> f
     if not engine and (steps := plain_steps(rollouts)) is not None:
         return rollout_seconds(rollouts, steps, setting.workload)
     return float(serve(rollouts).records.columns()["last_s"].max())
+
+
+def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, float]:
+    """Seconds of some steps' rollouts with calls of environments, and of those in which their cores are busy.
+
+    An answer waits for its calls, while the engine serves others; the cores of all nodes serve one call after
+    the other. Answers keep their KV meanwhile (their slots are not counted again).
+    """
+    if setting.environments is None:
+        return seconds, 0.0
+    answers = setting.workload.answers * setting.workload.sampled * steps
+    nodes = setting.cluster.nodes_for(setting.cluster.devices)
+    served = setting.environments.busy_s(answers, nodes)
+    return max(seconds + setting.environments.waits_s, served), served
 
 
 STATE_BYTES = 14.0

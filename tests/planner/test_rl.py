@@ -78,3 +78,9 @@ def test_a_layout_that_the_rows_of_a_step_forbid_is_passed_over():
     changed = {"model": "qwen3-32b", "gpus": 32, "framework": "nemo-rl"}
     question = {**QUESTION, **changed, "workload": {**work, "output": output, "seq_len": 4096}}
     assert search_rl(question, "test", Path(), 0, 1).plans
+
+
+def test_a_trainer_that_fits_no_device_keeps_state_on_the_host():
+    small = {**QUESTION["workload"], "prompts": 2, "mini_batch": 16, "output": 64}
+    plan = search_rl(QUESTION | {"model": "llama3.1-8b", "gpus": 1, "workload": small}, "test", Path(), 0, 1)
+    assert plan.plans[0].step.setting.plan.place.optimizer.host > 0

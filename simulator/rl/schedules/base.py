@@ -26,6 +26,7 @@ class Phases:
         host: what the system's hosts add to answers.
         resume: KV of running answers computed again, where the schedule does so.
         batches: mini batches of a step.
+        environment: the part of rollouts in which all cores of environments are busy.
     """
 
     generation: float
@@ -37,6 +38,7 @@ class Phases:
     host: float
     resume: float = 0.0
     batches: int = 1
+    environment: float = 0.0
 
     @property
     def training(self) -> float:
@@ -97,6 +99,8 @@ class RlSchedule(Strict):
     def timed(self, phases: Phases, seconds: float, deciding: tuple[str, ...]) -> RlTiming:
         """A step of some seconds, with the longest of the phases that may decide it."""
         binding = max(deciding, key=lambda name: getattr(phases, name))
+        if binding == "generation" and phases.environment >= phases.generation:
+            binding = "environment"
         busy = {"train": phases.training, "generate": phases.busy_generation + phases.resume}
         if self.split is None:
             return RlTiming(seconds, {"all": 1.0 - sum(busy.values()) / seconds}, binding)

@@ -112,3 +112,15 @@ RARELY_LONG = {"kind": "lognormal", "median": 500, "sigma": 0.5, "most": 200_000
 def test_wrong_questions_are_refused(changes, problem):
     with pytest.raises(InputError, match=problem):
         predict_rl(asked(**changes))
+
+
+def test_calls_of_environments_wait_while_cores_are_free_and_decide_where_they_are_not(step):
+    calls = {"seconds": 2.0, "calls": 5.0, "cores": 2.0}
+    waiting = predict_rl(asked(roles={"environment": {**calls, "node_cores": 10**6}}))
+    assert waiting.phases.generation == pytest.approx(step.phases.generation + 10.0)
+    assert waiting.timing.binding == step.timing.binding
+    short = predict_rl(asked(roles={"environment": {**calls, "node_cores": 1}}))
+    nodes = short.setting.cluster.nodes_for(short.setting.cluster.devices)
+    served = short.setting.workload.answers * 10.0 * 2.0 / nodes
+    assert short.phases.generation == short.phases.environment == pytest.approx(served)
+    assert short.timing.binding == "environment"
