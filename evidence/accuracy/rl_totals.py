@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from evidence.accuracy.errors import Errors
 from simulator.lengths.lognormal import median_of_mean
 from simulator.plan import Plans
 from simulator.rl.frameworks import rl_frameworks
@@ -85,7 +86,7 @@ def chat(base: dict[str, Any], lengths: dict[str, Any], roles: dict[str, Any], t
 
 def hours_table(folder: Path) -> None:
     """Hours of DeepSpeed-Chat's third step."""
-    facts, errors = FACTS["deepspeed_chat"], []
+    facts, errors = FACTS["deepspeed_chat"], Errors()
     for row in rows_of(folder / "deepspeed_chat.csv"):
         model, gpus = row["model"].lower(), int(row["gpus"])
         base = {"model": model, "cluster": facts["clusters"][row["gpu"]], "gpus": gpus}
@@ -94,13 +95,13 @@ def hours_table(folder: Path) -> None:
         make = chat(base, lengths, small, facts["tensor"][model])
         each, data = largest(make, facts["batch"] // gpus)
         hours = facts["samples"] / (each * gpus) * seconds(data) / 3600
-        errors.append(hours / float(row["hours"]) - 1)
+        error = errors.add(hours, float(row["hours"]), "hours")
         print(
             f"{row['id']}  {row['model']} on {gpus} {row['gpu']}, batches of {each * gpus}: {hours:.1f} h, "
-            f"published {row['hours']} ({100 * errors[-1]:+.0f} %)",
+            f"published {row['hours']} ({100 * error:+.0f} %)",
             flush=True,
         )
-    print(f"hours: median {100 * np.median(np.abs(errors)):.0f} %, bias {100 * np.median(errors):+.0f} %")
+    print("\n".join(errors.lines()))
 
 
 def totals_table(folder: Path) -> None:
