@@ -20,13 +20,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from core.errors import MeshwrightError
-from core.parsing import read_mapping
 from evidence.accuracy.errors import HEAD, Spread
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.request import predict_request, request_times, request_work
 from simulator.diffusion.scenario import make_diffusion
 
-H20 = read_mapping(Path(__file__).with_name("encoder_pools.yaml"))["cluster"]
 L20 = {
     "name": "l20-8",
     "device": "l20",
@@ -40,7 +38,7 @@ CLUSTERS = {
     "H100?": "dgx-h100",
     "B200": "dgx-b200",
     "A100": "dgx-a100-80gb",
-    "H20": H20,
+    "H20": "hgx-h20",
     "L20": L20,
 }
 """Clusters of the rows' devices; ConsisID's rows do not state theirs, xDiT's L20 are on PCIe 4.0."""
