@@ -114,6 +114,8 @@ def _gaps(setting: RlSetting, megatron: bool) -> list[str]:
         gaps.append("roles.generate: pools of prefill and decoding")
     if pool.expert and pool.expert > 1:
         gaps.append(f"roles.generate.expert = {pool.expert}")
+    if setting.environments is not None:
+        gaps.append("roles.environment: what answers call")
     return gaps
 
 

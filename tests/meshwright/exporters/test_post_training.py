@@ -171,3 +171,9 @@ def test_a_wrong_value_is_named_with_its_key(tmp_path):
     with pytest.raises(InputError, match="whole number") as raised:
         mw.import_(file, cluster="dgx-h100")
     assert "grpo.num_prompts_per_step" in str(raised.value)
+
+
+def test_environments_are_named_as_a_gap_of_launch_files(tmp_path):
+    roles = {**QUESTION["roles"], "environment": {"seconds": 1.0, "node_cores": 64}}
+    launch = mw.export(QUESTION | {"framework": "nemo-rl", "roles": roles}, "nemo-rl", tmp_path)
+    assert any("roles.environment" in gap for gap in launch.gaps)
