@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from meshwright.api.launch import Export, Imported, export, import_
     from meshwright.api.learning import Learning, ServerLearning, learn
     from meshwright.api.post_training import PostTraining, post_train
-    from meshwright.api.runs import RunRanking, RunSimulation, plan_run, run
+    from meshwright.api.runs import RunSimulation, plan_run, run
     from meshwright.api.serving import (
         DayPlan,
         DayRun,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from meshwright.live_server import Observation, observe
     from meshwright.sweeps.api import SweepResult, sweep
+    from planner.run_search import RunRanking
     from planner.sizing import Sizing
 
 __version__ = "0.17.0"
@@ -97,7 +98,7 @@ _ELSEWHERE = {
     "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
     "meshwright.api.learning": ("Learning", "ServerLearning", "learn"),
     "meshwright.api.post_training": ("PostTraining", "post_train"),
-    "meshwright.api.runs": ("RunRanking", "RunSimulation", "plan_run", "run"),
+    "meshwright.api.runs": ("RunSimulation", "plan_run", "run"),
     "meshwright.api.serving": (
         "DayPlan",
         "DayRun",
@@ -111,6 +112,7 @@ _ELSEWHERE = {
     ),
     "meshwright.live_server": ("Observation", "observe"),
     "meshwright.sweeps.api": ("SweepResult", "sweep"),
+    "planner.run_search": ("RunRanking",),
     "planner.sizing": ("Sizing",),
 }
 """Modules of names that ``meshwright.api.training`` does not hold."""

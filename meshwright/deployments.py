@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from core.errors import InfeasibleError, InputError
 from meshwright.questions.arguments import DeployArguments, check_names
@@ -24,6 +23,9 @@ from planner.serving.policies import PolicySearch, try_policies, with_policies
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
 
 MOST_WATTS = 1e12
 
@@ -48,13 +50,16 @@ class DeploymentSearch(Shown):
 
         return deployment_tables(self.search, self.refined, self.look)
 
-    def _page(self, path: Path) -> None:
-        """Write the page of the ranking."""
-        from meshwright.pages.answers import write_deployments
-        from meshwright.reports.serving_plans import deployment_tables
+    def page(self) -> Page:
+        """The page of the ranking."""
+        from meshwright.pages.answers import deployments_page
+        from meshwright.reports.serving_plans import deployment_tables, nearest_words
 
-        tables = deployment_tables(self.search, self.refined, self.look, more=True)
-        write_deployments(path, self.search, tables)
+        if not self.search.plans:
+            raise InfeasibleError(nearest_words(self.search))
+        return deployments_page(
+            self.search, deployment_tables(self.search, self.refined, self.look, more=True)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright plan serve --json`` prints."""
@@ -62,9 +67,7 @@ class DeploymentSearch(Shown):
 
         return describe_deployments(self.search, self.refined, self.look)
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Figures of the deployments, a list for each, for a table of data."""
-        plans = self.search.plans
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
         figures = (
             "goodput",
             "load",
@@ -75,11 +78,14 @@ class DeploymentSearch(Shown):
             "usd_per_hour",
             "usd_per_million",
         )
-        return {
-            "deployment": [plan.describe() for plan in plans],
-            **{name: [getattr(plan, name) for plan in plans] for name in figures},
-            "shown_as": list(self.search.reasons),
-        }
+        return [
+            {
+                "deployment": plan.describe(),
+                **{name: getattr(plan, name) for name in figures},
+                "shown_as": reason,
+            }
+            for plan, reason in zip(self.search.plans, self.search.reasons, strict=True)
+        ]
 
     @property
     def best(self) -> ServingPlan:

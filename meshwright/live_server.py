@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import write_text
 from meshwright.completions import Answer, Server
-from meshwright.shown import Shown
+from meshwright.shown import PICTURES, Shown
 
 LADDER = (1, 4, 16)
 """Default concurrencies."""
@@ -64,12 +64,26 @@ class Observation(Shown):
     results: Sequence[dict[str, Any]]
     cut: bool
 
+    title = "Measured levels of a server"
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.results
+
+    def _figure(self) -> dict[str, Any]:
+        from meshwright.pages.answers import lines_figure
+
+        clients, tokens = "max_concurrency", "output_throughput"
+        points = [result[clients] for result in self.results], [result[tokens] for result in self.results]
+        return lines_figure("clients", "output tokens/s", {"measured": points})
+
     def save(self, path: str | Path) -> Path:
-        """Write the results as JSON Lines.
+        """Write the results as JSON Lines; a page, a picture or a table by its suffix (`Shown.save`).
 
         Raises:
             InputError: the file cannot be written.
         """
+        if Path(path).suffix in (".html", ".csv", *PICTURES):
+            return super().save(path)
         write_text(Path(path), "".join(json.dumps(result) + "\n" for result in self.results))
         return Path(path)
 

@@ -1,4 +1,4 @@
-"""Results of the Python API: frozen records with ``to_dict`` (the output of ``--json``) and ``columns``."""
+"""Results of the Python API: frozen records with ``to_dict``, ``page`` and more of `Shown`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InfeasibleError, InputError
+from meshwright.reports.flat import of_plan
 from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
 from meshwright.shown import Shown
@@ -17,13 +18,12 @@ from simulator.plan import Plan
 from simulator.scenario import MixedScenario, Scenario
 
 if TYPE_CHECKING:
+    from meshwright.pages.page import Page
     from meshwright.variations.answer import Outcome
     from planner.mixed import MixedSearch
     from planner.refine import Refined
     from planner.scored import ScoredPlans
     from simulator.training.mixed import MixedStep
-
-Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +100,14 @@ class PlanReport(Shown):
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return {self.plan.describe(): grouped(self.time_breakdown_s)}
+
+    @property
+    def title(self) -> str:
+        """The plan in short."""
+        return self.plan.describe()
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return [of_plan(self.details)]
 
     def to_dict(self) -> dict[str, Any]:
         """The ``--json`` mapping of this plan."""
@@ -192,9 +200,15 @@ class PlanSearch(Shown):
         named = enumerate(self.plans, start=1)
         return {f"{rank}: {plan.plan.describe()}": grouped(plan.time_breakdown_s) for rank, plan in named}
 
-    def columns(self) -> Columns:
-        """One list per field with one entry per plan, as data frames take."""
-        return _columns([report.details for report in self.plans])
+    def page(self) -> Page:
+        """The page of the ranking, with an explorer where every scored plan was kept (``every=True``)."""
+        from meshwright.pages.plans import plans_page
+
+        self.check()
+        return plans_page(self.result, self.found, self.to_dict()["plans"], self.scored)
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return [of_plan(report) for report in self.to_dict()["plans"]]
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright plan --json``."""
@@ -241,6 +255,20 @@ class StepSimulation(Shown):
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return self.report._bars()
 
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.report._rows()
+
+    def page(self) -> Page:
+        """The page of the step on the event engine, which runs here where it has not."""
+        from meshwright.pages.step import step_page
+        from planner.prediction import simulate_plan
+
+        run = self.simulation
+        if run.timeline is None:
+            run = simulate_plan(self.scenario.setting, self.plan, engine=True)
+        assert run.timeline is not None
+        return step_page(self.title, run.prediction, run.timeline, run.analytic_step_s)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""
         report = {"title": self.scenario.title, **describe_setting(self.scenario.setting)}
@@ -270,6 +298,22 @@ class MixedSimulation(Shown):
 
         return mixed_tables(self.to_dict())
 
+    @property
+    def title(self) -> str:
+        """The scenario's title; model and cluster where it has none."""
+        named = f"{self.scenario.setting.model.name} on {self.scenario.setting.cluster.name}"
+        return self.scenario.title or named
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        seconds = self.step.seconds
+        return {
+            group.share.group.name: {"busy": group.compute_s, "waiting": max(seconds - group.compute_s, 0.0)}
+            for group in self.step.groups
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return [of_plan(self.to_dict())]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""
         from meshwright.reports.mixed import describe_mixed
@@ -292,6 +336,21 @@ class MixedSearchResult(Shown):
         from meshwright.reports.mixed import ranked_groups
 
         return ranked_groups(self.to_dict())
+
+    @property
+    def title(self) -> str:
+        """The title of the first plan."""
+        self.check()
+        return self.plans[0].title
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        named = enumerate(self.plans, start=1)
+        return {
+            f"{rank}: {plan.scenario.plan.describe()}": {"step": plan.step.seconds} for rank, plan in named
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return [of_plan(report) for report in self.to_dict()["plans"]]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright plan --json`` prints."""
@@ -327,11 +386,22 @@ class Comparison(Shown):
 
         return answer_table(self.title, self.outcomes)
 
-    def columns(self) -> Columns:
-        """One list per figure with one entry per run; the base first."""
+    def page(self) -> Page:
+        """The page of the variations."""
+        from meshwright.pages.variations import variations_page
+
+        return variations_page(self.title, self.outcomes)
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        """The base, then the variations that ran."""
         reports = self.to_dict()
         rows = [{"label": "base", **reports["base"]}, *reports["variations"]]
-        return _columns([row for row in rows if "problem" not in row], ["label", "step_time_change"])
+        # The label first, then the change.
+        return [
+            {"label": row["label"], "step_time_change": row.get("step_time_change"), **of_plan(row)}
+            for row in rows
+            if "problem" not in row
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""
@@ -343,16 +413,3 @@ class Comparison(Shown):
 def check_rank(index: int, plans: int) -> None:
     if not 0 <= index < plans:
         raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")
-
-
-def _columns(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> Columns:
-    """Scalars of some reports as columns; fields of the plan are named ``plan.tensor`` and so on."""
-    flat = []
-    for row in rows:
-        scalars = {key: value for key, value in row.items() if isinstance(value, int | float | str | None)}
-        scalars |= {f"plan.{key}": value for key, value in row.get("plan", {}).items()}
-        memory = row.get("memory", {})
-        scalars |= {key: memory[key] for key in ("peak_bytes", "capacity_bytes", "fits") if key in memory}
-        flat.append(scalars)
-    names = dict.fromkeys([*first, *(name for row in flat for name in row)])
-    return {name: [row.get(name) for row in flat] for name in names}

@@ -1,51 +1,95 @@
-"""Results as a screen of text, and as HTML in notebooks."""
+"""Results as a screen of text, a page, a picture, files and columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
+    from meshwright.pages.picture import Picture
 
 WIDTH, LONGEST = 100, 2400
 """Columns and characters of a result in Python's prompt."""
+PICTURES, PICTURE_DPI = (".png", ".svg", ".pdf"), 200
 
 
 class Shown:
-    """A result that prints as its tables; its class defines ``_tables``, and ``_bars`` for a chart."""
+    """A result that prints as its tables, and is a page, a picture, a file and columns.
+
+    A class defines ``_tables`` and ``to_dict``, and what differs from the defaults: ``page``, ``_rows`` of
+    its columns, ``_bars`` of its chart.
+    """
 
     def _tables(self) -> Sequence[Any]:
         """Tables and lines, as the command line prints them."""
         raise NotImplementedError
 
+    def to_dict(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        raise NotImplementedError
+
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
-        """Parts of bars by name, for the chart of a notebook; empty without one."""
+        """Seconds of parts of bars by name, for charts; empty without bars."""
         return {}
 
-    def _page(self, path: Path) -> None:
-        """Write the page of the result; its class defines it.
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        """Rows of `columns`; by default the figures of ``to_dict`` in one."""
+        from meshwright.reports.flat import flat
+
+        return [flat(self.to_dict())]
+
+    def _figure(self) -> dict[str, Any] | None:
+        """The chart of `plot`: the bars, else the first of the page; None without one."""
+        from meshwright.pages.sections import bar_figure
+
+        parts = self._bars()
+        return bar_figure(parts) if parts else self.page().figure
+
+    def page(self) -> Page:
+        """The page of the result; by default its bars and tables."""
+        from meshwright.pages.sections import tables_page
+
+        return tables_page(getattr(self, "title", "") or "An answer", self._bars(), self._tables())
+
+    def columns(self) -> dict[str, list[Any]]:
+        """One list per figure, all of one length, as data frames take; None where a row lacks it."""
+        from meshwright.reports.flat import columns
+
+        return columns(self._rows())
+
+    def html(self) -> str:
+        """The page as text.
 
         Raises:
-            InputError: there is none.
+            InfeasibleError: a search that found nothing has no page.
+        """
+        return self.page().text()
+
+    def plot(self) -> Picture:
+        """The main chart as a figure of matplotlib, which notebooks show and ``savefig`` writes.
+
+        Raises:
+            InputError: matplotlib is not installed, or nothing can be drawn.
+            InfeasibleError: a search that found nothing has no chart.
         """
         from core.errors import InputError
 
-        raise InputError(f"{type(self).__name__} has no page; --html of its command writes one", "save")
-
-    def html(self) -> str:
-        """The page of the result.
-
-        Raises:
-            InputError: there is none.
-        """
-        from tempfile import TemporaryDirectory
-
-        with TemporaryDirectory(prefix="meshwright-page-") as folder:
-            path = Path(folder) / "page.html"
-            self._page(path)
-            return path.read_text(encoding="utf-8")
+        try:
+            from meshwright.pages.picture import picture
+        except ImportError:
+            raise InputError("needs matplotlib: pip install '.[plot]'", "plot") from None
+        figure = self._figure()
+        if figure is None:
+            raise InputError(f"{type(self).__name__} has no chart; columns() has its figures", "plot")
+        return picture(figure)
 
     def save(self, path: str | Path) -> Path:
-        """Write the result: a page (.html), what ``--json`` prints (.json), or its scenario (.yaml).
+        """Write the result, by the suffix of the path.
+
+        A page (.html), a picture (.png, .svg, .pdf), what ``--json`` prints (.json), the columns (.csv), or
+        the scenario of a search's first plan (.yaml).
 
         Returns:
             The path.
@@ -53,26 +97,48 @@ class Shown:
         Raises:
             InputError: another suffix, a result without such a file, or a path that cannot be written.
         """
-        import json
-
-        import yaml
-
         from core.errors import InputError
-        from core.files import write_text
+        from core.files import atomic_write
 
         path = Path(path)
-        scenario, report = getattr(self, "scenario", None), getattr(self, "to_dict", None)
+        kinds = [".html", *PICTURES, ".json", ".csv", *([".yaml"] if self._first() is not None else [])]
+        if path.suffix not in kinds:
+            raise InputError(f"is written as {', '.join(kinds)}, found {path.name!r}", "save")
         if path.suffix == ".html":
-            self._page(path)
-        elif path.suffix == ".json" and callable(report):
-            write_text(path, json.dumps(report(), indent=2, allow_nan=False) + "\n")
-        elif path.suffix in (".yaml", ".yml") and callable(scenario):
-            write_text(path, yaml.safe_dump(scenario(), sort_keys=False))
+            self.page().write(path)
+        elif path.suffix in PICTURES:
+            drawn = self.plot()
+            with atomic_write(path) as temporary:
+                drawn.savefig(temporary, format=path.suffix[1:], bbox_inches="tight", dpi=PICTURE_DPI)
         else:
-            kinds = [".html", *([".json"] if callable(report) else [])]
-            kinds += [".yaml"] if callable(scenario) else []
-            raise InputError(f"is written as {' or '.join(kinds)}, found {path.name!r}", "save")
+            self._save_text(path)
         return path
+
+    def _first(self) -> Callable[[], Mapping[str, Any]] | None:
+        """The scenario of the first plan, of results that can be asked for one."""
+        scenario = getattr(self, "scenario", None)
+        return cast("Callable[[], Mapping[str, Any]]", scenario) if callable(scenario) else None
+
+    def _save_text(self, path: Path) -> None:
+        import csv
+        import io
+        import json
+
+        from core.files import write_text
+        from core.yaml_text import yaml_text
+
+        first = self._first()
+        if path.suffix == ".json":
+            text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        elif path.suffix == ".yaml" and first is not None:
+            text = yaml_text(first())
+        else:
+            columns, file = self.columns(), io.StringIO()
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(columns)
+            rows.writerows(zip(*columns.values(), strict=True))
+            text = file.getvalue()
+        write_text(path, text)
 
     def __repr__(self) -> str:
         """The tables, cut to a screen."""
@@ -116,22 +182,23 @@ def bars(parts: Mapping[str, Mapping[str, float]]) -> str:
     """Stacked bars as HTML: no script, in any notebook."""
     from html import escape
 
-    from meshwright.reports.parts import GROUPS
+    from meshwright.reports.parts import shade
 
     most = max((sum(values.values()) for values in parts.values()), default=0.0)
     if not most:
         return ""
+    used = dict.fromkeys(group for values in parts.values() for group in values)
+    colours = {group: shade(group, place) for place, group in enumerate(used)}
     rows = ""
     for name, values in parts.items():
         cells = "".join(
             f'<span title="{escape(group)}: {value:.4g} s" style="display:inline-block;height:16px;'
-            f'width:{60 * value / most:.2f}%;background:{GROUPS[group][0]}"></span>'
+            f'width:{60 * value / most:.2f}%;background:{colours[group]}"></span>'
             for group, value in values.items()
         )
         total = f"{sum(values.values()):.4g} s"
         rows += f'<div style="white-space:nowrap"><code>{escape(name)}</code><br>{cells} {total}</div>'
-    used = dict.fromkeys(group for values in parts.values() for group in values)
     legend = " ".join(
-        f'<span style="color:{GROUPS[group][0]}">&#9632;</span> {escape(group)}' for group in used
+        f'<span style="color:{colour}">&#9632;</span> {escape(group)}' for group, colour in colours.items()
     )
     return f'<div style="max-width:900px">{rows}<small>{legend}</small></div>'

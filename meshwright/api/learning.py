@@ -3,21 +3,24 @@ measured servers about an engine's steps and front end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import write_text
 from meshwright.server_results import is_servers, read_servers
-from meshwright.shown import Shown
+from meshwright.shown import PICTURES, Shown
 from meshwright.training_logs import SUFFIXES, read_log
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.schedules import schedules
 from simulator.site import SITE_FORMAT, Site, read_site
 from simulator.uncertainty.learning import CONTRADICTS, Learned, MeasuredStep, learn_site
 from simulator.uncertainty.servers import LearnedServer, MeasuredLoad, learn_server
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
 
 MOST_APART = 1.5
 """Measured times of one plan further apart than this factor cannot both be right."""
@@ -46,11 +49,13 @@ class Learning(Shown):
     warnings: Sequence[str]
 
     def save(self, path: str | Path) -> Path:
-        """Write the site file.
+        """Write the site file; a page, a picture or a table by its suffix (`Shown.save`).
 
         Raises:
             InputError: the file cannot be written.
         """
+        if Path(path).suffix in (".html", ".csv", *PICTURES):
+            return super().save(path)
         return _save(self.site, path)
 
     def _tables(self) -> Sequence[Any]:
@@ -63,6 +68,15 @@ class Learning(Shown):
         from meshwright.reports.learning import describe_learning
 
         return describe_learning(self)
+
+    def page(self) -> Page:
+        """The page of errors and factors."""
+        from meshwright.pages.learning import learning_page
+
+        return learning_page(self.to_dict(), self._tables())
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.to_dict()["learned_runs"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,11 +98,13 @@ class ServerLearning(Shown):
     contradictions: Sequence[str]
 
     def save(self, path: str | Path) -> Path:
-        """Write the site file.
+        """Write the site file; a page, a picture or a table by its suffix (`Shown.save`).
 
         Raises:
             InputError: the file cannot be written.
         """
+        if Path(path).suffix in (".html", ".csv", *PICTURES):
+            return super().save(path)
         return _save(self.site, path)
 
     def _tables(self) -> Sequence[Any]:
@@ -101,6 +117,15 @@ class ServerLearning(Shown):
         from meshwright.reports.learned_servers import describe_servers
 
         return describe_servers(self)
+
+    def page(self) -> Page:
+        """The page of errors and factors."""
+        from meshwright.pages.learning import learning_page
+
+        return learning_page(self.to_dict(), self._tables())
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.to_dict()["learned_loads"]
 
 
 def _save(site: Site, path: str | Path) -> Path:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, UnknownNameError
+from meshwright.api.answers import RunRankingAnswer
 from meshwright.jobs.base import AskOptions
 from meshwright.jobs.run import RunSimulation, answer
 from meshwright.questions.references import Reference
 from meshwright.questions.training import ask, scenario_data
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
-from planner.run_search import QUANTILES, RunRanking, rank_runs
+from planner.run_search import QUANTILES, rank_runs
 from planner.sizing import counts
 
 
@@ -54,7 +55,7 @@ def plan_run(
     top: int | None = None,
     progress: Callable[[float], None] | None = None,
     **arguments: Any,
-) -> RunRanking:
+) -> RunRankingAnswer:
     """Search plan, checkpoint mechanism, period, spares and size for a scenario's run of weeks.
 
     Args:
@@ -90,4 +91,4 @@ def plan_run(
         if progress:
             progress(len(rankings) / len(sizes))
     title = checked.title or f"{checked.setting.model.name} on {cluster.name}"
-    return RunRanking(title, checked.search.objective, quantile, rankings)
+    return RunRankingAnswer(title, checked.search.objective, quantile, rankings)

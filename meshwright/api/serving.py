@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from core.errors import InputError
+from meshwright.api.answers import DayAnswer, FrontsAnswer, MixAnswer, shown_as
 from meshwright.deployments import DeploymentSearch, deploy, deployment_question, power_budget
 from meshwright.questions.arguments import (
     DayArguments,
@@ -45,7 +46,7 @@ def mix(
     split: bool = True,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[MixArguments],
-) -> Mix:
+) -> MixAnswer:
     """Rent the cheapest mix of GPU types that carries a load within its targets.
 
     Args:
@@ -65,7 +66,8 @@ def mix(
     offers = [Offer.parse(text) for text in types]
     cluster, watts = offers[0].cluster, power_budget(values.pop("watts"))
     values |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
-    return search_mix(deployment_question(scenario, values, split), offers, watts=watts, progress=progress)
+    question = deployment_question(scenario, values, split)
+    return shown_as(MixAnswer, search_mix(question, offers, watts=watts, progress=progress))
 
 
 def serving_front(
@@ -73,7 +75,7 @@ def serving_front(
     *,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[FrontArguments],
-) -> Fronts:
+) -> FrontsAnswer:
     """Pareto fronts of one replica: throughput, cost and energy against tokens/s per user.
 
     Args:
@@ -89,7 +91,7 @@ def serving_front(
     # The rate is not read: every point has its own concurrency.
     question = deployment_question(scenario, {**values, "rate": 1.0, "objective": "cost"})
     _one_type(question, "a front")
-    return serving_fronts(question, progress)
+    return shown_as(FrontsAnswer, serving_fronts(question, progress))
 
 
 def day(
@@ -100,7 +102,7 @@ def day(
     refine: bool = False,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[DayArguments],
-) -> tuple[DayPlan, list[DayRun]]:
+) -> tuple[DayAnswer, list[DayRun]]:
     """Plan replicas for given rates over a day: the cheapest shape and timetable.
 
     Args:
@@ -121,4 +123,5 @@ def day(
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))
     workload = question.workload.model_copy(update={"arrivals": arrivals})
     timetable = plan_day(replace(question, workload=workload, split=False), cold_start)
-    return timetable, list(run_day(timetable, progress)) if refine else []
+    runs = list(run_day(timetable, progress)) if refine else []
+    return shown_as(DayAnswer, timetable, runs=runs), runs

@@ -45,8 +45,8 @@ from simulator.scenario import Search, find, make_scenario
 from simulator.schedules import schedules
 
 if TYPE_CHECKING:
+    from meshwright.api.answers import SizingAnswer
     from planner.refine import Refined
-    from planner.sizing import Sizing
 
 MOST_TOKENS = 1e18
 MOST_DOLLARS = 1e15
@@ -200,7 +200,7 @@ def size(
     gpus: tuple[int, int] | str | None = None,
     progress: Callable[[float], None] | None = None,
     **arguments: Unpack[SizeArguments],
-) -> Sizing:
+) -> SizingAnswer:
     """Choose the number of GPUs for training: time and cost of all tokens over sizes and clusters.
 
     Args:
@@ -227,6 +227,7 @@ def size(
         raise InputError(f"must be tokens above 0, found {tokens:g}", "tokens")
     if days is not None and not days > 0:
         raise InputError(f"must be days above 0, found {days:g}", "days")
+    from meshwright.api.answers import SizingAnswer, shown_as
     from planner.sizing import counts, size_up
 
     if isinstance(gpus, str):
@@ -243,7 +244,7 @@ def size(
         settings.append((checked.setting, counts(have, least, most)))
     constraints = Constraints.of(searched.fix, searched.limit)
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
-    return size_up(
+    found = size_up(
         settings,
         tokens,
         days,
@@ -254,6 +255,7 @@ def size(
         progress,
         searched.offload,
     )
+    return shown_as(SizingAnswer, found)
 
 
 def _compared(

@@ -54,9 +54,9 @@ def calibrate(
     with written_together():
         written = report.write_device(fit, measured, out)
         if page is not None:
-            from meshwright.pages.calibration import write_calibration
+            from meshwright.pages.calibration import calibration_page
 
-            write_calibration(page, fit, measured.name)
+            calibration_page(fit, measured.name).write(page)
             written.append(page)
     print_json(report.as_json(fit, written)) if json else show_tables(*report.as_tables(fit, written))
 

@@ -67,9 +67,9 @@ def _show(fronts: Fronts, files: PlanFiles, json: bool) -> None:
 
     files.refuse("fronts", "save", "csv")
     if files.html is not None:
-        from meshwright.pages.fronts import write_fronts
+        from meshwright.pages.fronts import fronts_page
 
-        write_fronts(files.html, fronts)
+        fronts_page(fronts).write(files.html)
     if json:
         print_json(describe_fronts(fronts))
     else:

@@ -47,9 +47,7 @@ def learn(
     else:
         show_tables(*learning._tables())
     if html is not None:
-        from meshwright.pages.learning import write_learning
-
-        write_learning(html, learning.to_dict(), learning._tables())
+        learning.page().write(html)
         note(f"page written: {html}")
     if out is not None:
         learning.save(out)

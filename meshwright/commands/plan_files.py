@@ -88,9 +88,7 @@ class PlanFiles:
         with written_together():
             self._save(search)
             if self.html is not None:
-                from meshwright.pages.plans import write_plans
-
-                write_plans(self.html, search)
+                search.page().write(self.html)
             if self.csv is not None and search.scored is not None:
                 from meshwright.reports.scored import write_scored
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, json: bool) -> None:
-    """Search plans over the groups, print them, and write the scenario of one where asked.
+    """Search plans over the groups, print them, and write their page and the scenario of one where asked.
 
     Raises:
         InfeasibleError: no plan fits.
@@ -19,7 +19,7 @@ def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, j
     from meshwright.api.groups import plan_over_groups
     from meshwright.commands.output import note, print_json, progress, show_tables
 
-    files.refuse("rankings of groups", "html", "csv")
+    files.refuse("rankings of groups", "csv")
     with progress("searching") as advance:
         ranking = plan_over_groups(scenario or None, progress=advance, **arguments)
     if json:
@@ -31,3 +31,6 @@ def plan_groups(scenario: str, arguments: Mapping[str, Any], files: PlanFiles, j
         files.check_rank(len(ranking.search.plans))
         files.write_mapping(ranking.search.plans[files.rank - 1].data)
         note(f"scenario written: {files.save}")
+    if files.html is not None:
+        ranking.page().write(files.html)
+        note(f"page written: {files.html}")

@@ -42,9 +42,7 @@ def plan_runs(
     else:
         show_tables(*run_search_tables(ranking))
     if html is not None and ranking.best is not None:
-        from meshwright.pages.answers import write_runs
-
-        write_runs(html, ranking, run_search_tables(ranking))
+        ranking.page().write(html)
         note(f"page written: {html}")
     if not any(size.ranked for size in ranking.sizes):
         raise InfeasibleError(f"no run works: {ranking.sizes[0].problem}")

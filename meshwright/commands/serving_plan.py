@@ -78,10 +78,7 @@ def plan_serving(
         tables = deployment_tables(search.search, search.refined, search.look, flags.more)
         show_tables(*tables, *tried, launch)
     if files.html is not None and search.search.plans:
-        from meshwright.pages.answers import write_deployments
-
-        every = deployment_tables(search.search, search.refined, search.look, more=True)
-        write_deployments(files.html, search.search, every)
+        search.page().write(files.html)
         note(f"page written: {files.html}")
     if not search.search.plans:
         raise InfeasibleError(nearest_words(search.search))
@@ -127,9 +124,9 @@ def plan_mix(flags: MixFlags) -> None:
     else:
         show_tables(*mix_tables(mix, run))
     if flags.html is not None:
-        from meshwright.pages.answers import write_mix
+        from meshwright.pages.answers import mix_page
 
-        write_mix(flags.html, mix, mix_tables(mix, run))
+        mix_page(mix, mix_tables(mix, run)).write(flags.html)
         note(f"page written: {flags.html}")
 
 
@@ -164,9 +161,9 @@ def plan_days(flags: DayFlags) -> None:
     else:
         show_tables(*day_tables(timetable, runs))
     if flags.html is not None:
-        from meshwright.pages.answers import write_day
+        from meshwright.pages.answers import day_page
 
-        write_day(flags.html, timetable, day_tables(timetable, runs))
+        day_page(timetable, day_tables(timetable, runs)).write(flags.html)
         note(f"page written: {flags.html}")
 
 

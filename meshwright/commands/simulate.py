@@ -78,7 +78,7 @@ def simulate(
     with written_together():
         for name, path in files.items():
             if path is not None:
-                job.files[name](done, path)
+                job.files[name](done, path) if name != "html" else done.page().write(path)
     for name, path in files.items():
         if path is not None:
             note(f"{WORDS.get(name, name)} written: {path}")

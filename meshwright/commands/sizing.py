@@ -67,9 +67,7 @@ def compare_sizes(
     else:
         show_tables(*sizing_tables(sizing))
     if flags.html is not None and sizing.fastest is not None:
-        from meshwright.pages.sizing import write_sizing
-
-        write_sizing(flags.html, sizing)
+        sizing.page().write(flags.html)
         note(f"page written: {flags.html}")
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")

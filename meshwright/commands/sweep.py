@@ -48,9 +48,7 @@ def sweep(
         answers.write(out)
         note(f"table written: {out}")
     if html is not None:
-        from meshwright.pages.answers import write_sweep
-
-        write_sweep(html, answers.title, answers.points, answers.grid)
+        answers.page().write(html)
         note(f"page written: {html}")
     if json:
         print_json(answers.to_dict())

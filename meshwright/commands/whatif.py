@@ -74,7 +74,7 @@ def whatif(
     if html is not None and interrupted and (html.exists() or not finished):
         note(f"interrupted: {html} is left as it was")
     elif html is not None:
-        inquiry.page(html, outcomes)
+        compared.page().write(html)
         note(f"page written: {html}")
     if interrupted:
         note(f"interrupted: {len(finished):,} of {work.runs:,} runs finished")

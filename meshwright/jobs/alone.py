@@ -42,6 +42,18 @@ class LoneAnswer(Shown):
     def _tables(self) -> Sequence[Any]:
         return self.draw(self.result)
 
+    @property
+    def title(self) -> str:
+        """The scenario's title; the model where it has none."""
+        report = self.to_dict()
+        return report["title"] or report["model"]
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        from meshwright.reports.flat import flat
+
+        report = self.to_dict()
+        return {report["model"]: flat(report["parts_s"])}
+
     def to_dict(self) -> dict[str, Any]:
         """Keys and values for JSON."""
         return self.describe(self.result)
@@ -80,7 +92,7 @@ def job(kind: str, waits: str, answer: Answer, figures: Figures, no_search: str)
         answer=answer,
         tables=lambda done: done._tables(),
         files={},
-        unread=dict.fromkeys(("requests", "trace", "html", "replications", "engine"), none_yet),
+        unread=dict.fromkeys(("requests", "trace", "replications", "engine"), none_yet),
         inquiry=inquiry(answer, best, figures),
         row=figures_of,
         export=unexported(kind, "workload"),
@@ -113,7 +125,7 @@ def row(answer: Answer, best: Best) -> Callable[[str, Question], Mapping[str, An
     """A job's ``row``."""
 
     def figures(ask: str, question: Question) -> Mapping[str, Any]:
-        from meshwright.jobs.rows import flat
+        from meshwright.reports.flat import flat
 
         return flat((best(question) if ask == "plan" else answer(question, AskOptions())).to_dict())
 

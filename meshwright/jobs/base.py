@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
+    from meshwright.pages.page import Page
     from meshwright.variations.answer import Outcome, Remaining
     from planner.execution import Execution
 
@@ -42,9 +43,11 @@ class AskOptions:
 
 
 class Answered(Protocol):
-    """An answered scenario; ``to_dict`` is what ``--json`` prints."""
+    """An answered scenario; ``to_dict`` is what ``--json`` prints, ``page`` what ``--html`` writes."""
 
     def to_dict(self) -> dict[str, Any]: ...
+
+    def page(self) -> Page: ...
 
 
 class Inquirer(Protocol):
@@ -64,11 +67,7 @@ class Inquirer(Protocol):
         ...
 
     def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Any:
-        """The result, with ``to_dict``, tables and columns."""
-        ...
-
-    def page(self, path: Path, outcomes: Sequence[Outcome]) -> None:
-        """Write the page of a comparison."""
+        """The result: a `meshwright.shown.Shown`."""
         ...
 
 
@@ -83,7 +82,7 @@ class Job:
         planned_by: the question of `plan` that its scenarios ask: train, serve or rl; empty: no search.
         answer: of a scenario; raises InputError, and InfeasibleError where it cannot run at all.
         tables: of an answer, for people.
-        files: writers of an answer's files, by flag: trace, html, requests.
+        files: writers of an answer's files, by flag: trace, requests.
         unread: flags that it does not read, with the reason.
         model: the model of an answer and its sequence length (0: none), of which what is assumed is said.
         shortage: why an answer is none: it does not fit, or does not finish; empty if it does.

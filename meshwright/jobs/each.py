@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, MeshwrightError
@@ -28,7 +27,6 @@ class EachRun:
         execution: where variations run; the base runs in this process.
         run: answers one.
         compared: result of a title, outcomes, and whether they were interrupted.
-        write: writes the page; None where there is none.
         base_run: answers the base with progress; by default as the others.
     """
 
@@ -36,7 +34,6 @@ class EachRun:
     execution: Execution
     run: Run
     compared: Callable[[str, Sequence[Outcome], bool], Shown]
-    write: Callable[[Path, str, Sequence[Outcome]], None] | None = None
     base_run: Callable[[ScenarioRun, Callable[[float], None] | None], dict[str, Any]] | None = None
 
     @classmethod
@@ -47,7 +44,6 @@ class EachRun:
         execution: Execution | None,
         run: Run,
         compared: Callable[[str, Sequence[Outcome], bool], Shown],
-        write: Callable[[Path, str, Sequence[Outcome]], None] | None = None,
         base_run: Callable[[ScenarioRun, Callable[[float], None] | None], dict[str, Any]] | None = None,
     ) -> EachRun:
         """Check a scenario and its variations.
@@ -57,7 +53,7 @@ class EachRun:
         """
         data, where, folder = question
         inquiry_of = WhatIfQuestion.of(dict(data), where, folder, terms.typed)
-        return cls(inquiry_of, execution or Execution(), run, compared, write, base_run)
+        return cls(inquiry_of, execution or Execution(), run, compared, base_run)
 
     @property
     def notes(self) -> Sequence[str]:
@@ -82,12 +78,6 @@ class EachRun:
     def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Shown:
         """See `Inquirer`."""
         return self.compared(self.question.title, outcomes, interrupted)
-
-    def page(self, path: Path, outcomes: Sequence[Outcome]) -> None:
-        """See `Inquirer`."""
-        if self.write is None:
-            raise InputError("there is no page of such a comparison", "--html")
-        self.write(path, self.question.title, outcomes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,6 +115,18 @@ class StepsCompared(Shown):
         failed = failures(self.outcomes)
         told = [table(("cannot be run", "because"), failed, left=2)] if failed else []
         return [table(("variation", "step", "change", *self.figures), rows, self.title), *told]
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        return {
+            f"{number}: {outcome.run.label}": {"step": outcome.report["step_time_s"]}
+            for number, outcome in enumerate(self.outcomes)
+            if outcome.report is not None
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        from meshwright.variations.tables import figure_rows
+
+        return figure_rows(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""

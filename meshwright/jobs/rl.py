@@ -15,6 +15,7 @@ from meshwright.shown import Shown
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
+    from meshwright.pages.page import Page
     from planner.rl import RlSearch
     from simulator.rl.step import RlStep
 
@@ -41,6 +42,12 @@ class PostTraining(Shown):
 
         return describe_rl(self.step)
 
+    def page(self) -> Page:
+        """The page of the step."""
+        from meshwright.pages.post_training import rl_page
+
+        return rl_page(self.step)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PostTrainingSearch(Shown):
@@ -57,6 +64,22 @@ class PostTrainingSearch(Shown):
         from meshwright.reports.post_training import ranked_rl
 
         return ranked_rl([plan.step for plan in self.search.plans], self.search.more)
+
+    @property
+    def title(self) -> str:
+        """The model that is post-trained."""
+        return f"Post-training of {self.search.plans[0].step.setting.model.name}"
+
+    def _bars(self) -> Mapping[str, Mapping[str, float]]:
+        return {
+            f"plan {rank}": {"step": plan.step.timing.seconds}
+            for rank, plan in enumerate(self.search.plans, start=1)
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        from meshwright.reports.flat import flat
+
+        return [flat(plan) for plan in self.to_dict()["plans"]]
 
     def to_dict(self) -> dict[str, Any]:
         """Keys and values for JSON (docs/json.md)."""
@@ -151,17 +174,6 @@ def write_trace(done: PostTraining, path: Path) -> None:
     write_rl_trace(path, done.step)
 
 
-def write_page(done: PostTraining, path: Path) -> None:
-    """Write the page of the step.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    from meshwright.pages.post_training import write_rl_page
-
-    write_rl_page(path, done.step)
-
-
 def exported(
     data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
 ) -> ExportQuestion:
@@ -186,7 +198,7 @@ JOB = Job(
     planned_by="rl",
     answer=answer,
     tables=tables,
-    files={"trace": write_trace, "html": write_page},
+    files={"trace": write_trace},
     unread=dict.fromkeys(("requests", "replications", "engine"), NONE_YET),
     inquiry=alone.inquiry(answer, best, FIGURES),
     row=alone.row(answer, best),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from meshwright.jobs.base import Question
+from meshwright.reports.flat import flat
 
 
 def best_plan_row(question: Question) -> dict[str, Any]:
@@ -46,17 +46,3 @@ def given_plan_row(question: Question) -> dict[str, Any]:
     if scenario.plan is None:
         return {"problem": "the scenario has no plan; ask: plan searches for one"}
     return flat(describe_plan(simulate_plan(scenario.setting, scenario.plan).prediction, 0))
-
-
-def flat(report: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Scalars of a report by dotted name; lists, whose length may differ between points, are left out."""
-    row: dict[str, Any] = {}
-    for key, value in report.items():
-        name = f"{path}.{key}" if path else str(key)
-        if isinstance(value, Mapping):
-            row |= flat(value, name)
-        elif isinstance(value, float):
-            row[name] = float(value)
-        elif isinstance(value, str | int) or value is None:
-            row[name] = value
-    return row

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.jobs import step
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.shown import Shown
 from planner.runs import PlannedRun
 from simulator.scenario import Scenario
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,6 +32,18 @@ class RunSimulation(Shown):
 
     def _tables(self) -> Sequence[Any]:
         return tables(self)
+
+    def page(self) -> Page:
+        """The page of the run."""
+        from meshwright.pages.runs import run_page
+
+        return run_page(self.title, self.planned)
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        from meshwright.reports.flat import flat, of_plan
+
+        report = self.to_dict()
+        return [{**of_plan(report), **flat({"run": report["run"]})}]
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright simulate --json`` prints for a scenario with ``run``."""
@@ -78,13 +93,6 @@ def write_trace(run: RunSimulation, path: Path) -> None:
     write_run_trace(path, run.planned)
 
 
-def write_page(run: RunSimulation, path: Path) -> None:
-    """Write the page of the run."""
-    from meshwright.pages.runs import write_run_page
-
-    write_run_page(path, run.title, run.planned)
-
-
 def shortage(run: RunSimulation) -> str:
     """Why the run does not finish: memory, or faults."""
     from meshwright.reports.plans import shortage as told
@@ -103,7 +111,7 @@ def interrupted(run: RunSimulation) -> str:
 
 def row(ask: str, question: Question) -> Mapping[str, Any]:
     """The best plan's figures, or those of the given plan and of its run."""
-    from meshwright.jobs.rows import flat
+    from meshwright.reports.flat import flat
     from meshwright.reports.runs import describe_planned_run
 
     found = step.row(ask, question)
@@ -119,7 +127,7 @@ JOB = Job(
     planned_by="train",
     answer=answer,
     tables=tables,
-    files={"trace": write_trace, "html": write_page},
+    files={"trace": write_trace},
     unread=step.NO_REQUESTS,
     shortage=shortage,
     interrupted=interrupted,

@@ -14,6 +14,7 @@ from meshwright.shown import Shown
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
+    from meshwright.pages.page import Page
     from meshwright.variations.answer import Outcome
     from meshwright.variations.question import ScenarioRun
     from planner.execution import Execution
@@ -50,6 +51,19 @@ class ServingSimulation(Shown):
 
         return over_seeds([self.result.to_dict(), *self.others])
 
+    def page(self) -> Page:
+        """The page of the requests."""
+        from meshwright.pages.serving import serving_page
+
+        return serving_page(self.result)
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        """One row for each request, as ``--requests`` writes them."""
+        from meshwright.reports.serving import request_rows
+
+        names, *rows = request_rows(self.result)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ServingComparison(Shown):
@@ -69,6 +83,17 @@ class ServingComparison(Shown):
         from meshwright.variations.serving_tables import describe_comparison
 
         return describe_comparison(self.title, self.outcomes, self.interrupted)
+
+    def page(self) -> Page:
+        """The page of the variations."""
+        from meshwright.pages.serving_variations import serving_variations_page
+
+        return serving_variations_page(self.title, self.outcomes)
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        from meshwright.variations.tables import figure_rows
+
+        return figure_rows(self.to_dict())
 
 
 def answer(question: Question, terms: AskOptions) -> ServingSimulation:
@@ -130,13 +155,6 @@ def write_trace(served: ServingSimulation, path: Path) -> None:
     write_serving_trace(path, served.result.fleet)
 
 
-def write_page(served: ServingSimulation, path: Path) -> None:
-    """Write the page of the requests."""
-    from meshwright.pages.serving import write_serving
-
-    write_serving(path, served.result)
-
-
 def interrupted(served: ServingSimulation) -> str:
     """How many requests had ended at Ctrl-C."""
     return f"{len(served.result.records):,} requests had ended" if served.result.interrupted else ""
@@ -160,25 +178,18 @@ def base_run(
     return run_serving(run, progress, replications).report or {}
 
 
-def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
-    """Write the page of a comparison."""
-    from meshwright.pages.serving_variations import write_comparison as write
-
-    write(path, title, outcomes)
-
-
 def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
     """The scenario and its variations, all under the same seeds."""
     from meshwright.replications import check_replications
 
     seeds = {"replications": check_replications(terms.replications)}
     runs, base = partial(run_one, **seeds), partial(base_run, **seeds)
-    return EachRun.of(question, terms, execution, runs, ServingComparison, write_comparison, base)
+    return EachRun.of(question, terms, execution, runs, ServingComparison, base)
 
 
 def row(ask: str, question: Question) -> Mapping[str, Any]:
     """The best deployment's figures, or those of the given one's requests."""
-    from meshwright.jobs.rows import flat
+    from meshwright.reports.flat import flat
     from simulator.serving.result import serve
     from simulator.serving.scenario import make_serving
 
@@ -190,7 +201,7 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
 def _best_row(data: Mapping[str, Any]) -> dict[str, Any]:
     """The best deployment."""
     from meshwright.deployments import deploy
-    from meshwright.jobs.rows import flat
+    from meshwright.reports.flat import flat
     from meshwright.reports.serving_plans import describe_deployments, nearest_words
 
     search = deploy(dict(data), top=1, refine=0)
@@ -216,7 +227,7 @@ JOB = Job(
     planned_by="serve",
     answer=answer,
     tables=tables,
-    files={"requests": write_requests, "trace": write_trace, "html": write_page},
+    files={"requests": write_requests, "trace": write_trace},
     model=lambda served: (served.result.setting.model, 0),
     interrupted=interrupted,
     inquiry=inquiry,

@@ -89,15 +89,6 @@ def write_traces(timeline: Timeline, path: Path) -> None:
         write(timeline, path / f"rank-{rank}.json.gz", ranks=[rank])
 
 
-def write_page(step: StepSimulation, path: Path) -> None:
-    """Write the page of the step on the event engine."""
-    from meshwright.pages.step import write_step
-
-    run = step.simulation
-    if run.timeline is not None:
-        write_step(path, step.title, run.prediction, run.timeline, run.analytic_step_s)
-
-
 def shortage(step: StepSimulation) -> str:
     """Why the step cannot run: memory."""
     from meshwright.reports.plans import shortage as told
@@ -118,12 +109,6 @@ class StepInquiry(Inquiry):
     def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Comparison:
         """See `Inquirer`."""
         return Comparison(self.question.title, outcomes, self.engine, interrupted)
-
-    def page(self, path: Path, outcomes: Sequence[Outcome]) -> None:
-        """See `Inquirer`."""
-        from meshwright.pages.variations import write_variations
-
-        write_variations(path, self.question.title, list(outcomes))
 
 
 def inquiry(question: Question, terms: AskOptions, execution: Execution | None) -> StepInquiry:
@@ -154,7 +139,7 @@ JOB = Job(
     planned_by="train",
     answer=answer,
     tables=tables,
-    files={"trace": write_trace, "html": write_page},
+    files={"trace": write_trace},
     drawn_words="; its page and trace take several times as long",
     unread=NO_REQUESTS | {"replications": "only a scenario with run is drawn several times"},
     model=lambda step: (step.scenario.setting.model, step.scenario.setting.training.seq_len),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from meshwright.pages.fronts import target_line
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.sections import sections_of
 from meshwright.reports.days import seconds_of_day
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import days_band, in_proportion
@@ -30,12 +29,8 @@ PLACES = ("top center", "bottom center", "middle right", "middle left")
 """Of labels beside points: neighbours differ."""
 
 
-def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table | str]) -> None:
-    """Write the page of a ranking of deployments.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Page:
+    """The page of a ranking of deployments."""
     best, slo = search.plans[0], search.question.workload.slo
     error = plan_errors(search, best).get("tpot")
     facts = {
@@ -77,7 +72,7 @@ def write_deployments(path: Path, search: ServingSearch, tables: Sequence[Table 
     words += "" if slo.tpot is None else " The dashed line is the target of TPOT."
     title = f"Serving {search.question.model.name}"
     sections = [Section("A user's speed and a GPU's", words, figure), *sections_of(tables)]
-    write_page(path, title, facts, sections)
+    return Page(title, facts, sections)
 
 
 def _curves(search: ServingSearch) -> list[dict[str, Any]]:
@@ -103,12 +98,8 @@ def _curves(search: ServingSearch) -> list[dict[str, Any]]:
     return lines
 
 
-def write_mix(path: Path, mix: Mix, tables: Sequence[Table | str]) -> None:
-    """Write the page of a mix of GPU types: dollars an hour by type, requests by length.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+def mix_page(mix: Mix, tables: Sequence[Table | str]) -> Page:
+    """The page of a mix of GPU types: dollars an hour by type, requests by length."""
     facts = {
         "cost": f"{mix.best.usd_per_hour:.2f} $/h",
         "load": f"{mix.rate:g} requests/s",
@@ -121,15 +112,11 @@ def write_mix(path: Path, mix: Mix, tables: Sequence[Table | str]) -> None:
     axes = {"xaxis": axis("$ an hour"), "yaxis": axis(autorange="reversed")}
     figure = {"data": [bars], "layout": layout(height=120 + 50 * len(names), **axes)}
     title = f"Cheapest mix for {mix.question.model.name}"
-    write_page(path, title, facts, [Section("What is rented", "", figure), *sections_of(tables)])
+    return Page(title, facts, [Section("What is rented", "", figure), *sections_of(tables)])
 
 
-def write_day(path: Path, day: DayPlan, tables: Sequence[Table | str]) -> None:
-    """Write the page of a day: replicas and load over its hours.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+def day_page(day: DayPlan, tables: Sequence[Table | str]) -> Page:
+    """The page of a day: replicas and load over its hours."""
     period = day.arrivals.period
     hours = [index * period / 3600 for index in range(len(day.arrivals.rates) + 1)]
     steps = {"shape": "hv", "width": 2}
@@ -165,15 +152,11 @@ def write_day(path: Path, day: DayPlan, tables: Sequence[Table | str]) -> None:
     }
     figure = {"data": lines, "layout": layout(height=380, **axes)}
     title = f"A day of {day.question.model.name}"
-    write_page(path, title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
+    return Page(title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
 
 
-def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -> None:
-    """Write the page of ranked runs: dollars over days, with bands.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
+    """The page of ranked runs: dollars over days, with bands."""
     runs = [each for size in ranking.sizes for each in size.ranked]
     bands = [days_band(each.run) for each in runs]
     several = len({each.gpus for each in runs}) > 1
@@ -213,22 +196,16 @@ def write_runs(path: Path, ranking: RunRanking, tables: Sequence[Table | str]) -
     }
     shown_by = "GPUs" if several else "rank"
     words = f"Each point is a run by its {shown_by}; the line is the 90 % band of step and faults."
-    write_page(
-        path, ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)]
-    )
+    return Page(ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)])
 
 
-def write_sweep(path: Path, title: str, points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> None:
-    """Write the page of a sweep: a figure over the grid's last numeric key, lines by other keys.
+def sweep_page(title: str, points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> Page:
+    """The page of a sweep: a figure over the grid's last numeric key, lines by other keys.
 
     Args:
-        path: where to.
         title: of the sweep.
         points: rows by name: the grid's values, then the figures, or ``problem``.
         grid: names of the grid's keys.
-
-    Raises:
-        InputError: it cannot be written.
     """
     answered = [row for row in points if not row.get("problem")]
     facts = {"points": f"{len(points):,}", "without an answer": f"{len(points) - len(answered):,}"}
@@ -243,7 +220,7 @@ def write_sweep(path: Path, title: str, points: Sequence[Mapping[str, Any]], gri
     if fixed:
         more += f" {len(fixed)} columns that are the same at all points are left out; --out writes all."
     table = Section("All points", more.strip(), columns=names, rows=rows, words_in=words_in)
-    write_page(path, title, facts, [*_sweep_chart(answered, grid), table])
+    return Page(title, facts, [*_sweep_chart(answered, grid), table])
 
 
 def _sweep_chart(points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> list[Section]:
@@ -260,10 +237,11 @@ def _sweep_chart(points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> li
         xs.append(row[across])
         ys.append(row[figure])
     words = "One line for each combination of the grid's other keys."
-    return [Section(f"{figure} over {across}", words, _lines(across, figure, lines))]
+    return [Section(f"{figure} over {across}", words, lines_figure(across, figure, lines))]
 
 
-def _lines(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+def lines_figure(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Figure:
+    """Lines with points by name, over named axes."""
     data = [
         {
             "type": "scatter",
@@ -280,33 +258,3 @@ def _lines(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[f
     below = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"}
     shown = {"height": 380 + 12 * len(data), "showlegend": True, "hovermode": "closest", "legend": below}
     return {"data": data, "layout": layout(**shown, **axes)}
-
-
-def sections_of(tables: Sequence[Table | str]) -> list[Section]:
-    """Tables and lines of the command line as sections; a line becomes the words of the table before it."""
-    sections: list[Section] = []
-    for part in tables:
-        if isinstance(part, str):
-            before = sections.pop() if sections else Section("In short", "")
-            words = f"{before.words} {part}".strip()
-            sections.append(
-                Section(
-                    before.heading,
-                    words,
-                    columns=before.columns,
-                    rows=before.rows,
-                    words_in=before.words_in,
-                )
-            )
-            continue
-        columns = [_plain(column.header) for column in part.columns]
-        rows = list(zip(*([_plain(cell) for cell in column.cells] for column in part.columns), strict=True))
-        words_in = tuple(index for index, column in enumerate(part.columns) if column.justify == "left")
-        heading = _plain(part.title) if part.title else columns[0].capitalize()
-        columns[0] = columns[0] if part.title else ""
-        sections.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
-    return sections
-
-
-def _plain(cell: Any) -> str:
-    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)

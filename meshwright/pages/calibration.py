@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.calibration import HEADINGS, error_rows
 from profiles.fitting import Fit
 from profiles.fitting.entry import Unseen
@@ -21,16 +20,12 @@ MOST_DRAWN = 1000
 COLOURS = {"form alone": "#9aa5b1", "with points": "#2c6fbb"}
 
 
-def write_calibration(path: Path, fit: Fit, name: str) -> None:
-    """Write the page of a fit.
+def calibration_page(fit: Fit, name: str) -> Page:
+    """The page of a fit.
 
     Args:
-        path: the HTML file; it appears only when it is complete.
         fit: the fitted device.
         name: of the device.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     points = sum(row["points"] for row in fit.errors)
     words = (
@@ -44,7 +39,7 @@ def write_calibration(path: Path, fit: Fit, name: str) -> None:
             "Errors", "Relative errors on the shapes kept out.", None, HEADINGS, error_rows(fit), (0, 1, 2)
         ),
     ]
-    write_page(path, f"{name}: kernels on shapes kept out of the fit", {"points": f"{points:,}"}, sections)
+    return Page(f"{name}: kernels on shapes kept out of the fit", {"points": f"{points:,}"}, sections)
 
 
 def _panel(entry: str, points: Unseen) -> Figure:

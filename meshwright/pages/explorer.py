@@ -10,8 +10,8 @@ import numpy as np
 
 from meshwright.pages.page import Section, embedded, own_file
 from meshwright.reports.parts import GROUP_OF, GROUPS
-from meshwright.results import PlanSearch
 from planner.prediction import Prediction
+from planner.scored import ScoredPlans
 from simulator.levers import modules_of
 from simulator.plan import COLUMNS, Choice, Plan
 from simulator.setting import Setting
@@ -35,16 +35,15 @@ FOLLOWING = (
 """Fields that other fields decide: no levers of a neighbour, no words of the command."""
 
 
-def explorer_section(search: PlanSearch) -> Section | None:
+def explorer_section(setting: Setting, scored: ScoredPlans | None) -> Section | None:
     """The section of a search's page; None where the search kept no scored plans."""
-    if search.scored is None or len(search.scored) < 2:
+    if scored is None or len(scored) < 2:
         return None
-    setting = search.result.setting
-    prediction = next(search.scored.predictions(setting))
+    prediction = next(scored.predictions(setting))
     data = explorer_data(prediction, setting)
     body, script = (own_file(f"explorer.{suffix}") for suffix in ("html", "js"))
     shown = data["count"]
-    words = f"The best {shown:,} of {len(search.scored):,} scored plans. A click on a point shows its plan."
+    words = f"The best {shown:,} of {len(scored):,} scored plans. A click on a point shows its plan."
     return Section("Explore all plans", words, html=body + embedded("explorer-data", data), script=script)
 
 

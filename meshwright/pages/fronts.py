@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import ceil, floor, log10
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from core.yaml_text import yaml_text
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from planner.pareto import Front, Fronts
 
 MOST_POINTS = 1500
@@ -22,12 +21,8 @@ FRONT, OTHERS = "#c8374a", "#9fb3c8"
 HINT = "Click a point of the front for its scenario: save it as a file and run `meshwright simulate FILE`."
 
 
-def write_fronts(path: Path, fronts: Fronts) -> None:
-    """Write the page.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def fronts_page(fronts: Fronts) -> Page:
+    """The page."""
     sections = [
         Section(_heading(front), _words(front), _figure(fronts, front), hint=HINT) for front in fronts.fronts
     ]
@@ -41,7 +36,7 @@ def write_fronts(path: Path, fronts: Fronts) -> None:
         if first is not None:
             best[f"best {front.x.name}"] = f"{front.x.values[first]:.4g}: {fronts.name(first)}"
     facts = {"plans": f"{len(fronts):,}", **counts, **best}
-    write_page(path, f"Pareto fronts: {fronts.subject}", facts, sections)
+    return Page(f"Pareto fronts: {fronts.subject}", facts, sections)
 
 
 def _heading(front: Front) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from meshwright.pages.answers import sections_of
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.sections import sections_of
 from meshwright.reports.units import percent
 
 BEFORE, AFTER, LEFT_OUT = "#9fb3c8", "#2c6fbb", "#c8374a"
@@ -23,16 +22,12 @@ ERRORS = {
 NUMBERED = " Measurements are numbered as in the last table; point at one for its name."
 
 
-def write_learning(path: Path, learned: Mapping[str, Any], tables: Sequence[Table | str]) -> None:
-    """Write the page.
+def learning_page(learned: Mapping[str, Any], tables: Sequence[Table | str]) -> Page:
+    """The page.
 
     Args:
-        path: of the page.
         learned: what ``meshwright learn --json`` prints.
         tables: what it prints otherwise.
-
-    Raises:
-        InputError: it cannot be written.
     """
     runs = [
         (f"{row['load']}, {row['latency']}" if "load" in row else row["case_id"], row)
@@ -55,7 +50,7 @@ def write_learning(path: Path, learned: Mapping[str, Any], tables: Sequence[Tabl
         ),
         *sections_of(tables),
     ]
-    write_page(path, f"Learned from {len(runs)} measurements", facts, sections)
+    return Page(f"Learned from {len(runs)} measurements", facts, sections)
 
 
 def _errors(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:

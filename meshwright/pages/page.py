@@ -73,30 +73,44 @@ def axis(title: str = "", **changed: Any) -> dict[str, Any]:
     return shared | {"automargin": True} | changed
 
 
-def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> str:
-    """A whole HTML page.
+@dataclass(frozen=True)
+class Page:
+    """A whole page.
 
-    Args:
+    Attributes:
         title: heading of the page.
         facts: names and values below it.
         sections: parts of the page.
     """
-    # A figure and its "%" stay on one line.
-    shown = {name: value.replace(" %", "\u00a0%") for name, value in facts.items()}
-    terms = "".join(_fact(name, value) for name, value in shown.items())
-    scripts = "\n".join(f"<script>{section.script}</script>" for section in sections if section.script)
-    parts = "\n".join(_section(index, section) for index, section in enumerate(sections))
-    return f"""<!DOCTYPE html>
+
+    title: str
+    facts: Mapping[str, str]
+    sections: Sequence[Section]
+
+    @property
+    def figure(self) -> Figure | None:
+        """The first chart; None without one."""
+        charts = (figure for each in self.sections for figure in (each.figure, *each.panels))
+        return next((figure for figure in charts if figure is not None), None)
+
+    def text(self) -> str:
+        """The page as HTML."""
+        # A figure and its "%" stay on one line.
+        shown = {name: value.replace(" %", "\u00a0%") for name, value in self.facts.items()}
+        terms = "".join(_fact(name, value) for name, value in shown.items())
+        scripts = "\n".join(f"<script>{each.script}</script>" for each in self.sections if each.script)
+        parts = "\n".join(_section(index, section) for index, section in enumerate(self.sections))
+        return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
+<title>{escape(self.title)}</title>
 <style>{own_file("page.css")}</style>
 </head>
 <body>
 <main>
-<h1>{escape(title)}</h1>
+<h1>{escape(self.title)}</h1>
 <dl>{terms}</dl>
 {parts}
 <footer>{_asked()} Drag to zoom in, double-click to zoom out.</footer>
@@ -107,6 +121,14 @@ def page(title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> s
 </body>
 </html>
 """
+
+    def write(self, path: Path) -> None:
+        """Write the page; the file appears only when it is complete.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        write_text(path, self.text())
 
 
 def _asked() -> str:
@@ -188,12 +210,3 @@ def _cells(section: Section, row: Sequence[str], tag: str) -> str:
 def label(name: str) -> str:
     """A user's name escaped for plotly, which reads ``<b>`` and ``<a>`` as markup."""
     return escape(name)
-
-
-def write_page(path: Path, title: str, facts: Mapping[str, str], sections: Sequence[Section]) -> None:
-    """Write a page; the file appears only when it is complete.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    write_text(path, page(title, facts, sections))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.pages.explorer import explorer_section
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows
-from meshwright.results import PlanReport, PlanSearch
+from planner.prediction import Prediction
+from planner.scored import ScoredPlans
+from planner.search import SearchResult
+from simulator.plan import Plan
+
+Report = Mapping[str, Any]
+"""A plan as ``plan --json`` describes it."""
 
 MEMORY_COLOURS = ("#2c6fbb", "#62a5e3", "#6a51a3", "#e9a23b", "#c8374a", "#7b8794", "#9fb3c8", "#d98c5f")
 LIMIT = "#c8374a"
@@ -22,19 +27,20 @@ MOST_COLUMNS = 6
 """Plans that fit beside each other."""
 
 
-def write_plans(path: Path, search: PlanSearch) -> None:
-    """Write the page of a search that found plans.
+def plans_page(
+    result: SearchResult, found: Prediction, plans: Sequence[Report], scored: ScoredPlans | None
+) -> Page:
+    """The page of a search that found plans.
 
     Args:
-        path: the HTML file; it appears only when it is complete.
-        found: the search.
-
-    Raises:
-        InputError: the file cannot be written.
+        result: the search.
+        found: its plans, with step, memory and metrics.
+        plans: the same as ``plan --json`` describes them.
+        scored: every scored plan, where the search kept them.
     """
-    setting, plans = search.result.setting, search.plans
+    setting, first = result.setting, Plan(**plans[0]["plan"])
     sections = [
-        _ranking(search),
+        _ranking(result, found),
         Section(
             "Where the steps' time goes",
             "Kernels by kind, communication that no kernel hides, and waiting.",
@@ -44,71 +50,70 @@ def write_plans(path: Path, search: PlanSearch) -> None:
             "What fills the memory",
             "The fullest device of each plan. The dashed line is the device's memory, the dotted one what "
             "plans may fill.",
-            _memory(plans, setting.cluster.device.memory_bytes, search.result.space.usable_bytes),
+            _memory(plans, setting.cluster.device.memory_bytes, result.space.usable_bytes),
         ),
-        *([explorer] if (explorer := explorer_section(search)) is not None else []),
-        *_tables(search),
+        *([explorer] if (explorer := explorer_section(setting, scored)) is not None else []),
+        *_tables(result),
     ]
     training, cluster = setting.training, setting.cluster
     facts = {
         "model": setting.model.name,
         "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
         "step": f"{training.global_batch:,} sequences of {training.seq_len:,} tokens, {training.precision}",
-        "best plan": f"{plans[0].plan.describe()}, micro batch {plans[0].plan.micro_batch}",
-        "its layout": f"{plans[0].plan.schedule}, recompute {recomputed(plans[0].plan)}, "
-        f"sharding {sharding(plans[0].plan)}",
-        "its step time": seconds(plans[0].step_time_s) + _band(search),
-        "evidence": short_runs(search.found.standing) or "timed by the engine",
+        "best plan": f"{first.describe()}, micro batch {first.micro_batch}",
+        "its layout": f"{first.schedule}, recompute {recomputed(first)}, sharding {sharding(first)}",
+        "its step time": seconds(plans[0]["step_time_s"]) + _band(found),
+        "evidence": short_runs(found.standing) or "timed by the engine",
         "tokens of a step": counted(training.tokens),
-        "its MFU": percent(plans[0].mfu),
-        "dollars per million tokens": f"{plans[0].usd_per_million_tokens:.3g}",
+        "its MFU": percent(plans[0]["mfu"]),
+        "dollars per million tokens": f"{plans[0]['usd_per_million_tokens']:.3g}",
     }
-    write_page(path, f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
+    return Page(f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
 
 
-def _band(search: PlanSearch) -> str:
+def _band(found: Prediction) -> str:
     """The 90 % band of the first plan's step; empty where it is not known."""
-    known = search.found.standing
+    known = found.standing
     return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
 
 
-def _ranking(search: PlanSearch) -> Section:
+def _ranking(result: SearchResult, found: Prediction) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns, words = rank_columns(search.found), " ".join(order_words(search.result, search.found))
-    if len(search.plans) > MOST_COLUMNS:
+    columns, words = rank_columns(found), " ".join(order_words(result, found))
+    if len(result.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))
     headings = ["rank", *columns.pop("rank")]
     return Section("Plans", words, columns=headings, rows=[[name, *cells] for name, cells in columns.items()])
 
 
-def _tables(search: PlanSearch) -> list[Section]:
-    basis = [[name, words] for name, words in basis_words(search.result).items()]
+def _tables(result: SearchResult) -> list[Section]:
+    basis = [[name, words] for name, words in basis_words(result).items()]
     sections = []
-    if reasons := reason_rows(search.result):
+    if reasons := reason_rows(result):
         columns = ("rank", "shown as", "near duplicates")
         sections.append(Section("Why these plans", "", columns=columns, rows=reasons, words_in=(1, 2)))
     sections.append(
         Section("What this rests on", "", columns=("basis", "value"), rows=basis, words_in=(0, 1))
     )
     columns, words = ("rule", "candidates"), "Candidates that each rule removed."
-    sections.append(Section("The search", words, columns=columns, rows=removed_rows(search.result)))
+    sections.append(Section("The search", words, columns=columns, rows=removed_rows(result)))
     return sections
 
 
-def _names(plans: Sequence[PlanReport]) -> list[str]:
+def _names(plans: Sequence[Report]) -> list[str]:
     """Unique names: of two plans with equal degrees, the rest tells them apart."""
-    degrees = [report.plan.describe() for report in plans]
+    own = [Plan(**report["plan"]) for report in plans]
+    degrees = [plan.describe() for plan in own]
     names = []
-    for rank, (words, report) in enumerate(zip(degrees, plans, strict=True), start=1):
-        plan = report.plan
+    for rank, (words, plan) in enumerate(zip(degrees, own, strict=True), start=1):
         rest = f", {sharding(plan)}, micro {plan.micro_batch}, recompute {recomputed(plan)}"
         names.append(label(f"{rank}: {words}{rest if degrees.count(words) > 1 else ''}"))
     return names
 
 
-def _time(plans: Sequence[PlanReport]) -> Figure:
-    parts = [grouped(report.time_breakdown_s) for report in plans]
+def _time(plans: Sequence[Report]) -> Figure:
+    parts = [grouped(report["time_breakdown_s"]) for report in plans]
     data = [
         _bar(plans, group, [part.get(group, 0.0) for part in parts], colour(group), "%{x:.4g} s")
         for group in GROUPS
@@ -117,22 +122,20 @@ def _time(plans: Sequence[PlanReport]) -> Figure:
     totals = {
         "type": "scatter",
         "mode": "text",
-        "x": [report.step_time_s for report in plans],
+        "x": [report["step_time_s"] for report in plans],
         "y": list(range(len(plans))),
-        "text": [f" {seconds(report.step_time_s)}" for report in plans],
+        "text": [f" {seconds(report['step_time_s'])}" for report in plans],
         "textposition": "middle right",
         "showlegend": False,
         "hoverinfo": "skip",
         "cliponaxis": False,
     }
-    most = max(report.step_time_s for report in plans)
+    most = max(report["step_time_s"] for report in plans)
     return {"data": [*data, totals], "layout": _bars(plans, "seconds", range=[0, 1.12 * most])}
 
 
-def _memory(plans: Sequence[PlanReport], capacity: float, usable: float) -> Figure:
-    fullest = [
-        max(report.details["memory"]["stages"], key=lambda stage: stage["total_bytes"]) for report in plans
-    ]
+def _memory(plans: Sequence[Report], capacity: float, usable: float) -> Figure:
+    fullest = [max(report["memory"]["stages"], key=lambda stage: stage["total_bytes"]) for report in plans]
     names = [name for name in fullest[0]["parts_bytes"] if any(each["parts_bytes"][name] for each in fullest)]
     data = [
         _bar(plans, name, [each["parts_bytes"][name] / 2**30 for each in fullest], shade, "%{x:.1f} GiB")
@@ -148,9 +151,7 @@ def _shades(count: int) -> list[str]:
     return [MEMORY_COLOURS[index % len(MEMORY_COLOURS)] for index in range(count)]
 
 
-def _bar(
-    plans: Sequence[PlanReport], name: str, values: list[float], shade: str, shown: str
-) -> dict[str, Any]:
+def _bar(plans: Sequence[Report], name: str, values: list[float], shade: str, shown: str) -> dict[str, Any]:
     """One part of every plan's bar."""
     return {
         "type": "bar",
@@ -164,7 +165,7 @@ def _bar(
     }
 
 
-def _bars(plans: Sequence[PlanReport], unit: str, **x: Any) -> dict[str, Any]:
+def _bars(plans: Sequence[Report], unit: str, **x: Any) -> dict[str, Any]:
     ticks = {"tickvals": list(range(len(plans))), "ticktext": _names(plans)}
     return layout(
         barmode="stack",

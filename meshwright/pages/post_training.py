@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from meshwright.pages.page import Section, axis, layout, write_page
+from meshwright.pages.page import Page, Section, axis, layout
 from meshwright.reports.post_training import WORDS, rl_facts
 from meshwright.reports.units import percent, seconds
 from simulator.rl.step import RlStep, step_lanes
@@ -25,12 +24,8 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def write_rl_page(path: Path, step: RlStep) -> None:
-    """Write the page of one step.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def rl_page(step: RlStep) -> Page:
+    """The page of one step."""
     sections = [
         Section(
             "Roles over a step",
@@ -55,7 +50,7 @@ def write_rl_page(path: Path, step: RlStep) -> None:
         ),
     ]
     title = step.setting.title or f"Post-training of {step.setting.model.name}"
-    write_page(path, title, rl_facts(step), sections)
+    return Page(title, rl_facts(step), sections)
 
 
 def _chart(step: RlStep) -> dict[str, Any]:

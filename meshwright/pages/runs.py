@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from meshwright.pages.page import Figure, Section, axis, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, layout
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.runs import goodput_at, run_facts, states
@@ -37,12 +36,8 @@ MOST_DAYS = 400
 """Days of the calendar; a longer run is drawn in as many equal slices."""
 
 
-def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
-    """Write the page of one plan's run.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def run_page(title: str, run: PlannedRun) -> Page:
+    """The page of one plan's run."""
     sections = [
         Section(
             "Calendar",
@@ -90,7 +85,7 @@ def write_run_page(path: Path, title: str, run: PlannedRun) -> None:
     shown += [Section(heading, told.pop(name)) for name, heading in words.items() if name in told]
     rows = [[name, value] for name, value in told.items()]
     shown.insert(0, Section("The run", "", columns=("", ""), rows=rows, words_in=(0, 1)))
-    write_page(path, title, _heads(run), shown)
+    return Page(title, _heads(run), shown)
 
 
 def _heads(run: PlannedRun) -> dict[str, str]:

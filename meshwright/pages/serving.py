@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.serving import NAMES, PERCENTILES, describe_pool, figures
 from meshwright.reports.units import seconds
 from simulator.serving.fleet.fleet import Member
@@ -40,12 +39,8 @@ PARTS = {
 Columns = dict[str, np.ndarray]
 
 
-def write_serving(path: Path, result: ServingResult) -> None:
-    """Write the page of a run.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def serving_page(result: ServingResult) -> Page:
+    """The page of a run."""
     columns = result.records.columns()
     setting = result.setting
     metrics = result.metrics
@@ -92,7 +87,7 @@ def write_serving(path: Path, result: ServingResult) -> None:
                 _timelines(columns),
             ),
         ]
-    write_page(path, setting.title or "Serving", shown, sections)
+    return Page(setting.title or "Serving", shown, sections)
 
 
 def _rate(metrics: ServingMetrics) -> float:

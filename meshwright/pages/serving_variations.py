@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
 from meshwright.variations.serving_tables import comparison_rows
@@ -21,12 +20,8 @@ LINES = (
 )
 
 
-def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
-    """Write the page of an answer; the first outcome is the base.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+def serving_variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
+    """The page of an answer; the first outcome is the base."""
     ran = [outcome for outcome in outcomes if outcome.report is not None]
     base = ran[0].report or {}
     columns, rows = comparison_rows(outcomes)
@@ -47,7 +42,7 @@ def write_comparison(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
         "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",
         "requests": f"{base['requests']:,}",
     }
-    write_page(path, title or "What if", facts, sections)
+    return Page(title or "What if", facts, sections)
 
 
 def _latencies(ran: Sequence[Outcome]) -> Figure:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.sizing import band_of, band_words, energy_words, time_words, usd_words
 from meshwright.reports.units import counted, percent, seconds
@@ -16,12 +15,8 @@ COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
 COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "dollars", "energy", "")
 
 
-def write_sizing(path: Path, sizing: Sizing) -> None:
-    """Write the page.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+def sizing_page(sizing: Sizing) -> Page:
+    """The page."""
     planned = [size for size in sizing.sizes if size.planned]
     front = sizing.front
     shown = {"tokens": counted(sizing.tokens)}
@@ -49,7 +44,7 @@ def write_sizing(path: Path, sizing: Sizing) -> None:
             words_in=(0, 2),
         ),
     ]
-    write_page(path, f"Sizes for {counted(sizing.tokens)} tokens", shown, sections)
+    return Page(f"Sizes for {counted(sizing.tokens)} tokens", shown, sections)
 
 
 def _figure(sizing: Sizing, planned: list[Size]) -> Figure:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.pages.gantt import gantt, shown_ranks
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import recomputed, sharding
@@ -26,20 +25,14 @@ POINTS = 20_000
 """Maximum number of points of all memory curves, a bound on the bytes of the page."""
 
 
-def write_step(
-    path: Path, title: str, prediction: Prediction, timeline: Timeline, analytic_step_s: float | None
-) -> None:
-    """Write the page of one plan's step.
+def step_page(title: str, prediction: Prediction, timeline: Timeline, analytic_step_s: float | None) -> Page:
+    """The page of one plan's step.
 
     Args:
-        path: the HTML file; it appears only when it is complete.
         title: of the page; shown unchanged.
         prediction: of the plan, for the figures at the top.
         timeline: the plan's run on the event engine.
         analytic_step_s: the analytic step time, if the schedule has a closed form.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     plan = prediction.plans.plan(0)
     names = rank_names(plan, timeline.ranks)
@@ -64,9 +57,7 @@ def write_step(
         ),
         _traffic(prediction, plan, timeline.period),
     ]
-    write_page(
-        path, title or "A training step", _facts(prediction, plan, timeline, analytic_step_s), sections
-    )
+    return Page(title or "A training step", _facts(prediction, plan, timeline, analytic_step_s), sections)
 
 
 def rank_names(plan: Plan, ranks: int) -> list[str]:

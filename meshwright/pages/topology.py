@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import atomic_write
 from hwmodels.cluster import Cluster
-from meshwright.pages.page import Figure, Section, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, label, layout
 from meshwright.reports.units import scaled, seconds
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def write_topology(path: Path, cluster: Cluster) -> None:
     if path.suffix == ".graphml":
         _write_graphml(path, cluster)
     elif path.suffix == ".html":
-        _write_page(path, cluster)
+        _page(cluster).write(path)
     else:
         raise InputError(f"a graph is FILE.html or FILE.graphml, found {path.name!r}", "--graph")
 
@@ -45,7 +45,7 @@ def _write_graphml(path: Path, cluster: Cluster) -> None:
         nx.write_graphml(named, temporary)
 
 
-def _write_page(path: Path, cluster: Cluster) -> None:
+def _page(cluster: Cluster) -> Page:
     network, per_node = cluster.network, cluster.devices_per_node
     nodes = min(network.nodes_per_leaf + DRAWN_NODES[1], cluster.nodes)
     graph = cluster.resized(min(nodes * per_node, MOST_DEVICES)).topology.graph()
@@ -59,7 +59,7 @@ def _write_page(path: Path, cluster: Cluster) -> None:
     facts |= {**levels, "NIC": f"{network.nic_gbps:g} Gb/s x {network.nics_per_node}"}
     shape = f"{network.shape}, {network.nodes_per_leaf:,} nodes a leaf, 1:{network.oversubscription:g}"
     words = f"{len(chosen)} nodes of {cluster.nodes:,}; the network is {shape}. Point at a link for its rate."
-    write_page(path, f"Topology of {cluster.name}", facts, [Section("Links", words, _figure(drawn, cluster))])
+    return Page(f"Topology of {cluster.name}", facts, [Section("Links", words, _figure(drawn, cluster))])
 
 
 def _part(graph: nx.Graph, nodes: set[int], per_node: int) -> nx.Graph:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from meshwright.pages.page import Figure, Section, axis, label, layout, write_page
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, seconds
 from meshwright.variations.answer import Outcome
@@ -19,16 +18,12 @@ MOST_BARS = 60
 """Maximum number of runs drawn as bars; longer sweeps have curves only."""
 
 
-def write_variations(path: Path, title: str, outcomes: Sequence[Outcome]) -> None:
-    """Write the page of an answer.
+def variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
+    """The page of an answer.
 
     Args:
-        path: the HTML file; it appears only when it is complete.
         title: of the scenario; shown as it is, like all names of the user's.
         outcomes: the base first.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     ran = [outcome for outcome in outcomes if outcome.report is not None]
     words = "Seconds of one step by part; the first bar is the scenario itself."
@@ -43,7 +38,7 @@ def write_variations(path: Path, title: str, outcomes: Sequence[Outcome]) -> Non
     if failed := failures(outcomes):
         columns = ("variation", "because")
         sections.append(Section("Cannot be run", "", columns=columns, rows=failed, words_in=(0, 1)))
-    write_page(path, title or "What if", _facts(ran[0].report or {}), sections)
+    return Page(title or "What if", _facts(ran[0].report or {}), sections)
 
 
 def _facts(base: dict[str, Any]) -> dict[str, str]:

@@ -43,3 +43,12 @@ def grouped(parts: Mapping[str, float]) -> dict[str, float]:
 def colour(group: str) -> str:
     """The colour of a group."""
     return GROUPS[group][0]
+
+
+OTHERS = ("#2c6fbb", "#e9a23b", "#2aa198", "#c8374a", "#6a51a3", "#7b8794", "#62a5e3", "#a8653f")
+"""Colours of parts that are in no group."""
+
+
+def shade(name: str, place: int) -> str:
+    """The colour of a group, or of another part by its place."""
+    return GROUPS[name][0] if name in GROUPS else OTHERS[place % len(OTHERS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.loading import read_mapping
 from meshwright.questions.references import Reference
@@ -14,6 +14,9 @@ from meshwright.sweeps.definition import SweepGrid, sweep_path
 from meshwright.sweeps.run import Progress, Row, run_sweep
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
 
 __all__ = ["SweepResult", "sweep"]
 
@@ -39,10 +42,14 @@ class SweepResult(Shown):
         rows = [[str(row.get(name, ""))[:20] for name in names] for row in self.points[:10]]
         return [f"{self.title}: {len(self.points):,} points", table(names, rows, left=len(names))]
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Figures by name, one value per point; None where a point lacks a figure."""
-        names = dict.fromkeys(name for row in self.points for name in row)
-        return {name: [row.get(name) for row in self.points] for name in names}
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.points
+
+    def page(self) -> Page:
+        """The page of the points."""
+        from meshwright.pages.answers import sweep_page
+
+        return sweep_page(self.title, self.points, self.grid)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``sweep --json`` prints."""

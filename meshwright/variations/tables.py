@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
+from meshwright.reports.flat import flat
 from meshwright.reports.insisted import insisted_words
 from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.runs import detector_table
@@ -116,6 +117,12 @@ def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     columns = ["variation", "step", "change", "tok/s/GPU", "memory", "$/Mtok", "what moved"]
     rows = [_row(outcome, base, replanned) for outcome in outcomes if outcome.report is not None]
     return columns + (["plan"] if replanned else []), rows
+
+
+def figure_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The base and the variations of ``whatif --json``, a row of plain figures each."""
+    base = {"label": "base", **flat(answer["base"])}
+    return [base, *({"label": each["label"], **flat(each)} for each in answer["variations"])]
 
 
 def failures(outcomes: Sequence[Outcome]) -> list[list[str]]:

@@ -13,7 +13,6 @@ import pytest
 
 from meshwright import plan
 from meshwright.pages.explorer import AS_RELEASED, MOST_PLANS, explorer_data
-from meshwright.pages.plans import write_plans
 from planner.constraints import Constraints
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -27,7 +26,7 @@ def found():
 @pytest.fixture(scope="module")
 def page(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "plan.html"
-    write_plans(path, found)
+    found.save(path)
     return path
 
 

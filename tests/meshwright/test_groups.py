@@ -31,13 +31,21 @@ def test_a_fixed_field_holds_in_every_plan(run):
         (("--fix", "tensor=3"), "no split of stages or replicas over the groups with tensor=3"),
         (("--objective", "cost"), "ranked by time"),
         (("--refine", "3"), "a ranking of groups does not read it"),
-        (("--html", "page.html"), "have no such file"),
+        (("--csv", "plans.csv"), "have no such file"),
     ],
 )
 def test_what_a_ranking_of_groups_does_not_read_is_refused(run, flags, message):
     asked = run("plan", "train", "mixed-llama3-70b", *flags)
     assert asked.code == 2
     assert message in asked.err
+
+
+def test_rankings_and_steps_of_groups_have_pages(run, tmp_path):
+    for question in (("plan", "train", "mixed-llama3-70b"), ("simulate", "groups-gpt-7.5b")):
+        page = tmp_path / f"{question[0]}.html"
+        asked = run(*question, "--html", str(page))
+        assert asked.code == 0 and "page written" in asked.err
+        assert "waiting" in page.read_text() or "Seconds by part" in page.read_text()
 
 
 def test_sizes_name_what_takes_groups(run):

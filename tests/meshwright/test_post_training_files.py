@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 import meshwright as mw
-from meshwright.jobs.rl import write_page, write_trace
+from meshwright.jobs.rl import write_trace
 
 QUESTION = {
     "title": "small <b>",
@@ -33,7 +33,7 @@ def step():
 
 
 def test_a_page_shows_both_roles_and_escapes_the_title(tmp_path):
-    write_page(step(), tmp_path / "step.html")
+    step().save(tmp_path / "step.html")
     text = (tmp_path / "step.html").read_text()
     assert "rollout engine" in text and "trainer" in text
     assert "small <b>" not in text

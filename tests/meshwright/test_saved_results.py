@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 import yaml
@@ -30,14 +31,78 @@ def test_a_deployment_is_a_page_a_file_and_columns(deployed, tmp_path):
     assert columns["tpot_s"][0] <= 0.03
 
 
-def test_a_result_without_a_page_says_so():
-    with pytest.raises(InputError, match="StepSimulation has no page"):
-        mw.simulate("llama3-8b-64-h100").html()
+def kinds():
+    """One cheap result of every kind."""
+    planned = mw.plan(model="llama3.1-8b", cluster="dgx-h100", gpus=8, seq_len="4k", global_batch=64)
+    scenario, load = planned.scenario(), {**SERVE, "ttft": 0.5, "tpot": 0.03}
+    served = mw.deploy(**load).scenario()
+    served["workload"]["requests"] = 50
+    here = mw.Execution(workers=1)
+    yield planned
+    yield planned.best
+    yield mw.simulate(scenario)
+    yield mw.whatif(scenario, variations={"fp8": {"set": [{"workload.precision": "fp8"}]}}, execution=here)
+    yield mw.size(**SIZE, cluster="dgx-h100")
+    yield mw.sweep(scenario=scenario, grid={"plan.micro_batch": [1, 2]}, ask="simulate", execution=here)
+    yield mw.simulate(served)
+    faster = {"faster": {"set": [{"workload.arrivals.rate": 3.0}]}}
+    yield mw.whatif(served, variations=faster, replications=1, execution=here)
+    front = {name: value for name, value in load.items() if name != "rate"}
+    yield mw.serving_front(**{**front, "gpus": 1})
+    yield mw.day(rates=[1, 2], **{name: value for name, value in load.items() if name != "rate"})[0]
+    for name in ("diffusion-sd3.5-large", "tables-dlrm-dcnv2", "groups-gpt-7.5b", "rl-qwen3-30b"):
+        yield mw.simulate(name)
+
+
+@pytest.mark.slow
+def test_every_result_is_a_page_a_picture_columns_and_a_table(tmp_path):
+    for result in kinds():
+        name = type(result).__name__
+        assert result.html().startswith("<!DOCTYPE html>"), name
+        assert result.plot()._repr_png_().startswith(b"\x89PNG"), name
+        columns = result.columns()
+        assert len({len(values) for values in columns.values()}) == 1, name
+        table = result.save(tmp_path / f"{name}.csv").read_text().splitlines()
+        assert len(table) == 1 + len(next(iter(columns.values()))), name
+        assert json.loads(result.save(tmp_path / f"{name}.json").read_text()), name
+
+
+def test_a_picture_shows_what_the_page_shows(deployed):
+    import re
+
+    drawn = deployed.plot()
+    (panel,) = drawn.axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == (
+        "output tokens/s of a user",
+        "output tokens/s of a GPU",
+    )
+    points = panel.collections[-1].get_offsets()
+    assert len(points) == len(deployed.search.plans)
+    assert points[0][0] == pytest.approx(1 / deployed.best.tpot_s)
+    assert len(drawn.legends[0].texts) == len(re.findall('"mode":"lines"', deployed.html()))
+
+
+def test_pictures_need_an_extra(deployed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    monkeypatch.delitem(sys.modules, "meshwright.pages.picture", raising=False)
+    with pytest.raises(InputError, match=r"pip install '.\[plot\]'"):
+        deployed.plot()
 
 
 def test_other_files_are_refused(deployed, tmp_path):
-    with pytest.raises(InputError, match=r"written as .html or .json or .yaml, found 'd.png'"):
-        deployed.save(tmp_path / "d.png")
+    with pytest.raises(InputError, match=r"is written as .html, .png, .svg, .pdf, .json, .csv, .yaml, found"):
+        deployed.save(tmp_path / "d.xlsx")
+    with pytest.raises(InputError, match=r"found 'day\.yaml'"):
+        mw.day(rates=[1, 2], **{name: SERVE[name] for name in SERVE if name != "rate"}, ttft=1.0)[0].save(
+            tmp_path / "day.yaml"
+        )
+
+
+def test_a_search_without_an_answer_has_no_page():
+    nothing = mw.plan(model="llama3.1-405b", cluster="dgx-h100", gpus=8, seq_len="8k", global_batch=8)
+    with pytest.raises(mw.InfeasibleError, match="GiB"):
+        nothing.html()
+    assert nothing.columns() == {}
 
 
 def test_targets_are_read_as_text(deployed):

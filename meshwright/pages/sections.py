@@ -1,0 +1,78 @@
+"""Sections of pages from tables of the command line, and bars of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.reports.parts import shade
+
+Parts = Mapping[str, Mapping[str, float]]
+"""Seconds of named parts, by bar."""
+
+
+def tables_page(title: str, parts: Parts, tables: Sequence[Table | str]) -> Page:
+    """The page of an answer that has no other: its bars, where it has some, and its tables."""
+    chart = [Section("Seconds by part", "", bar_figure(parts))] if parts else []
+    return Page(title, {}, [*chart, *sections_of(tables)])
+
+
+def bar_figure(parts: Parts) -> Figure:
+    """Stacked horizontal bars of seconds; names may repeat in no bar."""
+    rows = list(range(len(parts)))
+    names = list(dict.fromkeys(name for values in parts.values() for name in values))
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": label(name),
+            "y": rows,
+            "x": [float(values.get(name, 0.0)) for values in parts.values()],
+            "marker": {"color": shade(name, place)},
+            "hovertemplate": f"{label(name)}: %{{x:.4g}} s<extra></extra>",
+        }
+        for place, name in enumerate(names)
+    ]
+    ticks = {"tickvals": rows, "ticktext": [label(name) for name in parts]}
+    shape = layout(
+        barmode="stack",
+        bargap=0.25,
+        height=150 + 30 * len(rows),
+        xaxis=axis("seconds", rangemode="tozero"),
+        yaxis=axis(autorange="reversed", showgrid=False, **ticks),
+    )
+    return {"data": data, "layout": shape}
+
+
+def sections_of(tables: Sequence[Table | str]) -> list[Section]:
+    """Tables and lines of the command line as sections; a line becomes the words of the table before it."""
+    sections: list[Section] = []
+    for part in tables:
+        if isinstance(part, str):
+            before = sections.pop() if sections else Section("In short", "")
+            words = f"{before.words} {part}".strip()
+            sections.append(
+                Section(
+                    before.heading,
+                    words,
+                    columns=before.columns,
+                    rows=before.rows,
+                    words_in=before.words_in,
+                )
+            )
+            continue
+        columns = [_plain(column.header) for column in part.columns]
+        rows = list(zip(*([_plain(cell) for cell in column.cells] for column in part.columns), strict=True))
+        words_in = tuple(index for index, column in enumerate(part.columns) if column.justify == "left")
+        heading = _plain(part.title) if part.title else columns[0].capitalize()
+        columns[0] = columns[0] if part.title else ""
+        sections.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
+    return sections
+
+
+def _plain(cell: Any) -> str:
+    return Text.from_markup(cell).plain if isinstance(cell, str) else str(cell)
