@@ -48,8 +48,10 @@ class ServingSimulation(Shown):
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright simulate --json`` prints for a serving scenario."""
         from meshwright.replications import over_seeds
+        from meshwright.reports.serving_evidence import described, run_errors
 
-        return over_seeds([self.result.to_dict(), *self.others])
+        report = over_seeds([self.result.to_dict(), *self.others])
+        return {**report, "expected_errors": described(run_errors(self.result))}
 
     def page(self) -> Page:
         """The page of the requests."""

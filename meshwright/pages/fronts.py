@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import Any
 
@@ -86,8 +87,13 @@ def axis_scale(values: np.ndarray) -> dict[str, Any]:
     if ratio > DECADES_FROM:
         return {"type": "log", "dtick": 1}
     # Plotly would label 20 as "2".
+    return log_ticks(values, (1, 2, 3, 5, 7))
+
+
+def log_ticks(values: np.ndarray, digits: Sequence[int] = (1, 2, 5)) -> dict[str, Any]:
+    """A logarithmic axis with some digits of each decade that the values reach."""
     decades = range(floor(log10(values.min())), ceil(log10(values.max())) + 1)
-    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 3, 5, 7)]
+    ticks = [digit * 10.0**decade for decade in decades for digit in digits]
     return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
-from meshwright.reports.serving import NAMES, PERCENTILES, describe_pool, figures
+from meshwright.reports.serving import describe_pool, figures, latency_rows
+from meshwright.reports.serving_evidence import error_words, run_errors, within
 from meshwright.reports.units import seconds
 from simulator.serving.fleet.fleet import Member
 from simulator.serving.metrics import Latency, ServingMetrics
@@ -43,21 +44,22 @@ def serving_page(result: ServingResult) -> Page:
     """The page of a run."""
     columns = result.records.columns()
     setting = result.setting
-    metrics = result.metrics
+    metrics, errors = result.metrics, run_errors(result)
     shown = {
         "goodput" if metrics.goodput is not None else "completed": f"{_rate(metrics):.4g} req/s",
         **{
-            f"{name.upper()} p90": seconds(latency.p90)
+            f"{name.upper()} p90": within(seconds(latency.p90), errors.get(name))
             for name in ("ttft", "tpot", "e2e")
             if isinstance(latency := metrics.latencies.get(name), Latency)
         },
-        "dollars per million tokens": f"{metrics.dollars_per_million:.3g}",
+        "dollars per million output tokens": f"{metrics.dollars_per_million:.3g}",
     }
     run = {
         "model": setting.model.name,
         "cluster": f"{setting.gpus:,} x {setting.cluster.device.name} ({setting.cluster.name})",
         **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
         **figures(result),
+        **error_words(errors),
     }
     details = [[name, words] for name, words in run.items()]
     sections = [_latencies(result), Section("The run", "", columns=("", ""), rows=details, words_in=(0, 1))]
@@ -96,12 +98,11 @@ def _rate(metrics: ServingMetrics) -> float:
 
 
 def _latencies(result: ServingResult) -> Section:
-    rows = [
-        [NAMES[name], *(seconds(getattr(latency, point)) for point in PERCENTILES)]
-        for name, latency in result.metrics.latencies.items()
-        if isinstance(latency, Latency)
-    ]
-    return Section("Latencies", "", columns=("latency", *PERCENTILES), rows=rows)
+    columns, rows = latency_rows(result)
+    words = (
+        "±: one of ten measured servers lies beyond; the run below says on which." if "±" in columns else ""
+    )
+    return Section("Latencies", words, columns=columns, rows=rows)
 
 
 def _tpot(columns: Columns) -> np.ndarray:

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
+from meshwright.pages.fronts import log_ticks
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.reports.units import percent, seconds
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
-from meshwright.variations.serving_tables import comparison_rows
+from meshwright.variations.serving_tables import comparison_rows, difference_words
 from meshwright.variations.tables import failures
 
 LINES = (
@@ -26,7 +30,8 @@ def serving_variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
     base = ran[0].report or {}
     columns, rows = comparison_rows(outcomes)
     sections = [Section("Latencies", "Median and 99th percentile of each variation.", _latencies(ran))]
-    sections.append(Section("Figures", "", columns=columns, rows=rows))
+    words = " ".join(difference_words(outcomes))
+    sections.append(Section("Figures", words, columns=columns, rows=rows))
     for name, group in groupby(ran[1:], key=lambda outcome: outcome.run.name):
         points = list(group)
         keys = list(points[0].run.point)
@@ -37,10 +42,17 @@ def serving_variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
     if failed := failures(outcomes):
         named = ("variation", "because")
         sections.append(Section("Cannot be run", "", columns=named, rows=failed, words_in=(0, 1)))
+    errors = base.get("expected_errors") or {}
+    latencies = {
+        f"{name.upper()} p50": f"{seconds(base[f'{name}_s']['p50'])} ± {percent(error['p90'], 0)}"
+        for name, error in errors.items()
+        if base.get(f"{name}_s")
+    }
     facts = {
         "model": base["model"],
         "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",
         "requests": f"{base['requests']:,}",
+        **{f"{name} of the base": words for name, words in latencies.items()},
     }
     return Page(title or "What if", facts, sections)
 
@@ -61,11 +73,12 @@ def _latencies(ran: Sequence[Outcome]) -> Figure:
         for name, point, colour in LINES
     ]
     ticks = {"tickvals": list(range(len(ran))), "ticktext": names}
+    drawn = np.array([value for line in data for value in line["x"] if value])
     return {
         "data": data,
         "layout": layout(
             height=130 + 28 * len(ran),
-            xaxis=axis("seconds", type="log"),
+            xaxis=axis("seconds", **(log_ticks(drawn) if len(drawn) else {})),
             yaxis=axis(range=[len(ran) - 0.5, -0.5], **ticks),
         ),
     }

@@ -7,11 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.sections import sections_of
 from meshwright.reports.parts import GROUPS, colour, grouped
-from meshwright.reports.units import counted, seconds
+from meshwright.reports.units import counted, percent, seconds
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import shown
-from meshwright.variations.tables import NUMBERS, failures, figures
+from meshwright.variations.tables import NUMBERS, band_words, failures, figures, run_comparison
 from simulator.plan import Plan
 
 MOST_BARS = 60
@@ -34,7 +35,10 @@ def variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
         sections += _sweep(name, list(group))
     columns, rows = figures(ran)
     words_in = (0, *range(NUMBERS, len(columns)))
-    sections.append(Section("Figures", "", columns=columns, rows=rows, words_in=words_in))
+    sections.append(
+        Section("Figures", " ".join(band_words(ran)), columns=columns, rows=rows, words_in=words_in)
+    )
+    sections += sections_of(run_comparison(ran))
     if failed := failures(outcomes):
         columns = ("variation", "because")
         sections.append(Section("Cannot be run", "", columns=columns, rows=failed, words_in=(0, 1)))
@@ -43,12 +47,13 @@ def variations_page(title: str, outcomes: Sequence[Outcome]) -> Page:
 
 def _facts(base: dict[str, Any]) -> dict[str, str]:
     plan = Plan(**base["plan"])
-    tokens = base["seq_len"] * base["global_batch"]
+    tokens, half = base["seq_len"] * base["global_batch"], base.get("step_time_uncertainty")
+    band = "" if half is None else f" ± {percent(half, 0)}"
     return {
         "model": base["model"],
         "cluster": f"{base['gpus']:,} x {base['device']} ({base['cluster']})",
         "plan": f"{plan.describe()}, micro batch {plan.micro_batch}, {plan.schedule}",
-        "step": f"{seconds(base['step_time_s'])} for {counted(tokens)} tokens",
+        "step": f"{seconds(base['step_time_s'])}{band} for {counted(tokens)} tokens",
     }
 
 

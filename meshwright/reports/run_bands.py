@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from planner.runs import PlannedRun
 
@@ -62,6 +64,15 @@ def days_band(run: PlannedRun) -> Band:
     below = math.hypot(half, early)
     above = math.hypot(half, late / mean - 1.0) if math.isfinite(late) else math.inf
     return Band(mean / DAY, mean * max(1.0 - below, 0.0) / DAY, mean * (1.0 + above) / DAY)
+
+
+def band_of(report: Mapping[str, Any]) -> Band:
+    """Days of a run, from what ``simulate --json`` says of it."""
+    mean, ends = report["finish_days"]["mean"], report["finish_band_days"]
+    if mean is None:
+        return Band(math.inf, math.inf, math.inf)
+    low, high = (math.inf if end is None else end for end in ends)
+    return Band(mean, low, high)
 
 
 def in_proportion(value: float, days: Band) -> Band:

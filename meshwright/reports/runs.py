@@ -33,6 +33,7 @@ def describe_planned_run(run: PlannedRun) -> dict[str, Any]:
             "mean": _days(outcome.mean_s),
             **{f"p{int(100 * share)}": _days(outcome.quantile(share)) for share in (0.1, 0.5, 0.9)},
         },
+        "finish_band_days": [finite(end) for end in (days_band(run).low, days_band(run).high)],
         "work_days": inputs.work_s / DAY,
         "steps": inputs.steps,
         "goodput": outcome.goodput,

@@ -36,17 +36,28 @@ PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 
 def serving_tables(result: ServingResult) -> list[Table]:
     """The run, its latencies, and its figures of merit."""
-    metrics = result.metrics
-    latencies = [
-        [NAMES[name], *(seconds(getattr(latency, point)) for point in PERCENTILES)]
-        for name, latency in metrics.latencies.items()
-        if isinstance(latency, Latency)
-    ]
     return [
         facts(_setting(result), result.setting.title),
-        table(("latency", *PERCENTILES), latencies),
+        table(*latency_rows(result)),
         facts(figures(result) | error_words(run_errors(result))),
     ]
+
+
+def latency_rows(result: ServingResult) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Columns and rows of the latencies; ± is what one of ten measured servers lies beyond."""
+    errors = run_errors(result)
+    rows = [
+        [
+            NAMES[name],
+            *(seconds(getattr(latency, point)) for point in PERCENTILES),
+            percent(errors[name].p90, 0) if name in errors else "",
+        ]
+        for name, latency in result.metrics.latencies.items()
+        if isinstance(latency, Latency)
+    ]
+    if errors:
+        return ("latency", *PERCENTILES, "±"), rows
+    return ("latency", *PERCENTILES), [row[:-1] for row in rows]
 
 
 def seeds_table(report: Mapping[str, Any]) -> Table:

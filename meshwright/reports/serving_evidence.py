@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.measured_servers import Evidence, evidence
+from meshwright.reports.units import percent
 from meshwright.served_errors import ServedError, served_errors
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import mechanisms
@@ -97,6 +98,11 @@ def run_errors(result: ServingResult) -> dict[str, ServedError]:
     return served_errors(nearest, family, layer_class(setting.model), place["device"])
 
 
+def within(value: str, error: ServedError | None) -> str:
+    """A latency in words with the error beyond which one of ten measured rows lies, where it is known."""
+    return value if error is None else f"{value} ± {percent(error.p90, 0)}"
+
+
 def error_words(errors: Mapping[str, ServedError]) -> dict[str, str]:
     """Errors to expect, for people."""
     if not errors:
@@ -111,9 +117,14 @@ def error_rows(search: ServingSearch) -> dict[str, str]:
 
 def describe_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, Any]:
     """Errors to expect of a plan, with documented keys."""
+    return described(plan_errors(search, plan))
+
+
+def described(errors: Mapping[str, ServedError]) -> dict[str, Any]:
+    """Errors by metric, with documented keys."""
     return {
         name: {"median": error.median, "p90": error.p90, "rows": error.rows, "left_out": error.left_out}
-        for name, error in plan_errors(search, plan).items()
+        for name, error in errors.items()
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from meshwright.replications import over_seeds, seeded
+from meshwright.reports.serving_evidence import described, run_errors
 from meshwright.reports.serving_plans import nearest_words
 from meshwright.served_errors import measured_of
 from meshwright.variations.answer import Outcome
@@ -53,12 +54,14 @@ def run_serving(
 def reported(
     setting: ServingSetting, progress: Callable[[float], None] | None, replications: int
 ) -> dict[str, Any]:
-    """Medians of a run over its seeds."""
+    """Medians of a run over its seeds, and the errors to expect of its latencies."""
     settings = seeded(setting, replications)
-    reports = []
+    reports, errors = [], {}
     for number, each in enumerate(settings):
-        reports.append(serve(each, progress and partial(_advance, progress, number, len(settings))).to_dict())
-    return over_seeds(reports)
+        result = serve(each, progress and partial(_advance, progress, number, len(settings)))
+        reports.append(result.to_dict())
+        errors = described(run_errors(result))
+    return {**over_seeds(reports), "expected_errors": errors}
 
 
 def _advance(progress: Callable[[float], None], number: int, runs: int, share: float) -> None:

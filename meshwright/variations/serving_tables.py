@@ -105,6 +105,7 @@ def difference_words(outcomes: Sequence[Outcome]) -> list[str]:
     if seeds := base.report.get("seeds"):
         words.append(f"Medians of {len(seeds)} seeds, the same for all rows; ± is half their range.")
         words += [line for outcome in others if (line := _told(outcome, base.report))]
+    words += band_words(outcomes)
     overloaded = [each.run.label for each in outcomes if each.report and each.report["sustainable_rate"]]
     if overloaded:
         words.append(
@@ -112,6 +113,26 @@ def difference_words(outcomes: Sequence[Outcome]) -> list[str]:
             "run and have no steady figure."
         )
     return words
+
+
+def band_words(outcomes: Sequence[Outcome]) -> list[str]:
+    """Errors to expect of the latencies, said once for all rows that have the same."""
+    rows: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.report is not None:
+            errors = outcome.report.get("expected_errors") or {}
+            told = [f"{name.upper()} ± {percent(error['p90'], 0)}" for name, error in errors.items()]
+            rows.setdefault(", ".join(told), []).append(outcome.run.label)
+    lines = []
+    for told, labels in rows.items():
+        of = "" if len(rows) == 1 else f"{', '.join(labels)}: "
+        lines.append(f"{of}expected error {told}" if told else f"{of}expected error not known")
+    if not lines or not any(rows):
+        return lines and ["Expected error: not known."]
+    words = "; ".join(lines)
+    return [
+        f"{words[0].upper()}{words[1:]} (one of ten measured servers lies beyond); rows share most of it."
+    ]
 
 
 def _told(outcome: Outcome, base: Mapping[str, Any]) -> str:

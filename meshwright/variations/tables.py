@@ -10,14 +10,15 @@ from rich.table import Table
 from meshwright.reports.flat import flat
 from meshwright.reports.insisted import insisted_words
 from meshwright.reports.plans import ONCE, WORDS
+from meshwright.reports.run_bands import band_of, in_proportion
 from meshwright.reports.runs import detector_table
 from meshwright.reports.tables import table
-from meshwright.reports.units import gibibytes, seconds, signed_percent
+from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
 from meshwright.variations.answer import Outcome
 from simulator.plan import Plan
 from simulator.training.step_graph.streams import PASS
 
-NUMBERS = 6
+NUMBERS = 7
 """Last column of numbers in the table."""
 SHOWN_PARTS = 3
 """Parts of the step that a line of the table names."""
@@ -81,11 +82,20 @@ def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
     main = table(columns, rows, title)
     for column in main.columns[NUMBERS:]:
         column.justify = "left"
-    tables: list[Table | str] = [main, *run_comparison(outcomes)]
+    tables: list[Table | str] = [main, *band_words(outcomes), *run_comparison(outcomes)]
     tables += insisted_words((outcome.run.label, outcome.report or {}) for outcome in outcomes)
     if failed := failures(outcomes):
         tables.append(table(("cannot be run", "because"), failed, left=2))
     return tables
+
+
+BAND = "±: 90 % band of the step, and of its dollars; what rows share of it cancels in the change."
+
+
+def band_words(outcomes: Sequence[Outcome]) -> list[str]:
+    """What ± means, where a row has it: steps that the engine timed have none."""
+    known = any((each.report or {}).get("step_time_uncertainty") is not None for each in outcomes)
+    return [BAND] if known else []
 
 
 def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
@@ -96,12 +106,12 @@ def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
         if run:
             lost = sorted(run["states_s"].items(), key=lambda item: -item[1])
             named = [f"{state} {spent / 3600:.1f} h" for state, spent in lost if state != "productive"]
-            days = run["finish_days"]
-            finish = [f"{days[key]:.2f}" if days[key] is not None else "never" for key in ("mean", "p90")]
+            days = band_of(run)
             goodput = f"{100 * run['goodput']:.2f} %"
             lost_to = ", ".join(named[:SHOWN_PARTS])
-            rows.append([outcome.run.label, *finish, goodput, f"{run['usd']:,.0f}", lost_to])
-    columns = ["run", "days", "p90", "goodput", "USD", "most time is lost to"]
+            usd = "" if run["usd"] is None else in_proportion(run["usd"], days).middle_words()
+            rows.append([outcome.run.label, days.middle_words(), days.ends(), goodput, usd, lost_to])
+    columns = ["run", "days", "90 %", "goodput", "USD", "most time is lost to"]
     described = [
         (outcome.run.label, outcome.report["run"])
         for outcome in outcomes
@@ -114,7 +124,7 @@ def figures(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of all outcomes with figures; words stand in the first and after ``NUMBERS``."""
     base = outcomes[0].report or {}
     replanned = any(outcome.run.replan for outcome in outcomes)
-    columns = ["variation", "step", "change", "tok/s/GPU", "memory", "$/Mtok", "what moved"]
+    columns = ["variation", "step", "±", "change", "tok/s/GPU", "memory", "$/Mtok", "what moved"]
     rows = [_row(outcome, base, replanned) for outcome in outcomes if outcome.report is not None]
     return columns + (["plan"] if replanned else []), rows
 
@@ -136,6 +146,7 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
     cells = [
         outcome.run.label,
         seconds(report["step_time_s"]),
+        "" if (half := report.get("step_time_uncertainty")) is None else percent(half, 0),
         "" if first else signed_percent(change(report, base, "step_time_s")),
         f"{report['tokens_per_s_per_gpu']:,.0f}",
         gibibytes(memory["peak_bytes"]) + ("" if memory["fits"] else ", does not fit"),

@@ -54,6 +54,25 @@ def test_band_of_a_run_holds_the_error_of_its_step():
     assert money.low / money.middle == pytest.approx(days.low / days.middle)
 
 
+def test_variations_carry_the_bands_of_their_steps_and_runs(run, tmp_path):
+    """The table and the page; the days of the run are rounded as they are known."""
+    import json
+
+    import yaml
+
+    path, page = tmp_path / "run.yaml", tmp_path / "w.html"
+    path.write_text(yaml.safe_dump(RUN))
+    asked = "whatif", str(path), "--set", "gpus=128"
+    report = json.loads(run(*asked, "--json").out)
+    half, (low, high) = report["base"]["step_time_uncertainty"], report["base"]["run"]["finish_band_days"]
+    mean = report["base"]["run"]["finish_days"]["mean"]
+    assert low <= mean * (1 - half) and mean * (1 + half) <= high
+    text = " ".join(run(*asked, "--html", str(page)).out.split())
+    for written in (text, page.read_text(encoding="utf-8")):
+        assert f"{100 * half:.0f}" in written and Band(mean, low, high).ends() in written
+        assert "90 % band of the step" in written
+
+
 def test_a_short_period_says_what_a_longer_one_costs(run, tmp_path):
     """An optimum of seconds is a period that nobody sets."""
     import yaml

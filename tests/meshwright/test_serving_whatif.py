@@ -33,6 +33,21 @@ def compared(run, path):
     return lambda *flags: json.loads(run("whatif", path, *flags, "--json").out)
 
 
+def test_latencies_carry_the_errors_of_measured_servers(run, path, tmp_path):
+    """`simulate` and `whatif`, in tables, pages and JSON; other layouts than the fits' have none."""
+    report = json.loads(run("simulate", path, "--json").out)
+    errors = {name: f"± {100 * error['p90']:.0f}" for name, error in report["expected_errors"].items()}
+    assert set(errors) == {"tpot", "ttft"}
+    page = tmp_path / "p.html"
+    assert "±" in run("simulate", path, "--html", str(page)).out
+    assert all(words in page.read_text(encoding="utf-8") for words in errors.values())
+    staged = "--set", "deployment.pipeline=2,deployment.replicas=1"
+    text = " ".join(run("whatif", path, *staged, "--replications", "1", "--html", str(page)).out.split())
+    assert f"Base: expected error TPOT {errors['tpot']}" in text
+    assert "expected error not known" in text
+    assert errors["ttft"] in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_a_replanned_variation_runs_the_plan_that_the_search_ranks_first(run, path, compared):
     again, wide = compared("--replan", "--sweep", "gpus=4")["variations"]
