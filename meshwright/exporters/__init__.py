@@ -27,6 +27,7 @@ TARGETS = (
     "llm-d",
     "slurm",
     "k8s",
+    "kserve",
     "verl",
     "nemo-rl",
     "slime",

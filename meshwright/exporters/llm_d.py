@@ -21,8 +21,6 @@ from simulator.serving.setting import PoolSetting, ServingSetting
 ENGINE = "vllm-0.33.yaml"
 IMAGE = "vllm/vllm-openai:v0.33.0"
 FILE, MODEL = "values.yaml", "MODEL"
-DEFAULTS = {"--pipeline-parallel-size": 1, "--data-parallel-size": 1, "--stream-interval": 1}
-"""Values that vLLM takes by itself (vllm/config/parallel.py, scheduler.py)."""
 BY_CHART = ("--tensor-parallel-size",)
 NOTES = (
     f"the checkpoint: replace {MODEL} by its name on Hugging Face; authSecretName if it is gated",
@@ -78,13 +76,9 @@ def _check_shape(setting: ServingSetting, pool: PoolSetting) -> None:
 
 
 def _section(pool: PoolSetting, options: Options) -> dict[str, Any]:
-    """A pool: replicas, GPUs, and flags that are neither defaults nor the chart's."""
+    """A pool: replicas, GPUs, and flags that are not the chart's."""
     plain = pool.pool.devices == pool.pool.tensor
-    own = {
-        name: value
-        for name, value in options.items()
-        if not (plain and name in BY_CHART) and DEFAULTS.get(name) != value
-    }
+    own = {name: value for name, value in options.items() if not (plain and name in BY_CHART)}
     container = {
         "name": "vllm",
         "image": IMAGE,

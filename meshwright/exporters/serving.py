@@ -196,6 +196,10 @@ def _speculation_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     return {fact: value for fact, value in facts.items() if value}
 
 
+OF_CHECKPOINT = {"--dtype": "bfloat16", "dtype": "bfloat16", "--kv-cache-dtype": "bfloat16"}
+"""Options that a checkpoint in bf16 decides, beside SGLang's (`bf16`) and TensorRT-LLM's (`auto`) of KV."""
+
+
 def pool_options(
     known: LauncherTable, setting: ServingSetting, pool: PoolSetting
 ) -> tuple[Options, list[str]]:
@@ -208,6 +212,9 @@ def pool_options(
     }
     options, gaps = known.write(wanted)
     shape = pool.pool
+    if pool.model.checkpoint == shape.weights == "bf16":
+        # An engine takes both from a checkpoint in 16 bits.
+        options = {name: value for name, value in options.items() if OF_CHECKPOINT.get(name) != value}
     if pool.model.moe and shape.expert > 1 and known.target == "vllm" and shape.experts_cut > 1:
         gaps.append(f"pool.expert = {shape.expert}: expert parallelism is over all tensor x data ranks")
     if known.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
@@ -316,7 +323,7 @@ def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str)
     for pool in setting.pools:
         options, more = pool_options(known, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
-        text = script_head(question, known, pool, (*gaps,))
+        text = script_head(question, known, pool, (*gaps,), options)
         text += "\n" + array("ENGINE_ARGS", flags(options)) + "\n" + command
         files[file_of(setting, pool)] = text
     if router:
@@ -325,13 +332,18 @@ def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str)
 
 
 def script_head(
-    question: ExportQuestion, known: LauncherTable, pool: PoolSetting, gaps: tuple[str, ...]
+    question: ExportQuestion,
+    known: LauncherTable,
+    pool: PoolSetting,
+    gaps: tuple[str, ...],
+    options: Options,
 ) -> str:
     """Comments and variables at the top of a pool's script."""
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
     count = f"{pool.pool.devices} GPUs a replica"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
     text += f"# Predicted with {one_line(str(pool.pool.engine))}, {pool.pool.replicas} replicas.\n"
+    text += commented([f"Stated though it may be the default, {why}." for why in known.repeats(options)])
     text += "set -euo pipefail\n\n"
     text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"

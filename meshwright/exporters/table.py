@@ -70,6 +70,10 @@ class LauncherTable(Strict):
     """Framework that an imported question is predicted with."""
     always: Options = Field(default_factory=dict)
     """Options that every file has."""
+    defaults: Options = Field(default_factory=dict)
+    """Values that the launcher takes by itself for every model and device; files do not repeat them."""
+    repeated: dict[str, str] = Field(default_factory=dict)
+    """Options that files state even at their default, and why: it is no one value."""
     options: dict[str, LauncherOption]
     derived: dict[str, str] = Field(default_factory=dict)
     """Fields that the launcher computes, or that other options express."""
@@ -115,7 +119,19 @@ class LauncherTable(Strict):
                     options |= choice.sets
                     if choice.gap:
                         gaps.append(f"{field} = {_words(value)}: {choice.gap}")
-        return options, gaps
+        return {name: value for name, value in options.items() if not self.is_default(name, value)}, gaps
+
+    def is_default(self, option: str, value: Any) -> bool:
+        """Whether the launcher takes the value by itself."""
+        return option in self.defaults and same(value, self.defaults[option])
+
+    def repeats(self, options: Options) -> list[str]:
+        """Why files state options that may be at their default, a line each reason."""
+        names: dict[str, list[str]] = {}
+        for option, why in self.repeated.items():
+            if option in options:
+                names.setdefault(why, []).append(option)
+        return [f"{', '.join(stated)}: {why}" for why, stated in names.items()]
 
     def read(self, options: Options) -> tuple[Facts, Options]:
         """The facts of the options, and options without a fact."""

@@ -33,7 +33,7 @@ def write(question: ExportQuestion) -> Export:
         config = script.replace("serve", "options").replace(".sh", ".yaml")
         body = yaml.safe_dump(nested(options), sort_keys=False)
         files[config] = commented(header(question, known.version, (*gaps,), NOTES)) + body
-        text = script_head(question, known, pool, (*gaps,))
+        text = script_head(question, known, pool, (*gaps,), options)
         per_node = min(setting.cluster.devices_per_node, pool.pool.devices)
         text += (
             f'\ntrtllm-serve "$MODEL" --port "$PORT" --gpus_per_node {per_node}{ROLES[pool.pool.role]} \\\n'
