@@ -17,7 +17,7 @@ ABSENT = {
     r"groq|cerebras|sambanova|tenstorrent": "it is not there; a device of your own: docs/extending.md",
     r"verl|openrlhf|areal|slime": "systems of post-training are asked with kind: rl (docs/rl.md)",
     r"tgi|lmdeploy|mlc|llama\.?cpp|ollama|mii": "engines are vllm, sglang and tensorrt-llm",
-    r"llm-d|kserve|helm|ray-?serve": "deployments on Kubernetes: --to k8s, --to dynamo or --to llm-d",
+    r"helm|ray-?serve": "on Kubernetes: --to k8s, --to kserve, --to dynamo or --to llm-d",
     r"unsloth": "the nearest are trl and axolotl",
     r"colossal|llama-?factory": "the nearest are trl, torch-fsdp-eager and megatron-core",
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
-    from meshwright.pages.picture import Picture
+    from meshwright.pages.picture import ChartPicture
 
 WIDTH, LONGEST = 100, 2400
 """Columns and characters of a result in Python's prompt."""
@@ -67,7 +67,7 @@ class Shown:
         """
         return self.page().text()
 
-    def plot(self) -> Picture:
+    def plot(self) -> ChartPicture:
         """The main chart as a figure of matplotlib, which notebooks show and ``savefig`` writes.
 
         Raises:

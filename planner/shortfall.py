@@ -22,6 +22,7 @@ from simulator.rules import adapter_problem, offers
 from simulator.state.adapter import Adapter
 from simulator.state.place import Tiers, Update
 from simulator.training.memory import memory
+from simulator.uncertainty import default_headroom
 
 SAVERS = (
     "recompute",
@@ -209,5 +210,8 @@ def _adapted(space: Space) -> Iterator[tuple[str, Space]]:
         changed = replace(setting, training=training, framework=frameworks.get(name))
         if adapter_problem(changed):
             continue
+        # The memory of another framework is known less or better; a share that was asked for stays.
+        usual = space.headroom == default_headroom(setting)
+        free = default_headroom(changed) if usual else space.headroom
         with suppress(InputError):
-            yield flag, Space.of(changed, space.devices, space.constraints, space.headroom)
+            yield flag, Space.of(changed, space.devices, space.constraints, free)

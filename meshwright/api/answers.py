@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT", bound=Shown)
 
 
-def shown_as(kind: type[AnswerT], found: Any, **more: Any) -> AnswerT:
+def shown_as(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
     """A result of the planner as an answer: a record with the same fields, and ``more``."""
-    return kind(**{each.name: getattr(found, each.name) for each in fields(found)}, **more)
+    return kind(**{each.name: getattr(planned, each.name) for each in fields(planned)}, **more)
 
 
 class SizingAnswer(Shown, Sizing):

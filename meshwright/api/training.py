@@ -244,7 +244,7 @@ def size(
         settings.append((checked.setting, counts(have, least, most)))
     constraints = Constraints.of(searched.fix, searched.limit)
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
-    found = size_up(
+    sizing = size_up(
         settings,
         tokens,
         days,
@@ -255,7 +255,7 @@ def size(
         progress,
         searched.offload,
     )
-    return shown_as(SizingAnswer, found)
+    return shown_as(SizingAnswer, sizing)
 
 
 def _compared(

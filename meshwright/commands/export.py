@@ -18,8 +18,8 @@ def export(
         str,
         typer.Option(
             metavar="TARGET",
-            help="megatron-lm, -bridge, deepspeed, torchtitan, vllm, sglang, trtllm, dynamo, slurm, k8s, "
-            "verl, nemo-rl or slime.",
+            help="megatron-lm, -bridge, deepspeed, torchtitan, trl, axolotl, llama-factory, vllm, sglang, "
+            "trtllm, dynamo, kserve, llm-d, slurm, k8s, verl, nemo-rl or slime.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")],

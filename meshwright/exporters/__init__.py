@@ -62,7 +62,7 @@ def exporter(target: str, option: str = "--to") -> Exporter:
     Raises:
         UnknownNameError: no such target (nearest offered).
     """
-    target = ALIASES.get(target.lower(), target)
+    target = ALIASES.get(target.lower(), target.lower())
     if target not in TARGETS:
         raise UnknownNameError("export target", target, TARGETS, option)
     return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER

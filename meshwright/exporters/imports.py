@@ -200,6 +200,8 @@ def recognised(text: str, where: str) -> Exporter:
         if read := re.findall(r"(?m)^\s*(?:exec\s+)?(?:\.|source|(?:ba)?sh)\s+(\S*\.sh\b\"?|\S+)", text):
             problem = f"takes its options from {', '.join(read[:3])}; give a file with all options"
             raise InputError(problem, where)
+        if re.search(r"(?m)^model:", text) and re.search(r"(?m)^workload:", text):
+            raise InputError(f"is a scenario already: meshwright simulate {where}", where)
         kinds = ", ".join(name for name in TARGETS if exporter(name).hints)
         raise InputError(f"has no options of a launch file; name its kind with --from: {kinds}", where)
     return exporter(best)

@@ -59,6 +59,8 @@ class LaunchedServer:
     """prefill or decode, where the manifest says it."""
     preset: str = ""
     """Engine preset that an exported file names."""
+    predicted: str = ""
+    """Model of the catalogue that an exported file names."""
 
 
 class Beside(NamedTuple):
@@ -141,14 +143,16 @@ def _script(text: str, where: str, beside: Beside) -> Iterator[LaunchedServer]:
                 break
 
 
-PREDICTED = re.compile(r"^# Predicted with (\S+), (\d{1,6}) replicas", re.MULTILINE)
+PREDICTED = re.compile(r"^# Predicted with (\S+), (\d{1,6}) replicas?(?:, of (\S+)\.$)?", re.MULTILINE)
 """Comment of an exported script."""
 
 
 def _written_by_us(text: str) -> dict[str, Any]:
-    """Preset and replicas that an exported script tells."""
+    """Preset, replicas and model that an exported script tells."""
     comment = PREDICTED.search(text)
-    return {"preset": comment[1], "replicas": int(comment[2])} if comment else {}
+    if comment is None:
+        return {}
+    return {"preset": comment[1], "replicas": int(comment[2]), "predicted": comment[3] or ""}
 
 
 def _words(text: str, where: str) -> list[str]:

@@ -133,7 +133,7 @@ def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], w
 
 def _named(server: LaunchedServer) -> str:
     told = next((server.options[key] for key in MODEL[server.engine] if key in server.options), server.model)
-    return str(told)
+    return server.predicted if "$" in str(told) and server.predicted in models.names() else str(told)
 
 
 def _pool(

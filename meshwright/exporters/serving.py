@@ -340,9 +340,12 @@ def script_head(
 ) -> str:
     """Comments and variables at the top of a pool's script."""
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
-    count = f"{pool.pool.devices} GPUs a replica"
+    count = "1 GPU a replica" if pool.pool.devices == 1 else f"{pool.pool.devices} GPUs a replica"
+    replicas = "1 replica" if pool.pool.replicas == 1 else f"{pool.pool.replicas} replicas"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
-    text += f"# Predicted with {one_line(str(pool.pool.engine))}, {pool.pool.replicas} replicas.\n"
+    text += (
+        f"# Predicted with {one_line(str(pool.pool.engine))}, {replicas}, of {one_line(pool.model.name)}.\n"
+    )
     text += commented([f"Stated though it may be the default, {why}." for why in known.repeats(options)])
     text += "set -euo pipefail\n\n"
     text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")

@@ -103,7 +103,7 @@ class LauncherTable(Strict):
         """The options for the facts, and descriptions of facts without an option."""
         options, gaps = dict(self.always), []
         for field, value in facts.items():
-            if field in self.derived or _of_plan(field) in self.derived or value is None:
+            if field in self.derived or _of_plan(field) in self.derived or value in (None, "", []):
                 continue
             entry = self.options.get(field) or self.options.get(_of_plan(field))
             if entry is None:

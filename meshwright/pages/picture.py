@@ -24,7 +24,7 @@ MARKERS = {"circle": "o", "circle-open": "o", "diamond": "D", "square": "s", "x"
 COLOUR = re.compile(r"rgba?\(([^)]*)\)")
 
 
-class Picture(Canvas):
+class ChartPicture(Canvas):
     """A figure of matplotlib that notebooks show by itself."""
 
     def _repr_png_(self) -> bytes:
@@ -33,7 +33,7 @@ class Picture(Canvas):
             return file.getvalue()
 
 
-def picture(figure: Figure, title: str = "") -> Picture:
+def picture(figure: Figure, title: str = "") -> ChartPicture:
     """Draw a page's chart.
 
     Args:
@@ -41,7 +41,7 @@ def picture(figure: Figure, title: str = "") -> Picture:
         title: above it; empty for none.
     """
     shape = figure["layout"]
-    drawn = Picture(figsize=(WIDTH_IN, shape.get("height", 450) / PIXELS_AN_INCH), layout="constrained")
+    drawn = ChartPicture(figsize=(WIDTH_IN, shape.get("height", 450) / PIXELS_AN_INCH), layout="constrained")
     pairs = list(dict.fromkeys(_pair(trace) for trace in figure["data"])) or [("x", "y")]
     axes = _axes(drawn, pairs, shape)
     floors: dict[tuple[str, str], dict[Any, float]] = {pair: {} for pair in pairs}
@@ -72,7 +72,7 @@ def _pair(trace: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _axes(
-    drawn: Picture, pairs: Sequence[tuple[str, str]], shape: Mapping[str, Any]
+    drawn: ChartPicture, pairs: Sequence[tuple[str, str]], shape: Mapping[str, Any]
 ) -> dict[tuple[str, str], Axes]:
     """One panel for each pair of axes, at the axes' shares of the width and the height."""
     places = []
@@ -228,10 +228,10 @@ def _legend(panel: Axes) -> tuple[list[Any], list[str]]:
 
 def _colour(text: Any) -> Any:
     """A colour as matplotlib reads it: ``rgb(1,2,3)`` becomes shares."""
-    found = COLOUR.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    matched = COLOUR.fullmatch(text.strip()) if isinstance(text, str) else None
+    if matched is None:
         return text if text else "#2c6fbb"
-    parts = [float(part) for part in found[1].split(",")]
+    parts = [float(part) for part in matched[1].split(",")]
     return (*(part / 255 for part in parts[:3]), *parts[3:])
 
 

@@ -28,19 +28,19 @@ MOST_COLUMNS = 6
 
 
 def plans_page(
-    result: SearchResult, found: Prediction, plans: Sequence[Report], scored: ScoredPlans | None
+    result: SearchResult, prediction: Prediction, plans: Sequence[Report], scored: ScoredPlans | None
 ) -> Page:
     """The page of a search that found plans.
 
     Args:
         result: the search.
-        found: its plans, with step, memory and metrics.
+        prediction: its plans, with step, memory and metrics.
         plans: the same as ``plan --json`` describes them.
         scored: every scored plan, where the search kept them.
     """
     setting, first = result.setting, Plan(**plans[0]["plan"])
     sections = [
-        _ranking(result, found),
+        _ranking(result, prediction),
         Section(
             "Where the steps' time goes",
             "Kernels by kind, communication that no kernel hides, and waiting.",
@@ -62,8 +62,8 @@ def plans_page(
         "step": f"{training.global_batch:,} sequences of {training.seq_len:,} tokens, {training.precision}",
         "best plan": f"{first.describe()}, micro batch {first.micro_batch}",
         "its layout": f"{first.schedule}, recompute {recomputed(first)}, sharding {sharding(first)}",
-        "its step time": seconds(plans[0]["step_time_s"]) + _band(found),
-        "evidence": short_runs(found.standing) or "timed by the engine",
+        "its step time": seconds(plans[0]["step_time_s"]) + _band(prediction),
+        "evidence": short_runs(prediction.standing) or "timed by the engine",
         "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0]["mfu"]),
         "dollars per million tokens": f"{plans[0]['usd_per_million_tokens']:.3g}",
@@ -71,15 +71,15 @@ def plans_page(
     return Page(f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
 
 
-def _band(found: Prediction) -> str:
+def _band(prediction: Prediction) -> str:
     """The 90 % band of the first plan's step; empty where it is not known."""
-    known = found.standing
+    known = prediction.standing
     return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
 
 
-def _ranking(result: SearchResult, found: Prediction) -> Section:
+def _ranking(result: SearchResult, prediction: Prediction) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns, words = rank_columns(found), " ".join(order_words(result, found))
+    columns, words = rank_columns(prediction), " ".join(order_words(result, prediction))
     if len(result.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))

@@ -15,6 +15,11 @@ OF_MEASUREMENTS = ("measured", "citation")
 """Keys of a scenario that `validate` reads alone (`meshwright.measured.compared`)."""
 
 
+NUMBER_WORDS = {"thousand": "k", "million": "M", "billion": "B", "trillion": "T"}
+NUMBER_WORDS |= {letter: letter.upper() for letter in "mbt"} | {"k": "k"}
+"""Words after a number that a shell takes for a scenario: ``--tokens 15 trillion``."""
+
+
 def shipped_scenarios() -> dict[str, Path]:
     """The shipped files by name: the path below ``scenarios`` without its suffix."""
     folder = Path(str(files("scenarios")))
@@ -40,6 +45,10 @@ def scenario_path(reference: str) -> Path:
     if reference.endswith(SUFFIXES):
         raise no_such_file(path)
     _refuse_model(reference, shipped)
+    if reference.lower() in NUMBER_WORDS:
+        raise InputError(
+            f"is no scenario; a number is one word: 15{NUMBER_WORDS[reference.lower()]}", reference
+        )
     raise UnknownNameError("scenario", reference, shipped)
 
 

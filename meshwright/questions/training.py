@@ -54,6 +54,13 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+HINTS = {
+    "--cluster": "meshwright show clusters lists names",
+    "--global-batch": "sequences of a step, or --batch-tokens 4M",
+}
+"""What helps where a flag is missing."""
+
+
 def scenario_data(
     scenario: str | Path | Mapping[str, Any] | None, arguments: Mapping[str, Any], where: str
 ) -> tuple[dict[str, Any], str, Path]:
@@ -96,7 +103,9 @@ def scenario_data(
         if missing:
             _check_names(changes)
             flags = " ".join(map(flag, NEEDED))
-            raise InputError(f"{' '.join(missing)} missing; give a scenario, or all of {flags}")
+            hints = [HINTS[name] for name in missing if name in HINTS]
+            told = f" ({'; '.join(hints)})" if hints else ""
+            raise InputError(f"{' '.join(missing)} missing{told}; give a scenario, or all of {flags}")
     for key, value in changes.items():
         data = changed(data, key, from_here(value, folder), where)
     if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):

@@ -30,7 +30,7 @@ class ReplicaGroup:
         return f"{role}{self.replicas} x {self.shape.describe()}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServingPlan:
     """A deployment with its predicted figures.
 
@@ -79,6 +79,10 @@ class ServingPlan:
             "energy": self.joules_per_token,
             "latency": self.e2e_s,
         }[objective]
+
+    def __repr__(self) -> str:
+        """The groups and the largest rate."""
+        return f"ServingPlan({self.describe()}: {self.goodput:.3g} requests/s)"
 
     def describe(self) -> str:
         """The groups in a line."""

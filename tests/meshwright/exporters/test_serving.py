@@ -12,6 +12,7 @@ import yaml
 from core.errors import InputError
 from core.loading import read_mapping
 from meshwright.exporters import TARGETS, export, exporter
+from meshwright.exporters.imports import read_launch
 from meshwright.exporters.serving import UNTOLD, held_memory, pool_facts, pool_options
 from meshwright.exporters.table import table
 from meshwright.jobs.exports import question_of
@@ -111,6 +112,25 @@ def test_scripts_and_manifests_are_well_formed(target, question):
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     for gap in made.gaps:
         assert gap in next(iter(made.files.values()))
+
+
+@pytest.mark.parametrize("target", ENGINES[:2])
+def test_exported_scripts_are_read_back_without_a_model(target):
+    script = export(question_of("serve-llama3-70b"), target).files["serve.sh"]
+    assert read_launch(script, stated={"cluster": "dgx-h100"}).scenario["model"] == "llama3.1-70b"
+
+
+@pytest.mark.parametrize("target", ENGINES)
+def test_no_default_is_repeated_and_what_is_repeated_has_a_reason(target, question):
+    """Every option of a table is at no default; those that may be one say why they are stated."""
+    known, setting = table(exporter(target).table), question.deployed()
+    for pool in setting.pools:
+        options, _ = pool_options(known, setting, pool)
+        assert not [name for name, value in options.items() if known.is_default(name, value)]
+        assert "--dtype" not in options and "dtype" not in options
+        script = next(text for name, text in export(question, target).files.items() if name.endswith(".sh"))
+        for name in known.repeated.keys() & options.keys():
+            assert name in script and known.repeated[name] in script
 
 
 def test_memory_shares_mean_what_each_engine_means(question):
