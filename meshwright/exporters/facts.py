@@ -19,6 +19,7 @@ PARTS = ("moe", "mla", "linear", "numerics")
 UNTOLD = (
     *("name", "aliases", "family", "source", "stated_parameters", "left_out", "checkpoint", "checkpoints"),
     *("draft_heads", "fp4", "parts", "weight_only", "checkpoint_kv", "checkpoint_problem"),
+    "tower_problem",
     *PARTS,
 )
 """Keys of a model that are no shape, or that are flattened."""
@@ -113,7 +114,8 @@ def shape(model: Model) -> Facts:
         del facts["attention_pattern"]
     if facts["mlp_pattern"] == [True]:
         del facts["mlp_pattern"]
-    usual = {name: Model.model_fields[name].default for name in SINGLE_LAYERS}
+    defaults = {name: Model.model_fields[name].default for name in SINGLE_LAYERS}
+    usual = {name: list(value) if isinstance(value, tuple) else value for name, value in defaults.items()}
     usual |= {"mtp_layers": 0, "linear.gate_rank": 0, "linear.channel_gates": False}
     return {name: value for name, value in facts.items() if name not in usual or not same(value, usual[name])}
 

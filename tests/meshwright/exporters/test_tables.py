@@ -8,11 +8,13 @@ import pytest
 
 from core.errors import InputError, UnknownNameError
 from meshwright.exporters import TARGETS, export, exporter
+from meshwright.exporters.facts import shape
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.megatron_lm import expert_layers
 from meshwright.exporters.table import table
 from meshwright.jobs.exports import from_scenario, question_of
 from simulator.levers import LEVERS
+from simulator.models import models
 from simulator.plan import COLUMNS
 
 TRAINING = [name for name in TARGETS if exporter(name).read is not None]
@@ -80,3 +82,11 @@ def test_patterns_of_expert_layers(text, layers):
 def test_patterns_are_not_executed(text):
     with pytest.raises(InputError):
         expert_layers(text, 4, "test")
+
+
+def test_a_model_with_the_usual_layers_has_no_shape_that_its_launcher_lacks():
+    """`feed_forwards` and `tower_problem` of a plain model were once printed as not expressed."""
+    for name in ("llama3-70b", "gpt3-175b"):
+        facts = shape(models.get(name))
+        assert not {"feed_forwards", "tower_problem"} & set(facts)
+        assert not [fact for fact, value in facts.items() if value in ([], "")]
