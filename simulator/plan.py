@@ -18,6 +18,7 @@ from core.records import record
 from simulator.levers import CODED, SHARED, LeverColumns, Levers, Recompute, modules_code, modules_of
 from simulator.levers import FULL as FULL
 from simulator.levers import SELECTIVE as SELECTIVE
+from simulator.levers.overlap_tensor import TensorOverlap
 from simulator.state.levels import ShardLevels
 from simulator.state.place import Tiers, Update
 from simulator.state.policy import PLAIN, POLICY_FIELDS, StatePolicy
@@ -26,7 +27,6 @@ from simulator.state.wire import Wire
 
 ContextAlgorithm = Literal["ring", "all_gather", "ulysses", "usp", "token-ring"]
 RankOrder = Literal["tensor-context-data-pipeline", "tensor-context-pipeline-data"]
-TensorOverlap = Literal["none", "backward", "full"]
 
 Choice = {
     "recompute": get_args(Recompute),
@@ -117,7 +117,8 @@ class Plan(Levers):
     overlap_tensor: TensorOverlap = Field(
         "backward",
         description="tensor-parallel communication hidden behind "
-        "matrix products: nowhere, in the backward pass, everywhere",
+        "matrix products: nowhere, in the backward pass, everywhere; flux, t3, domino, ladder: "
+        "docs/overlap.md",
     )
     overlap_expert: bool = Field(
         False, description="exchange tokens with experts beside the kernels of another micro batch"

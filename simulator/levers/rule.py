@@ -71,6 +71,16 @@ class Columns(Protocol):
         ...
 
     @property
+    def tensor(self) -> np.ndarray:
+        """As in ``Plans``."""
+        ...
+
+    @property
+    def overlap_tensor(self) -> np.ndarray:
+        """As in ``Plans``."""
+        ...
+
+    @property
     def data(self) -> np.ndarray:
         """As in ``Plans``."""
         ...

@@ -154,7 +154,7 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     mixer, mlp = parts.named("projections"), parts.named("mlp")
     blocks = [mixer + mlp] if model.parallel_block else [mixer, mlp] if communicates else [mixer]
     blocks = [block for block in blocks if block]
-    tensor = tensor_traffic(setting, plans, blocks)
+    tensor = tensor_traffic(setting, plans, blocks, (forward.device, backward_input.device))
     forward.add("gemm", tensor.slicing_forward, 0)
     backward_input.add("gemm", tensor.slicing_backward, 0)
     graphed = partial(in_graph, setting.graphs, kind.experts)

@@ -14,6 +14,7 @@ from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
 from simulator.training.overlap import NO_TRANSFER, Transfer, contention, hidden
+from simulator.training.tensor_forms import TensorForm, chosen_forms
 from simulator.training.work import Priced, sum_costs, sum_seconds
 
 
@@ -40,9 +41,15 @@ class _Beside:
     def __add__(self, other: _Beside) -> _Beside:
         return _Beside(self.seconds + other.seconds, self.gained + other.gained)
 
-    def times(self, share: np.ndarray) -> _Beside:
+    def times(self, share: np.ndarray | float) -> _Beside:
         """A share of it."""
         return _Beside(self.seconds * share, self.gained * share)
+
+    def with_form(self, plans: np.ndarray, other: _Beside) -> _Beside:
+        """The other's, for the plans that a mask names."""
+        return _Beside(
+            np.where(plans, other.seconds, self.seconds), np.where(plans, other.gained, self.gained)
+        )
 
     def transfer(self, cost: Cost) -> Transfer:
         """All communication of a direction, of which this part runs beside kernels."""
@@ -102,7 +109,9 @@ class _Collectives:
         )
 
 
-def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -> TensorTraffic:
+def tensor_traffic(
+    setting: Setting, plans: Plans, blocks: list[list[Priced]], passes: tuple[np.ndarray, np.ndarray]
+) -> TensorTraffic:
     """Tensor-parallel traffic of a layer, forward and backward, and the exposed part.
 
     Without sequence parallelism each of attention and MLP all-reduces its output forward and its input
@@ -114,13 +123,14 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     domain): the last slice of a product has no gather left beside it, the last slice's reduction nothing
     to run beside. Where a release slices gradients, the input-gradient reduction runs beside slices of the
     input-gradient product, and the second gather beside nothing. Attention and MLP hide their own traffic
-    only.
+    only. ``tensor_forms`` has the other words of ``overlap_tensor``.
 
     Args:
         setting: what the plans share.
         plans: the plans.
         blocks: priced ops of attention and of the MLP, where that communicates at all; together, where they
             communicate once for both.
+        passes: seconds of the layer's kernels forward and backward, each of shape (plans,).
     """
     if (plans.tensor == 1).all():
         none = np.zeros(len(plans))
@@ -128,15 +138,21 @@ def tensor_traffic(setting: Setting, plans: Plans, blocks: list[list[Priced]]) -
     shape, sliced = (len(plans),), slices_products(setting, plans)
     forward, backward = (_Beside(*np.zeros((2, *shape))) for _ in range(2))
     sent: list[Priced] = []
+    forms = chosen_forms(plans.overlap_tensor)
+    windows = tuple(np.broadcast_to(seconds, shape) / max(len(blocks), 1) for seconds in passes)
     for block in blocks:
         sends = [entry for entry in block if entry.op.kind == "tensor"]
         sent += sends
-        beside = _beside(setting, plans, block, _Collectives.of(setting, plans, sends), sliced)
+        collectives = _Collectives.of(setting, plans, sends)
+        beside = _beside(setting, plans, block, collectives, sliced)
+        for form, named in forms:
+            in_form = _in_form(form, setting, plans, block, collectives, windows)
+            beside = tuple(old.with_form(named, new) for old, new in zip(beside, in_form, strict=True))
         forward, backward = forward + beside[0], backward + beside[1]
     return TensorTraffic(
         forward.transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape)),
         backward.transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape)),
-        *_slicing(setting, plans, [entry for block in blocks for entry in block], sliced),
+        *_slicing(setting, plans, [entry for block in blocks for entry in block], sliced, forms),
     )
 
 
@@ -161,6 +177,39 @@ def _beside(
     return forward.times(sliced), backward + in_slices.times(sliced)
 
 
+def _in_form(
+    form: TensorForm,
+    setting: Setting,
+    plans: Plans,
+    block: list[Priced],
+    sends: _Collectives,
+    windows: tuple[np.ndarray, ...],
+) -> tuple[_Beside, _Beside]:
+    """As ``_beside``, of plans with one of ``tensor_forms``; windows are a block's share of the passes."""
+    vendor = setting.cluster.device.vendor
+
+    def product(role: str, gradient: str = "") -> np.ndarray:
+        return form.share * sum_seconds(products(block, role, gradient), (len(plans),))
+
+    def moved(*parts: _Collective) -> _Collective:
+        total = sum((part.seconds for part in parts), np.zeros(len(plans)))
+        lost = sum((part.seconds * form.slows(part.slows, vendor) for part in parts), np.zeros(len(plans)))
+        return _Collective(total, np.divide(lost, total, out=np.zeros(len(plans)), where=total > 0))
+
+    gather, output, gradient = sends.gather, sends.output, sends.gradient
+    if form.beside == "pass":
+        forward, backward = windows
+        # The input is gathered again for the weight gradient, and the output's gradient for the input's.
+        return moved(gather, output).beside(forward), moved(gradient, gather, gather).beside(backward)
+    forward = moved(output).beside(product("row")).times(form.share)
+    backward = moved(gradient).beside(product("column", "input")).times(form.share)
+    if form.gathers:
+        forward += moved(gather).beside(product("column"))
+        backward += moved(gather).beside(product("column", "weight"))
+        backward += moved(gather).beside(product("row", "input"))
+    return forward, backward
+
+
 def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
     """Products of one role, with the kernels that accumulate weight gradients; gradient "" is forward."""
     return [
@@ -171,24 +220,37 @@ def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
 
 
 def _slicing(
-    setting: Setting, plans: Plans, ops: list[Priced], sliced: np.ndarray
+    setting: Setting,
+    plans: Plans,
+    ops: list[Priced],
+    sliced: np.ndarray,
+    forms: list[tuple[TensorForm, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds by which slices are slower than whole products, forward and backward.
 
     Slices read all weights again and fill fewer rows of tiles. They lie on several streams, so that they
-    fill the multiprocessors together, as one kernel of as many products does.
+    fill the multiprocessors together, as one kernel of as many products does. Halves of a micro batch run
+    one after the other.
     """
     longer = {"": np.zeros(len(plans)), "input": np.zeros(len(plans))}
-    if not np.any(sliced & (plans.tensor > 1)):
-        return longer[""], longer["input"]
-    calls = np.where(sliced, plans.tensor, 1.0)
-    cut = [
-        entry.op.changed(layout="forward")
-        for role, gradient in (("column", ""), ("row", ""), ("row", "input"))
-        for entry in products(ops, role, gradient)
-        if isinstance(entry.op, Product)
-    ]
-    seconds = price([*cut, *(op.sliced(calls) for op in cut)], setting.prices)
-    for op, whole, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):
-        longer[op.gradient] += np.maximum(parts - whole, 0.0)
+    roles = ("column", ""), ("row", ""), ("row", "input")
+    ways: list[tuple[tuple[tuple[str, str], ...], np.ndarray, np.ndarray]]
+    ways = [(roles, sliced, np.where(sliced, plans.tensor, 1.0))]
+    for form, named in forms:
+        if form.halves:
+            ways.append(((*roles, ("column", "input")), named, np.where(named, 2.0, 1.0)))
+    for cut_roles, named, calls in ways:
+        if not np.any(named & (plans.tensor > 1)):
+            continue
+        cut = [
+            entry.op.changed(layout="forward")
+            for role, gradient in cut_roles
+            for entry in products(ops, role, gradient)
+            if isinstance(entry.op, Product)
+        ]
+        one_by_one = calls if named is not sliced else 1.0
+        pieces = [op.sliced(calls) if named is sliced else op.changed(m=op.m / calls) for op in cut]
+        seconds = price([*cut, *pieces], setting.prices)
+        for op, whole, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):
+            longer[op.gradient] += np.maximum(parts * one_by_one - whole, 0.0)
     return longer[""], longer["input"]

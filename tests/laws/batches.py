@@ -18,7 +18,7 @@ from hwmodels.cluster import Cluster
 from planner.candidates import Enumeration
 from planner.rules import STRUCTURE
 from planner.space import Space
-from simulator.plan import Plans, concatenate
+from simulator.plan import Choice, Plans, concatenate
 from simulator.scenario import make_scenario
 from simulator.setting import Setting
 from simulator.training import step_time
@@ -51,7 +51,7 @@ def batch(question: Question) -> tuple[Setting, Plans]:
     plans = plans.take(np.sort(draw.choice(len(plans), min(PLANS, len(plans)), replace=False)))
     drawn: dict[str, Any] = {
         name: draw.integers(0, most, len(plans))
-        for name, most in {"overlap_tensor": 3, "recompute": 3}.items()
+        for name, most in {"overlap_tensor": len(Choice["overlap_tensor"]), "recompute": 3}.items()
     }
     for name in ("overlap_gradients", "overlap_parameters", "overlap_pipeline"):
         drawn[name] = draw.integers(0, 2, len(plans)).astype(bool)
