@@ -238,7 +238,8 @@ def _slicing(
     ways = [(roles, sliced, np.where(sliced, plans.tensor, 1.0))]
     for form, named in forms:
         if form.halves:
-            ways.append(((*roles, ("column", "input")), named, np.where(named, 2.0, 1.0)))
+            halved = named & (plans.tensor > 1)
+            ways.append(((*roles, ("column", "input")), halved, np.where(halved, 2.0, 1.0)))
     for cut_roles, named, calls in ways:
         if not np.any(named & (plans.tensor > 1)):
             continue
