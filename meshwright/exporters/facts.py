@@ -94,6 +94,8 @@ SINGLE_LAYERS = (
     "cache_extra",
     "shared_kv_layers",
     "other_parameters",
+    "mtp_passes",
+    "mtp_block",
 )
 """Fields of a model whose layers differ; others have their defaults."""
 
