@@ -66,5 +66,5 @@ FORMS = {
 def chosen_forms(overlap_tensor: np.ndarray) -> list[tuple[TensorForm, np.ndarray]]:
     """Forms that plans state, each with the plans, shape (plans,)."""
     words = Choice["overlap_tensor"]
-    found = ((form, overlap_tensor == words.index(word)) for word, form in FORMS.items())
-    return [(form, plans) for form, plans in found if plans.any()]
+    stated = ((form, overlap_tensor == words.index(word)) for word, form in FORMS.items())
+    return [(form, plans) for form, plans in stated if plans.any()]
