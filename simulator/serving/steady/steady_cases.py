@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator.serving.engines import Engine
+from simulator.serving.steady.kv_room import Growth, grown_fit, reserved_fit
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 
@@ -152,11 +153,11 @@ class Cases:
         self.arrives = self.closed & (self.new <= 1.0)
         """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode. At a
         rate it stays a prompt of one token, as on the event engine."""
-        self.keys = prompt + 0.5 * (1.0 + variation) * output
+        growth = Growth(prompt, output, varied * self.new**2, variation, np.zeros_like(prompt))
+        self.keys = growth.context
         """Mean context of a decoding sequence."""
-        each = prompt + output
-        each = each + table.windows * np.minimum(each, table.window)
-        self.slots = np.maximum(np.minimum(slots, room / each) / table.stages, 1.0)
+        fit = self._fit(room, growth)
+        self.slots = np.maximum(np.minimum(slots, fit) / table.stages, 1.0)
         """Most sequences that decode together; the micro batches of a pipeline share a rank's KV blocks."""
         tokens = np.maximum(output - 1.0, 1e-9)
         self.gaps = np.maximum((tokens + table.overshoot) / table.pace, 1e-9)
@@ -185,6 +186,20 @@ class Cases:
         fixed = engine.first_token_s.value + table.fixed_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT outside of steps, s."""
+
+    def _fit(self, room: Array, growth: Growth) -> Array:
+        """Sequences that the KV blocks of a rank hold."""
+        table = self.table
+        peak = growth.prompt + growth.output
+        growth = growth._replace(beside=table.windows * np.minimum(peak, table.window))
+        # Sequences that begin together grow together, to their peaks.
+        reserved = room / (peak + growth.beside)
+        engine = table.engine
+        fits = grown_fit
+        if engine.preemption.value == "none" or isinstance(table, SpeculativeCases):
+            fits = reserved_fit
+        number = fits(room, growth, float(engine.block_tokens.value))
+        return np.where(self.together, reserved, number)
 
     def prefills(self, batch: Array) -> Prefills:
         """Steps with prompts beside a batch, whose tokens count towards the budget."""

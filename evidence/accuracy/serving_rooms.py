@@ -1,0 +1,140 @@
+"""Steady states beside the event engine where KV room is short: ``python -m benchmarks.serving_rooms``.
+
+    python -m benchmarks.serving_rooms [--engine vllm-0.19] [--share 0.6 --share 0.85] [--rows]
+
+The grid is engines x lengths x rooms. A room is the KV blocks of one replica, as a number of whole requests.
+Clients that always wait say what the event engine carries at most. Printed are the steady state's largest
+stable rate over it, and its mean end-to-end time over the engine's at shares of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from math import ceil, inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+from simulator.serving.setting import ServingSetting
+from simulator.serving.steady.steady import Limits, Load, highest_stable_rate, steady_state
+from simulator.serving.workload.arrivals.closed import Closed
+from simulator.serving.workload.arrivals.poisson import Poisson
+
+ENGINES = ("vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.2")
+LENGTHS = ((100, 300), (700, 300), (1000, 1000), (2000, 100))
+"""Prompt and output tokens."""
+ROOMS = 1.5, 2.5, 4, 8, 16, 32
+REQUESTS, WARM_UP = 1500, 0.2
+RATES = np.linspace(0.02, 1.2, 60)
+"""Rates tried for the largest stable one, over the upper bound."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """One cell of the grid.
+
+    Attributes:
+        words: engine, lengths and room.
+        capacity: largest stable rate of the steady state over the engine's throughput, - 1.
+        preempted: preemptions of a request where clients always wait.
+        times: mean end-to-end time of the steady state over the engine's, - 1, at each share.
+    """
+
+    words: str
+    capacity: float
+    preempted: float
+    times: tuple[float, ...]
+
+
+def deployment(engine: str, prompt: int, output: int, room: float) -> ServingSetting:
+    """One replica with a room of so many whole requests."""
+    options: dict[str, Any] = {"max_sequences": 512, "max_context": 8192}
+    data = {
+        "model": "llama3.1-8b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": REQUESTS,
+            "arrivals": {"kind": "closed", "concurrency": int(3 * room) + 2},
+            "input": prompt,
+            "output": output,
+        },
+        "deployment": {"engine": engine, "options": options},
+    }
+    tokens = make_serving(data, "room", Path()).pools[0].options.block_tokens
+    options["kv_blocks"] = ceil(room * (prompt + output) / tokens)
+    return make_serving(data, "room", Path())
+
+
+def cell(engine: str, lengths: tuple[int, int], room: float, shares: tuple[float, ...]) -> Room:
+    """Compare one room."""
+    setting = deployment(engine, *lengths, room)
+    pool = setting.pools[0]
+    table: Any = pool.costs.steps
+    limits = Limits(
+        pool.options.token_budget,
+        pool.options.max_sequences,
+        pool.costs.kv_blocks * pool.options.block_tokens,
+    )
+    columns = _columns(setting, Closed(concurrency=int(3 * room) + 2))
+    ends = np.sort(columns["last_s"])[int(WARM_UP * REQUESTS) : -int(WARM_UP * REQUESTS)]
+    carried = (len(ends) - 1) / float(ends[-1] - ends[0])
+    rates = float(highest_stable_rate(table, Load(*lengths), limits)) * RATES
+    stable = steady_state(table, Load(*lengths, rate=rates), limits).stable
+    state = steady_state(table, Load(*lengths, rate=carried * np.array(shares)), limits)
+    times = []
+    for share, seconds in zip(shares, np.where(state.stable, state.e2e_s, inf), strict=True):
+        run = _columns(setting, Poisson(rate=share * carried))
+        times.append(
+            float(seconds / (run["last_s"] - run["arrival_s"])[int(WARM_UP * REQUESTS) :].mean()) - 1
+        )
+    words = f"{engine:17} {lengths[0]:5} + {lengths[1]:<5} room of {room:4g}"
+    largest = float(np.max(rates[stable], initial=0.0))
+    return Room(words, largest / carried - 1.0, float(columns["preemptions"].mean()), tuple(times))
+
+
+def _columns(setting: ServingSetting, arrivals: Any) -> dict[str, Any]:
+    serving = setting.serving.model_copy(update={"arrivals": arrivals})
+    return serve(replace(setting, serving=serving)).records.columns()
+
+
+def grid(engines: tuple[str, ...], shares: tuple[float, ...]) -> Iterator[Room]:
+    """All cells, one after another."""
+    for engine, lengths, room in product(engines, LENGTHS, ROOMS):
+        yield cell(engine, lengths, room, shares)
+
+
+def main() -> None:
+    """Print the sums, and the cells where asked for."""
+    parser = argparse.ArgumentParser(description="Steady states where KV room is short.")
+    parser.add_argument("--engine", action="append", choices=ENGINES)
+    parser.add_argument("--share", action="append", type=float, help="of the throughput")
+    parser.add_argument("--rows", action="store_true", help="print every cell")
+    given = parser.parse_args()
+    shares = tuple(given.share or (0.6, 0.85))
+    rows = []
+    for row in grid(tuple(given.engine or ENGINES), shares):
+        rows.append(row)
+        if given.rows:
+            times = " ".join(f"{time:+7.1%}" for time in row.times)
+            print(f"{row.words}: capacity {row.capacity:+6.1%}, time {times}, preempted {row.preempted:.2f}")
+    figures = {"largest rate": np.array([row.capacity for row in rows])}
+    for number, share in enumerate(shares):
+        figures[f"time at {share:.0%}"] = np.array([row.times[number] for row in rows])
+    for name, values in figures.items():
+        off = np.abs(values)
+        tail = np.quantile(off, 0.95, method="higher")
+        print(
+            f"{len(rows)} rooms, {name}: median distance {np.median(off):.1%}, 95th percentile {tail:.1%}, "
+            f"worst {off.max():.1%}, bias {np.median(values):+.1%}"
+        )
+
+
+if __name__ == "__main__":
+    main()
