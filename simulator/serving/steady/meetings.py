@@ -173,7 +173,7 @@ def _running(
     """
     if not cases.staged:
         return (1.0 - share) * step + share * length
-    runs_away = RUNAWAY * arriving * steps.behind >= 1.0
+    runs_away = RUNAWAY * arriving * steps.growing >= 1.0
     turn = np.where(runs_away & (cases.stages > 1), 0.0, even / cases.stages)
     last = length - (cases.stages - 1.0) * turn
     uneven = (last**2 + (cases.stages - 1.0) * turn**2) / length
@@ -224,8 +224,9 @@ def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array,
     """
     grows = RUNAWAY * arriving * steps.behind
     excess = cases.longest_of * np.sqrt(met) * (np.maximum(1.0 - grows, STEADIEST) ** -0.5 - 1.0)
-    longest = np.where(grows >= 1.0, steps.most, together + excess)
+    lasting = RUNAWAY * arriving * steps.growing
+    longest = np.where(lasting >= 1.0, steps.most, together + excess)
     if not cases.all_decode:
-        longest = np.where(cases.decodes, longest, _grown(grows, together, steps.most))
+        longest = np.where(cases.decodes, longest, _grown(lasting, together, steps.most))
     longest = np.clip(longest, 1.0, steps.most)
     return np.where(cases.stages > 1.0, longest, together)

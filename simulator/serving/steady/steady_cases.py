@@ -111,6 +111,12 @@ class Prefills:
         return replace(self, step=self.step + shift, one_chunk=self.one_chunk + shift)
 
     @cached_property
+    def growing(self) -> Array:
+        """Added by a further chunk to a step that grows up to its limit: weights are read once a step, so the
+        first few chunks often add less."""
+        return np.where(self.most > 2.0, np.maximum(self.behind, self.beyond), self.behind)
+
+    @cached_property
     def full(self) -> Array:
         """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
         most = self.ranks * self.most

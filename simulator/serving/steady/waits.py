@@ -34,7 +34,7 @@ def budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) 
     # What a full micro batch leaves waits for a turn of one of them.
     power = servers
     if cases.staged:
-        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.behind >= 1.0)
+        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.growing >= 1.0)
         power = np.where(full, pooled, servers)
     power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
     wait = 0.5 * busy**power / (1.0 - busy) * steps.full
