@@ -85,8 +85,12 @@ class Prefills:
     """Added by a further chunk on another rank."""
     behind: Array
     """Added by a second chunk of each rank, for one of them."""
+    further: Array
+    """Added by the next chunks: up to some chunks the host takes longer than the device, so they add little."""
     beyond: Array
-    """Added by every further chunk: up to two chunks the host may take longer than the device."""
+    """Added by every chunk of a long step."""
+    spared: Array
+    """What chunks beyond the second would add to a long step more than they do; below 0 where they add more."""
     again: Array
     """Added by a second chunk on the only rank with one; 0 unless ranks compute prompts in turn."""
     ranks: Array
@@ -98,7 +102,9 @@ class Prefills:
         ranks = self.ranks
         some = self.one_chunk + (np.minimum(chunks, ranks) - 1.0) * self.beside
         some = some + np.minimum(np.maximum(chunks - ranks, 0.0), ranks) * self.behind
-        return some + np.maximum(chunks - 2.0 * ranks, 0.0) * self.beyond
+        more = np.maximum(chunks - 2.0 * ranks, 0.0)
+        few, many = more * self.further, more * self.beyond - self.spared
+        return some + np.where(self.spared > 0.0, np.maximum(few, many), np.minimum(few, many))
 
     def uneven_seconds(self, chunks: Array, longest: Array) -> Array:
         """Step time with ``chunks`` chunks, of which one rank has ``longest``."""
@@ -224,31 +230,40 @@ class Cases:
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.minimum(fill, np.maximum(free, 1.0))
 
-        # Two prompts on one rank; one; one on every rank; two on every rank; as many as a step takes.
+        # Two prompts on one rank; one; one on every rank; two on every rank; a middle number; as many as a
+        # step takes.
+        most_of, middle = np.maximum(most, 2.0), np.sqrt(2.0 * np.maximum(most, 2.0))
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
         every = np.broadcast_to(self.ranks, chunk.shape)
         rows = [(2.0 * ones, ones)] if self.turns else []
         rows += [(ones, ones), *(() if single else ((ones, every),))]
-        rows += [(2.0 * ones, every), (np.maximum(most, 2.0), every)]
+        rows += [(2.0 * ones, every), (middle, every), (most_of, every)]
         prompts, filled = (np.stack(column) for column in zip(*rows, strict=True))
         ranks = None if single else filled
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one_chunk, all_, two, full = steps[int(self.turns)], steps[-3], steps[-2], steps[-1]
+        one_chunk, all_, two, half, full = steps[int(self.turns)], *steps[-4:]
         again = steps[0] - one_chunk
         if self.turns:
             others = self.table.others_seconds(chunk, before, batch, self.keys)
             one_chunk = one_chunk + np.where(self.in_turn, others, 0.0)
         beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - all_, 0.0) / self.ranks
-        beyond = np.maximum(full - two, 0.0) / (self.ranks * np.maximum(most - 2.0, 1e-9))
-        beyond = np.where(most > 2.0, beyond, behind)
+        long = self.ranks * np.maximum(most_of - middle, 1e-9)
+        half = np.clip(half, two, np.maximum(full, two))
+        beyond = np.where(most > 2.0, np.maximum(full - half, 0.0) / long, behind)
+        further = (half - two) / (self.ranks * np.maximum(middle - 2.0, 1e-9))
+        further = np.where(most > 2.0, further, behind)
+        spared = np.where(most > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
+        # Where long steps add more, the chunks before them add no more than the second one did.
+        further = np.where(spared > 0.0, np.minimum(further, behind), further)
         step = self.decode(batch)
         one_chunk = np.where(self.arrives, step, one_chunk)
-        beside, behind, beyond = (np.where(self.arrives, 0.0, more) for more in (beside, behind, beyond))
+        added = beside, behind, further, beyond, spared
+        beside, behind, further, beyond, spared = (np.where(self.arrives, 0.0, more) for more in added)
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         whole = _steps_of(self.new / room, np.sqrt(decoding) / room)
-        parts = step, one_chunk, beside, behind, beyond, again
+        parts = step, one_chunk, beside, behind, further, beyond, spared, again
         return Prefills(self.new / chunk, whole, most, *parts, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
