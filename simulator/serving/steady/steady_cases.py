@@ -86,11 +86,11 @@ class Prefills:
     behind: Array
     """Added by a second chunk of each rank, for one of them."""
     further: Array
-    """Added by the next chunks: up to some chunks the host takes longer than the device, so they add little."""
+    """Added by the next chunks: up to some of them the host takes longer than the device."""
     beyond: Array
     """Added by every chunk of a long step."""
     spared: Array
-    """What chunks beyond the second would add to a long step more than they do; below 0 where they add more."""
+    """Seconds by which chunks beyond the second add less to a long step than ``beyond`` each."""
     again: Array
     """Added by a second chunk on the only rank with one; 0 unless ranks compute prompts in turn."""
     ranks: Array
@@ -230,8 +230,7 @@ class Cases:
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.minimum(fill, np.maximum(free, 1.0))
 
-        # Two prompts on one rank; one; one on every rank; two on every rank; a middle number; as many as a
-        # step takes.
+        # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.
         most_of, middle = np.maximum(most, 2.0), np.sqrt(2.0 * np.maximum(most, 2.0))
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)

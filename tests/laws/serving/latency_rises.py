@@ -1,7 +1,7 @@
 """Steady latencies of a deployment do not fall as its rate rises, where no prefix cache or scaling acts.
 
-Measured products of more rows may be faster than those of fewer (4 rows than 2: 3 % on L40S), and a latency then
-falls as they do. So the law is asked of step times that do not fall with rows: their running maximum.
+A measured product of more rows may be faster than one of fewer (4 rows than 2: 3 % on L40S), and a latency
+then falls with it. So the law is asked of step times that do not fall with rows: their running maximum.
 """
 
 from copy import copy
