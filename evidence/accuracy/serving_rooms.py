@@ -23,7 +23,6 @@ from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 from simulator.serving.steady.steady import Limits, Load, highest_stable_rate, steady_state
-from simulator.serving.workload.arrivals.closed import Closed
 from simulator.serving.workload.arrivals.poisson import Poisson
 
 ENGINES = ("vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.2")
@@ -82,7 +81,7 @@ def cell(engine: str, lengths: tuple[int, int], room: float, shares: tuple[float
         pool.options.max_sequences,
         pool.costs.kv_blocks * pool.options.block_tokens,
     )
-    columns = _columns(setting, Closed(concurrency=int(3 * room) + 2))
+    columns = _columns(setting, setting.serving.arrivals)
     ends = np.sort(columns["last_s"])[int(WARM_UP * REQUESTS) : -int(WARM_UP * REQUESTS)]
     carried = (len(ends) - 1) / float(ends[-1] - ends[0])
     rates = float(highest_stable_rate(table, Load(*lengths), limits)) * RATES
