@@ -1,4 +1,4 @@
-"""Logs of NVIDIA's nccl-tests (and rccl-tests): the printed table, and the JSON of ``-J``.
+"""Logs of NVIDIA's nccl-tests and AMD's rccl-tests: the table, and the JSON of ``-J`` or ``-Z json``.
 
 Out-of-place times are taken. ``size`` is the whole buffer, as in our files. Labels of launchers (mpirun's
 ``[1,0]<stdout>:``, srun's ``0:``, kubectl's, time stamps) before a line are dropped. Older logs do not name
@@ -44,6 +44,7 @@ MOST_LABELS = 3
 LONGEST_US = 3.6e9
 MOST_LINE = 4096
 """Characters of a line that are read."""
+RCCL = re.compile(r"RCCL version\s*:\s*(\d+(?:\.\d+)*)")
 COMMAND = re.compile(r"\b([a-z_]+)_perf\b")
 SUMMED = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -62,10 +63,11 @@ class _Run:
     ranks: int
     nodes: int
     version: str
+    library: str = "nccl"
 
     def row(self, size: int, dtype: str, time_us: float, options: ImportOptions) -> TablePoint:
         system = options.system or options.gpu or catalogue_name(self.device)
-        source = options.source or f"nccl-tests:nccl-{self.version}"
+        source = options.source or f"{self.library}-tests:{self.library}-{self.version}"
         values = {"system": system, "op": self.collective, "dtype": dtype_name(dtype)}
         counts = {"n_gpus": self.ranks, "n_nodes": self.nodes, "bytes": size}
         return "collectives", {**values, **counts, "time_us": time_us, "source": source}
@@ -74,7 +76,7 @@ class _Run:
 def _recognises(path: Path) -> bool:
     start = beginning(path, 65536)
     if path.suffix == ".json":
-        return '"nccl_version"' in start
+        return '"nccl_version"' in start or '"busBw"' in start
     return HEADING.search(start) is not None
 
 
@@ -91,6 +93,8 @@ def unlabelled(line: str) -> str:
 
 def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     text = read_text(path)
+    if path.suffix == ".json" and text.lstrip().startswith("["):
+        return _read_records(path, text, options)
     return (
         _read_json(path, text, options) if text.lstrip().startswith("{") else _read_log(path, text, options)
     )
@@ -149,7 +153,7 @@ def _version(number: int) -> str:
 def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePoint]:
     run: _Run | None = None
     ranks: list[tuple[str, str, str]] = []
-    named, version, time_column = "", "unknown", 5
+    named, version, library, time_column = "", "unknown", "nccl", 5
     for number, labelled in enumerate(text.splitlines(), start=1):
         line = unlabelled(labelled)
         if line.startswith("#"):
@@ -164,6 +168,9 @@ def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePo
             elif HEADING.match(line):
                 time_column = _time_column(line, path, number)
             continue
+        if match := RCCL.match(line):
+            version, library = match[1], "rccl"
+            continue
         if match := COMMAND.search(line):
             named, run = match[1], None
             continue
@@ -177,7 +184,7 @@ def _read_log(path: Path, text: str, options: ImportOptions) -> Iterator[TablePo
             hosts = {host for _, host, _ in members}
             implied = _implied(cells, time_column, len(members))
             collective = _collective(named, path, options, implied)
-            run = _Run(collective, ranks[0][2], len(members), len(hosts), version)
+            run = _Run(collective, ranks[0][2], len(members), len(hosts), version, library)
         if len(cells) <= time_column:
             raise InputError(
                 f"line {number}: no column time in {shown(line.strip())}; is the log cut off?", str(path)
@@ -217,10 +224,30 @@ def _read_json(path: Path, text: str, options: ImportOptions) -> Iterator[TableP
         yield run.row(int(result["size"]), result["type"], time_us, options)
 
 
+def _read_records(path: Path, text: str, options: ImportOptions) -> Iterator[TablePoint]:
+    """The list of records of rccl-tests (``-Z json``), which name neither device nor release."""
+    records = parsed_json(f'{{"records": {text}}}', path)["records"]
+    system = options.system or options.gpu
+    if not system:
+        raise InputError("names no device: give --gpu", str(path))
+    for index, record in enumerate(records if isinstance(records, list) else []):
+        where = f"record {index}"
+        try:
+            if int(record["inPlace"]):
+                continue
+            counts = int(record["ranks"]), int(record["nodes"])
+            size, kind, name = int(record["size"]), str(record["type"]), str(record["name"])
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"{where}: is no record of rccl-tests (missing or wrong: {error})"
+            raise InputError(problem, str(path)) from None
+        run = _Run(_collective(name, path, options), system, *counts, "unknown", "rccl")
+        yield run.row(size, kind, _time(record.get("time", ""), path, f"{where}, time"), options)
+
+
 def _time(value: str | float, path: Path, where: str) -> float:
     try:
         time_us = float(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise InputError(f"{where}: a time in microseconds is needed, found {value!r}", str(path)) from None
     if not 0 <= time_us < LONGEST_US:
         raise InputError(f"{where}: a time from 0 to an hour is needed, found {value!r}", str(path))

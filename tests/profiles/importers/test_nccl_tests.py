@@ -178,3 +178,44 @@ def test_a_time_that_none_can_be_is_refused_by_its_line(tmp_path, row):
     log.write_text(LOG.replace("55.12   19.02", row))
     with pytest.raises(InputError, match="line 14"):
         read(log, tmp_path / "out")
+
+
+RCCL_LOG = """\
+# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 5 iters: 20 graph: 0
+#
+rccl-tests: Version develop:0123456
+# Using devices
+#  Rank  0 Group  0 Pid  71001 on amd-node-1 device  0 [0000:05:00] AMD Instinct MI300X
+#  Rank  1 Group  0 Pid  71002 on amd-node-1 device  1 [0000:15:00] AMD Instinct MI300X
+#  Rank  2 Group  0 Pid  71003 on amd-node-1 device  2 [0000:25:00] AMD Instinct MI300X
+#  Rank  3 Group  0 Pid  71004 on amd-node-1 device  3 [0000:35:00] AMD Instinct MI300X
+RCCL version : 2.27.7-develop:0123456
+HIP version  : 7.0.51831-0123456789
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    76.26   13.75   20.63      0    76.43   13.72   20.58      0
+"""
+RECORD = {"numCycle": 0, "name": "AllReduce", "nodes": 2, "ranks": 16, "size": 1048576, "type": "half"}
+RECORD |= {"redop": "sum", "time": 76.26, "algBw": 13.75, "busBw": 20.63, "wrong": "0"}
+
+
+def test_logs_of_rccl_name_their_release(tmp_path):
+    (tmp_path / "amd.log").write_text(RCCL_LOG)
+    _, (row,) = read(tmp_path / "amd.log", tmp_path / "out")
+    assert (row["system"], row["op"], row["n_gpus"]) == ("mi300x", "all_reduce", 4)
+    assert row["time_us"] == 76.26 and row["source"] == "rccl-tests:rccl-2.27.7"
+
+
+def test_records_of_rccl_need_the_device(tmp_path):
+    path = tmp_path / "amd.json"
+    path.write_text(json.dumps([{**RECORD, "inPlace": 0}, {**RECORD, "inPlace": 1}]))
+    with pytest.raises(InputError, match="names no device: give --gpu"):
+        read(path, tmp_path / "out")
+    _, (row,) = read(path, tmp_path / "out", gpu="mi300x")
+    assert (row["n_gpus"], row["n_nodes"], row["dtype"], row["bytes"]) == (16, 2, "fp16", 1048576)
+    path.write_text(json.dumps([{**RECORD, "inPlace": 0, "busBw": None, "ranks": None}]))
+    with pytest.raises(InputError, match="record 0: is no record of rccl-tests"):
+        read(path, tmp_path / "out", gpu="mi300x")
