@@ -9,7 +9,7 @@ KINDS = frozenset({"model", "framework", "cluster", "device", "engine", "engine 
 ABSENT = {
     r"(flan-)?t5|bart|ul2|whisper": "encoder-decoders are not predicted",
     r"(distil|modern|de|ro)?berta?|bge|e5|gte|electra": "encoders are not predicted; a decoder that embeds "
-    "answers with --osl 1",
+    "answers with --osl 0",
     r"vit|clip|dino": "vision encoders alone are not predicted",
     r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",
     r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",

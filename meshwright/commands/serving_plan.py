@@ -240,9 +240,18 @@ def targets_of(flags: LoadFlags) -> dict[str, Any]:
     from meshwright.questions.targets import one_share, target
 
     _note_seconds(flags)
+    _note_embeddings(flags)
     ttft, first = target(flags.ttft, "--ttft") if flags.ttft is not None else (None, None)
     tpot, other = target(flags.tpot, "--tpot") if flags.tpot is not None else (None, None)
     return {"ttft": ttft, "tpot": tpot, "share": one_share(first, other)}
+
+
+def _note_embeddings(flags: LoadFlags) -> None:
+    """Say how requests without an output are priced."""
+    from meshwright.commands.output import note
+
+    if getattr(flags, "osl", None) == 0:
+        note("note: --osl 0: an embedding is priced as the prompt's pass with one output token")
 
 
 LONG_TARGETS_S = {"ttft": 60.0, "tpot": 1.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from core.errors import InputError, shown
@@ -198,11 +198,15 @@ def read(launch: Launch, where: str) -> Facts:
         facts = deepspeed_facts(facts, launch.options, table(TABLE), where)
     check_optimizer(launch.options, where)
     facts |= recomputed(launch.options, facts, where)
+    if PurePath(str(launch.options.get("--vocab-file", ""))).name in VOCABULARIES:
+        facts.setdefault("model.vocabulary", VOCABULARIES[PurePath(launch.options["--vocab-file"]).name])
     if "pretrain_bert" in launch.script:
         facts["workload.causal"] = False
     return undone(facts, launch, where)
 
 
+VOCABULARIES = {"gpt2-vocab.json": 50257}
+"""Tokens of published vocabularies (OpenAI's GPT-2: encoder.json), by the file's name."""
 OPTIMIZERS = ("adam", "adamw")
 
 

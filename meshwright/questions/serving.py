@@ -220,7 +220,8 @@ def _data(
         "gpus": arguments["gpus"],
         "site": None if arguments.get("site") is None else from_here(arguments["site"], folder),
         "workload.input": _fixed(_new_tokens(arguments)),
-        "workload.output": _fixed(arguments["osl"]),
+        # An embedding takes the prompt's pass, as one output token does.
+        "workload.output": _fixed(1 if arguments["osl"] == 0 else arguments["osl"]),
         "workload.arrivals": None
         if arguments["rate"] is None
         else {"kind": "poisson", "rate": arguments["rate"]},

@@ -112,3 +112,10 @@ def test_an_answer_with_pipeline_stages_says_that_no_measured_server_has_them(ru
     assert "none has pipeline stages" in words
     assert "of rank 1: from the model alone" in words
     assert "from the model alone" not in " ".join(plain.split())
+
+
+def test_embeddings_are_prompts_with_one_output_token(run):
+    lengths = ["--isl", "512", "--ttft", "1"]
+    embedded, one = (run(*PLACE, *lengths, "--osl", count) for count in ("0", "1"))
+    assert "an embedding is priced as the prompt's pass" in embedded.err
+    assert json.loads(embedded.out) == json.loads(one.out)

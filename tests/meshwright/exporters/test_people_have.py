@@ -89,6 +89,15 @@ def test_an_option_that_decides_a_run_is_refused_by_its_name(option, problem):
         read(f"{GPT} {option}")
 
 
+def test_a_published_vocabulary_is_known_by_its_file():
+    small = "torchrun --nproc_per_node=1 pretrain_gpt.py --num-layers 10 --hidden-size 640 --seq-length 1024 "
+    small += "--num-attention-heads 8 --max-position-embeddings 1024 --micro-batch-size 8 --fp16 "
+    back = read_launch(f"{small} --vocab-file data/gpt2-vocab.json", stated={"cluster": "dgx-h100"})
+    assert back.scenario["model"]["vocabulary"] == 50257
+    with pytest.raises(InputError, match="give --vocabulary"):
+        read_launch(f"{small} --vocab-file data/own-vocab.json", stated={"cluster": "dgx-h100"})
+
+
 def test_a_device_without_flash_attention_runs_it_unfused():
     found = read(GPT.replace("--bf16", "--fp16"), cluster="dgx-1v")
     assert found.scenario["plan"]["attention"] == "unfused"

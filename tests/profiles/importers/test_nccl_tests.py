@@ -196,7 +196,7 @@ HIP version  : 7.0.51831-0123456789
 #                                                              out-of-place                       in-place
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-     1048576        262144     float     sum      -1    76.26   13.75   20.63      0    76.43   13.72   20.58      0
+     1048576        262144     float     sum      -1    76.26   13.75   20.63      0    76.43   13.72   20.58
 """
 RECORD = {"numCycle": 0, "name": "AllReduce", "nodes": 2, "ranks": 16, "size": 1048576, "type": "half"}
 RECORD |= {"redop": "sum", "time": 76.26, "algBw": 13.75, "busBw": 20.63, "wrong": "0"}
