@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.variations.answer import Outcome
     from planner.mixed import MixedSearch
     from planner.refine import Refined
-    from planner.scored import ScoredPlans
+    from planner.scored_plans import ScoredPlans
     from simulator.training.mixed import MixedStep
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.pareto import Axis, Front, Fronts
-from planner.scored import ScoredPlans
+from planner.scored_plans import ScoredPlans
 from simulator.plan import Plan, concatenate
 from simulator.scenario_file import scenario_of
 from simulator.setting import Setting

@@ -28,7 +28,7 @@ from hwmodels.device import Device, devices
 from hwmodels.kernels.calibration import FOLDER, Calibration, calibrations
 from hwmodels.kernels.chip import Chip, chip
 from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
-from profiles.fitting.entry import GOOD_FORM, FittedEntry, fit_half
+from profiles.fitting.calibration_entry import GOOD_FORM, FittedEntry, fit_half
 from profiles.fitting.operations import FORWARD, RICH, SIMPLE, FittedOperation
 from profiles.fitting.operations.experts import ENGINE_EXPERTS
 from profiles.fitting.operations.gemm import (

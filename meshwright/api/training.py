@@ -35,7 +35,7 @@ from planner.evidence import nothing_proven
 from planner.evidence import proven as only_proven
 from planner.execution import Execution
 from planner.headroom import headroom_share
-from planner.scored import ScoredPlans
+from planner.scored_plans import ScoredPlans
 from planner.search import SearchResult, search
 from simulator.frameworks import frameworks
 from simulator.models import models

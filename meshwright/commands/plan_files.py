@@ -90,7 +90,7 @@ class PlanFiles:
             if self.html is not None:
                 search.page().write(self.html)
             if self.csv is not None and search.scored is not None:
-                from meshwright.reports.scored import write_scored
+                from meshwright.reports.scored_plans import write_scored
 
                 with progress("writing all plans") as advance:
                     write_scored(self.csv, search.result.setting, search.scored, advance)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.calibration import HEADINGS, error_rows
 from profiles.fitting import Fit
-from profiles.fitting.entry import Unseen
+from profiles.fitting.calibration_entry import Unseen
 
 PANEL_HEIGHT = 300
 """Height of an entry's chart, px."""

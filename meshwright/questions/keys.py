@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from core.errors import InputError, UnknownNameError
 from core.loading import Catalogue, build
 from simulator.frameworks import default_name
-from simulator.frameworks.moved import GROUPED, say_moved
+from simulator.frameworks.earlier_keys import GROUPED, say_moved
 from simulator.kinds import kind_of
 from simulator.levers import LEVERS
 from simulator.plan import SHORT_NAMES, Plan, field_name

@@ -14,11 +14,11 @@ from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.ops.tower import tower_parameters
+from simulator.serving.bytes_moved import moved
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.kv_states import AttentionReplicas
 from simulator.serving.metrics import FEW, Latency, ServingMetrics
-from simulator.serving.moved import moved
 from simulator.serving.replica.records import Record
 from simulator.serving.result import ServingResult
 from simulator.serving.setting import PoolSetting

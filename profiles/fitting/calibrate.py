@@ -16,7 +16,7 @@ from hwmodels.kernels.calibration import Calibration, ErrorOnUnseen
 from hwmodels.kernels.chip import Chip, chip
 from hwmodels.kernels.memory_bound import VARIANTS
 from hwmodels.kernels.residual import ResidualGrid
-from profiles.fitting.entry import FittedEntry, Unseen, better, fit_entry
+from profiles.fitting.calibration_entry import FittedEntry, Unseen, better, fit_entry
 from profiles.fitting.operations import (
     BACKWARD,
     DECODE,

@@ -14,7 +14,7 @@ from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_va
 from core.errors import InputError, shown, suggestion
 from core.loading import Catalogue, build
 from core.sources import Sourced
-from simulator.frameworks.moved import moved_keys, say_moved
+from simulator.frameworks.earlier_keys import moved_keys, say_moved
 from simulator.frameworks.parts import (
     CastFacts,
     GatherFacts,

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from core.errors import InputError
 from core.loading import Catalogue, Strict, build
 from simulator.frameworks import Framework, frameworks
-from simulator.frameworks.moved import GROUPED, moved_keys, say_moved
+from simulator.frameworks.earlier_keys import GROUPED, moved_keys, say_moved
 from simulator.plan import Plan
 
 

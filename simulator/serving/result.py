@@ -10,6 +10,7 @@ import numpy as np
 from core.errors import InfeasibleError, InputError
 from hwmodels.grids import PowerGrid, grids
 from simulator.ops.tower import tower_parameters
+from simulator.serving.bytes_moved import moved
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
@@ -19,7 +20,6 @@ from simulator.serving.fleet.row_power import RowSupervisor
 from simulator.serving.fleet.scaling import scale, seconds_up
 from simulator.serving.fleet.watch import Enough, Progress, Watch
 from simulator.serving.metrics import Hardware, ServingMetrics, serving_metrics
-from simulator.serving.moved import moved
 from simulator.serving.replica.records import Records
 from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.scalers.fixed import FixedReplicas

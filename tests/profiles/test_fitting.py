@@ -10,7 +10,7 @@ from hwmodels.kernels.chip import chip
 from hwmodels.kernels.gemm import Roofline
 from profiles import points as point_files
 from profiles.fitting import calibrate, write_calibration
-from profiles.fitting.entry import fit_entry
+from profiles.fitting.calibration_entry import fit_entry
 from profiles.fitting.holdout import FEWEST_UNSEEN, errors, folds, held_out
 from profiles.fitting.operations import DECODE, EXPERTS, FORWARD, MEMORY_BOUND, OPERATIONS, RICH, SIMPLE
 from profiles.fitting.residuals import Smoother, axis_covariance, best_smoother, residual_grid

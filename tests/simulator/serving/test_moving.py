@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from simulator.serving.moved import moved
+from simulator.serving.bytes_moved import moved
 from simulator.serving.replica.guards import guarding
 from simulator.serving.result import serve
 from simulator.serving.routers.migration import Llumnix
