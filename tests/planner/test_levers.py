@@ -90,15 +90,17 @@ def by_hand(space: Space) -> dict[tuple[object, ...], float]:
     """The least step time that fits of each structure and kind of recomputation, plan by plan."""
     levers, setting = space.levers, space.setting
     assert levers is not None
+    allowed = []
+    for kind in levers.recompute:
+        sets = levers.modules if kind == "selective" else (None if kind == "full" else (),)
+        for chosen, modules in product(levers.combinations, sets):
+            if levers.allows(chosen, modules):
+                fields = {"recompute": kind, "recompute_modules": modules or None, **chosen.fields}
+                allowed.append((chosen.overlaps, fields))
     listed = []
     for plan in structures(space):
         overlaps = bool(may_overlap(setting, Plans.of(plan))[0])
-        for kind in levers.recompute:
-            sets = levers.modules if kind == "selective" else (None if kind == "full" else (),)
-            for chosen, modules in product(levers.combinations, sets):
-                if levers.allows(chosen, modules) and (overlaps or not chosen.overlaps):
-                    given = {"recompute": kind, "recompute_modules": modules or None, **chosen.fields}
-                    listed.append(plan.model_copy(update=given))
+        listed += [plan.model_copy(update=fields) for beside, fields in allowed if overlaps or not beside]
     keeps = space.constraints.keeps
     if keeps is not None:
         listed = [plan for plan in listed if keeps.together(mechanisms(setting, plan))]
