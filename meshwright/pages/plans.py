@@ -14,7 +14,7 @@ from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows
 from planner.prediction import Prediction
-from planner.scored import ScoredPlans
+from planner.scored_plans import ScoredPlans
 from planner.search import SearchResult
 from simulator.plan import Plan
 
