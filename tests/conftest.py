@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 # Before NumPy: workers of pytest-xdist fill the cores, where threads of BLAS would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -71,10 +72,15 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 50)
 
 
+TRACED = 3
+"""One of so many tests that are not slow is traced by coverage, by a checksum of its name: tracing more than
+doubles a test's time (2.2 times over 51 CPU s), and most lines are reached by many tests."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark quick tests, and keep coverage away from slow ones, whose time it would double."""
+    """Mark quick tests, and those that coverage leaves alone: slow ones, and most others."""
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if item.get_closest_marker("slow") is not None or crc32(item.nodeid.encode()) % TRACED:
             item.add_marker(pytest.mark.no_cover)
-        elif _quick(item.path):
+        if item.get_closest_marker("slow") is None and _quick(item.path):
             item.add_marker(pytest.mark.quick)
