@@ -122,6 +122,8 @@ class PlanSearch(Shown):
     refined: Sequence[Refined] = ()
     scored: ScoredPlans | None = None
     """Every scored plan, where the search was asked to keep them."""
+    run: Mapping[str, Any] | None = None
+    """The ``run`` of the asked scenario, which scenarios of plans keep."""
 
     @property
     def interrupted(self) -> bool:
@@ -171,7 +173,8 @@ class PlanSearch(Shown):
         from simulator.scenario_file import scenario_of
 
         check_rank(index, len(self.result.plans))
-        return scenario_of(self.result.setting, self.result.plans.plan(index))
+        written = scenario_of(self.result.setting, self.result.plans.plan(index))
+        return written if self.run is None else {**written, "run": dict(self.run)}
 
     def trials(self, count: int) -> list[tuple[int, float]]:
         """The plans worth measuring next: their ranks, and what each measurement is expected to gain.

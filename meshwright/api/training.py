@@ -165,7 +165,10 @@ def plan(
     if proven and not len(result.plans):
         raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
-    return PlanSearch(result, runs, scored)
+    kept = None
+    if checked.run is not None:
+        kept = checked.run.question.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return PlanSearch(result, runs, scored, kept)
 
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:

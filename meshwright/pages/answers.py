@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from rich.table import Table
@@ -12,7 +13,7 @@ from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.pages.sections import sections_of
 from meshwright.reports.days import seconds_of_day
 from meshwright.reports.plan_evidence import short_runs
-from meshwright.reports.run_bands import days_band, in_proportion
+from meshwright.reports.run_bands import Band, days_band, in_proportion
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.units import cell, percent, seconds
 from planner.run_search import RunRanking
@@ -175,13 +176,8 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         "mode": "markers+text",
         "x": [band.middle for band in bands],
         "y": [each.run.usd for each in runs],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [band.high - band.middle for band in bands],
-            "arrayminus": [band.middle - band.low for band in bands],
-            "thickness": 0.7,
-        },
+        "error_x": _ends(bands),
+        "error_y": _ends([in_proportion(each.run.usd, band) for each, band in zip(runs, bands, strict=True)]),
         "text": [f"{each.gpus:,}" if several else str(rank) for rank, each in enumerate(runs, start=1)],
         "textposition": "top center",
         "hovertext": [
@@ -195,8 +191,18 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("USD")),
     }
     shown_by = "GPUs" if several else "rank"
-    words = f"Each point is a run by its {shown_by}; the line is the 90 % band of step and faults."
+    words = (
+        f"Each point is a run by its {shown_by}; the lines are 90 % bands of step and faults, in which "
+        "days and dollars move together."
+    )
     return Page(ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)])
+
+
+def _ends(bands: Sequence[Band]) -> dict[str, Any]:
+    """Thin bars from the low to the high end of figures; none above an open one."""
+    above = [band.high - band.middle if isfinite(band.high) else 0.0 for band in bands]
+    below = [band.middle - band.low for band in bands]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 0.7}
 
 
 def sweep_page(title: str, points: Sequence[Mapping[str, Any]], grid: Sequence[str]) -> Page:

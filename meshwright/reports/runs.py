@@ -175,6 +175,9 @@ def assumed(run: PlannedRun) -> list[str]:
     return assumptions
 
 
+NO_FAULTS = "No faults are stated (`faults:` of the run; `meshwright show faults` lists published ones)."
+
+
 def run_verdict(run: PlannedRun) -> str:
     """When a run ends, for how much, and how much of its time makes progress, in two lines."""
     days, outcome = days_band(run), run.outcome
@@ -187,7 +190,10 @@ def run_verdict(run: PlannedRun) -> str:
         f"{percent(outcome.goodput)} goodput",
         saves,
     ]
-    return "\n".join(fitted(parts, ["In brackets: 90 % band of the step's error and the faults."]))
+    told = ["In brackets: 90 % band of the step's error and the faults."]
+    if not run.case.request.faults.processes:
+        told = ["In brackets: 90 % band of the step's error.", NO_FAULTS]
+    return "\n".join(fitted(parts, told))
 
 
 def run_tables_of(run: PlannedRun) -> list[Table | str]:

@@ -8,6 +8,7 @@ from typing import Any
 from meshwright.measured_servers import Evidence, evidence
 from meshwright.reports.units import percent
 from meshwright.served_errors import ServedError, served_errors
+from planner.serving.day import DayPlan
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import mechanisms
 from planner.serving.search import ServingSearch
@@ -83,6 +84,17 @@ def plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedErr
         return {}
     layers = layer_class(search.question.model)
     return served_errors(_evidence(search, plan), place["engine"], layers, place["device"])
+
+
+def day_errors(plan: DayPlan) -> dict[str, ServedError]:
+    """Errors to expect of the latencies of a day's replicas, by metric."""
+    question, shape = plan.question, plan.group.shape
+    if not _plain(1, shape.pool):
+        return {}
+    family = engines.get(question.engine).engine
+    place = {"model": question.model.name, "device": shape.offer.name, "engine": family}
+    nearest = _nearest(place, shape.pool, plain=True)
+    return served_errors(nearest, family, layer_class(question.model), shape.offer.name)
 
 
 def run_errors(result: ServingResult) -> dict[str, ServedError]:

@@ -110,7 +110,7 @@ def test_searches_are_exported_by_rank():
     with pytest.raises(mw.InputError, match="only a search has ranks"):
         mw.export(found.scenario(0), "megatron-lm", rank=2)
     served = mw.deploy(model="llama3.1-8b", cluster="dgx-h100", gpus=8, isl=500, osl=100, ttft=1.0)
-    assert "--tensor-parallel-size" in mw.export(served, "vllm").files["serve.sh"]
+    assert "--max-num-seqs" in mw.export(served, "vllm").files["serve.sh"]
 
 
 def test_sweep_gives_what_the_command_prints(run, tmp_path):

@@ -73,6 +73,21 @@ def test_variations_carry_the_bands_of_their_steps_and_runs(run, tmp_path):
         assert "90 % band of the step" in written
 
 
+def test_a_saved_plan_keeps_the_run_and_its_verdict_says_that_no_faults_are_stated(run, tmp_path):
+    import yaml
+
+    path, saved = tmp_path / "run.yaml", tmp_path / "saved.yaml"
+    asked = {key: value for key, value in RUN.items() if key != "plan"}
+    path.write_text(yaml.safe_dump(asked))
+    assert run("plan", "train", str(path), "--save", str(saved)).code == 0
+    kept = yaml.safe_load(saved.read_text())
+    assert (kept["run"]["tokens"], kept["run"]["faults"]) == (1e11, RUN["run"]["faults"])
+    assert "goodput" in run("simulate", str(saved)).out
+    path.write_text(yaml.safe_dump({**asked, "run": {"tokens": 1e11}}))
+    text = " ".join(run("plan", str(path), "--run", "--top", "1").out.split())
+    assert "No faults are stated" in text and "step's error and the faults" not in text
+
+
 def test_a_short_period_says_what_a_longer_one_costs(run, tmp_path):
     """An optimum of seconds is a period that nobody sets."""
     import yaml
