@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tests.examples import PEAK_THROUGHPUT
 from tests.fuzz.case import ROOT, Case, Kind, cell_changed, drawn, from_data, from_text
 from tests.fuzz.mutate import as_text, broken
 from tests.laws import questions
@@ -213,29 +214,7 @@ MEASURED = {
         "mean_power_frac_tdp": 0.7,
         "flag": "",
     },
-    "tables.csv": {
-        "case_id": "one",
-        "engine": "trtllm",
-        "engine_version": "0.11",
-        "backend": "tensorrt",
-        "kind": "peak_throughput",
-        "model": "EleutherAI/gpt-j-6b",
-        "gpu": "a100-sxm-80gb",
-        "n_gpus": 1,
-        "tp": 1,
-        "pp": 1,
-        "weight_precision": "fp16",
-        "kv_precision": "",
-        "batch": 512,
-        "num_requests": "",
-        "input_tokens": 128,
-        "output_tokens": 128,
-        "out_tok_s": 5876,
-        "ttft_ms": "",
-        "mfu": 0.4,
-        "flag": "",
-        "notes": "",
-    },
+    "tables.csv": PEAK_THROUGHPUT,
     "energy.csv": {
         "case_id": "one",
         "engine": "vllm",

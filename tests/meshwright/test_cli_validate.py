@@ -18,24 +18,9 @@ from meshwright.validation.choices import (
 from meshwright.validation.ledger import ErrorSummary, evaluate
 from meshwright.validation.rows import published_files
 from planner.execution import Execution
+from tests.examples import PUBLISHED_RUN
 
-ROW = {
-    "case_id": "one",
-    "gpu": "a100-sxm-80gb",
-    "n_gpus": "8",
-    "n_layers": "24",
-    "d_model": "2048",
-    "n_heads": "16",
-    "seq_len": "2048",
-    "global_batch": "64",
-    "micro_batch": "4",
-    "tp": "1",
-    "pp": "1",
-    "precision": "bf16",
-    "framework": "Megatron-LM",
-    "derived_step_time_s": "2.0",
-    "peak_memory_gib": "40",
-}
+ROW = {"case_id": "one", **PUBLISHED_RUN, "peak_memory_gib": "40"}
 
 
 @pytest.fixture

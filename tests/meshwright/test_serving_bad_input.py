@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.examples import PEAK_THROUGHPUT
+
 SMALL = """
 model: llama3.1-8b
 cluster: dgx-h100
@@ -233,29 +235,8 @@ def test_progress_counts_requests_that_ended(scenario):
 
 
 def test_a_measured_row_without_its_batch_is_skipped(run, tmp_path):
-    row = {
-        "case_id": "one",
-        "engine": "trtllm",
-        "engine_version": "0.11",
-        "backend": "tensorrt",
-        "kind": "peak_throughput",
-        "model": "EleutherAI/gpt-j-6b",
-        "gpu": "a100-sxm-80gb",
-        "n_gpus": 1,
-        "tp": 1,
-        "pp": 1,
-        "weight_precision": "fp16",
-        "batch": 512,
-        "num_requests": "",
-        "input_tokens": 128,
-        "output_tokens": 128,
-        "out_tok_s": 5876,
-        "ttft_ms": "",
-        "mfu": 0.4,
-        "flag": "",
-        "notes": "",
-    }
-    lines = [",".join(row), *(",".join(map(str, {**row, "batch": batch}.values())) for batch in (512, ""))]
+    rows = ({**PEAK_THROUGHPUT, "batch": batch} for batch in (512, ""))
+    lines = [",".join(PEAK_THROUGHPUT), *(",".join(map(str, row.values())) for row in rows)]
     (tmp_path / "tables.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
     ran = run("validate", "--serving", str(tmp_path / "tables.csv"), "--json")
     assert "batch not stated" in ran.out

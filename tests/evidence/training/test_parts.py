@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.training.parts import FEWEST_ROWS, kept_apart, source_of, sources
+from tests.examples import PUBLISHED_RUN
 
 NAMES = st.lists(
     st.tuples(st.sampled_from(["ONE", "TWO", "THREE"]), st.integers(0, 999)).map(lambda x: f"{x[0]}-{x[1]}"),
@@ -43,27 +44,12 @@ def test_sources_are_named_once_and_say_what_was_chosen():
 
 
 def test_rows_kept_apart_appear_in_figures_only(run, tmp_path):
-    row = {
-        "gpu": "a100-sxm-80gb",
-        "n_gpus": "8",
-        "n_layers": "24",
-        "d_model": "2048",
-        "n_heads": "16",
-        "seq_len": "2048",
-        "global_batch": "64",
-        "micro_batch": "4",
-        "tp": "1",
-        "pp": "1",
-        "precision": "bf16",
-        "framework": "Megatron-LM",
-        "derived_step_time_s": "2.0",
-    }
     names = [f"NEW-{number}" for number in range(12)] + ["BS-1"]
     path = tmp_path / "rows.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, ["case_id", *row])
+        writer = csv.DictWriter(file, ["case_id", *PUBLISHED_RUN])
         writer.writeheader()
-        writer.writerows({"case_id": name, **row} for name in names)
+        writer.writerows({"case_id": name, **PUBLISHED_RUN} for name in names)
     report = json.loads(run("validate", "--kept-apart", str(path), "--json").out)
     apart = kept_apart(names)
     assert {case["case_id"] for case in report["cases"]} == set(names) - apart

@@ -4,20 +4,10 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from simulator.rl.lanes import lanes
-from simulator.rl.schedules import RL_SCHEDULES, Phases, Split
-
-SPLIT = Split(train=8, generate=8)
-seconds = st.floats(0.1, 1000)
-
-
-@st.composite
-def phases(draw):
-    generation = draw(seconds)
-    busy = draw(st.floats(0.05, 1)) * generation
-    return Phases(generation, busy, *(draw(seconds) for _ in range(5)))
+from simulator.rl.schedules import RL_SCHEDULES
+from tests.simulator.rl.phases import SPLIT, phases
 
 
 @pytest.mark.parametrize("kind", RL_SCHEDULES, ids=lambda kind: kind.name)

@@ -7,22 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.rl.schedules.asynchronous import RolloutsAhead
-from simulator.rl.schedules.base import PHASES, Phases, Split
+from simulator.rl.schedules.base import PHASES, Phases
 from simulator.rl.schedules.one_step_off import OneStepOff
 from simulator.rl.schedules.partial import PartialRollouts
 from simulator.rl.schedules.repacked import TailRepacked
 from simulator.rl.schedules.streaming import MiniBatchesStreamed
 from simulator.rl.schedules.synchronous import PhasesInTurn
-
-SPLIT = Split(train=8, generate=8)
-seconds = st.floats(0.1, 1000)
-
-
-@st.composite
-def phases(draw):
-    generation = draw(seconds)
-    busy = draw(st.floats(0.05, 1)) * generation
-    return Phases(generation, busy, *(draw(seconds) for _ in range(5)))
+from tests.simulator.rl.phases import SPLIT, phases
 
 
 @given(phases())

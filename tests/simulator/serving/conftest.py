@@ -1,6 +1,7 @@
 """Small replicas with linear step times, and requests for them."""
 
 from collections.abc import Sequence as Many
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.replica import Replica
 from simulator.serving.replica.schedulers import make_scheduler
 from simulator.serving.replica.sequence import Sequence
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
 from simulator.serving.workload.request import Request
 from tests.simulator.serving.roofline import RooflineSteps
 
@@ -80,3 +83,21 @@ def run_replica():
 @pytest.fixture
 def requests():
     return make_requests
+
+
+def conversations(**deployment):
+    """Users whose histories do not fit device memory."""
+    data = {
+        "model": "llama3.2-1b",
+        "cluster": "dgx-h100",
+        "workload": {
+            "kind": "serving",
+            "requests": 200,
+            "arrivals": {"kind": "poisson", "rate": 6},
+            "input": {"kind": "uniform", "low": 100, "high": 1500},
+            "output": {"kind": "uniform", "low": 10, "high": 200},
+            "program": {"kind": "conversation", "turns": 4, "think": 2},
+        },
+        "deployment": {**deployment, "options": {"kv_blocks": 800, "max_context": 16384}},
+    }
+    return serve(make_serving(data, "test", Path()))

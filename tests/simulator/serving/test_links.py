@@ -12,6 +12,7 @@ from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.state import SharedLane, SharedLinks
 from simulator.serving.state.stores import copied_bytes
+from tests.simulator.serving.conftest import conversations
 
 
 def test_one_flow_has_the_whole_link():
@@ -136,32 +137,16 @@ def test_a_tier_below_one_span_is_refused():
         make_serving(data, "test", Path())
 
 
-def conversations(recompute, place="host"):
-    """Users whose histories do not fit device memory."""
-    data = {
-        "model": "llama3.2-1b",
-        "cluster": "dgx-h100",
-        "workload": {
-            "kind": "serving",
-            "requests": 200,
-            "arrivals": {"kind": "poisson", "rate": 6},
-            "input": {"kind": "uniform", "low": 100, "high": 1500},
-            "output": {"kind": "uniform", "low": 10, "high": 200},
-            "program": {"kind": "conversation", "turns": 4, "think": 2},
-        },
-        "deployment": {
-            "replicas": 2,
-            "tiers": [{"place": place, "gigabytes": 100, "recompute": recompute}],
-            "options": {"kv_blocks": 800, "max_context": 16384},
-        },
-    }
+def guarded_conversations(recompute, place="host"):
+    """Conversations on two replicas over a tier on links."""
+    tier = {"place": place, "gigabytes": 100, "recompute": recompute}
     with guarding():
-        return serve(make_serving(data, "test", Path()))
+        return conversations(replicas=2, tiers=[tier])
 
 
 @pytest.mark.parametrize("place", ["host", "nvme", "remote"])
 def test_linked_tiers_hold_prefixes_and_lose_nothing(place):
-    plain, tiered = conversations(1.0, place), conversations(0.0, place)
+    plain, tiered = guarded_conversations(1.0, place), guarded_conversations(0.0, place)
     assert len(tiered.records) == 200
     assert tiered.metrics.hit_rate > plain.metrics.hit_rate + 0.05
     for member in tiered.fleet.members:

@@ -1,7 +1,5 @@
 """Tiers of KV: what they hold, what reading costs, and that no token or block is lost."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,8 @@ from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.replica import Replica
 from simulator.serving.replica.schedulers import make_scheduler
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.result import serve
-from simulator.serving.scenario import make_serving
 from simulator.serving.workload.request import Request
-from tests.simulator.serving.conftest import STEPS
+from tests.simulator.serving.conftest import STEPS, conversations
 
 SPAN, BLOCKS = 64, 64
 
@@ -70,24 +66,6 @@ def test_computing_all_again_is_no_tier_at_all():
     with_tier = one_after_the_other(RETURNS, 1e-3, recompute=1.0)
     without = one_after_the_other(RETURNS, 1e-3, room=0)
     assert with_tier[0].tolist() == without[0].tolist()
-
-
-def conversations(**deployment):
-    """Users whose histories do not fit device memory."""
-    data = {
-        "model": "llama3.2-1b",
-        "cluster": "dgx-h100",
-        "workload": {
-            "kind": "serving",
-            "requests": 200,
-            "arrivals": {"kind": "poisson", "rate": 6},
-            "input": {"kind": "uniform", "low": 100, "high": 1500},
-            "output": {"kind": "uniform", "low": 10, "high": 200},
-            "program": {"kind": "conversation", "turns": 4, "think": 2},
-        },
-        "deployment": {**deployment, "options": {"kv_blocks": 800, "max_context": 16384}},
-    }
-    return serve(make_serving(data, "test", Path()))
 
 
 @pytest.mark.parametrize("place", ["host", "nvme", "remote"])
