@@ -204,6 +204,11 @@ class PlanEvidence:
         late = self.near_error is not None and self.near_error.too_fast
         return bool(self.unproven) or late or (self.promise is not None and self.promise.beyond)
 
+    @property
+    def marked(self) -> bool:
+        """Whether runs of the code base on the device family do not bear a plan out."""
+        return self.doubtful and not self.nowhere
+
 
 class RunEvidence:
     """Measured runs that are evidence for plans of a setting."""

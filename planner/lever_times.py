@@ -23,7 +23,7 @@ from simulator.plan import FULL, Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
-from simulator.training.domains import Nearness, contained, outside, usual, waiting
+from simulator.training.domains import Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.lever_memory import captured
 from simulator.training.modules import frees, repeats
@@ -248,8 +248,8 @@ def _expected(
         return seconds
     own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
     plain, before = chosen, _both(seconds)
-    for lever, value in outside(own, places, chosen.overlaps).items():
-        names = () if places.inside(lever, value).all() else contained(own, lever, value)
+    for lever, value in used(own, chosen.overlaps).items():
+        names = contained(own, lever, value)
         smaller = {name: plain.with_value(lever, name) for name in names}
         plain = plain.with_value(lever, False if lever == "overlap_expert" else usual(own, lever))
         for other in (plain, *smaller.values()):

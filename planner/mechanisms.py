@@ -59,6 +59,7 @@ MECHANISMS: Mapping[str, Callable[[Setting, Any], tuple[str, ...]]] = {
     "virtual_pipeline": _above_one("virtual stages"),
     "schedule": lambda _, value: () if value in USUAL_SCHEDULES else (f"schedule {value}",),
     "context": _above_one("context parallelism"),
+    "context_algorithm": lambda _, value: () if value == "ring" else (f"context parallelism by {value}",),
     "expert": _expert,
     "expert_tensor": _above_one("tensor parallelism inside experts"),
     "micro_batch": _micro_batch,
@@ -86,6 +87,8 @@ def _relevant(plan: Plan, name: str) -> bool:
     """Whether a field does anything in a plan."""
     if name in ("schedule", "virtual_pipeline"):
         return plan.pipeline > 1
+    if name == "context_algorithm":
+        return plan.context > 1
     return name not in LEVERS or LEVERS[name].relevant(plan)
 
 

@@ -17,7 +17,7 @@ from planner.metrics import utilisation
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training import Step, predict
-from simulator.uncertainty import band, covariance, sources_of_width
+from simulator.uncertainty import band, covariance, model_errors, sources_of_width
 from simulator.uncertainty.bands import MEDIAN, ratio_spread
 from simulator.uncertainty.parts import NINETY, exposure
 
@@ -30,7 +30,7 @@ class Standing:
     """What is known about plans, one row a plan.
 
     Attributes:
-        half_width: of the 90 % band of the step, as a share.
+        half_width: of the 90 % band of the step, a share; wider where measured runs do not bear a plan out.
         ratio_half_width: of the 90 % band of the step over that of the fastest plan.
         differs: whether the predicted gap to the fastest exceeds the median error of that ratio.
         chance_best: probability to be the fastest of these plans.
@@ -84,16 +84,19 @@ def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
     spread = ratio_spread(together, fastest)
     best, loss = chances(step.time, together)
     known = RunEvidence(setting)
+    evidence = tuple(
+        known.of(plan, utilisation(setting, float(seconds), causal=True))
+        for plan, seconds in zip(plans, step.time, strict=True)
+    )
+    # First choices that measured runs do not bear out are further off the best measured step than others.
+    beyond = [each.marked and setting.site is None for each in evidence]
     return Standing(
-        band(setting, step, exposed),
+        np.where(beyond, model_errors().unproven, 1.0) * band(setting, step, exposed),
         NINETY * spread,
         np.log(step.time / step.time[fastest]) > MEDIAN * spread,
         best,
         loss,
-        tuple(
-            known.of(plan, utilisation(setting, float(seconds), causal=True))
-            for plan, seconds in zip(plans, step.time, strict=True)
-        ),
+        evidence,
         sources_of_width(setting),
     )
 

@@ -1,6 +1,6 @@
 """What searches promise beside what anybody reached: families' first choices over their best measured runs.
 
-    python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND]
+    python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND] [--write]
 
 A family is a model, device, sequence, format and code base; its question is the one with the most devices,
 its best run the best of the files and of the rows that ship. Of it a search gets what
@@ -18,14 +18,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from core.errors import MeshwrightError
+from core.files import write_text
 from evidence.accuracy.first_choices import asked_levers
+from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
 from evidence.training.leave_out import measured_devices
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
@@ -37,7 +40,7 @@ from planner.standing import standing
 from simulator.frameworks import frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.training.domains import without_source
-from simulator.uncertainty import EVIDENCE, Evidence, band, evidence_of, model_errors
+from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidence_of, model_errors
 
 FAR = 1.3
 FEWEST_DEVICES = 8
@@ -50,17 +53,23 @@ KINDS = ("experts", "hybrids", "dense")
 class Promised:
     """A family's first choice.
 
-    ``ratio`` is its predicted speed over the best measured one, ``half_width`` that of its band with the best
-    run's source left out; ``given`` says that the run's layout was not chosen for speed.
+    ``ratio`` is its predicted speed over the best measured one; ``width`` the half-width of its band with the
+    best run's source left out, were the plan borne out by runs; ``given`` says that the layout of the best
+    run was not chosen for speed.
     """
 
     case: PredictedCase
     kind: str
     ratio: float
-    half_width: float
+    width: float
     marked: bool
     given: bool
     plan: str
+
+    @property
+    def half_width(self) -> float:
+        """Half-width of the band, wider where measured runs do not bear the plan out."""
+        return self.width * (model_errors().unproven if self.marked else 1.0)
 
     @property
     def inside(self) -> bool:
@@ -159,8 +168,35 @@ def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool
     ]
     # Reports mark a plan with a mechanism, or a promise, that no measured run near it had.
     ratio = (case.measured_step_s or np.nan) / seconds
-    doubtful = known.evidence[0].doubtful
-    return Promised(entry, kind_of(entry), ratio, half, doubtful, given, " ".join(words))
+    return Promised(entry, kind_of(entry), ratio, half, known.evidence[0].marked, given, " ".join(words))
+
+
+def unproven_width(found: Iterable[Promised]) -> float:
+    """How much wider the bands of marked plans have to be for nine of ten, each source with one vote."""
+    marked = [one for one in found if one.marked and not one.given]
+    if not marked:
+        return 1.0
+    sizes, sources = (
+        [abs(one.ratio - 1) / one.width for one in marked],
+        [own_source(one.case) for one in marked],
+    )
+    return max(1.0, weighted_quantile(sizes, sources, NINE_IN_TEN))
+
+
+def width_lines(found: Sequence[Promised]) -> Iterator[str]:
+    """The width of marked plans' bands, and what it holds of sources that it was not fitted to."""
+    marked = [one for one in found if one.marked and not one.given]
+    held = [
+        abs(one.ratio - 1) / one.width
+        <= unproven_width(other for other in found if own_source(other.case) != own_source(one.case))
+        for one in marked
+    ]
+    if marked:
+        yield (
+            f"bands of marked plans: {unproven_width(found):.2f} times as wide, shipped "
+            f"{model_errors().unproven:.2f}; fitted to other sources they hold {np.mean(held):.0%} of "
+            f"{len(marked)}"
+        )
 
 
 def summary(name: str, chosen: Sequence[Promised]) -> str:
@@ -182,6 +218,7 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--only", default="", help="models whose name has these words")
     parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument("--write", action="store_true", help=f"write the width to {ERRORS_FILE.name}")
     asked = parser.parse_args()
     files = [*asked.files, *published_files()]
     entries = evaluate(files).entries
@@ -205,6 +242,11 @@ def main() -> None:
         for words, some in (("", False), (", layout given", True)):
             if chosen := [one for one in found if one.kind == kind and one.given == some]:
                 print(summary(kind + words, chosen))
+    for line in width_lines(found):
+        print(line)
+    if asked.write:
+        made = model_errors().model_copy(update={"unproven": round(unproven_width(found), 2)})
+        write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))
 
 
 if __name__ == "__main__":

@@ -23,33 +23,31 @@ from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.rows import published_files
 from simulator.plan import Plans
-from simulator.training.domains import DOMAINS_FILE, DRIVERS, OF_LAYERS, DomainRun, changed, drivers, kind_of
-from simulator.training.expected import gain_of
+from simulator.training.domains import DOMAINS_FILE, DRIVERS, DomainRun, drivers, kind_of, used
+from simulator.training.expected import gains
 
 
-def used(case: TrainingCase) -> Iterator[dict[str, Any]]:
+def levers(case: TrainingCase) -> Iterator[dict[str, Any]]:
     """The levers of a run that have a domain, with its drivers."""
     plans = Plans.of(case.plan)
     setting = case.setting.of(case.plan)
     if setting.model.moe is None:
         return
-    values = {lever: changed(setting, lever) for lever in OF_LAYERS}
-    values["overlap_expert"] = "True" if case.plan.overlap_expert and case.plan.expert > 1 else ""
     at = dict(zip(DRIVERS, drivers(setting, plans)[0], strict=True))
-    for lever, value in values.items():
-        if value:
-            yield {
-                "lever": lever,
-                "value": value,
-                "case": case.case_id,
-                "source": sources().same_as.get(source_of(case.case_id), source_of(case.case_id)),
-                "code": setting.framework.name,
-                "device": setting.cluster.device.name,
-                "generation": setting.cluster.device.generation.name,
-                "kind": kind_of(setting),
-                **{name: f"{size:g}" for name, size in at.items()},
-                "gain": f"{float(gain_of(setting, plans, lever)[0]):.3f}",
-            }
+    gained = gains(setting, plans)
+    for lever, value in used(setting, case.plan.overlap_expert and case.plan.expert > 1).items():
+        yield {
+            "lever": lever,
+            "value": value,
+            "case": case.case_id,
+            "source": sources().same_as.get(source_of(case.case_id), source_of(case.case_id)),
+            "code": setting.framework.name,
+            "device": setting.cluster.device.name,
+            "generation": setting.cluster.device.generation.name,
+            "kind": kind_of(setting),
+            **{name: f"{size:g}" for name, size in at.items()},
+            "gain": f"{float(gained.get(lever, [0.0])[0]):.3f}",
+        }
 
 
 def lines(files: list[Path]) -> list[dict[str, Any]]:
@@ -62,7 +60,7 @@ def lines(files: list[Path]) -> list[dict[str, Any]]:
                 continue
             if case.case_id in undecidable:
                 continue
-            for line in used(case):
+            for line in levers(case):
                 key = tuple(value for name, value in line.items() if name not in ("case", "gain"))
                 if key not in found or float(line["gain"]) > float(found[key]["gain"]):
                     found[key] = line

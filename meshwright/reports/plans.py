@@ -234,8 +234,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
 def _named(prediction: Prediction, index: int) -> str:
     """The degrees of a plan, marked where measured runs do not bear out its promise."""
     known, words = prediction.standing, prediction.plans.plan(index).describe()
-    marked = known is not None and known.evidence[index].doubtful and not known.evidence[index].nowhere
-    return f"{words} {UNPROVEN}" if marked else words
+    return f"{words} {UNPROVEN}" if known is not None and known.evidence[index].marked else words
 
 
 def _known(prediction: Prediction) -> dict[str, list[str]]:

@@ -2,11 +2,12 @@
 
 The gain of a lever in a layer is the logarithm of the layer's seconds without it over those with it. A plan
 is inside the lever's domain if one measured run of the same code base, kind of model and generation had each
-driver (experts of a rank, ranks that share them, tokens of a rank) within a factor of two. Outside, the
-expected gain is the share that measured gains realise of predicted ones, and no more than the largest of the
-lever's measured runs; the rest is time that the plan is expected to wait. Graphs that hold the kernels of
-others are expected to gain as much as those, at least. ``lever_domains.csv`` is derived
-from rows of published runs (``python -m benchmarks.lever_domains``).
+driver (experts of a rank, ranks that share them, tokens of a rank) within a factor of two. No gain is
+expected to exceed the largest of the lever's measured runs, and outside the domain a plan is expected to
+have the share that measured gains realise of predicted ones; the rest is time that it is expected to wait.
+Graphs that hold the kernels of others are expected to gain as much as those, at least. Gains are those over
+the levers that follow (``OF_LAYERS``, then the overlap), so that they add up to the gain of all.
+``lever_domains.csv`` is derived from rows of published runs (``python -m benchmarks.lever_domains``).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from simulator.setting import Setting
 DOMAINS_FILE = Path(__file__).with_name("lever_domains.csv")
 DomainLever = Literal["grouped_launches", "graphs", "dispatcher", "overlap_expert"]
 OF_LAYERS: tuple[DomainLever, ...] = ("grouped_launches", "graphs", "dispatcher")
-"""Levers of a layer with experts that have a domain, without the overlap of the exchange."""
+"""Levers of a layer with experts that have a domain, in the order in which gains are counted; the overlap of
+the exchange follows."""
 DRIVERS = "experts_a_rank", "expert_ranks", "tokens_a_rank"
 NEAR = 2.0
 """Ratio up to which a driver is that of a measured run: sizes count by doublings."""
@@ -216,24 +218,21 @@ def expected(
     places: Nearness, lever: str, value: str, gain: np.ndarray, rows: np.ndarray | slice = slice(None)
 ) -> np.ndarray:
     """Expected gain of a value of a lever; arguments as those of ``waiting``."""
-    share = REALISED * np.minimum(gain, _domain(places.setting, lever, value).most)
-    return np.where((gain > 0) & ~places.inside(lever, value)[rows], share, gain)
+    most = np.minimum(gain, _domain(places.setting, lever, value).most)
+    inside = places.inside(lever, value)[rows]
+    return np.where(gain > 0, np.where(inside, most, REALISED * most), gain)
 
 
-def outside(setting: Setting, places: Nearness, overlaps: bool) -> dict[DomainLever, str]:
-    """Levers of plans and their values, in order up to the last with plans outside its domain.
+def used(setting: Setting, overlaps: bool) -> dict[DomainLever, str]:
+    """Levers of plans of models with experts and their values, in the order in which gains are counted.
 
     Args:
         setting: with its levers.
-        places: domains of plans of models with experts.
         overlaps: whether the exchange with experts overlaps.
     """
-    used: dict[DomainLever, str] = {lever: changed(setting, lever) for lever in OF_LAYERS}
-    used["overlap_expert"] = "True" if overlaps else ""
-    levers: list[tuple[DomainLever, str]] = [(lever, value) for lever, value in used.items() if value]
-    beyond = [not places.inside(lever, value).all() for lever, value in levers]
-    last = max((place for place, out in enumerate(beyond, start=1) if out), default=0)
-    return dict(levers[:last])
+    levers: dict[DomainLever, str] = {lever: changed(setting, lever) for lever in OF_LAYERS}
+    levers["overlap_expert"] = "True" if overlaps else ""
+    return {lever: value for lever, value in levers.items() if value}
 
 
 def waiting(

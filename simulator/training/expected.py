@@ -11,7 +11,7 @@ from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.domains import DomainLever, Nearness, contained, outside, usual, waiting
+from simulator.training.domains import DomainLever, Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
 from simulator.training.work import Priced, price_passes
 
@@ -30,7 +30,7 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
         return layer
     factor, before = np.ones(len(plans)), _seconds(layer)
     places = Nearness(setting, plans)
-    for lever, value, after, parts in _without(places, setting, plans, priced, kind):
+    for lever, value, after, parts in _without(setting, plans, priced, kind):
         gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
         factor = factor * waiting(places, lever, value, np.log(after / before), gains)
         before = after
@@ -44,9 +44,9 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
 
 
 def _without(
-    places: Nearness, setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
+    setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
 ) -> Iterator[tuple[DomainLever, str, np.ndarray, dict[str, np.ndarray]]]:
-    """Levers in order up to the last with plans outside its domain.
+    """Levers in the order in which gains are counted.
 
     Each with its value, the seconds of a layer without it and those before, and the seconds with each value
     that does a part of it. Each gain is that over the levers which follow, so that it does not depend on
@@ -57,9 +57,8 @@ def _without(
         priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
         return _seconds(layer_passes(setting, plans, priced, kind))
 
-    levers = outside(setting, places, bool(plans.overlap_expert.any()))
-    for lever, value in levers.items():
-        names = () if places.inside(lever, value).all() else contained(setting, lever, value)
+    for lever, value in used(setting, bool(plans.overlap_expert.any())).items():
+        names = contained(setting, lever, value)
         parts = {name: seconds(setting.with_choices(**{lever: name})) for name in names}
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
@@ -69,21 +68,14 @@ def _without(
         yield lever, value, _seconds(layer_passes(setting, plans, priced, kind)), parts
 
 
-def gain_of(setting: Setting, plans: Plans, lever: str) -> np.ndarray:
-    """Logarithm of the seconds of a layer with experts without a lever over those with it, shape (plans,)."""
+def gains(setting: Setting, plans: Plans) -> dict[DomainLever, np.ndarray]:
+    """Predicted gain of each lever in a layer with experts, shape (plans,) each; the waits left away."""
     kind = next(kind for kind in setting.model.layer_groups if kind.experts)
-
-    def seconds(setting: Setting, plans: Plans) -> np.ndarray:
-        return _seconds(
-            layer_passes(setting, plans, price_passes(setting, layer_ops(setting, plans, kind))[0], kind)
-        )
-
-    own = seconds(setting, plans)
-    if lever == "overlap_expert":
-        return np.log(
-            seconds(setting, replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))) / own
-        )
-    return np.log(seconds(setting.with_choices(**{lever: usual(setting, lever)}), plans) / own)
+    priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
+    by_lever, before = {}, _seconds(layer_passes(setting, plans, priced, kind))
+    for lever, _, after, _ in _without(setting, plans, priced, kind):
+        by_lever[lever], before = np.log(after / before), after
+    return by_lever
 
 
 def _seconds(layer: Layer) -> np.ndarray:

@@ -65,6 +65,11 @@ class ModelErrors(Strict):
     sources: dict[Evidence, int] = Field(
         default_factory=dict, description="sources, none tuned to, that the width rests on, by evidence"
     )
+    unproven: float = Field(
+        default=1.0,
+        ge=1,
+        description="half-width of the band of a plan beyond measured runs, over that of others",
+    )
     memory: MemoryErrors
     difference: DifferenceErrors
 

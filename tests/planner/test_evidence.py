@@ -69,6 +69,14 @@ def test_a_micro_batch_counts_by_its_tokens_on_a_context_rank():
     assert not [words for words in split if words.startswith("micro batch")]
 
 
+def test_how_sequences_are_split_is_a_mechanism():
+    """Rings are the usual way; nothing is split on one rank."""
+    assert mechanisms(setting(), Plan(context=4, data=4)) == ("16 bits", "context parallelism")
+    split = mechanisms(setting(), Plan(context=4, data=4, context_algorithm="ulysses"))
+    assert split == ("16 bits", "context parallelism", "context parallelism by ulysses")
+    assert mechanisms(setting(), Plan(data=16, context_algorithm="ulysses")) == ("16 bits",)
+
+
 def test_experts_of_a_rank_count_by_doublings():
     experts = setting("qwen3-30b-a3b", gpus=8)
     assert "over 16 experts a rank" not in mechanisms(experts, Plan(data=8, expert=8))

@@ -14,6 +14,7 @@ from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
+from simulator.uncertainty import band, model_errors
 from simulator.workload import Training
 
 
@@ -49,6 +50,20 @@ def test_uncertain_plans_are_expected_to_lose_more_than_their_gap():
     assert known.expected_loss[slow] > gap
     assert known.chance_best.sum() == pytest.approx(1.0)
     assert known.ratio_half_width[1 - slow] == 0.0
+
+
+def test_a_plan_that_measured_runs_do_not_bear_out_has_a_wider_band():
+    """No run of Megatron-LM on A100 split sequences over ranks; tensors were."""
+    training = Training(seq_len=2048, global_batch=64)
+    cluster, framework = clusters.get("dgx-a100-80gb").resized(64), frameworks.get("megatron-lm-2022")
+    setting = Setting(models.get("korthikanti-22b"), cluster, training, framework)
+    plans = Plans.of([Plan(tensor=8, data=8), Plan(tensor=8, context=2, data=4)])
+    found = Prediction.of(setting, plans)
+    known = found.standing
+    assert [each.marked for each in known.evidence] == [False, True]
+    plain = band(setting, found.step)
+    assert known.half_width == pytest.approx(plain * [1.0, model_errors().unproven])
+    assert model_errors().unproven > 1.0
 
 
 def test_a_plan_that_cannot_win_is_not_worth_measuring():

@@ -11,7 +11,15 @@ from planner.search import search
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.training import predict, step_time
-from simulator.training.domains import DOMAINS_FILE, Domain, read_domains, without_source
+from simulator.training.domains import (
+    DOMAINS_FILE,
+    REALISED,
+    Domain,
+    Nearness,
+    expected,
+    read_domains,
+    without_source,
+)
 from simulator.training.step_graph.build import simulate
 
 LEVERS = {"dispatcher": "flex", "grouped_launches": "fused-mlp", "overlap_expert": True}
@@ -38,6 +46,20 @@ def test_a_domain_reaches_as_far_as_a_factor_of_two():
     points = np.array([[8, 32, 4096], [16, 16, 8192], [17, 32, 4096], [8, 32, 1024]], float)
     assert known.holds(points).tolist() == [True, True, False, False]
     assert Domain(np.zeros((0, 3)), np.zeros(0)).most == 0.0
+
+
+def test_no_gain_exceeds_the_largest_measured_one_where_runs_are_near_either(monkeypatch):
+    """A gain of 1.2 in the logarithm at a point whose runs gained 0.1: 0.1 inside, a share of it outside."""
+    runs = Domain(np.array([[8.0, 32.0, 4096.0]]), np.array([0.1]))
+    monkeypatch.setattr("simulator.training.domains._domain", lambda *_: runs)
+    made = scenario(expert=8, data=64, **LEVERS)
+    places = Nearness(made.setting, Plans.of(made.plan))
+    near, far = np.array([True]), np.array([False])
+    gain = np.array([1.2])
+    for inside, share in ((near, 1.0), (far, REALISED)):
+        places._inside["dispatcher", "flex"] = inside
+        assert expected(places, "dispatcher", "flex", gain) == pytest.approx([0.1 * share])
+    assert expected(places, "dispatcher", "flex", -gain) == pytest.approx(-gain)
 
 
 def test_no_gain_beyond_the_domain_exceeds_the_largest_measured_one():
