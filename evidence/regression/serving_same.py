@@ -4,7 +4,8 @@
 the serving questions of the golden file, all schedulers with few and with many KV blocks, deeper pipelines,
 and all routers over fleets of many kinds, and compares every column of every record, the sums over steps and
 the histogram of token gaps.
-Prints the differences; exit status 1 where an answer moved.
+Prints the differences; exit status 1 where an answer moved. ``--as lists`` and ``--as compiled`` run what
+kernels know as kernels, however short the run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from simulator.serving.fleet.replayed import AUTOMATIC, COMPILED, LISTS, run_as
 from simulator.serving.metrics import merged
 from simulator.serving.replica.schedulers import schedulers
 from simulator.serving.result import serve
@@ -137,10 +139,19 @@ def answers() -> Iterator[tuple[str, np.ndarray]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Save the answers, or compare them with saved ones."""
-    if len(arguments) != 2 or arguments[0] not in ("--save", "--against"):
+    """Save the answers, or compare them with saved ones, in a form."""
+    form = AUTOMATIC
+    if arguments[2:3] == ["--as"] and arguments[3:] in ([LISTS], [COMPILED]):
+        form = arguments[3]
+    elif len(arguments) != 2 or arguments[0] not in ("--save", "--against"):
         print(__doc__, file=sys.stderr)
         return 2
+    with run_as(form):
+        return compared(arguments)
+
+
+def compared(arguments: list[str]) -> int:
+    """Save the answers, or compare them with saved ones."""
     if arguments[0] == "--save":
         saved: Any = dict(answers())
         np.savez_compressed(arguments[1], **saved)

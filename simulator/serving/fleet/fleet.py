@@ -22,6 +22,7 @@ from simulator.serving.fleet.clients import ProgramClients, Users
 from simulator.serving.fleet.encoding import EncoderQueue
 from simulator.serving.fleet.looking import Looking
 from simulator.serving.fleet.member import Member
+from simulator.serving.fleet.replayed import replay
 from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.fleet.watch import EnoughError, Watch
 from simulator.serving.question.failures import Failures
@@ -178,7 +179,7 @@ class Fleet:
         """Requests of an open loop, independent of the fleet."""
         clock = self.clock
         self._timed = clock.peek() < inf
-        for request in self._requests():
+        for request in replay(self, self._requests(), self._most_tokens, self._watch):
             # A request may add events: the copy of its adapter ends later.
             while self._timed and clock.peek() <= request.arrival_s:
                 clock.step()

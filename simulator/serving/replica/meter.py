@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 
 WIDTH = 11
 """Numbers of a row: one step, or a stretch of equal ones."""
-FULL = 2048 * WIDTH
+ROWS = 2048
+"""Rows that are summed together."""
+FULL = ROWS * WIDTH
 """Buffered numbers at which rows are summed."""
 GAP_STEPS = 200.0
 """Bins of the histogram of token gaps per factor e: 0.5 % each."""
@@ -197,6 +199,11 @@ class Meter:
         """Rows to add up, each as `Totals.add` takes it, one after the other."""
 
     @property
+    def traced(self) -> bool:
+        """Whether it keeps every step."""
+        return self._room is not None
+
+    @property
     def totals(self) -> Totals:
         """Sums of all steps so far."""
         if self.cells:
@@ -218,7 +225,11 @@ class Meter:
 
     def add_up(self) -> None:
         """Sum the buffered rows; replicas call it when ``FULL`` numbers are buffered."""
-        rows = np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH)
+        self.add(np.fromiter(self.cells, np.float64, len(self.cells)).reshape(-1, WIDTH))
+        self.cells.clear()
+
+    def add(self, rows: Array) -> None:
+        """Sum rows as `Totals.add` takes them, shape (rows, 11), but with free blocks at their end."""
         rows[:, -1] = self.kv_total - rows[:, -1]
         self._totals.add(rows.T, self.model)
         if self._room is not None:
@@ -226,7 +237,6 @@ class Meter:
             for start, end, _, count, decodes, _, prompt, _, running, waiting, blocks in rows.tolist():
                 counts = map(int, (count, decodes, prompt, waiting, running, blocks))
                 self._slices.append(Slice(start, end - start, *counts))
-        self.cells.clear()
 
 
 def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:

@@ -68,6 +68,13 @@ class Records:
         if self._count % PACKED == 0:
             self._pack()
 
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Keep rows of sequences that have all their tokens, shape (requests, 14), as `Record` orders
+        them."""
+        self._pack()
+        self._whole.frombytes(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
+        self._count += len(rows)
+
     def _pack(self) -> None:
         self._whole.frombytes(np.array(self._cells, dtype=np.float64).tobytes())
         self._cells.clear()

@@ -164,6 +164,11 @@ class IterationTable:
         self._around = [float(s) for s in price.around(np.arange(self.max_sequences + 1))]
         self.around_s, self.sequence_s = self._around[0], price.times.sequence_s
 
+    @property
+    def host_s(self) -> list[float]:
+        """Seconds of the host around a step by its number of sequences."""
+        return self._around
+
     # Made once
 
     def _price_rank(self) -> None:

@@ -1,0 +1,249 @@
+"""Open loops whose replicas do not depend on each other, replayed as kernels over columns.
+
+Without feedback, failures, scaling and policies that read replicas, each replica runs its requests alone. The
+answers are those of the loops in `simulator.serving.replica`, to the bit; what the kernels do not know runs
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from itertools import chain, islice
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.replay.columns import (
+    COMPILER,
+    LOADED,
+    PATIENCE,
+    PLAIN,
+    SINGLE,
+    STAGED,
+    run_replica,
+    sequence_columns,
+    state_columns,
+)
+from simulator.serving.replay.layout import MOST_SEQUENCES
+from simulator.serving.replay.prices import prices_of
+from simulator.serving.replica.guards import guarded
+from simulator.serving.replica.kv import PagedBlocks
+from simulator.serving.replica.meter import ROWS
+from simulator.serving.replica.pipeline import PipelinedReplica
+from simulator.serving.replica.replica import Replica
+from simulator.serving.replica.schedulers.chunked import Chunked
+from simulator.serving.routers.round_robin import RoundRobin
+from simulator.serving.steps.table import IterationTable
+from simulator.serving.workload.request import Request
+
+if TYPE_CHECKING:
+    from simulator.serving.fleet.fleet import Fleet
+    from simulator.serving.fleet.member import Member
+    from simulator.serving.fleet.watch import Watch
+
+BLOCK = 65536
+"""Requests that are packed together."""
+AUTOMATIC, LOOPS, LISTS, COMPILED = "automatic", "loops", "lists", "compiled"
+"""Forms of a run: compiled where that is sooner done; the loops of `simulator.serving.replica`; kernels
+over lists; kernels compiled, however short the run."""
+_FORM: ContextVar[str] = ContextVar("form", default=AUTOMATIC)
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@contextmanager
+def run_as(form: str) -> Iterator[None]:
+    """Run what the kernels know in a form; the answers are the same."""
+    token = _FORM.set(form)
+    try:
+        yield
+    finally:
+        _FORM.reset(token)
+
+
+def knows(fleet: Fleet) -> bool:
+    """Whether kernels give a run's answers: nothing but arrivals acts on its replicas."""
+    setting = fleet.setting
+    if _FORM.get() == LOOPS:
+        return False
+    alone = len(fleet.entry) == 1 or type(setting.router) is RoundRobin
+    quiet = fleet.clock.peek() == inf and fleet.moves is None and fleet.encoder is None
+    return (
+        alone
+        and quiet
+        and not setting.router.added
+        and not guarded()
+        and fleet.members == fleet.entry
+        and all(_knows_replica(member) for member in fleet.members)
+    )
+
+
+def _knows_replica(member: Member) -> bool:
+    """Whether kernels run a replica: its loop, blocks, scheduler and prices are those that they tell."""
+    replica, options = member.replica, member.pool.options
+    batchers = replica.batchers
+    return (
+        type(replica) in (Replica, PipelinedReplica)
+        and type(replica.steps) is IterationTable
+        and type(replica.scheduler) is Chunked
+        and all(type(batcher.kv) is PagedBlocks for batcher in batchers)
+        and all(batcher.drafts is None and not batcher.window.ratio for batcher in batchers)
+        and replica.stretches
+        and options.preemption != "swap"
+        and member.adapters is None
+        and member.receive_interval == 1
+        and member.ready_s <= 0.0
+        and member.pool.pool.role == "mixed"
+        and not member.meter.traced
+    )
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Requests as columns, in order of arrival.
+
+    Attributes:
+        arrival_s: shape (requests,).
+        serial, prompt, output, priority, program, cached: as in `Request`.
+    """
+
+    arrival_s: Floats
+    serial: Ints
+    prompt: Ints
+    output: Ints
+    priority: Ints
+    program: Ints
+    cached: Ints
+
+    @classmethod
+    def of(cls, requests: Iterator[Request]) -> Packed:
+        """Pack all requests."""
+        blocks: list[list[NDArray[Any]]] = []
+        while block := list(islice(requests, BLOCK)):
+            serial, arrival, prompt, output, _, priority, program, _, cached, *_ = zip(*block, strict=True)
+            numbers = np.array([serial, prompt, output, priority, program, cached], np.int64)
+            blocks.append([np.array(arrival, np.float64), *numbers])
+        return cls(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+
+    def __len__(self) -> int:
+        return len(self.serial)
+
+    def take(self, rows: Ints | slice | NDArray[np.bool_]) -> Packed:
+        """Some of the requests."""
+        return Packed(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def unpacked(self) -> Iterator[Request]:
+        """The requests; replicas that kernels know read no more of them."""
+        columns = (column.tolist() for column in (self.serial, self.arrival_s, self.prompt, self.output))
+        others = (column.tolist() for column in (self.priority, self.program, self.cached))
+        for row in zip(*columns, *others, strict=True):
+            serial, arrival, prompt, output, priority, program, cached = row
+            yield Request(serial, arrival, prompt, output, (), priority, program, 0, cached)
+
+
+def replay(
+    fleet: Fleet, requests: Iterator[Request], most_tokens: int, watch: Watch | None = None
+) -> Iterator[Request]:
+    """Run all requests of an open loop over columns; returns those that are left for other loops to run.
+
+    Args:
+        fleet: a run before its first request.
+        requests: of the workload, in order of arrival.
+        most_tokens: of the longest request that a replica takes.
+        watch: who follows the run.
+    """
+    if not knows(fleet) or (watch is not None and watch.enough is not None):
+        return requests
+    first = list(islice(requests, LOADED))
+    if not first or (_FORM.get() == AUTOMATIC and (len(first) < LOADED or not COMPILER.usable())):
+        return chain(first, requests)
+    packed = Packed.of(chain(first, requests))
+    placed = packed.take(packed.prompt + packed.output <= most_tokens)
+    loops = _loops(fleet, placed)
+    if not loops:
+        return packed.unpacked()
+    fleet.refused += len(packed) - len(placed)
+    done, count = 0, len(fleet.members)
+    for number, member in enumerate(fleet.members):
+        own = placed.take(slice(number, None, count))
+        _run_member(fleet, member, own, loops[type(member.replica)])
+        done += -(-(len(placed) - number) // count)
+        if watch is not None and watch.progress is not None:
+            watch.progress(done / len(placed))
+    return iter(())
+
+
+def _loops(fleet: Fleet, requests: Packed) -> dict[type, Callable[..., bool]]:
+    """Loops over columns of the kinds of replicas; none where plain ones are sooner done, or prices do not
+    reach."""
+    if not len(requests) or not all(_reaches(member, requests) for member in fleet.members):
+        return {}
+    loops: dict[type, Callable[..., bool]] = {}
+    for kind in {type(member.replica) for member in fleet.members}:
+        name, form = STAGED if kind is PipelinedReplica else SINGLE, _FORM.get()
+        if form == LISTS:
+            loops[kind] = PLAIN[name]
+            continue
+        compiles = form == COMPILED or PATIENCE.runs_fast(name, len(requests))
+        loop = COMPILER.entry(name) if compiles else None
+        if loop is None:
+            return {}
+        loops[kind] = loop
+    return loops
+
+
+def _reaches(member: Member, requests: Packed) -> bool:
+    """Whether prices and columns of a replica reach over all requests."""
+    options, table = member.pool.options, member.replica.steps
+    if not isinstance(table, IterationTable) or not len(requests):
+        return False
+    slots = max(batcher.slots for batcher in member.replica.batchers)
+    longest = int((requests.prompt + requests.output).max())
+    chunk = options.token_budget if options.chunked_prefill else max(longest, options.token_budget)
+    known = options.prefix_caching and bool(requests.cached.any())
+    fits = len(requests) < MOST_SEQUENCES and not known
+    return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
+
+
+def _run_member(fleet: Fleet, member: Member, requests: Packed, loop: Callable[..., bool]) -> None:
+    """Run the requests of one replica, and keep its rows and records."""
+    if not len(requests):
+        return
+    options, replica, meter = member.pool.options, member.replica, member.meter
+    table, batchers = replica.steps, replica.batchers
+    assert isinstance(table, IterationTable)
+    sequences, times = sequence_columns(
+        requests.arrival_s + member.ingest_s, requests.prompt, requests.output
+    )
+    state = state_columns(
+        options, len(batchers), batchers[0].slots, options.asynchronous, batchers[0].kv.free, len(requests)
+    )
+
+    def add_up(rows: Floats) -> None:
+        for start in range(0, len(rows), ROWS):
+            meter.add(rows[start : start + ROWS])
+
+    times, seen = run_replica(state, sequences, times, prices_of(table), add_up, loop)
+    member.last_s = float(times[:, -1].max())
+    none = np.zeros(len(requests))
+    fleet.records.add_rows(
+        np.column_stack(
+            [
+                requests.serial,
+                requests.arrival_s,
+                times,
+                requests.prompt,
+                requests.output,
+                seen,
+                none + member.index,
+                requests.program,
+                requests.priority,
+                none,
+            ]
+        )
+    )

@@ -1,0 +1,247 @@
+"""The scheduler's side of a lane as kernels: `Batcher`, `PagedBlocks` and the scheduler `Chunked` over
+columns.
+
+``lane`` is the number of a lane, ``base`` and ``step`` are where the blocks of a lane and of a planned step
+begin in ``whole``. See `layout` for the columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulator.serving.replay.kernels import kernel
+from simulator.serving.replay.layout import (
+    ADMITTED,
+    ADMITTED_NOW,
+    BLOCK_TOKENS,
+    BLOCKS,
+    COMPUTED,
+    DECODES,
+    END_STEP,
+    FIRST_TOKEN_S,
+    FREE,
+    GENERATED,
+    GHOST_BLOCKS,
+    GHOST_FREE,
+    GHOST_TAKEN,
+    JOIN_KV,
+    JOIN_STEP,
+    KEEPS,
+    KEY_BITS,
+    KV_TOKENS,
+    LANE_WIDTH,
+    LANES,
+    LAST_S,
+    MOST_SEQUENCES,
+    OUTPUT,
+    PLACES,
+    PREEMPTED,
+    PREEMPTIONS,
+    PREFILLING,
+    PROMPT,
+    RESERVES,
+    RUNNING,
+    SEQUENCE_WIDTH,
+    SLOTS,
+    STEP_DECODES,
+    STEP_FIRSTS,
+    STEP_KV,
+    STEP_LEAVING,
+    STEP_PLACES,
+    STEP_PREEMPTED,
+    STEPS,
+    TAKEN,
+    TARGET,
+    TIMES_WIDTH,
+)
+from simulator.serving.replay.lists import drop, least, pop
+
+
+@kernel
+def decode(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> None:
+    """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    first = lane * block
+    need = phases[first + -whole[base + STEPS] % block]
+    while need > whole[FREE]:
+        preempt(whole, sequences, places, phases, heaps, lane, step)
+        if not whole[base + DECODES]:
+            return
+        need = phases[first + -whole[base + STEPS] % block]
+    if need:
+        whole[FREE] -= need
+        whole[TAKEN] += need
+    decodes, kv_tokens = whole[base + DECODES], whole[base + KV_TOKENS]
+    whole[step + STEP_DECODES] = decodes
+    whole[base + KV_TOKENS] = whole[step + STEP_KV] = kv_tokens + decodes
+    steps = whole[base + STEPS] + 1
+    whole[base + STEPS] = steps
+    end_sequences(whole, sequences, places, phases, heaps, lane, step, steps)
+
+
+@kernel
+def end_sequences(
+    whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int, steps: int
+) -> None:
+    """Let the sequences whose last token appears by a decode step leave with the planned step."""
+    room = whole[SLOTS] + 2
+    key = least(heaps, lane, room)
+    if key < 0 or key >> KEY_BITS > steps:
+        return
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    leaving = whole[step + STEP_PLACES] + whole[SLOTS]
+    while key >= 0 and key >> KEY_BITS <= steps:
+        pop(heaps, lane, room)
+        sequence = key % MOST_SEQUENCES
+        row = sequence * SEQUENCE_WIDTH
+        since = sequences[row + JOIN_KV] - sequences[row + JOIN_STEP]
+        whole[base + DECODES] -= 1
+        whole[base + KV_TOKENS] -= since + (key >> KEY_BITS)
+        if not whole[RESERVES]:
+            phases[lane * block + since % block] -= 1
+        places[leaving + whole[step + STEP_LEAVING]] = sequence
+        whole[step + STEP_LEAVING] += 1
+        key = least(heaps, lane, room)
+
+
+@kernel
+def preempt(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> None:
+    """Free the blocks of the last admitted sequence, and queue it again at the head."""
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    steps = whole[base + STEPS]
+    while True:
+        whole[base + ADMITTED] -= 1
+        sequence = places[whole[base + PLACES] + whole[base + ADMITTED]]
+        row = sequence * SEQUENCE_WIDTH
+        end = sequences[row + END_STEP]
+        if end > steps or sequence == whole[base + PREFILLING]:
+            break
+    whole[step + STEP_PREEMPTED] = 1
+    if end > steps:
+        since = sequences[row + JOIN_KV] - sequences[row + JOIN_STEP]
+        kv_tokens = since + steps
+        whole[base + DECODES] -= 1
+        whole[base + KV_TOKENS] -= kv_tokens
+        if not whole[RESERVES]:
+            phases[lane * block + since % block] -= 1
+        sequences[row + GENERATED] += steps - sequences[row + JOIN_STEP]
+        sequences[row + END_STEP] = -1
+        drop(heaps, lane, whole[SLOTS] + 2, (end << KEY_BITS) + sequence)
+    else:
+        whole[base + PREFILLING] = -1
+        kv_tokens = sequences[row + COMPUTED]
+    prompt = sequences[row + PROMPT]
+    sequences[row + TARGET] = prompt + sequences[row + GENERATED]
+    sequences[row + COMPUTED] = 0
+    sequences[row + PREEMPTIONS] += 1
+    whole[base + RUNNING] -= 1
+    whole[ADMITTED_NOW] -= 1
+    if whole[KEEPS]:
+        sequences[row + GHOST_TAKEN] = whole[TAKEN]
+        sequences[row + GHOST_FREE] = whole[FREE]
+        sequences[row + GHOST_BLOCKS] = kv_tokens // block
+    blocks = -(-kv_tokens // block)
+    if whole[RESERVES]:
+        blocks = -(-(prompt + sequences[row + OUTPUT]) // block)
+    whole[FREE] += blocks
+    sequences[row + BLOCKS] = 0
+    places[whole[PREEMPTED]] = sequence
+    whole[PREEMPTED] += 1
+
+
+@kernel
+def hold(whole: Any, sequences: Any, row: int, tokens: int) -> bool:
+    """Take the blocks of a sequence's first tokens; False (and none) if too few are free."""
+    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS]
+    if need <= 0:
+        return True
+    if need > whole[FREE]:
+        return False
+    whole[FREE] -= need
+    whole[TAKEN] += need
+    sequences[row + BLOCKS] += need
+    return True
+
+
+@kernel
+def quiet(whole: Any, phases: Any, heaps: Any, lane: int) -> int:
+    """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    key = least(heaps, lane, whole[SLOTS] + 2)
+    if key < 0:
+        return 0
+    at, decodes, free = whole[base + STEPS], whole[base + DECODES], whole[FREE]
+    steps = (key >> KEY_BITS) - at
+    if decodes * (steps // block + 1) <= free or whole[RESERVES]:
+        return steps
+    rounds = free // decodes
+    passed, need = rounds * block, rounds * decodes
+    while passed < steps:
+        need += phases[lane * block + -(at + passed) % block]
+        if need > free:
+            return passed
+        passed += 1
+    return steps
+
+
+@kernel
+def extend(
+    whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int, steps: int
+) -> None:
+    """Append decode steps to a planned step, which then describes the last of them."""
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    decodes, at = whole[base + DECODES], whole[base + STEPS]
+    if not whole[RESERVES]:
+        first = lane * block
+        end, rest = first + -at % block + 1, steps % block
+        blocks = steps // block * decodes
+        if rest <= end - first:
+            blocks += sum(phases[end - rest : end])
+        else:
+            blocks += sum(phases[first:end]) + sum(phases[end - rest + block : first + block])
+        whole[FREE] -= blocks
+        whole[TAKEN] += blocks
+    whole[base + KV_TOKENS] += steps * decodes
+    whole[step + STEP_KV] += steps * decodes
+    whole[base + STEPS] = at + steps
+    end_sequences(whole, sequences, places, phases, heaps, lane, step, at + steps)
+
+
+@kernel
+def again(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> bool:
+    """Turn a planned step into the decode step that follows it; False if too few blocks are free."""
+    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    steps, decodes = whole[base + STEPS], whole[base + DECODES]
+    need = phases[lane * block + -steps % block]
+    if need > whole[FREE]:
+        return False
+    whole[FREE] -= need
+    whole[TAKEN] += need
+    whole[base + KV_TOKENS] += decodes
+    whole[step + STEP_KV] += decodes
+    whole[base + STEPS] = steps + 1
+    end_sequences(whole, sequences, places, phases, heaps, lane, step, steps + 1)
+    return True
+
+
+@kernel
+def finish(whole: Any, sequences: Any, times: Any, places: Any, base: int, step: int, now: float) -> None:
+    """Let first tokens appear and sequences leave at the end of a step."""
+    firsts, block = whole[step + STEP_PLACES], whole[BLOCK_TOKENS]
+    for place in range(whole[step + STEP_FIRSTS]):
+        at = places[firsts + place] * TIMES_WIDTH + FIRST_TOKEN_S
+        if times[at] != times[at]:
+            times[at] = now
+    leaving = firsts + whole[SLOTS]
+    for place in range(whole[step + STEP_LEAVING]):
+        sequence = places[leaving + place]
+        row = sequence * SEQUENCE_WIDTH
+        kv_tokens = sequences[row + JOIN_KV] + sequences[row + END_STEP] - sequences[row + JOIN_STEP]
+        if whole[RESERVES]:
+            kv_tokens = sequences[row + PROMPT] + sequences[row + OUTPUT]
+        sequences[row + END_STEP] = -1
+        sequences[row + BLOCKS] = 0
+        whole[base + RUNNING] -= 1
+        whole[ADMITTED_NOW] -= 1
+        whole[FREE] += -(-kv_tokens // block)
+        times[sequence * TIMES_WIDTH + LAST_S] = now

@@ -1,0 +1,212 @@
+"""The columns of one replica, and its run over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.question.options import EngineOptions
+from simulator.serving.replay import batch, lists, plans, prices, rounds, single, staged
+from simulator.serving.replay.kernels import Compiler
+from simulator.serving.replay.layout import (
+    ADMITS_WHOLE,
+    AHEAD,
+    ARRIVALS,
+    BLOCK_TOKENS,
+    BUDGET,
+    CACHED,
+    CHUNKS_S,
+    COUNT,
+    CUTS,
+    END_STEP,
+    EXIT_S,
+    FREE,
+    GHOST_BLOCKS,
+    KEEPS,
+    LANE_COUNT,
+    LANE_COUNT_S,
+    LANE_REALS,
+    LANE_REALS_WIDTH,
+    LANE_WIDTH,
+    LANES,
+    NEXT_S,
+    ORDER,
+    OUTPUT,
+    PLACES,
+    PREEMPTIONS,
+    PREFILLING,
+    PROMPT,
+    QUEUED_S,
+    RESERVES,
+    ROW_COUNT,
+    SEQUENCE_WIDTH,
+    SLOTS,
+    STEP,
+    STEP_PLACES,
+    STEP_REAL,
+    STEP_WIDTH,
+    TARGET,
+    TIMES_WIDTH,
+    TOKEN_S,
+)
+from simulator.serving.replay.lists import WIDTH, WRITTEN_OUT
+from simulator.serving.replay.prices import Prices
+from simulator.serving.replica.meter import ROWS
+
+MODULES = (lists, prices, batch, plans, single, rounds, staged)
+KEPT_ROWS = 32 * ROWS
+"""Rows of steps that are kept before they are summed."""
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def sequence_columns(queued_s: Floats, prompts: Ints, outputs: Ints) -> tuple[Ints, Floats]:
+    """Sequences that no replica has seen, in order of arrival: ``sequences`` and ``times``, a row each."""
+    sequences = np.zeros((len(prompts), SEQUENCE_WIDTH), np.int64)
+    sequences[:, PROMPT] = sequences[:, TARGET] = prompts
+    sequences[:, OUTPUT] = outputs
+    sequences[:, END_STEP] = sequences[:, GHOST_BLOCKS] = -1
+    times = np.full((len(prompts), TIMES_WIDTH), np.nan)
+    times[:, QUEUED_S] = queued_s
+    return sequences, times
+
+
+def state_columns(
+    options: EngineOptions, lanes: int, slots: int, ahead: bool, free: int, arrivals: int
+) -> tuple[Ints, Floats, Ints]:
+    """An idle replica: ``whole``, ``reals`` and ``places``.
+
+    Args:
+        options: of the engine.
+        lanes, slots: micro batches in flight, and the sequences of each.
+        ahead: whether a step is planned while the one before runs.
+        free: KV blocks.
+        arrivals: sequences that will arrive.
+    """
+    whole = np.zeros(LANES + lanes * LANE_WIDTH, np.int64)
+    reals = np.zeros(LANE_REALS + lanes * LANE_REALS_WIDTH)
+    rules = {
+        BLOCK_TOKENS: options.block_tokens,
+        SLOTS: slots,
+        BUDGET: options.token_budget,
+        RESERVES: options.preemption == "none",
+        KEEPS: options.prefix_caching,
+        CUTS: options.chunked_prefill,
+        ADMITS_WHOLE: options.admits_whole,
+        AHEAD: ahead,
+        LANE_COUNT: lanes,
+        ARRIVALS: arrivals,
+        FREE: free,
+        COUNT: 1,
+    }
+    for at, value in rules.items():
+        whole[at] = value
+    reals[NEXT_S], reals[TOKEN_S] = inf, -1.0
+    # Preempted sequences that wait, the order of the lanes, then the lists of each lane.
+    whole[ORDER] = at = lanes * slots + 1
+    at += lanes
+    for lane in range(lanes):
+        base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
+        whole[base + PREFILLING], whole[base + LANE_COUNT_S], reals[real + EXIT_S] = -1, 1, inf
+        whole[base + PLACES], at = at, at + 2 * slots + 66
+        for number in range(2):
+            step = base + STEP + number * STEP_WIDTH
+            whole[step + STEP_PLACES], at = at, at + 2 * slots
+            whole[step + STEP_REAL] = real + CHUNKS_S + number
+    return whole, reals, np.zeros(at, np.int64)
+
+
+INTS, FLOATS, NUMBER = "int64[::1]", "float64[::1]", "int64"
+SINGLE, STAGED = "run_single", "run_staged"
+COMPILER = Compiler(
+    MODULES,
+    WRITTEN_OUT,
+    (INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INTS, FLOATS, NUMBER),
+)
+"""Arguments of both loops: whole, reals, sequences, times, places, phases, heaps, prices, marks, rows,
+room."""
+PLAIN: dict[str, Callable[..., bool]] = {SINGLE: single.run_single, STAGED: staged.run_staged}
+"""The loops over lists."""
+LOADED, CACHED_BEFORE, FIRST = 200, 10_000, 200_000
+"""Requests from which compiled kernels are sooner done than plain loops: where they are loaded; where an
+earlier run compiled them (reading takes 0.4 s); where nothing is compiled (20 s)."""
+
+
+class Patience:
+    """Requests of this process that ran plain: many short runs are worth loading kernels, as one long one
+    is."""
+
+    def __init__(self) -> None:
+        self._plain = 0
+
+    def runs_fast(self, name: str, requests: int) -> bool:
+        """Whether to run requests compiled; they count as plain otherwise."""
+        if not COMPILER.usable() or requests < LOADED:
+            return False
+        if COMPILER.ready(name):
+            return True
+        self._plain += requests
+        if self._plain < CACHED_BEFORE:
+            return False
+        return self._plain >= (CACHED_BEFORE if COMPILER.cached(name) else FIRST)
+
+
+PATIENCE = Patience()
+
+
+def run_replica(
+    state: tuple[Ints, Floats, Ints],
+    sequences: Ints,
+    times: Floats,
+    table: Prices,
+    add_up: Callable[[Floats], None],
+    loop: Callable[..., bool],
+    room: int = KEPT_ROWS,
+) -> tuple[Floats, Ints]:
+    """Run a replica from its first arrival until it is idle.
+
+    Args:
+        state: `state_columns`.
+        sequences, times: `sequence_columns`.
+        table: prices of steps.
+        add_up: called with rows of steps, shape (rows, 11), at most ``room`` at a time.
+        loop: over lists (one of ``PLAIN``), or compiled.
+        room: rows that are kept before they are summed.
+
+    Returns:
+        Times of the sequences (queued, scheduled, first and last token, s; shape (sequences, 4)), and their
+        cached tokens and preemptions, shape (sequences, 2).
+    """
+    whole, reals, places = state
+    fast = loop not in PLAIN.values()
+    lanes, slots, block = int(whole[LANE_COUNT]), int(whole[SLOTS]), int(whole[BLOCK_TOKENS])
+    columns: list[Any] = [
+        whole,
+        reals,
+        sequences.ravel(),
+        times.ravel(),
+        places,
+        np.zeros(lanes * block, np.int64),
+    ]
+    rows: Any = np.empty(room * WIDTH) if fast else []
+    heaps: Any = np.zeros(lanes * (slots + 2), np.int64) if fast else [[] for _ in range(lanes)]
+    tables: list[Any] = [table.prices, table.marks]
+    if not fast:
+        columns = [column.tolist() for column in columns]
+        tables = table.lists
+    done = False
+    while not done:
+        done = loop(*columns, heaps, *tables, rows, room)
+        count = int(columns[0][ROW_COUNT])
+        if count:
+            add_up(np.array(rows[: count * WIDTH]).reshape(-1, WIDTH))
+        columns[0][ROW_COUNT] = 0
+        if not fast:
+            rows.clear()
+    sequences, times = (np.asarray(column) for column in columns[2:4])
+    seen = sequences.reshape(-1, SEQUENCE_WIDTH)[:, [CACHED, PREEMPTIONS]]
+    return times.reshape(-1, TIMES_WIDTH), seen

@@ -1,0 +1,231 @@
+"""The loop of a replica without pipeline stages as kernels; see `simulator.serving.replica.replica`."""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+from typing import Any
+
+from simulator.serving.replay.batch import extend, finish, quiet
+from simulator.serving.replay.kernels import kernel
+from simulator.serving.replay.layout import (
+    AHEAD,
+    ARRIVALS,
+    COUNT,
+    FIRST_S,
+    FREE,
+    GROWTH_S,
+    LANES,
+    NEXT_S,
+    PLANNED_STEP,
+    PREEMPTED,
+    QUEUE,
+    QUEUED,
+    QUEUED_S,
+    ROW_COUNT,
+    RUNNING,
+    RUNNING_STEP,
+    SLOTS,
+    START_S,
+    STEP,
+    STEP_CHUNKS,
+    STEP_DECODES,
+    STEP_FIRSTS,
+    STEP_KV,
+    STEP_LEAVING,
+    STEP_PREEMPTED,
+    STEP_PROMPT,
+    STEP_REAL,
+    STEP_WIDTH,
+    TIMES_WIDTH,
+    TOKEN_S,
+)
+from simulator.serving.replay.lists import put_row
+from simulator.serving.replay.plans import plan
+from simulator.serving.replay.prices import step_seconds, stretch_seconds
+
+FIRST_STEP, SECOND_STEP = LANES + STEP, LANES + STEP + STEP_WIDTH
+"""The two planned steps of the only lane."""
+
+
+@kernel
+def steps_within(passed: float, first: float, growth: float) -> float:
+    """Steps of a stretch that end within ``passed`` seconds, not rounded; see `replica.base.steps_in`."""
+    if growth <= 0.0:
+        return passed / first
+    half = first - 0.5 * growth
+    return (sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth
+
+
+@kernel
+def steps_over(passed: float, first: float, growth: float, most: int) -> int:
+    """Steps of a stretch after which ``passed`` seconds are over; see `replica.base.steps_done`."""
+    done = max(int(steps_within(passed, first, growth)) - 1, 0)
+    while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
+        done += 1
+    return max(done, 1)
+
+
+@kernel
+def run_single(
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    times: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    prices: Any,
+    marks: Any,
+    rows: Any,
+    room: int,
+) -> bool:
+    """Run all arrivals of a replica; False where ``room`` rows are kept and there is more to run."""
+    while True:
+        arrival, until = whole[QUEUED], inf
+        if arrival < whole[ARRIVALS]:
+            until = times[arrival * TIMES_WIDTH + QUEUED_S]
+        while reals[NEXT_S] < until:
+            if whole[ROW_COUNT] >= room:
+                return False
+            turn_single(
+                whole, reals, sequences, times, places, phases, heaps, prices, marks, rows, reals[NEXT_S]
+            )
+        if until == inf:
+            return True
+        # Queue the arrival; it cuts a stretch that it could end.
+        waiting = whole[PREEMPTED] + arrival - whole[QUEUE]
+        if whole[COUNT] > 1 and waiting == 0 and whole[LANES + RUNNING] < whole[SLOTS]:
+            cut(whole, reals, until)
+        whole[QUEUED] = arrival + 1
+        if reals[NEXT_S] == inf:
+            # Plan after all arrivals of this instant.
+            reals[NEXT_S] = until
+            whole[COUNT] = 0
+
+
+@kernel
+def cut(whole: Any, reals: Any, now: float) -> None:
+    """End the running stretch with the step that is under way."""
+    first, growth = reals[FIRST_S], reals[GROWTH_S]
+    count = steps_over(now - reals[START_S], first, growth, whole[COUNT])
+    if count < whole[COUNT]:
+        whole[COUNT] = count
+        reals[NEXT_S] = reals[START_S] + count * first + growth * count * (count - 1) * 0.5
+
+
+@kernel
+def turn_single(
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    times: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    prices: Any,
+    marks: Any,
+    rows: Any,
+    now: float,
+) -> None:
+    """End the running step or stretch, and start the next; see `Replica.advance`."""
+    step = whole[RUNNING_STEP]
+    if step:
+        end_single(whole, reals, sequences, times, places, phases, heaps, rows, step, now)
+    free = SECOND_STEP if step == FIRST_STEP else FIRST_STEP
+    if whole[AHEAD]:
+        begun, planned = whole[PLANNED_STEP], 0
+        if not begun and plan(
+            whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, free, now
+        ):
+            begun = free
+        other = SECOND_STEP if begun == FIRST_STEP else FIRST_STEP
+        if begun and plan(
+            whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, other, now
+        ):
+            planned = other
+        whole[PLANNED_STEP] = planned
+        step = begun
+    elif plan(whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, free, now):
+        step = free
+    else:
+        step = 0
+    whole[RUNNING_STEP] = step
+    if step:
+        reals[START_S] = now
+        reals[NEXT_S] = now + launch(whole, reals, phases, heaps, prices, marks, step)
+    else:
+        reals[NEXT_S], whole[COUNT], reals[TOKEN_S] = inf, 1, -1.0
+
+
+@kernel
+def end_single(
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    times: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    rows: Any,
+    step: int,
+    now: float,
+) -> None:
+    """End the running step or stretch."""
+    decodes, since, count = whole[step + STEP_DECODES], reals[TOKEN_S], whole[COUNT]
+    if decodes:
+        reals[TOKEN_S] = now
+        if since <= 0.0:
+            since = reals[START_S]
+    put_row(
+        rows,
+        whole,
+        reals[START_S],
+        now,
+        since,
+        count,
+        decodes,
+        whole[step + STEP_KV],
+        whole[step + STEP_PROMPT],
+        whole[step + STEP_FIRSTS],
+        whole[LANES + RUNNING],
+        whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE],
+        whole[FREE],
+    )
+    if count > 1:
+        planned = whole[PLANNED_STEP] if whole[AHEAD] else step
+        extend(whole, sequences, places, phases, heaps, 0, planned, count - 1)
+    if whole[step + STEP_FIRSTS] or whole[step + STEP_LEAVING]:
+        finish(whole, sequences, times, places, LANES, step, now)
+
+
+@kernel
+def launch(whole: Any, reals: Any, phases: Any, heaps: Any, prices: Any, marks: Any, step: int) -> float:
+    """Seconds of the step to launch, or of the stretch that it begins."""
+    decodes, kv_tokens = whole[step + STEP_DECODES], whole[step + STEP_KV]
+    changes = whole[step + STEP_CHUNKS] + whole[step + STEP_LEAVING] + whole[step + STEP_PREEMPTED]
+    if decodes and not changes:
+        if whole[AHEAD]:
+            planned, more = whole[PLANNED_STEP], 0
+            if planned:
+                changes = whole[planned + STEP_CHUNKS] + whole[planned + STEP_LEAVING]
+                changes += whole[planned + STEP_PREEMPTED]
+                if not changes and whole[planned + STEP_DECODES] == decodes:
+                    more = quiet(whole, phases, heaps, 0)
+        else:
+            more = quiet(whole, phases, heaps, 0)
+        if more:
+            first, growth, count = stretch_seconds(prices, marks, decodes, kv_tokens)
+            if count > more:
+                count = more + 1
+            whole[COUNT], reals[FIRST_S], reals[GROWTH_S] = count, first, growth
+            return count * first + growth * count * (count - 1) * 0.5
+    whole[COUNT] = 1
+    return step_seconds(
+        prices,
+        marks,
+        decodes,
+        kv_tokens,
+        whole[step + STEP_CHUNKS],
+        whole[step + STEP_PROMPT],
+        reals[whole[step + STEP_REAL]],
+    )

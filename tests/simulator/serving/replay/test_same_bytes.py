@@ -1,0 +1,140 @@
+"""Replays over columns give the answers of the replicas' own loops, to the bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simulator.serving.fleet import replayed
+from simulator.serving.fleet.replayed import COMPILED, LISTS, LOOPS, run_as
+from simulator.serving.replay import single, staged
+from simulator.serving.result import serve
+from simulator.serving.scenario import make_serving
+
+CHAT = {
+    "kind": "serving",
+    "requests": 150,
+    "arrivals": {"kind": "poisson", "rate": 9.0},
+    "input": {"kind": "lognormal", "median": 700, "sigma": 0.9, "most": 3000},
+    "output": {"kind": "lognormal", "median": 120, "sigma": 0.8, "most": 600},
+}
+SMALL = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": CHAT}
+LARGE = {"model": "llama2-70b", "cluster": "dgx-a100-80gb", "workload": CHAT}
+FEW = {"kv_blocks": 400, "max_context": 8192, "token_budget": 512}
+STAGES = {"engine": "vllm-0.11", "tensor": 2, "pipeline": 3}
+CASES = {
+    "three replicas": {**SMALL, "deployment": {"replicas": 3}},
+    "preempted": {**SMALL, "deployment": {"options": FEW}},
+    "step by step": {**SMALL, "deployment": {"options": {**FEW, "asynchronous": False}}},
+    "blocks kept for all of a request": {**SMALL, "deployment": {"options": {**FEW, "preemption": "none"}}},
+    "no blocks found again": {**SMALL, "deployment": {"options": {**FEW, "prefix_caching": False}}},
+    "whole prompts": {
+        **SMALL,
+        "deployment": {
+            "options": {**FEW, "chunked_prefill": False, "admits_whole": True, "token_budget": 4096}
+        },
+    },
+    "few slots": {**SMALL, "deployment": {"options": {"max_sequences": 3, "max_context": 8192}}},
+    "stages": {**LARGE, "deployment": {**STAGES, "options": {"token_budget": 512, "max_context": 8192}}},
+    "preempted in stages": {**LARGE, "deployment": {**STAGES, "options": {**FEW, "kv_blocks": 700}}},
+    "powers of seconds": {**SMALL, "cluster": "dgx-a100-80gb", "deployment": {"options": FEW}},
+}
+
+
+def answers(data, form):
+    """Every column of every record, and the sums over the steps of each replica."""
+    with run_as(form):
+        run = serve(make_serving(data, "case", Path()))
+    arrays = dict(run.records.columns())
+    for member in run.fleet.members:
+        totals = member.meter.totals
+        arrays[f"series of {member.index}"] = totals.series.bins
+        arrays[f"sums of {member.index}"] = np.array(
+            [totals.joules, totals.busy_s, totals.last_s, totals.kv_read, totals.output_tokens, member.last_s]
+        )
+        arrays[f"gaps of {member.index}"] = np.array(sorted(totals.gaps.items()))
+    return arrays, run
+
+
+def assert_same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name, strict=True)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How many replicas ran over columns."""
+    seen = []
+    run = replayed.run_replica
+
+    def counted(*arguments):
+        seen.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(replayed, "run_replica", counted)
+    return seen
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lists_give_the_bytes_of_the_loops(case, calls):
+    wanted, _ = answers(CASES[case], LOOPS)
+    assert not calls
+    found, run = answers(CASES[case], LISTS)
+    assert len(calls) == len(run.fleet.members)
+    assert_same(found, wanted)
+    if "preempted" in case:
+        assert wanted["preemptions"].sum() > 20
+
+
+@pytest.mark.slow
+def test_compiled_kernels_give_the_bytes_of_the_loops(calls, tmp_path, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for data in CASES.values():
+        wanted, _ = answers(data, LOOPS)
+        calls.clear()
+        found, run = answers(data, COMPILED)
+        assert len(calls) == len(run.fleet.members)
+        assert {arguments[-1] for arguments in calls}.isdisjoint({single.run_single, staged.run_staged})
+        assert_same(found, wanted)
+
+
+REFUSED = {
+    "routers that look": {"deployment": {"replicas": 2, "router": "least-loaded"}},
+    "shared prefixes": {"workload": {**CHAT, "prefix": {"tokens": 256, "groups": 5}}},
+    "closed clients": {"workload": {**CHAT, "arrivals": {"kind": "closed", "concurrency": 4}}},
+    "failures": {
+        "deployment": {"failures": {"at": [{"time": 3, "replica": 0}], "restore": 4}},
+    },
+    "other schedulers": {"deployment": {"options": {"scheduler": "prefill-first"}}},
+    "speculation": {"deployment": {"speculation": {"kind": "ngram", "tokens": 3}}},
+    "swaps": {"deployment": {"engine": "vllm-0.6", "options": {**FEW, "preemption": "swap"}}},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_kernels_do_not_know_runs_in_the_loops(what, calls):
+    data = {**SMALL, **REFUSED[what]}
+    data["workload"] = {**data["workload"], "requests": 40}
+    found, _ = answers(data, LISTS)
+    assert not calls
+    assert len(found["serial"]) == 40
+
+
+def test_requests_that_no_replica_holds_are_refused_as_in_the_loops(calls):
+    data = {**SMALL, "deployment": {"options": {"kv_blocks": 100, "max_context": 8192}}}
+    wanted, loops = answers(data, LOOPS)
+    found, lists = answers(data, LISTS)
+    assert calls
+    assert lists.fleet.refused == loops.fleet.refused > 20
+    assert_same(found, wanted)
+
+
+def test_progress_ends_at_one():
+    shares = []
+    data = {**SMALL, "deployment": {"replicas": 3}}
+    with run_as(LISTS):
+        serve(make_serving(data, "case", Path()), progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
