@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,13 @@ from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload.request import Request
 
 if TYPE_CHECKING:
-    from simulator.serving.fleet.fleet import Fleet
+    import simpy
+
+    from simulator.serving.fleet.encoding import EncoderQueue
     from simulator.serving.fleet.member import Member
     from simulator.serving.fleet.watch import Watch
+    from simulator.serving.replica.records import Records
+    from simulator.serving.setting import ServingSetting
 
 BLOCK = 65536
 """Requests that are packed together."""
@@ -54,6 +58,19 @@ over lists; kernels compiled, however short the run."""
 _FORM: ContextVar[str] = ContextVar("form", default=AUTOMATIC)
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+class Run(Protocol):
+    """A run before its first request, as a replay reads it."""
+
+    setting: ServingSetting
+    clock: simpy.Environment
+    members: list[Member]
+    entry: list[Member]
+    encoder: EncoderQueue | None
+    moves: Any
+    records: Records
+    refused: int
 
 
 @contextmanager
@@ -66,7 +83,7 @@ def run_as(form: str) -> Iterator[None]:
         _FORM.reset(token)
 
 
-def knows(fleet: Fleet) -> bool:
+def knows(fleet: Run) -> bool:
     """Whether kernels give a run's answers: nothing but arrivals acts on its replicas."""
     setting = fleet.setting
     if _FORM.get() == LOOPS:
@@ -147,7 +164,7 @@ class Packed:
 
 
 def replay(
-    fleet: Fleet, requests: Iterator[Request], most_tokens: int, watch: Watch | None = None
+    fleet: Run, requests: Iterator[Request], most_tokens: int, watch: Watch | None = None
 ) -> Iterator[Request]:
     """Run all requests of an open loop over columns; returns those that are left for other loops to run.
 
@@ -178,7 +195,7 @@ def replay(
     return iter(())
 
 
-def _loops(fleet: Fleet, requests: Packed) -> dict[type, Callable[..., bool]]:
+def _loops(fleet: Run, requests: Packed) -> dict[type, Callable[..., bool]]:
     """Loops over columns of the kinds of replicas; none where plain ones are sooner done, or prices do not
     reach."""
     if not len(requests) or not all(_reaches(member, requests) for member in fleet.members):
@@ -210,7 +227,7 @@ def _reaches(member: Member, requests: Packed) -> bool:
     return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
 
 
-def _run_member(fleet: Fleet, member: Member, requests: Packed, loop: Callable[..., bool]) -> None:
+def _run_member(fleet: Run, member: Member, requests: Packed, loop: Callable[..., bool]) -> None:
     """Run the requests of one replica, and keep its rows and records."""
     if not len(requests):
         return
