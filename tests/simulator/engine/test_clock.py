@@ -339,6 +339,21 @@ def test_a_graph_released_in_pieces_runs_as_one_released_whole():
     assert ends.tobytes() == expected[1].tobytes()
 
 
+def test_tasks_that_keep_their_speed_run_ahead_of_events_with_the_same_bytes():
+    random, graph = np.random.default_rng(5), TaskGraph()
+    for index in range(300):
+        after = {int(other) for other in random.integers(0, index, 2)} if index else ()
+        lane = graph.lane_of(int(random.integers(5)), (COMPUTE, DATA)[index % 2])
+        seconds = float(random.random()) if index % 7 else 0.0
+        graph.add(lane, seconds, "w", after=sorted(after))
+    alone = Clock(graph)
+    starts, ends = alone.run()
+    assert alone.environment.now == 0.0, "no event was needed"
+    events = Clock(graph, environment=Environment()).run()
+    assert starts.tobytes() == events[0].tobytes()
+    assert ends.tobytes() == events[1].tobytes()
+
+
 def test_a_started_task_cannot_be_made_to_wait():
     graph = TaskGraph()
     first = graph.add(graph.lane_of(0, COMPUTE), 1.0, "first")
