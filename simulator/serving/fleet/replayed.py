@@ -25,6 +25,8 @@ from simulator.serving.replay.columns import (
     PLAIN,
     SINGLE,
     STAGED,
+    Units,
+    cache_columns,
     run_replica,
     sequence_columns,
     state_columns,
@@ -32,11 +34,14 @@ from simulator.serving.replay.columns import (
 from simulator.serving.replay.layout import MOST_SEQUENCES
 from simulator.serving.replay.prices import prices_of
 from simulator.serving.replica.guards import guarded
-from simulator.serving.replica.kv import PagedBlocks
+from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.replica.meter import ROWS
 from simulator.serving.replica.pipeline import PipelinedReplica
 from simulator.serving.replica.replica import Replica
 from simulator.serving.replica.schedulers.chunked import Chunked
+from simulator.serving.replica.schedulers.continuous import Continuous
+from simulator.serving.replica.schedulers.exact_budget import ExactBudget
+from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
 from simulator.serving.routers.round_robin import RoundRobin
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload.request import Request
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from simulator.serving.replica.records import Records
     from simulator.serving.setting import ServingSetting
 
+SCHEDULERS = (Chunked, Continuous, ExactBudget, PrefillFirst)
 BLOCK = 65536
 """Requests that are packed together."""
 AUTOMATIC, LOOPS, LISTS, COMPILED = "automatic", "loops", "lists", "compiled"
@@ -107,8 +113,8 @@ def _knows_replica(member: Member) -> bool:
     return (
         type(replica) in (Replica, PipelinedReplica)
         and type(replica.steps) is IterationTable
-        and type(replica.scheduler) is Chunked
-        and all(type(batcher.kv) is PagedBlocks for batcher in batchers)
+        and type(replica.scheduler) in SCHEDULERS
+        and all(type(batcher.kv) in (PagedBlocks, PrefixBlocks) for batcher in batchers)
         and all(batcher.drafts is None and not batcher.window.ratio for batcher in batchers)
         and replica.stretches
         and options.preemption != "swap"
@@ -127,6 +133,8 @@ class Packed:
     Attributes:
         arrival_s: shape (requests,).
         serial, prompt, output, priority, program, cached: as in `Request`.
+        first_id, ids: where the ids of each prefix begin in ``prefixes``, and how many there are.
+        prefixes: ids of the prefixes of all requests that were packed.
     """
 
     arrival_s: Floats
@@ -136,31 +144,53 @@ class Packed:
     priority: Ints
     program: Ints
     cached: Ints
+    first_id: Ints
+    ids: Ints
+    prefixes: Ints
 
     @classmethod
     def of(cls, requests: Iterator[Request]) -> Packed:
         """Pack all requests."""
         blocks: list[list[NDArray[Any]]] = []
         while block := list(islice(requests, BLOCK)):
-            serial, arrival, prompt, output, _, priority, program, _, cached, *_ = zip(*block, strict=True)
+            serial, arrival, prompt, output, prefix, priority, program, _, cached, *_ = zip(
+                *block, strict=True
+            )
             numbers = np.array([serial, prompt, output, priority, program, cached], np.int64)
-            blocks.append([np.array(arrival, np.float64), *numbers])
-        return cls(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+            ids = np.fromiter(map(len, prefix), np.int64, len(block))
+            prefixes = np.fromiter(chain.from_iterable(prefix), np.int64, int(ids.sum()))
+            blocks.append([np.array(arrival, np.float64), *numbers, ids, prefixes])
+        *columns, ids, prefixes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return cls(*columns, first_id=np.cumsum(ids) - ids, ids=ids, prefixes=prefixes)
 
     def __len__(self) -> int:
         return len(self.serial)
 
     def take(self, rows: Ints | slice | NDArray[np.bool_]) -> Packed:
         """Some of the requests."""
-        return Packed(*(getattr(self, field.name)[rows] for field in fields(self)))
+        columns = (getattr(self, field.name)[rows] for field in fields(self)[:-1])
+        return Packed(*columns, prefixes=self.prefixes)
+
+    def units(self, kv: PrefixBlocks) -> Units:
+        """Units of the prefixes of all requests in a cache, numbered from 0 on."""
+        step = kv.unit_tokens // kv.span_tokens
+        count = self.ids // step
+        first = np.cumsum(count) - count
+        places = np.arange(int(count.sum())) - np.repeat(first, count)
+        ids = self.prefixes[np.repeat(self.first_id + step - 1, count) + places * step]
+        different, numbers = np.unique(ids, return_inverse=True)
+        blocks = kv.unit_tokens // kv.block_tokens
+        return Units(numbers, first, count, len(different), kv.unit_tokens, blocks)
 
     def unpacked(self) -> Iterator[Request]:
         """The requests; replicas that kernels know read no more of them."""
         columns = (column.tolist() for column in (self.serial, self.arrival_s, self.prompt, self.output))
         others = (column.tolist() for column in (self.priority, self.program, self.cached))
-        for row in zip(*columns, *others, strict=True):
-            serial, arrival, prompt, output, priority, program, cached = row
-            yield Request(serial, arrival, prompt, output, (), priority, program, 0, cached)
+        prefixes = (self.first_id.tolist(), self.ids.tolist())
+        for row in zip(*columns, *others, *prefixes, strict=True):
+            serial, arrival, prompt, output, priority, program, cached, first, ids = row
+            prefix = tuple(self.prefixes[first : first + ids].tolist()) if ids else ()
+            yield Request(serial, arrival, prompt, output, prefix, priority, program, 0, cached)
 
 
 def replay(
@@ -222,7 +252,7 @@ def _reaches(member: Member, requests: Packed) -> bool:
     slots = max(batcher.slots for batcher in member.replica.batchers)
     longest = int((requests.prompt + requests.output).max())
     chunk = options.token_budget if options.chunked_prefill else max(longest, options.token_budget)
-    known = options.prefix_caching and bool(requests.cached.any())
+    known = any(batcher.kv.keeps_freed for batcher in member.replica.batchers) and requests.cached.any()
     fits = len(requests) < MOST_SEQUENCES and not known
     return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
 
@@ -234,18 +264,27 @@ def _run_member(fleet: Run, member: Member, requests: Packed, loop: Callable[...
     options, replica, meter = member.pool.options, member.replica, member.meter
     table, batchers = replica.steps, replica.batchers
     assert isinstance(table, IterationTable)
-    sequences, times = sequence_columns(
-        requests.arrival_s + member.ingest_s, requests.prompt, requests.output
-    )
+    kv, scheduler = batchers[0].kv, replica.scheduler
+    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
+    queued_s = requests.arrival_s + member.ingest_s
+    sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
+    cached = np.zeros(1, np.int64) if units is None else cache_columns(units)
     state = state_columns(
-        options, len(batchers), batchers[0].slots, options.asynchronous, batchers[0].kv.free, len(requests)
+        options,
+        len(batchers),
+        batchers[0].slots,
+        kv.free,
+        len(requests),
+        prompts_first=isinstance(scheduler, PrefillFirst),
+        always_cuts=isinstance(scheduler, Chunked) and scheduler.always_cuts,
+        units=units,
     )
 
     def add_up(rows: Floats) -> None:
         for start in range(0, len(rows), ROWS):
             meter.add(rows[start : start + ROWS])
 
-    times, seen = run_replica(state, sequences, times, prices_of(table), add_up, loop)
+    times, seen = run_replica(state, sequences, times, cached, prices_of(table), add_up, loop)
     member.last_s = float(times[:, -1].max())
     none = np.zeros(len(requests))
     fleet.records.add_rows(

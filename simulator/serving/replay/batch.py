@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulator.serving.replay.cache import grow, release
 from simulator.serving.replay.kernels import kernel
 from simulator.serving.replay.layout import (
     ADMITTED,
     ADMITTED_NOW,
     BLOCK_TOKENS,
-    BLOCKS,
     COMPUTED,
     DECODES,
     END_STEP,
     FIRST_TOKEN_S,
     FREE,
     GENERATED,
-    GHOST_BLOCKS,
-    GHOST_FREE,
-    GHOST_TAKEN,
     JOIN_KV,
     JOIN_STEP,
     KEEPS,
@@ -50,7 +47,6 @@ from simulator.serving.replay.layout import (
     STEP_PLACES,
     STEP_PREEMPTED,
     STEPS,
-    TAKEN,
     TARGET,
     TIMES_WIDTH,
 )
@@ -58,30 +54,39 @@ from simulator.serving.replay.lists import drop, least, pop
 
 
 @kernel
-def decode(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> None:
+def decode(
+    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+) -> None:
     """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
     base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
     first = lane * block
     need = phases[first + -whole[base + STEPS] % block]
     while need > whole[FREE]:
-        preempt(whole, sequences, places, phases, heaps, lane, step)
+        preempt(whole, sequences, cache, places, phases, heaps, lane, step)
         if not whole[base + DECODES]:
             return
         need = phases[first + -whole[base + STEPS] % block]
     if need:
-        whole[FREE] -= need
-        whole[TAKEN] += need
+        grow(whole, cache, need)
     decodes, kv_tokens = whole[base + DECODES], whole[base + KV_TOKENS]
     whole[step + STEP_DECODES] = decodes
     whole[base + KV_TOKENS] = whole[step + STEP_KV] = kv_tokens + decodes
     steps = whole[base + STEPS] + 1
     whole[base + STEPS] = steps
-    end_sequences(whole, sequences, places, phases, heaps, lane, step, steps)
+    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, steps)
 
 
 @kernel
 def end_sequences(
-    whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int, steps: int
+    whole: Any,
+    sequences: Any,
+    cache: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    lane: int,
+    step: int,
+    steps: int,
 ) -> None:
     """Let the sequences whose last token appears by a decode step leave with the planned step."""
     room = whole[SLOTS] + 2
@@ -105,7 +110,9 @@ def end_sequences(
 
 
 @kernel
-def preempt(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> None:
+def preempt(
+    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+) -> None:
     """Free the blocks of the last admitted sequence, and queue it again at the head."""
     base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
     steps = whole[base + STEPS]
@@ -136,31 +143,12 @@ def preempt(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, la
     sequences[row + PREEMPTIONS] += 1
     whole[base + RUNNING] -= 1
     whole[ADMITTED_NOW] -= 1
-    if whole[KEEPS]:
-        sequences[row + GHOST_TAKEN] = whole[TAKEN]
-        sequences[row + GHOST_FREE] = whole[FREE]
-        sequences[row + GHOST_BLOCKS] = kv_tokens // block
-    blocks = -(-kv_tokens // block)
+    release(whole, sequences, cache, row, kv_tokens, whole[KEEPS] > 0)
     if whole[RESERVES]:
-        blocks = -(-(prompt + sequences[row + OUTPUT]) // block)
-    whole[FREE] += blocks
-    sequences[row + BLOCKS] = 0
+        reserved = -(-(prompt + sequences[row + OUTPUT]) // block)
+        whole[FREE] += reserved - -(-kv_tokens // block)
     places[whole[PREEMPTED]] = sequence
     whole[PREEMPTED] += 1
-
-
-@kernel
-def hold(whole: Any, sequences: Any, row: int, tokens: int) -> bool:
-    """Take the blocks of a sequence's first tokens; False (and none) if too few are free."""
-    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS]
-    if need <= 0:
-        return True
-    if need > whole[FREE]:
-        return False
-    whole[FREE] -= need
-    whole[TAKEN] += need
-    sequences[row + BLOCKS] += need
-    return True
 
 
 @kernel
@@ -186,7 +174,15 @@ def quiet(whole: Any, phases: Any, heaps: Any, lane: int) -> int:
 
 @kernel
 def extend(
-    whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int, steps: int
+    whole: Any,
+    sequences: Any,
+    cache: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    lane: int,
+    step: int,
+    steps: int,
 ) -> None:
     """Append decode steps to a planned step, which then describes the last of them."""
     base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
@@ -199,35 +195,37 @@ def extend(
             blocks += sum(phases[end - rest : end])
         else:
             blocks += sum(phases[first:end]) + sum(phases[end - rest + block : first + block])
-        whole[FREE] -= blocks
-        whole[TAKEN] += blocks
+        grow(whole, cache, blocks)
     whole[base + KV_TOKENS] += steps * decodes
     whole[step + STEP_KV] += steps * decodes
     whole[base + STEPS] = at + steps
-    end_sequences(whole, sequences, places, phases, heaps, lane, step, at + steps)
+    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, at + steps)
 
 
 @kernel
-def again(whole: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int) -> bool:
+def again(
+    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+) -> bool:
     """Turn a planned step into the decode step that follows it; False if too few blocks are free."""
     base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
     steps, decodes = whole[base + STEPS], whole[base + DECODES]
     need = phases[lane * block + -steps % block]
     if need > whole[FREE]:
         return False
-    whole[FREE] -= need
-    whole[TAKEN] += need
+    grow(whole, cache, need)
     whole[base + KV_TOKENS] += decodes
     whole[step + STEP_KV] += decodes
     whole[base + STEPS] = steps + 1
-    end_sequences(whole, sequences, places, phases, heaps, lane, step, steps + 1)
+    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, steps + 1)
     return True
 
 
 @kernel
-def finish(whole: Any, sequences: Any, times: Any, places: Any, base: int, step: int, now: float) -> None:
+def finish(
+    whole: Any, sequences: Any, cache: Any, times: Any, places: Any, base: int, step: int, now: float
+) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
-    firsts, block = whole[step + STEP_PLACES], whole[BLOCK_TOKENS]
+    firsts = whole[step + STEP_PLACES]
     for place in range(whole[step + STEP_FIRSTS]):
         at = places[firsts + place] * TIMES_WIDTH + FIRST_TOKEN_S
         if times[at] != times[at]:
@@ -240,8 +238,7 @@ def finish(whole: Any, sequences: Any, times: Any, places: Any, base: int, step:
         if whole[RESERVES]:
             kv_tokens = sequences[row + PROMPT] + sequences[row + OUTPUT]
         sequences[row + END_STEP] = -1
-        sequences[row + BLOCKS] = 0
         whole[base + RUNNING] -= 1
         whole[ADMITTED_NOW] -= 1
-        whole[FREE] += -(-kv_tokens // block)
+        release(whole, sequences, cache, row, kv_tokens, False)
         times[sequence * TIMES_WIDTH + LAST_S] = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.replay import batch, lists, plans, prices, rounds, single, staged
+from simulator.serving.replay import batch, cache, lists, plans, prices, rounds, single, staged
 from simulator.serving.replay.kernels import Compiler
 from simulator.serving.replay.layout import (
     ADMITS_WHOLE,
@@ -24,6 +25,7 @@ from simulator.serving.replay.layout import (
     CUTS,
     END_STEP,
     EXIT_S,
+    FIRST_UNIT,
     FREE,
     GHOST_BLOCKS,
     KEEPS,
@@ -33,13 +35,17 @@ from simulator.serving.replay.layout import (
     LANE_REALS_WIDTH,
     LANE_WIDTH,
     LANES,
+    LAST_IDLE,
+    NEXT_IDLE,
     NEXT_S,
+    NO_UNIT,
     ORDER,
     OUTPUT,
     PLACES,
     PREEMPTIONS,
     PREFILLING,
     PROMPT,
+    PROMPTS_FIRST,
     QUEUED_S,
     RESERVES,
     ROW_COUNT,
@@ -52,40 +58,84 @@ from simulator.serving.replay.layout import (
     TARGET,
     TIMES_WIDTH,
     TOKEN_S,
+    UNIT_BLOCKS,
+    UNIT_COUNT,
+    UNIT_TOKENS,
+    USERS,
 )
 from simulator.serving.replay.lists import WIDTH, WRITTEN_OUT
 from simulator.serving.replay.prices import Prices
 from simulator.serving.replica.meter import ROWS
 
-MODULES = (lists, prices, batch, plans, single, rounds, staged)
+MODULES = (lists, prices, cache, batch, plans, single, rounds, staged)
 KEPT_ROWS = 32 * ROWS
 """Rows of steps that are kept before they are summed."""
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def sequence_columns(queued_s: Floats, prompts: Ints, outputs: Ints) -> tuple[Ints, Floats]:
+@dataclass(frozen=True)
+class Units:
+    """Units of the prefixes of sequences, each a number from 0 on.
+
+    Attributes:
+        ids: units of all sequences, one sequence behind the other.
+        first, count: where each sequence's begin, and how many there are, shape (sequences,).
+        different: number of different units.
+        tokens, blocks: of a unit.
+    """
+
+    ids: Ints
+    first: Ints
+    count: Ints
+    different: int
+    tokens: int
+    blocks: int
+
+
+def cache_columns(units: Units) -> Ints:
+    """An empty prefix cache: units of the sequences, users of each unit (-1: not cached), and the ring of
+    idle units, which only its end is in."""
+    ring = np.zeros(2 * (units.different + 1), np.int64)
+    ring[units.different :: units.different + 1] = units.different
+    return np.concatenate([units.ids, np.full(units.different, -1), ring]).astype(np.int64)
+
+
+def sequence_columns(
+    queued_s: Floats, prompts: Ints, outputs: Ints, units: Units | None = None
+) -> tuple[Ints, Floats]:
     """Sequences that no replica has seen, in order of arrival: ``sequences`` and ``times``, a row each."""
     sequences = np.zeros((len(prompts), SEQUENCE_WIDTH), np.int64)
     sequences[:, PROMPT] = sequences[:, TARGET] = prompts
     sequences[:, OUTPUT] = outputs
     sequences[:, END_STEP] = sequences[:, GHOST_BLOCKS] = -1
+    if units is not None:
+        sequences[:, FIRST_UNIT], sequences[:, UNIT_COUNT] = units.first, units.count
     times = np.full((len(prompts), TIMES_WIDTH), np.nan)
     times[:, QUEUED_S] = queued_s
     return sequences, times
 
 
 def state_columns(
-    options: EngineOptions, lanes: int, slots: int, ahead: bool, free: int, arrivals: int
+    options: EngineOptions,
+    lanes: int,
+    slots: int,
+    free: int,
+    arrivals: int,
+    prompts_first: bool = False,
+    always_cuts: bool = False,
+    units: Units | None = None,
 ) -> tuple[Ints, Floats, Ints]:
     """An idle replica: ``whole``, ``reals`` and ``places``.
 
     Args:
         options: of the engine.
         lanes, slots: micro batches in flight, and the sequences of each.
-        ahead: whether a step is planned while the one before runs.
         free: KV blocks.
         arrivals: sequences that will arrive.
+        prompts_first: whether steps compute prompts alone while any fit.
+        always_cuts: whether prompts are cut to fit, whatever the options say.
+        units: of the prefixes, where the replica has a prefix cache.
     """
     whole = np.zeros(LANES + lanes * LANE_WIDTH, np.int64)
     reals = np.zeros(LANE_REALS + lanes * LANE_REALS_WIDTH)
@@ -95,14 +145,19 @@ def state_columns(
         BUDGET: options.token_budget,
         RESERVES: options.preemption == "none",
         KEEPS: options.prefix_caching,
-        CUTS: options.chunked_prefill,
+        CUTS: always_cuts or options.chunked_prefill,
         ADMITS_WHOLE: options.admits_whole,
-        AHEAD: ahead,
+        AHEAD: options.asynchronous,
+        PROMPTS_FIRST: prompts_first,
         LANE_COUNT: lanes,
         ARRIVALS: arrivals,
         FREE: free,
         COUNT: 1,
     }
+    if units is not None:
+        users, ring = len(units.ids), units.different
+        rules |= {UNIT_TOKENS: units.tokens, UNIT_BLOCKS: units.blocks, NO_UNIT: ring, USERS: users}
+        rules |= {NEXT_IDLE: users + ring, LAST_IDLE: users + 2 * ring + 1}
     for at, value in rules.items():
         whole[at] = value
     reals[NEXT_S], reals[TOKEN_S] = inf, -1.0
@@ -125,9 +180,9 @@ SINGLE, STAGED = "run_single", "run_staged"
 COMPILER = Compiler(
     MODULES,
     WRITTEN_OUT,
-    (INTS, FLOATS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INTS, FLOATS, NUMBER),
+    (INTS, FLOATS, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INTS, FLOATS, NUMBER),
 )
-"""Arguments of both loops: whole, reals, sequences, times, places, phases, heaps, prices, marks, rows,
+"""Arguments of both loops: whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows,
 room."""
 PLAIN: dict[str, Callable[..., bool]] = {SINGLE: single.run_single, STAGED: staged.run_staged}
 """The loops over lists."""
@@ -162,6 +217,7 @@ def run_replica(
     state: tuple[Ints, Floats, Ints],
     sequences: Ints,
     times: Floats,
+    cached: Ints,
     table: Prices,
     add_up: Callable[[Floats], None],
     loop: Callable[..., bool],
@@ -172,6 +228,7 @@ def run_replica(
     Args:
         state: `state_columns`.
         sequences, times: `sequence_columns`.
+        cached: `cache_columns`.
         table: prices of steps.
         add_up: called with rows of steps, shape (rows, 11), at most ``room`` at a time.
         loop: over lists (one of ``PLAIN``), or compiled.
@@ -188,6 +245,7 @@ def run_replica(
         whole,
         reals,
         sequences.ravel(),
+        cached,
         times.ravel(),
         places,
         np.zeros(lanes * block, np.int64),
@@ -207,6 +265,6 @@ def run_replica(
         columns[0][ROW_COUNT] = 0
         if not fast:
             rows.clear()
-    sequences, times = (np.asarray(column) for column in columns[2:4])
+    sequences, times = np.asarray(columns[2]), np.asarray(columns[4])
     seen = sequences.reshape(-1, SEQUENCE_WIDTH)[:, [CACHED, PREEMPTIONS]]
     return times.reshape(-1, TIMES_WIDTH), seen

@@ -8,6 +8,10 @@ phase, as in `Batcher`.
 
 # Head of ``whole``: the rules.
 BLOCK_TOKENS, SLOTS, BUDGET, RESERVES, KEEPS, CUTS, ADMITS_WHOLE, AHEAD, LANE_COUNT, ARRIVALS = range(10)
+PROMPTS_FIRST, UNIT_TOKENS, UNIT_BLOCKS, USERS, NEXT_IDLE, LAST_IDLE, NO_UNIT = range(24, 31)
+"""Whether prompts come before decodes; tokens and blocks of a unit of the prefix cache, where ``cache``
+counts the users of each unit (-1: not cached), and where it links idle units in order of their last use;
+the unit that closes the ring."""
 # Head of ``whole``: the state.
 FREE, TAKEN, ADMITTED_NOW, PREEMPTED, QUEUE, QUEUED, ROW_COUNT = range(10, 17)
 """Free blocks; blocks taken so far; admitted sequences of all lanes; preempted ones that wait, which stand
@@ -17,7 +21,9 @@ RUNNING_STEP, PLANNED_STEP, COUNT = range(17, 20)
 LANES_UNDER_WAY, ORDER, ROUNDS, LONGEST = range(20, 24)
 """With stages: lanes under way, where ``places`` lists them in the order in which they leave; the rounds of
 the stretch, and the place of the longest lane in that order."""
-LANES = 24
+IDLE_COUNT = 31
+"""Idle units."""
+LANES = 32
 """First lane."""
 
 # Of a lane in ``whole``.
@@ -47,7 +53,9 @@ PROMPT, OUTPUT, TARGET, COMPUTED, GENERATED, JOIN_STEP, JOIN_KV, END_STEP, BLOCK
     range(11)
 )
 GHOST_TAKEN, GHOST_FREE, GHOST_BLOCKS = 11, 12, 13
-SEQUENCE_WIDTH = 14
+FIRST_UNIT, UNIT_COUNT, UNITS_HELD = 14, 15, 16
+"""Where ``cache`` lists the units of its prefix, how many there are, and how many of the first it holds."""
+SEQUENCE_WIDTH = 17
 QUEUED_S, SCHEDULED_S, FIRST_TOKEN_S, LAST_S = range(4)
 TIMES_WIDTH = 4
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from simulator.serving.replay.batch import decode, hold, preempt
+from simulator.serving.replay.batch import decode, preempt
+from simulator.serving.replay.cache import enter_units, hold, matched
 from simulator.serving.replay.kernels import kernel
 from simulator.serving.replay.layout import (
     ADMITS_WHOLE,
@@ -33,6 +34,7 @@ from simulator.serving.replay.layout import (
     PREEMPTED,
     PREFILLING,
     PROMPT,
+    PROMPTS_FIRST,
     QUEUE,
     QUEUED,
     RESERVES,
@@ -53,6 +55,7 @@ from simulator.serving.replay.layout import (
     TAKEN,
     TARGET,
     TIMES_WIDTH,
+    UNIT_TOKENS,
 )
 from simulator.serving.replay.lists import push
 from simulator.serving.replay.prices import chunk_seconds
@@ -63,6 +66,7 @@ def plan(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -81,19 +85,21 @@ def plan(
         return False
     while True:
         clear(whole, reals, step)
-        if whole[base + DECODES]:
-            decode(whole, sequences, places, phases, heaps, lane, step)
+        prompts_first = fills and whole[PROMPTS_FIRST]
+        if whole[base + DECODES] and not prompts_first:
+            decode(whole, sequences, cache, places, phases, heaps, lane, step)
         if fills:
             tokens = whole[BUDGET] - whole[step + STEP_DECODES]
             if whole[base + PREFILLING] >= 0:
                 tokens = go_on(
-                    whole, reals, sequences, places, phases, heaps, prices, marks, lane, step, tokens
+                    whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, tokens
                 )
             if not whole[step + STEP_PREEMPTED]:
                 admit(
                     whole,
                     reals,
                     sequences,
+                    cache,
                     times,
                     places,
                     phases,
@@ -105,6 +111,8 @@ def plan(
                     tokens,
                     now,
                 )
+        if prompts_first and whole[base + DECODES] and not whole[step + STEP_CHUNKS]:
+            decode(whole, sequences, cache, places, phases, heaps, lane, step)
         begun = whole[step + STEP_DECODES] or whole[step + STEP_CHUNKS]
         if begun or not whole[step + STEP_PREEMPTED]:
             return begun > 0 or whole[step + STEP_LEAVING] > 0
@@ -130,6 +138,7 @@ def go_on(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     places: Any,
     phases: Any,
     heaps: Any,
@@ -146,11 +155,11 @@ def go_on(
     chunk = min(tokens, sequences[row + TARGET] - sequences[row + COMPUTED])
     if chunk <= 0:
         return tokens
-    while not hold(whole, sequences, row, sequences[row + COMPUTED] + chunk):
-        preempt(whole, sequences, places, phases, heaps, lane, step)
+    while not hold(whole, sequences, cache, row, sequences[row + COMPUTED] + chunk, 0):
+        preempt(whole, sequences, cache, places, phases, heaps, lane, step)
         if whole[base + PREFILLING] != sequence:
             return tokens
-    compute(whole, reals, sequences, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
+    compute(whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
     return tokens - chunk
 
 
@@ -159,6 +168,7 @@ def admit(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -181,7 +191,7 @@ def admit(
         else:
             return
         row = sequence * SEQUENCE_WIDTH
-        target, cached = sequences[row + TARGET], match(whole, sequences, row)
+        target, cached = sequences[row + TARGET], match(whole, sequences, cache, row)
         chunk = target - cached
         if chunk > tokens:
             if whole[CUTS]:
@@ -198,26 +208,31 @@ def admit(
         held = cached + chunk
         if whole[RESERVES]:
             held = sequences[row + PROMPT] + sequences[row + OUTPUT]
-        if not hold(whole, sequences, row, held):
+        if not hold(whole, sequences, cache, row, held, cached):
             return
         if again:
             whole[PREEMPTED] -= 1
         else:
             whole[QUEUE] += 1
         take_slot(whole, sequences, times, places, base, sequence, cached, now)
-        compute(whole, reals, sequences, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
+        compute(
+            whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk
+        )
         tokens -= chunk
 
 
 @kernel
-def match(whole: Any, sequences: Any, row: int) -> int:
-    """Tokens of a waiting sequence whose blocks have not been allocated since it was preempted."""
+def match(whole: Any, sequences: Any, cache: Any, row: int) -> int:
+    """Tokens of a waiting sequence in the prefix cache, or in its blocks that none has taken since its
+    preemption."""
+    target = sequences[row + TARGET]
+    cached = matched(whole, sequences, cache, row, target) * whole[UNIT_TOKENS]
     blocks = sequences[row + GHOST_BLOCKS]
     if blocks <= 0:
-        return 0
+        return cached
     left = blocks - max(whole[TAKEN] - sequences[row + GHOST_TAKEN] - sequences[row + GHOST_FREE], 0)
-    most = (sequences[row + TARGET] - 1) // whole[BLOCK_TOKENS]
-    return max(min(left, most), 0) * whole[BLOCK_TOKENS]
+    most = (target - 1) // whole[BLOCK_TOKENS]
+    return max(max(min(left, most), 0) * whole[BLOCK_TOKENS], cached)
 
 
 @kernel
@@ -250,6 +265,7 @@ def compute(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     places: Any,
     phases: Any,
     heaps: Any,
@@ -267,6 +283,7 @@ def compute(
     whole[step + STEP_CHUNKS] += 1
     whole[step + STEP_PROMPT] += tokens
     sequences[row + COMPUTED] = before + tokens
+    enter_units(whole, sequences, cache, row, before + tokens)
     if before + tokens < target:
         whole[base + PREFILLING] = sequence
         return

@@ -58,12 +58,20 @@ def exit_after(reals: Any, lane: int, rounds: int) -> float:
 
 @kernel
 def run_rounds(
-    whole: Any, reals: Any, sequences: Any, places: Any, phases: Any, heaps: Any, lane: int, rounds: int
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    cache: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    lane: int,
+    rounds: int,
 ) -> None:
     """Set the rounds that a lane has run; see `PipelineLane.run`."""
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     if whole[base + STAGED]:
-        extend(whole, sequences, places, phases, heaps, lane, base + STEP, rounds)
+        extend(whole, sequences, cache, places, phases, heaps, lane, base + STEP, rounds)
         whole[base + VALID] = 0 if whole[base + STEP + STEP_LEAVING] else whole[base + VALID] - rounds
     reals[real + SECONDS] += rounds * reals[real + LANE_GROWTH_S]
     whole[base + LANE_COUNT_S] += rounds
@@ -176,7 +184,9 @@ def ended(whole: Any, reals: Any, lead: int, now: float) -> int:
 
 
 @kernel
-def commit(whole: Any, reals: Any, sequences: Any, places: Any, phases: Any, heaps: Any, now: float) -> None:
+def commit(
+    whole: Any, reals: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, now: float
+) -> None:
     """End the stretch: all lanes have run the steps that ended before a time, and run the next ones."""
     order, stages, under_way = whole[ORDER], whole[LANE_COUNT], whole[LANES_UNDER_WAY]
     longest = whole[LONGEST]
@@ -189,7 +199,7 @@ def commit(whole: Any, reals: Any, sequences: Any, places: Any, phases: Any, hea
         rotate(whole, places, longest)
         behind = under_way - longest
         passed, exit_s, time = 1, exit_after(reals, lead, exits - 1), exit_after(reals, lead, exits)
-        run_rounds(whole, reals, sequences, places, phases, heaps, lead, exits)
+        run_rounds(whole, reals, sequences, cache, places, phases, heaps, lead, exits)
         free = exit_s + seconds_after(reals, lead, 0) / stages
     for place in range(passed, under_way):
         # The next exit of the lane, which belongs to a round after that of the longest lane, or not.
@@ -199,12 +209,12 @@ def commit(whole: Any, reals: Any, sequences: Any, places: Any, phases: Any, hea
         exit_s = exit_s + seconds_after(reals, lane, rounds) / stages if rounds else reals[real + EXIT_S]
         if passed == place and exit_s < now:
             passed += 1
-            run_rounds(whole, reals, sequences, places, phases, heaps, lane, rounds + 1)
+            run_rounds(whole, reals, sequences, cache, places, phases, heaps, lane, rounds + 1)
             free = (exit_s if exit_s > free else free) + reals[real + SECONDS] / stages
         else:
             reals[real + EXIT_S] = exit_s
             if rounds:
-                run_rounds(whole, reals, sequences, places, phases, heaps, lane, rounds)
+                run_rounds(whole, reals, sequences, cache, places, phases, heaps, lane, rounds)
     for place in range(passed):
         lane = places[order + place]
         if lane != lead:

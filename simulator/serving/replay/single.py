@@ -70,6 +70,7 @@ def run_single(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -88,7 +89,18 @@ def run_single(
             if whole[ROW_COUNT] >= room:
                 return False
             turn_single(
-                whole, reals, sequences, times, places, phases, heaps, prices, marks, rows, reals[NEXT_S]
+                whole,
+                reals,
+                sequences,
+                cache,
+                times,
+                places,
+                phases,
+                heaps,
+                prices,
+                marks,
+                rows,
+                reals[NEXT_S],
             )
         if until == inf:
             return True
@@ -118,6 +130,7 @@ def turn_single(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -130,22 +143,22 @@ def turn_single(
     """End the running step or stretch, and start the next; see `Replica.advance`."""
     step = whole[RUNNING_STEP]
     if step:
-        end_single(whole, reals, sequences, times, places, phases, heaps, rows, step, now)
+        end_single(whole, reals, sequences, cache, times, places, phases, heaps, rows, step, now)
     free = SECOND_STEP if step == FIRST_STEP else FIRST_STEP
     if whole[AHEAD]:
         begun, planned = whole[PLANNED_STEP], 0
         if not begun and plan(
-            whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, free, now
+            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now
         ):
             begun = free
         other = SECOND_STEP if begun == FIRST_STEP else FIRST_STEP
         if begun and plan(
-            whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, other, now
+            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, other, now
         ):
             planned = other
         whole[PLANNED_STEP] = planned
         step = begun
-    elif plan(whole, reals, sequences, times, places, phases, heaps, prices, marks, 0, free, now):
+    elif plan(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now):
         step = free
     else:
         step = 0
@@ -162,6 +175,7 @@ def end_single(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -193,9 +207,9 @@ def end_single(
     )
     if count > 1:
         planned = whole[PLANNED_STEP] if whole[AHEAD] else step
-        extend(whole, sequences, places, phases, heaps, 0, planned, count - 1)
+        extend(whole, sequences, cache, places, phases, heaps, 0, planned, count - 1)
     if whole[step + STEP_FIRSTS] or whole[step + STEP_LEAVING]:
-        finish(whole, sequences, times, places, LANES, step, now)
+        finish(whole, sequences, cache, times, places, LANES, step, now)
 
 
 @kernel

@@ -61,6 +61,7 @@ def run_staged(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -79,7 +80,18 @@ def run_staged(
             if whole[ROW_COUNT] >= room:
                 return False
             turn_staged(
-                whole, reals, sequences, times, places, phases, heaps, prices, marks, rows, reals[NEXT_S]
+                whole,
+                reals,
+                sequences,
+                cache,
+                times,
+                places,
+                phases,
+                heaps,
+                prices,
+                marks,
+                rows,
+                reals[NEXT_S],
             )
         if until == inf:
             return True
@@ -87,7 +99,7 @@ def run_staged(
         if whole[ROUNDS] and whole[PREEMPTED] + arrival - whole[QUEUE] == 0:
             for lane in range(whole[LANE_COUNT]):
                 if whole[LANES + lane * LANE_WIDTH + RUNNING] < whole[SLOTS]:
-                    commit(whole, reals, sequences, places, phases, heaps, until)
+                    commit(whole, reals, sequences, cache, places, phases, heaps, until)
                     break
         whole[QUEUED] = arrival + 1
         start = max(until, reals[TURNED_S])
@@ -100,6 +112,7 @@ def turn_staged(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -112,17 +125,21 @@ def turn_staged(
     """End the lane step that ends next, and launch idle lanes; see `PipelinedReplica.advance`."""
     reals[TURNED_S] = now
     if whole[ROUNDS]:
-        commit(whole, reals, sequences, places, phases, heaps, now)
+        commit(whole, reals, sequences, cache, places, phases, heaps, now)
     order = whole[ORDER]
     if whole[LANES_UNDER_WAY]:
         lane = places[order]
         if reals[LANE_REALS + lane * LANE_REALS_WIDTH + EXIT_S] <= now:
-            end_staged(whole, reals, sequences, times, places, phases, heaps, prices, marks, rows, lane, now)
+            end_staged(
+                whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, lane, now
+            )
     for lane in range(whole[LANE_COUNT]):
         if whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE] == 0:
             break
         if not whole[LANES + lane * LANE_WIDTH + STAGED]:
-            launch_lane(whole, reals, sequences, times, places, phases, heaps, prices, marks, lane, now)
+            launch_lane(
+                whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now
+            )
     under_way = whole[LANES_UNDER_WAY]
     if not under_way:
         reals[NEXT_S] = inf
@@ -143,6 +160,7 @@ def end_staged(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -178,16 +196,16 @@ def end_staged(
     reals[BUSY_FROM_S] = now
     whole[base + LANE_COUNT_S] = 1
     if whole[step + STEP_FIRSTS] or whole[step + STEP_LEAVING]:
-        finish(whole, sequences, times, places, base, step, now)
+        finish(whole, sequences, cache, times, places, base, step, now)
     goes_on = whole[base + VALID] > 2 and waiting == 0
-    if goes_on and again(whole, sequences, places, phases, heaps, lane, step):
+    if goes_on and again(whole, sequences, cache, places, phases, heaps, lane, step):
         # The same decodes again, on the same line segment of the table.
         reals[real + SECONDS] += reals[real + LANE_GROWTH_S]
         whole[base + VALID] = 0 if whole[step + STEP_LEAVING] else whole[base + VALID] - 1
         enter(whole, reals, places, lane, now)
         return
     whole[base + STAGED] = 0
-    launch_lane(whole, reals, sequences, times, places, phases, heaps, prices, marks, lane, now)
+    launch_lane(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
 
 
 @kernel
@@ -195,6 +213,7 @@ def launch_lane(
     whole: Any,
     reals: Any,
     sequences: Any,
+    cache: Any,
     times: Any,
     places: Any,
     phases: Any,
@@ -207,7 +226,7 @@ def launch_lane(
     """Plan a lane's next step and let it in."""
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     step = base + STEP
-    if not plan(whole, reals, sequences, times, places, phases, heaps, prices, marks, lane, step, now):
+    if not plan(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, step, now):
         return
     decodes, kv_tokens = whole[step + STEP_DECODES], whole[step + STEP_KV]
     changes = whole[step + STEP_CHUNKS] + whole[step + STEP_LEAVING] + whole[step + STEP_PREEMPTED]

@@ -37,6 +37,11 @@ class PrefixBlocks(PagedBlocks):
         """Its own bit among the owners."""
 
     @property
+    def span_tokens(self) -> int:
+        """Tokens of a prefix id."""
+        return self._unit // self._step
+
+    @property
     def unit_tokens(self) -> int:
         """Tokens of a unit."""
         return self._unit

@@ -21,6 +21,7 @@ CHAT = {
 SMALL = {"model": "llama3.1-8b", "cluster": "dgx-h100", "workload": CHAT}
 LARGE = {"model": "llama2-70b", "cluster": "dgx-a100-80gb", "workload": CHAT}
 FEW = {"kv_blocks": 400, "max_context": 8192, "token_budget": 512}
+SHARED = {**CHAT, "prefix": {"tokens": 512, "groups": 12}}
 STAGES = {"engine": "vllm-0.11", "tensor": 2, "pipeline": 3}
 CASES = {
     "three replicas": {**SMALL, "deployment": {"replicas": 3}},
@@ -37,6 +38,29 @@ CASES = {
     "few slots": {**SMALL, "deployment": {"options": {"max_sequences": 3, "max_context": 8192}}},
     "stages": {**LARGE, "deployment": {**STAGES, "options": {"token_budget": 512, "max_context": 8192}}},
     "preempted in stages": {**LARGE, "deployment": {**STAGES, "options": {**FEW, "kv_blocks": 700}}},
+    "prefixes": {**SMALL, "workload": SHARED, "deployment": {"replicas": 2}},
+    "prefixes, preempted": {**SMALL, "workload": SHARED, "deployment": {"options": FEW}},
+    "prefixes of two ids a unit": {
+        **SMALL,
+        "workload": SHARED,
+        "deployment": {"options": {**FEW, "block_tokens": 24, "kv_blocks": 300}},
+    },
+    "prefixes in stages, preempted": {
+        **LARGE,
+        "workload": SHARED,
+        "deployment": {**STAGES, "options": {**FEW, "kv_blocks": 700}},
+    },
+    "prompts first": {
+        **SMALL,
+        "workload": SHARED,
+        "deployment": {"engine": "sglang-0.5.12", "options": {"kv_blocks": 9000, "max_context": 8192}},
+    },
+    "prompts first in stages, preempted": {
+        **LARGE,
+        "deployment": {**STAGES, "options": {**FEW, "kv_blocks": 700, "scheduler": "prefill-first"}},
+    },
+    "in flight": {**SMALL, "deployment": {"engine": "tensorrt-llm-1.2", "options": {"max_context": 8192}}},
+    "exact budget": {**SMALL, "deployment": {"options": {**FEW, "scheduler": "exact-budget"}}},
     "powers of seconds": {**SMALL, "cluster": "dgx-a100-80gb", "deployment": {"options": FEW}},
 }
 
@@ -102,12 +126,11 @@ def test_compiled_kernels_give_the_bytes_of_the_loops(calls, tmp_path, monkeypat
 
 REFUSED = {
     "routers that look": {"deployment": {"replicas": 2, "router": "least-loaded"}},
-    "shared prefixes": {"workload": {**CHAT, "prefix": {"tokens": 256, "groups": 5}}},
     "closed clients": {"workload": {**CHAT, "arrivals": {"kind": "closed", "concurrency": 4}}},
     "failures": {
         "deployment": {"failures": {"at": [{"time": 3, "replica": 0}], "restore": 4}},
     },
-    "other schedulers": {"deployment": {"options": {"scheduler": "prefill-first"}}},
+    "other schedulers": {"deployment": {"options": {"scheduler": "static"}}},
     "speculation": {"deployment": {"speculation": {"kind": "ngram", "tokens": 3}}},
     "swaps": {"deployment": {"engine": "vllm-0.6", "options": {**FEW, "preemption": "swap"}}},
 }

@@ -1,0 +1,163 @@
+"""KV blocks of a replica as kernels: `PagedBlocks` and `PrefixBlocks` over columns.
+
+Ids of prefix units are numbered before the run, and a sequence always holds the first of its units. So a
+cache is a count of users by unit, and a ring of idle units in the order of their last use. Without a prefix
+cache no sequence has units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simulator.serving.replay.kernels import kernel
+from simulator.serving.replay.layout import (
+    BLOCK_TOKENS,
+    BLOCKS,
+    FIRST_UNIT,
+    FREE,
+    GHOST_BLOCKS,
+    GHOST_FREE,
+    GHOST_TAKEN,
+    IDLE_COUNT,
+    LAST_IDLE,
+    NEXT_IDLE,
+    NO_UNIT,
+    TAKEN,
+    TARGET,
+    UNIT_BLOCKS,
+    UNIT_COUNT,
+    UNIT_TOKENS,
+    UNITS_HELD,
+    USERS,
+)
+
+
+@kernel
+def matched(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -> int:
+    """First units of a sequence that the cache holds; the last of its tokens is always computed."""
+    count = sequences[row + UNIT_COUNT]
+    if not count:
+        return 0
+    first, users = sequences[row + FIRST_UNIT], whole[USERS]
+    most = min((tokens - 1) // whole[UNIT_TOKENS], count)
+    found_units = 0
+    while found_units < most and cache[users + cache[first + found_units]] >= 0:
+        found_units += 1
+    return found_units
+
+
+@kernel
+def grow(whole: Any, cache: Any, blocks: int) -> None:
+    """Take blocks that are free; evicts idle units when no other block is free."""
+    whole[FREE] -= blocks
+    whole[TAKEN] += blocks
+    while whole[IDLE_COUNT] * whole[UNIT_BLOCKS] > whole[FREE]:
+        unit = cache[whole[NEXT_IDLE] + whole[NO_UNIT]]
+        unlink(whole, cache, unit)
+        cache[whole[USERS] + unit] = -1
+
+
+@kernel
+def unlink(whole: Any, cache: Any, unit: int) -> None:
+    """Take a unit out of the ring of idle ones."""
+    following, before = whole[NEXT_IDLE], whole[LAST_IDLE]
+    later, earlier = cache[following + unit], cache[before + unit]
+    cache[following + earlier] = later
+    cache[before + later] = earlier
+    whole[IDLE_COUNT] -= 1
+
+
+@kernel
+def use_unit(whole: Any, cache: Any, unit: int) -> None:
+    """Count a user of a cached unit."""
+    users = whole[USERS] + unit
+    if cache[users] == 0:
+        unlink(whole, cache, unit)
+        whole[FREE] -= whole[UNIT_BLOCKS]
+    cache[users] += 1
+
+
+@kernel
+def leave_unit(whole: Any, cache: Any, unit: int) -> None:
+    """Count a user less; without users a unit is idle, the last to be evicted."""
+    users = whole[USERS] + unit
+    cache[users] -= 1
+    if cache[users] > 0:
+        return
+    following, before, ring = whole[NEXT_IDLE], whole[LAST_IDLE], whole[NO_UNIT]
+    last = cache[before + ring]
+    cache[following + last] = unit
+    cache[before + unit] = last
+    cache[following + unit] = ring
+    cache[before + ring] = unit
+    whole[IDLE_COUNT] += 1
+    whole[FREE] += whole[UNIT_BLOCKS]
+
+
+@kernel
+def hold(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, cached: int) -> bool:
+    """Take the blocks of a sequence's first tokens; False (and none) if too few are free.
+
+    Args:
+        whole, sequences, cache: columns.
+        row: of the sequence.
+        tokens: the tokens.
+        cached: of a sequence to admit, the tokens that were found.
+    """
+    held, shared, woken = sequences[row + UNITS_HELD], 0, 0
+    first, users, size = sequences[row + FIRST_UNIT], whole[USERS], whole[UNIT_BLOCKS]
+    if cached and not held:
+        shared = matched(whole, sequences, cache, row, sequences[row + TARGET])
+        for place in range(shared):
+            if cache[users + cache[first + place]] == 0:
+                woken += size
+    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS] - (held + shared) * size
+    if max(need, 0) + woken > whole[FREE]:
+        return False
+    for place in range(shared):
+        use_unit(whole, cache, cache[first + place])
+    sequences[row + UNITS_HELD] = held + shared
+    if need > 0:
+        grow(whole, cache, need)
+        sequences[row + BLOCKS] += need
+    return True
+
+
+@kernel
+def enter_units(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -> None:
+    """Turn a sequence's own blocks into shared units; merge those that another sequence entered."""
+    count = sequences[row + UNIT_COUNT]
+    if not count:
+        return
+    first, held, size = sequences[row + FIRST_UNIT], sequences[row + UNITS_HELD], whole[UNIT_BLOCKS]
+    most = min(tokens // whole[UNIT_TOKENS], count)
+    while held < most:
+        unit = cache[first + held]
+        if cache[whole[USERS] + unit] >= 0:
+            use_unit(whole, cache, unit)
+            whole[FREE] += size
+        else:
+            cache[whole[USERS] + unit] = 1
+        held += 1
+        sequences[row + BLOCKS] -= size
+    sequences[row + UNITS_HELD] = held
+
+
+@kernel
+def release(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, keeps: bool) -> None:
+    """Free all blocks of a sequence that holds ``tokens`` tokens; its units stay, idle.
+
+    ``keeps`` notes which full blocks it leaves behind.
+    """
+    enter_units(whole, sequences, cache, row, tokens)
+    if keeps:
+        sequences[row + GHOST_TAKEN] = whole[TAKEN]
+        sequences[row + GHOST_FREE] = whole[FREE]
+        sequences[row + GHOST_BLOCKS] = tokens // whole[BLOCK_TOKENS]
+    held, first = sequences[row + UNITS_HELD], sequences[row + FIRST_UNIT]
+    private = max(-(-tokens // whole[BLOCK_TOKENS]) - held * whole[UNIT_BLOCKS], 0)
+    for place in range(held - 1, -1, -1):
+        leave_unit(whole, cache, cache[first + place])
+    whole[FREE] += private
+    sequences[row + UNITS_HELD] = 0
+    sequences[row + BLOCKS] = 0
