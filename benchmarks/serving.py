@@ -3,7 +3,8 @@
 Prints, for one core: requests a second on a trace of 2,048 requests (Llama-2-70B on four A100, TP2 x PP2,
 chunks of 512; KV blocks, records and metrics kept), the start before the first request, the time and
 memory of a million generated requests over 64 replicas, and steady-state evaluations a second. Without a
-trace, one with the same lengths in distribution is drawn. ``--small`` leaves the million out.
+trace, one with the same lengths in distribution is drawn. ``--small`` leaves the million out. Runs are
+those of the replicas' own loops and, where numba is installed, of compiled kernels too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from simulator.serving.fleet.replayed import COMPILED, LOOPS, run_as
+from simulator.serving.replay.columns import COMPILER
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.steady import Limits, Load, steady_state
@@ -28,6 +31,9 @@ CHAT = {
     "output": {"kind": "lognormal", "median": 150, "sigma": 0.8, "most": 1000},
 }
 REPEATS = 5
+FORMS = {LOOPS: "", COMPILED: ", compiled"}
+FIRST_CALL = 300
+"""Requests of a run before those that are timed."""
 CASES = 20_000
 """Steady states evaluated together."""
 REFERENCE_LOOP_S = 0.20
@@ -128,10 +134,16 @@ def main(arguments: list[str]) -> None:
     large = "--small" not in arguments
     paths = [one for one in arguments if not one.startswith("--")]
     found: dict[str, Any] = {"loop_s": loop_seconds(), "reference_loop_s": REFERENCE_LOOP_S}
-    found["trace of 2,048, TP2 x PP2"] = measure(pipelined(paths[0] if paths else None), REPEATS)
+    trace = pipelined(paths[0] if paths else None)
+    for form, words in FORMS.items():
+        if form == COMPILED and not COMPILER.usable():
+            continue
+        with run_as(form):
+            serve(make_serving(replicated(FIRST_CALL), "benchmark", Path()))  # reads or compiles kernels
+            found[f"trace of 2,048, TP2 x PP2{words}"] = measure(trace, REPEATS)
+            if large:
+                found[f"1,000,000 over 64 replicas{words}"] = measure(replicated(1_000_000), 1)
     found["steady state"] = {"evaluations_per_cpu_s": evaluations()}
-    if large:
-        found["1,000,000 over 64 replicas"] = measure(replicated(1_000_000), 1)
     print(json.dumps(found, indent=2))
 
 

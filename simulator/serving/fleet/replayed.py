@@ -127,7 +127,7 @@ def _knows_replica(member: Member) -> bool:
 
 
 @dataclass(frozen=True)
-class Packed:
+class RequestColumns:
     """Requests as columns, in order of arrival.
 
     Attributes:
@@ -149,7 +149,7 @@ class Packed:
     prefixes: Ints
 
     @classmethod
-    def of(cls, requests: Iterator[Request]) -> Packed:
+    def of(cls, requests: Iterator[Request]) -> RequestColumns:
         """Pack all requests."""
         blocks: list[list[NDArray[Any]]] = []
         while block := list(islice(requests, BLOCK)):
@@ -166,10 +166,10 @@ class Packed:
     def __len__(self) -> int:
         return len(self.serial)
 
-    def take(self, rows: Ints | slice | NDArray[np.bool_]) -> Packed:
+    def take(self, rows: Ints | slice | NDArray[np.bool_]) -> RequestColumns:
         """Some of the requests."""
         columns = (getattr(self, field.name)[rows] for field in fields(self)[:-1])
-        return Packed(*columns, prefixes=self.prefixes)
+        return RequestColumns(*columns, prefixes=self.prefixes)
 
     def units(self, kv: PrefixBlocks) -> Units:
         """Units of the prefixes of all requests in a cache, numbered from 0 on."""
@@ -209,7 +209,7 @@ def replay(
     first = list(islice(requests, LOADED))
     if not first or (_FORM.get() == AUTOMATIC and (len(first) < LOADED or not COMPILER.usable())):
         return chain(first, requests)
-    packed = Packed.of(chain(first, requests))
+    packed = RequestColumns.of(chain(first, requests))
     placed = packed.take(packed.prompt + packed.output <= most_tokens)
     loops = _loops(fleet, placed)
     if not loops:
@@ -225,7 +225,7 @@ def replay(
     return iter(())
 
 
-def _loops(fleet: Run, requests: Packed) -> dict[type, Callable[..., bool]]:
+def _loops(fleet: Run, requests: RequestColumns) -> dict[type, Callable[..., bool]]:
     """Loops over columns of the kinds of replicas; none where plain ones are sooner done, or prices do not
     reach."""
     if not len(requests) or not all(_reaches(member, requests) for member in fleet.members):
@@ -244,7 +244,7 @@ def _loops(fleet: Run, requests: Packed) -> dict[type, Callable[..., bool]]:
     return loops
 
 
-def _reaches(member: Member, requests: Packed) -> bool:
+def _reaches(member: Member, requests: RequestColumns) -> bool:
     """Whether prices and columns of a replica reach over all requests."""
     options, table = member.pool.options, member.replica.steps
     if not isinstance(table, IterationTable) or not len(requests):
@@ -257,7 +257,7 @@ def _reaches(member: Member, requests: Packed) -> bool:
     return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
 
 
-def _run_member(fleet: Run, member: Member, requests: Packed, loop: Callable[..., bool]) -> None:
+def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Callable[..., bool]) -> None:
     """Run the requests of one replica, and keep its rows and records."""
     if not len(requests):
         return

@@ -104,19 +104,19 @@ def hold(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, cached: 
         tokens: the tokens.
         cached: of a sequence to admit, the tokens that were found.
     """
-    held, shared, woken = sequences[row + UNITS_HELD], 0, 0
+    units_held, shared, woken = sequences[row + UNITS_HELD], 0, 0
     first, users, size = sequences[row + FIRST_UNIT], whole[USERS], whole[UNIT_BLOCKS]
-    if cached and not held:
+    if cached and not units_held:
         shared = matched(whole, sequences, cache, row, sequences[row + TARGET])
         for place in range(shared):
             if cache[users + cache[first + place]] == 0:
                 woken += size
-    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS] - (held + shared) * size
+    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS] - (units_held + shared) * size
     if max(need, 0) + woken > whole[FREE]:
         return False
     for place in range(shared):
         use_unit(whole, cache, cache[first + place])
-    sequences[row + UNITS_HELD] = held + shared
+    sequences[row + UNITS_HELD] = units_held + shared
     if need > 0:
         grow(whole, cache, need)
         sequences[row + BLOCKS] += need
@@ -129,18 +129,18 @@ def enter_units(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -
     count = sequences[row + UNIT_COUNT]
     if not count:
         return
-    first, held, size = sequences[row + FIRST_UNIT], sequences[row + UNITS_HELD], whole[UNIT_BLOCKS]
+    first, units_held, size = sequences[row + FIRST_UNIT], sequences[row + UNITS_HELD], whole[UNIT_BLOCKS]
     most = min(tokens // whole[UNIT_TOKENS], count)
-    while held < most:
-        unit = cache[first + held]
+    while units_held < most:
+        unit = cache[first + units_held]
         if cache[whole[USERS] + unit] >= 0:
             use_unit(whole, cache, unit)
             whole[FREE] += size
         else:
             cache[whole[USERS] + unit] = 1
-        held += 1
+        units_held += 1
         sequences[row + BLOCKS] -= size
-    sequences[row + UNITS_HELD] = held
+    sequences[row + UNITS_HELD] = units_held
 
 
 @kernel
@@ -154,9 +154,9 @@ def release(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, keeps
         sequences[row + GHOST_TAKEN] = whole[TAKEN]
         sequences[row + GHOST_FREE] = whole[FREE]
         sequences[row + GHOST_BLOCKS] = tokens // whole[BLOCK_TOKENS]
-    held, first = sequences[row + UNITS_HELD], sequences[row + FIRST_UNIT]
-    private = max(-(-tokens // whole[BLOCK_TOKENS]) - held * whole[UNIT_BLOCKS], 0)
-    for place in range(held - 1, -1, -1):
+    units_held, first = sequences[row + UNITS_HELD], sequences[row + FIRST_UNIT]
+    private = max(-(-tokens // whole[BLOCK_TOKENS]) - units_held * whole[UNIT_BLOCKS], 0)
+    for place in range(units_held - 1, -1, -1):
         leave_unit(whole, cache, cache[first + place])
     whole[FREE] += private
     sequences[row + UNITS_HELD] = 0

@@ -64,7 +64,7 @@ from simulator.serving.replay.layout import (
     USERS,
 )
 from simulator.serving.replay.lists import WIDTH, WRITTEN_OUT
-from simulator.serving.replay.prices import Prices
+from simulator.serving.replay.prices import TableColumns
 from simulator.serving.replica.meter import ROWS
 
 MODULES = (lists, prices, cache, batch, plans, single, rounds, staged)
@@ -218,7 +218,7 @@ def run_replica(
     sequences: Ints,
     times: Floats,
     cached: Ints,
-    table: Prices,
+    table: TableColumns,
     add_up: Callable[[Floats], None],
     loop: Callable[..., bool],
     room: int = KEPT_ROWS,

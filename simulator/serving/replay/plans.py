@@ -205,10 +205,10 @@ def admit(
                 need = -(-sequences[other + TARGET] // block) + -sequences[other + COMPUTED] // block
             if need - (-target // block) + -cached // block > whole[FREE]:
                 return
-        held = cached + chunk
+        tokens_held = cached + chunk
         if whole[RESERVES]:
-            held = sequences[row + PROMPT] + sequences[row + OUTPUT]
-        if not hold(whole, sequences, cache, row, held, cached):
+            tokens_held = sequences[row + PROMPT] + sequences[row + OUTPUT]
+        if not hold(whole, sequences, cache, row, tokens_held, cached):
             return
         if again:
             whole[PREEMPTED] -= 1

@@ -28,7 +28,7 @@ FIRST_MARK = 21
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class TableColumns:
     """A table as two columns.
 
     Attributes:
@@ -56,7 +56,7 @@ class Prices:
         )
 
     @classmethod
-    def of(cls, table: IterationTable) -> Prices:
+    def of(cls, table: IterationTable) -> TableColumns:
         """The columns of a table.
 
         ``ROWS`` holds for each number of decodes the seconds of their attention at the knots of their mean
@@ -110,13 +110,13 @@ class Prices:
         return cls(np.concatenate(prices), np.concatenate(columns))
 
 
-_MADE: WeakKeyDictionary[IterationTable, Prices] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[IterationTable, TableColumns] = WeakKeyDictionary()
 
 
-def prices_of(table: IterationTable) -> Prices:
+def prices_of(table: IterationTable) -> TableColumns:
     """The columns of a table, made once."""
     if table not in _MADE:
-        _MADE[table] = Prices.of(table)
+        _MADE[table] = TableColumns.of(table)
     return _MADE[table]
 
 
