@@ -75,10 +75,12 @@ class Cluster(Strict):
             return data
         if "groups" in data:
             raise ValueError("is a cluster of groups, which only scenarios of `meshwright simulate` take")
+        data = _with_usual_links(data)
         filled = with_assumptions(data)
         per_node, nodes = data.get("devices_per_node"), data.get("nodes")
-        if isinstance(per_node, int) and isinstance(nodes, int):
-            filled.setdefault("devices", per_node * nodes)
+        # Where either is missing, only that one is reported.
+        known = isinstance(per_node, int) and isinstance(nodes, int)
+        filled.setdefault("devices", per_node * nodes if known else 1)  # type: ignore[operator]
         if "host_watts" not in data:
             filled["host_watts"] = 0.0
             with suppress(ValueError):  # an unknown device is reported by its own field
@@ -357,3 +359,33 @@ def usual_cluster(device: str) -> Cluster:
         raise UnknownNameError("device with a usual cluster", device, USUAL)
     cluster = clusters.get(USUAL[name])
     return cluster if cluster.device.name == name else cluster.with_device(name)
+
+
+OTHER_KEYS = {"gpus_per_node": "devices_per_node", "gpu": "device"}
+"""Other words for keys of a cluster."""
+OF_NETWORK = {"nics": "nics_per_node", "nics_per_node": "nics_per_node", "nic_gbps": "nic_gbps"}
+"""Keys of the network that may stand beside it."""
+
+
+def _with_usual_links(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A short definition (device, nodes, NICs) with the links of the device's usual cluster.
+
+    Levels and network that are not stated are those of that cluster where its nodes have as many devices.
+    """
+    filled = {OTHER_KEYS.get(key, key): value for key, value in data.items()}
+    name = devices.resolve(filled["device"]) if isinstance(filled.get("device"), str) else None
+    if "levels" in filled or name not in USUAL:
+        return filled
+    usual, stated = usual_cluster(name), filled.get("network", {})
+    if filled.setdefault("devices_per_node", usual.devices_per_node) != usual.devices_per_node:
+        return filled
+    told = {OF_NETWORK[key]: filled.pop(key) for key in OF_NETWORK if key in filled}
+    if isinstance(stated, Mapping):
+        filled["network"] = {**usual.network.model_dump(), **stated, **told}
+    words = f"links: those of {usual.name}"
+    assumed = filled.get("assumed", [])
+    return {
+        **filled,
+        "levels": list(usual.levels),
+        "assumed": [*assumed, words] if isinstance(assumed, list) else assumed,
+    }

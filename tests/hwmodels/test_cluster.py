@@ -205,3 +205,20 @@ def test_a_pair_of_a_quad_has_the_links_between_two():
 def test_more_devices_in_a_node_than_its_levels_join():
     wide = clusters.get("gh200-node").with_node(4)
     assert (wide.devices_per_node, wide.domain, len(wide.levels)) == (4, 4, 1)
+
+
+def test_a_short_definition_has_the_links_of_the_usual_cluster():
+    lab = clusters.get({"name": "lab", "device": "h100-sxm", "nodes": 4, "nics": 4, "nic_gbps": 200})
+    usual = clusters.get("h100-sxm")
+    assert (lab.devices, lab.devices_per_node, lab.levels) == (32, 8, usual.levels)
+    assert (lab.network.nics_per_node, lab.network.nic_gbps) == (4, 200)
+    assert lab.network.fabric == usual.network.fabric
+    assert f"links: those of {usual.name}" in lab.assumed
+    same = clusters.get({"name": "lab", "device": "h100-sxm", "nodes": 4, "gpus_per_node": 8})
+    assert same.network == usual.network
+
+
+def test_what_a_short_definition_lacks_is_named_alone():
+    with pytest.raises(InputError) as refused:
+        clusters.get({"name": "lab", "device": "h100-sxm", "nodes": 4, "gpus_per_node": 4})
+    assert "levels" in str(refused.value) and "'devices'" not in str(refused.value)
