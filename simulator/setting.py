@@ -192,6 +192,7 @@ class Setting:
             skips_blocks=chosen.skips_blocks,
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,
+            narrow_activation=chosen.narrow_activation,
             dispatcher=chosen.dispatcher,
             flex_permutes=library == "hybridep",
             exchange_share=cluster.network.constants.exchange_share,

@@ -166,6 +166,10 @@ EXPERT_SCORES_KEPT, EXPERT_SCORES_PASSING = 4.0, 14.0
 """Bytes an element that the weighting keeps, its 32-bit output, and that its backward kernels hold beside it:
 the gradient in 16 and 32 bits, and both products."""
 
+NARROW_INPUT = MemoryPasses(1.5, 1.5, 1, 1)
+"""Cast of an activation's inputs to the 8 bits in which they are kept, and back, per element of them
+(Megatron Core, fusions/fused_bias_swiglu.py: fp8_input_store)."""
+
 CLAMP = MemoryPasses(8.0, 10.0, 3, 4)
 """Limits of a gated activation's two inputs before the fused kernel, per element of its output: clamp both
 (1 + 1 each) and join them (2 + 2); backward part and clamp the gradient (3 each) and join it (2 + 2; Megatron

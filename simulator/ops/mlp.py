@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.ops import elementwise as passes
 from simulator.ops.build import kernel, linear, separate_sums
-from simulator.ops.op import Op, Size
+from simulator.ops.op import MemoryBound, Op, Size
 from simulator.ops.rank import Rank
 
 
@@ -47,4 +47,21 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
     # Backward the gradients of its inputs lie beside them; that of its output takes the place of the output
     # (autograd's allocations, counted op by op).
     passing = inputs * rank.width * elements
-    return op.changed(intermediate=between * rank.width * elements, passing=passing)
+    op = op.changed(intermediate=between * rank.width * elements, passing=passing)
+    return _narrow(op, inputs * elements, rank.width) if model.gated and rank.how.narrow_activation else op
+
+
+def _narrow(op: MemoryBound, inputs: Size, width: float) -> Op:
+    """An activation that keeps its inputs, of this width in the working format, in 8 bits.
+
+    Forward a kernel casts them, backward one restores them beside their gradients.
+    """
+    count, size = passes.NARROW_INPUT, inputs * width
+    return op.changed(
+        bytes=op.bytes + count.forward * size,
+        backward_bytes=op.backward_bytes + count.backward * size,
+        launches=op.launches + count.forward_launches,
+        backward_launches=op.backward_launches + count.backward_launches,
+        kept=op.kept - size + inputs,
+        passing=2.0 * size,
+    )

@@ -123,6 +123,7 @@ class Implementation:
         loop_launches: kernels launched for each expert beside its products, forward.
         loop_backward_launches: the same, backward.
         skips_blocks: whether the sliding-window kernel skips masked blocks.
+        narrow_activation: whether a gated activation keeps its inputs in 8 bits.
         fixed_capacity: whether experts drop tokens beyond a capacity and pad to it.
         fused_router: whether the choice of experts and its statistics are fused kernels.
         dispatcher: library that sends tokens to experts; ``replicated`` where every rank holds all of them.
@@ -177,6 +178,7 @@ class Implementation:
     loop_launches: float = 0.0
     loop_backward_launches: float = 0.0
     skips_blocks: bool = True
+    narrow_activation: bool = False
     fixed_capacity: bool = False
     fused_router: bool = True
     dispatcher: Dispatcher = "all-to-all"

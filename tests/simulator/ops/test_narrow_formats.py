@@ -74,3 +74,22 @@ def test_the_output_layer_runs_in_the_format_of_linear_layers_where_a_launch_say
     ops = head(setting.rank(WHOLE))
     assert [op.dtype for op in ops if isinstance(op, Product)] == [dtype]
     assert ("output_layer.cast" in [op.name for op in ops]) == narrow
+
+
+def test_a_gated_activation_that_keeps_its_inputs_in_8_bits_casts_them_there_and_back(make_setting):
+    wide, narrow = (
+        next(
+            op
+            for op in layer_ops(made(make_setting, narrow_activation=kept), WHOLE, DENSE)
+            if op.kind == "activation"
+        )
+        for kept in (False, True)
+    )
+    inputs = 2 * 8192 * 28672
+    assert (wide.kept, narrow.kept) == (2 * inputs, inputs)
+    assert (narrow.bytes - wide.bytes, narrow.backward_bytes - wide.backward_bytes) == (
+        3 * inputs,
+        3 * inputs,
+    )
+    assert (narrow.launches - wide.launches, narrow.backward_launches - wide.backward_launches) == (1, 1)
+    assert narrow.passing == 2 * wide.passing
