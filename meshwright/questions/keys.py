@@ -145,7 +145,9 @@ def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -
             return find_framework(build(Definition, data, where), device, folder, where).model_dump()
         stated = (data.get("workload") or {}).get("adapter")
         adapter = build(Adapter, stated, f"{where}: workload.adapter") if stated else None
-        reference = default_name(device, adapter, int(data.get("gpus") or 1))
+        gpus = data.get("gpus")
+        # A wrong number is reported where the scenario is checked.
+        reference = default_name(device, adapter, gpus if isinstance(gpus, int) and gpus > 0 else 1)
     entry = find(catalogues_of(data)[name], reference, folder, f"{where}: {name}")
     return entry.model_dump(exclude={"devices"} if name == "cluster" else None)
 

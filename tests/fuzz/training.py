@@ -112,7 +112,10 @@ def _imports() -> list[tuple[str, str]]:
         "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
         "     1048576  262144     float     sum    -1    55.12   19.02   28.53      0\n"
     )
-    return [("gemm_perf.txt", gemm), ("nccl_perf.txt", nccl), ("all_reduce.log", log)]
+    record = '{"numCycle":0,"name":"AllReduce","nodes":1,"ranks":8,"size":1048576,"type":"float","inPlace":0,'
+    records = f'[{record}"time":76.26,"algBw":13.75,"busBw":20.63,"wrong":"0"}}]\n'
+    logs = [("all_reduce.log", log), ("rccl.json", records)]
+    return [("gemm_perf.txt", gemm), ("nccl_perf.txt", nccl), *logs]
 
 
 FLAGS = {
@@ -269,7 +272,13 @@ KINDS: dict[str, Kind] = {
             ["validate", "--kernels", "."],
         ),
     ),
-    "imports": from_text(_imports(), (["profile", "--import", "FILE", "-o", "out/points"],)),
+    "imports": from_text(
+        _imports(),
+        (
+            ["profile", "--import", "FILE", "-o", "out/points"],
+            ["profile", "--import", "FILE", "--gpu", "mi300x", "-o", "out/points"],
+        ),
+    ),
     "trace": from_data(
         named("trace.json", "traces"),
         (

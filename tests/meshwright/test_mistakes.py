@@ -26,6 +26,7 @@ MISTAKES = {
     # The six of the review of 0.6.0.
     "serve": "Did you mean 'plan serve'",
     "whatif p.yaml --set tpp=4": "plan.tensor",
+    "whatif p.yaml --set gpus=lots,framework.defaults.zero=2": "gpus: must be a whole number",
     "whatif p.yaml --set gpu=h200": "error: --set and --sweep: unknown key 'gpu'; did you mean 'gpus'?",
     "whatif p.yaml --set schedule=1f1bb": "--set schedule: unknown schedule '1f1bb'; did you mean '1f1b'?",
     "whatif p.yaml --sweep tp=2,eight": "--sweep tp: must be a whole number from 1 to",
