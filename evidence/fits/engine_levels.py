@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-
 from evidence.fits.left_out_errors import CONSTANTS
-from evidence.fits.served_rows import REST, Group, Rows
-from evidence.serving.case import Setup
 from profiles.fitting.pooled import SharedEffect
 
 
@@ -40,32 +35,7 @@ LEVELS = (
 """Effects of which a constant is a sum. Versions differ by a tenth of what engines do: with wider spreads the
 model of a version's rows passes for the version (0.3 for 0.03: TPOT 10.0 for 9.2 % on models left out). What
 kernels of a format miss on a generation of devices is in `layer_s` alone. Engines differ more in prompts, and
-in launches, whose number is that of a layer's kernels, than in decode steps."""
-
-
-SAME_SERVER = 1.0
-"""Spread of a version's own time a layer, where a server of the same model, GPU and degrees ran under another
-version too: errors of kernels cancel, so the rows say how versions differ. The root mean
-square of what the rows say is 0.85 (22 groups, most under 0.5; SGLang 0.5.9 takes 160 us a layer more than
-0.5.12 on MI300X)."""
-
-
-def same_servers(rows: Mapping[Group, Sequence[Rows]]) -> SharedEffect:
-    """What is a group's own where another version of its engine ran one of its servers."""
-    ran: dict[Hashable, set[Group]] = defaultdict(set)
-    for group, same in rows.items():
-        for one in same:
-            if one.counts and one.kind == REST:
-                ran[group.family, *group[1:], *server_of(one.setup)].add(group)
-    paired = {group for groups in ran.values() if len(groups) > 1 for group in groups}
-    return SharedEffect(
-        "same servers",
-        lambda group: group if group in paired else None,
-        (SAME_SERVER,) + (0.0,) * (len(CONSTANTS) - 1),
-    )
-
-
-def server_of(setup: Setup) -> tuple[Hashable, ...]:
-    """Model, GPU and degrees of a replica."""
-    pool = setup.pool
-    return setup.model.name, setup.cluster.device.name, pool.tensor, pool.data, pool.expert, pool.pipeline
+in launches, whose number is that of a layer's kernels, than in decode steps. A time a layer of their own for
+versions that ran one server (model, GPU, degrees) gains in the sample and on GPUs left out, and loses on
+models left out (7.6 for 7.2 %): presets whose entries need it say so, and keep them
+(SGLang on MI300X)."""

@@ -28,7 +28,7 @@ from zlib import crc32
 
 import numpy as np
 
-from evidence.fits.engine_levels import LEVELS, same_servers
+from evidence.fits.engine_levels import LEVELS
 from evidence.fits.left_out_errors import (
     CONSTANTS,
     Cell,
@@ -115,7 +115,6 @@ class Fit:
     def __init__(self, rows: dict[Group, list[Rows]]) -> None:
         self.groups = sorted(rows)
         self.rows = [[one for one in rows[group] if one.counts] for group in self.groups]
-        self.levels = (*LEVELS, same_servers(rows))
         # Launches that hide behind kernels tell nothing, so they begin at the mean.
         self.times = {group: np.where(HIDES, MEAN, shipped(group)) for group in self.groups}
         for _ in range(ROUNDS):
@@ -141,9 +140,7 @@ class Fit:
 
     def solved(self, evidence: Sequence[LinearErrors]) -> dict[Group, np.ndarray]:
         """Constants by linear forms of errors."""
-        return dict(
-            zip(self.groups, solve(self.groups, self.levels, MEAN, SCALE, FLOOR, evidence), strict=True)
-        )
+        return dict(zip(self.groups, solve(self.groups, LEVELS, MEAN, SCALE, FLOOR, evidence), strict=True))
 
     def without(self, leave: Callable[[Rows], bool]) -> dict[Group, np.ndarray]:
         """Constants without some rows, by the linear form of the errors around those of all."""

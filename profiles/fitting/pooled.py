@@ -35,7 +35,7 @@ class SharedEffect(NamedTuple):
 
     name: str
     share: Callable[[Any], Hashable]
-    """What a group has in common with others of this level; None: the level has no effect on it."""
+    """What a group has in common with others of this level."""
     spread: float | tuple[float, ...]
     """Of this level's effects over a constant's scale: of all constants, or of each."""
 
@@ -120,8 +120,7 @@ def covariance(groups: Sequence[Any], levels: Sequence[SharedEffect], constant: 
     total = LEAST_VARIANCE * np.eye(len(groups))
     for level in levels:
         values = [level.share(group) for group in groups]
-        same = [[a is not None and a == b for b in values] for a in values]
-        total = total + level.of(constant) ** 2 * np.array(same)
+        total = total + level.of(constant) ** 2 * np.array([[a == b for b in values] for a in values])
     return total
 
 

@@ -103,9 +103,3 @@ def test_a_level_may_spread_constants_differently():
     found = solve(groups, levels, MEAN, SCALE, FLOOR, rows)
     assert found[1, 1] == pytest.approx(0.9, abs=0.01)
     assert MEAN[0] < found[1, 0] < 2.1
-
-
-def test_a_level_has_no_effect_on_groups_that_it_names_none_of():
-    level = SharedEffect("some", lambda group: None if group == "b" else group, 0.5)
-    found = covariance(["a", "b"], (level,))
-    assert found[0, 0] > 0.25 > 1e-3 > found[1, 1]
