@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError, UnknownNameError
-from meshwright.api.answers import RunRankingAnswer
+from core.errors import InfeasibleError, InputError, UnknownNameError
 from meshwright.jobs.base import AskOptions
 from meshwright.jobs.run import RunSimulation, answer
 from meshwright.questions.references import Reference
 from meshwright.questions.training import ask, scenario_data
+from meshwright.reports.flat import flat
+from meshwright.shown import Shown
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
-from planner.run_search import QUANTILES, rank_runs
+from planner.run_search import QUANTILES, RunRanking, rank_runs
 from planner.sizing import counts
+
+if TYPE_CHECKING:
+    from meshwright.pages.page import Page
+
+
+class RunRankingAnswer(Shown, RunRanking):
+    """The answer of ``mw.plan_run``; see `planner.run_search.RunRanking`."""
+
+    def _tables(self) -> Sequence[Any]:
+        from meshwright.reports.run_search import run_search_tables
+
+        return run_search_tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The output of ``meshwright plan train --run --json``."""
+        from meshwright.reports.run_search import describe_run_search
+
+        return describe_run_search(self)
+
+    def page(self) -> Page:
+        """Dollars against days.
+
+        Raises:
+            InfeasibleError: no run works.
+        """
+        from meshwright.pages.answers import runs_page
+
+        if self.best is None:
+            raise InfeasibleError(f"no run works: {self.sizes[0].problem}")
+        return runs_page(self, self._tables())
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        sizes = self.to_dict()["sizes"]
+        return [
+            {"gpus": size["gpus"], **flat(run)}
+            for size in sizes
+            for run in size.get("plans", [{"problem": size.get("problem")}])
+        ]
 
 
 def run(

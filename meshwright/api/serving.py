@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Unpack
 
 from core.errors import InputError
-from meshwright.api.answers import DayAnswer, FrontsAnswer, MixAnswer, shown_as
+from meshwright.api.answers import shown_as
+from meshwright.api.serving_answers import DayAnswer, FrontsAnswer, MixAnswer
 from meshwright.deployments import DeploymentSearch, deploy, deployment_question, power_budget
 from meshwright.questions.arguments import (
     DayArguments,

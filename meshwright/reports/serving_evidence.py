@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.measured_servers import Evidence, evidence
 from meshwright.reports.units import percent
 from meshwright.served_errors import ServedError, served_errors
-from planner.serving.day import DayPlan
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import mechanisms
 from planner.serving.search import ServingSearch
@@ -16,6 +15,9 @@ from simulator.serving.engines import Engine, engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.result import ServingResult
 from simulator.serving.steps.price import layer_class
+
+if TYPE_CHECKING:
+    from planner.serving.day import DayPlan
 
 PLAIN = "one pool without pipeline stages and speculation"
 """Servers whose rows are in fits of engine constants."""
