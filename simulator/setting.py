@@ -320,8 +320,7 @@ class Setting:
             unbound = 1.0 if self.choices.binds_processes else self.cluster.unbound_slowdown
             return stated_s * unbound * self.cluster.host_slowdown
         launch = self.kernels.launch_seconds
-        # A CPU's kernels are timed with the call that starts them.
-        if self.launches_ahead:
+        if self.launches_ahead:  # a CPU's kernels are timed with the call that starts them
             return launch * self.cluster.host_slowdown
         return max(launch - float(self.kernels.memory_bound(0.0)), 0.0)
 
@@ -351,12 +350,8 @@ class Setting:
 
     @property
     def core_dtype(self) -> str:
-        """Number format of attention and of the output layer, which stay at 16 bits under fp8 and fp4.
-
-        Levers narrow them: ``attention: flash-mx8``, ``narrow_output``.
-        """
-        low_precision = self.training.precision in ("fp8", "mxfp8", "nvfp4")
-        return "bf16" if low_precision else self.training.precision
+        """Number format of attention and of the output layer, if no lever narrows it: 16 bits at least."""
+        return "bf16" if self.training.precision in ("fp8", "mxfp8", "nvfp4") else self.training.precision
 
     @property
     def parameter_bytes(self) -> float:

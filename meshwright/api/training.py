@@ -41,7 +41,7 @@ from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
 from simulator.recipes import recipes
-from simulator.scenario import Search, find, make_scenario
+from simulator.scenario import Scenario, Search, find, make_scenario
 from simulator.schedules import schedules
 
 if TYPE_CHECKING:
@@ -165,10 +165,14 @@ def plan(
     if proven and not len(result.plans):
         raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
-    kept = None
-    if checked.run is not None:
-        kept = checked.run.question.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return PlanSearch(result, runs, scored, kept)
+    return PlanSearch(result, runs, scored, _run_of(checked))
+
+
+def _run_of(scenario: Scenario) -> dict[str, Any] | None:
+    """The run of weeks that a scenario asks about, as its file has it."""
+    if scenario.run is None:
+        return None
+    return scenario.run.question.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:
