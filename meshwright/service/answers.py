@@ -11,7 +11,7 @@ import yaml
 from core.errors import InfeasibleError, InputError, MeshwrightError
 from core.loading import build
 from meshwright.service.questions import QUESTIONS, ServiceQuestion, check_references
-from meshwright.shown import rendered
+from meshwright.shown import Shown, rendered
 
 
 def read(kind: str, body: Any) -> ServiceQuestion:
@@ -83,6 +83,7 @@ def _size(values: dict[str, Any], page: bool) -> dict[str, Any]:
 def _simulate(values: dict[str, Any], page: bool) -> dict[str, Any]:
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.scenarios import read_question
+    from meshwright.results import StepSimulation
 
     scenario = values["scenario"]
     question = read_question(scenario) if isinstance(scenario, str) else (scenario, "scenario", Path())
@@ -90,8 +91,10 @@ def _simulate(values: dict[str, Any], page: bool) -> dict[str, Any]:
     done = job.answer(question, AskOptions(engine=False, detail=20_000))
     if short := job.shortage(done):
         raise InfeasibleError(short)
-    # The page of a step needs the event engine, which may take long.
-    return _all(done, _yaml(dict(question[0])), page and job.kind != "step")
+    # A step's own page needs the event engine, which may take long: its bars and tables stand for it.
+    step = isinstance(done, StepSimulation)
+    told = _all(done, _yaml(dict(question[0])), page and not step)
+    return {**told, "page": Shown.page(done).text()} if page and step else told
 
 
 def _all(result: Any, scenario: str, page: bool) -> dict[str, Any]:

@@ -58,8 +58,10 @@ def test_every_question_is_answered(client, kind, body, key):
 
 @pytest.mark.slow
 def test_pages_come_with_the_answer(client):
-    told = client.post("/api/serve?page=true", json=SERVE).json()
-    assert told["page"].startswith("<!DOCTYPE html>")
+    for kind, body in (("serve", SERVE), ("simulate", {"scenario": "gpt3-175b-1024-a100"})):
+        told = client.post(f"/api/{kind}?page=true", json=body).json()
+        assert told["page"].startswith("<!DOCTYPE html>")
+    assert "Seconds by part" in told["page"] and "matrix products" in told["page"]
 
 
 @pytest.mark.slow
