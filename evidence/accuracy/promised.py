@@ -29,7 +29,7 @@ from core.errors import MeshwrightError
 from core.files import write_text
 from evidence.accuracy.first_choices import asked_levers
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
-from evidence.training.leave_out import measured_devices
+from evidence.training.leave_out import left_out_width, measured_devices
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
@@ -123,12 +123,6 @@ def own_source(entry: PredictedCase) -> str:
     return sources().same_as.get(source, source)
 
 
-def left_out_width(entry: PredictedCase, evidence: Evidence) -> float:
-    """How much wider bands are with some evidence than with all."""
-    errors = model_errors()
-    return errors.parts.scale[evidence] / errors.parts.scale[evidence_of(entry.case.setting, errors.measured)]
-
-
 def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool = False) -> Promised | None:
     """The first choice of a family's search; None where it finds none.
 
@@ -154,7 +148,7 @@ def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool
             return None
         seconds = float(found.step.time[0])
         known = standing(found.setting, found.plans, found.step)
-        half = float(band(found.setting, found.step)[0]) * left_out_width(entry, evidence)
+        half = float(band(found.setting, found.step)[0]) * left_out_width(entry.case.setting, evidence)
     plan = found.plans.plan(0)
     levers = [
         f"{n}={getattr(plan, n)}" for n in ("dispatcher", "grouped_launches", "graphs") if getattr(plan, n)

@@ -13,6 +13,7 @@ from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase, predicted
 from planner.execution import Execution
 from planner.store import digest_of
+from simulator.setting import Setting
 from simulator.uncertainty import EVIDENCE, Evidence, evidence_of, model_errors
 
 EACH = "source"
@@ -126,17 +127,23 @@ def leave_out(ledger: Ledger, names: str, execution: Execution | None = None) ->
         for entry in mine:
             evidence = evidence_of(entry.case.setting, measured)
             later = changed.get(entry.case.case_id, entry)
-            runs.append(LeftOutRun(entry, _as_wide_as(later, evidence), evidence))
+            runs.append(LeftOutRun(entry, _widened(later, evidence), evidence))
     return LeftOutLedger(runs)
 
 
-def _as_wide_as(entry: PredictedCase, evidence: Evidence) -> PredictedCase:
-    """A prediction with the band that its setting would have with some evidence."""
+def left_out_width(setting: Setting, evidence: Evidence) -> float:
+    """How much wider the band of a setting is with some evidence than with all."""
     errors = model_errors()
-    shipped = errors.parts.scale[evidence_of(entry.case.setting, errors.measured)]
+    shipped = errors.parts.scale[evidence_of(setting, errors.measured)]
+    return max(errors.parts.scale[evidence] / shipped, 1.0)
+
+
+def _widened(entry: PredictedCase, evidence: Evidence) -> PredictedCase:
+    """A prediction with the band that its setting has with some evidence."""
     if entry.uncertainty is None:
         return entry
-    return replace(entry, uncertainty=entry.uncertainty * errors.parts.scale[evidence] / shipped)
+    wider = left_out_width(entry.case.setting, evidence)
+    return replace(entry, uncertainty=entry.uncertainty * wider)
 
 
 def measured_devices(cases: Iterable[TrainingCase]) -> Mapping[str, set[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from evidence.training.leave_out import LeftOutFigures, LeftOutLedger
-from evidence.training.part_tables import share_words
+from evidence.training.part_tables import counted, half_width
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, signed_percent
 from meshwright.validation.ledger import ErrorSummary
@@ -43,7 +43,7 @@ def as_json(ledger: LeftOutLedger) -> dict[str, Any]:
 
 def as_tables(ledger: LeftOutLedger) -> list[RenderableType]:
     """A table by evidence and class, and one by source."""
-    headings = ("runs", "all constants", "source left out", "inside the band")
+    headings = ("runs", "all constants", "source left out", "inside the band", "its width", "sources")
     evidence = [_row(EVIDENCE_WORDS[name], figures) for name, figures in ledger.by_evidence().items()]
     classes = [_row(name, figures) for name, figures in ledger.by_class().items()]
     sources = [_row(name, figures) for name, figures in ledger.by_source().items()]
@@ -60,8 +60,9 @@ def _plain(figures: dict[str, LeftOutFigures]) -> dict[str, Any]:
 
 
 def _row(name: str, figures: LeftOutFigures) -> list[str]:
-    shown = (_shown(figures.shipped), _shown(figures.left_out), share_words(figures.band))
-    return [name, str(figures.left_out.n), *shown]
+    band, errors = figures.band, (_shown(figures.shipped), _shown(figures.left_out))
+    sources = "" if band.sources is None else str(band.sources)
+    return [name, str(figures.left_out.n), *errors, counted(band), half_width(band), sources]
 
 
 def _shown(errors: ErrorSummary) -> str:

@@ -45,7 +45,17 @@ def _shown(figures: PartFigures) -> str:
 
 def share_words(figures: PartFigures) -> str:
     """A share of rows; of those inside their bands also the median half-width and the number of sources."""
+    several = figures.sources is not None and figures.sources > 1
+    words = [counted(figures), half_width(figures), f"{figures.sources} sources" if several else ""]
+    return ", ".join(filter(None, words))
+
+
+def counted(figures: PartFigures) -> str:
+    """A share of rows."""
     share = f" ({percent(figures.count / figures.of)})" if figures.of else ""
-    band = "" if figures.half_width is None else f", ± {percent(figures.half_width)}"
-    band += "" if figures.sources is None else f", {figures.sources} sources"
-    return f"{figures.count} of {figures.of}{share}{band}"
+    return f"{figures.count} of {figures.of}{share}"
+
+
+def half_width(figures: PartFigures) -> str:
+    """The median half-width of some bands; empty without one."""
+    return "" if figures.half_width is None else f"± {percent(figures.half_width)}"
