@@ -35,6 +35,8 @@ DAMPING = 0.4
 rises from that of a lone request to the least that solves the equations, which rises with the rate."""
 LEAPS = 5, 8, 11, 14, 17, 20
 """Iterations before extrapolation to the fixed point."""
+OVERSHOT = 0.05
+"""Excess of a TPOT over its next value from which a leap is taken back."""
 LONGEST_PROMPTS = 0.999
 """The same where they share steps: these are then as long as prompts make them."""
 MOST_BUNCHING = 0.2
@@ -111,6 +113,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
     kept_below = np.where(closed, 0.0, 1.0)
+    held, started = seen, tpot
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -138,8 +141,12 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         mean, delay = met.mean_s, met.delay_s
         interference = np.minimum(1.0 - step / mean, LONGEST_PROMPTS)
         earlier, before, moved = before, moved, kept * (mean - tpot)
-        below = np.where(mean >= tpot, np.maximum(below, tpot), below)
-        tpot = tpot + moved
+        rises = mean >= tpot
+        below = np.where(rises, np.maximum(below, tpot), below)
+        # A leap over a riser of the stair of step times ends far beyond the solution: back to where it began.
+        beyond = ~closed & (mean < (1.0 - OVERSHOT) * tpot)
+        held, started = np.where(rises, seen, held), np.where(rises, mean, started)
+        tpot, seen = np.where(beyond, started, tpot + moved), np.where(beyond, held, seen)
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(earlier, before, moved), alone, full / (1.0 - interference))
         tpot = np.maximum(tpot, below * kept_below)
