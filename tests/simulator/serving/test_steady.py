@@ -405,3 +405,15 @@ def test_steps_of_many_short_prompts_agree_with_the_event_engine(
     limits = Limits(4096, one.options.max_sequences, one.costs.kv_blocks * one.options.block_tokens)
     state = steady_state(one.costs.steps, Load(100, output, rate=rate), limits)
     assert float(state.e2e_s) == pytest.approx(seconds, rel=within)
+
+
+def test_latencies_rise_over_a_riser_of_the_step():
+    """A leap of the iteration went beyond the riser and was taken for a solution: 62 ms at one rate, 46 at the
+    next."""
+    price = StepPrice(
+        models.get("llama3.1-8b"), usual_cluster("h100-sxm"), Pool(), engines.get("tensorrt-llm-1.2")
+    )
+    load = Load(700, 100, rate=np.linspace(37.0, 43.0, 50), replicas=4)
+    state = steady_state(IterationTable(price, 8192, 512, 4096), load, Limits(8192, 512, 400_000))
+    assert state.tpot_s[-1] > 1.5 * state.tpot_s[0]
+    assert (state.tpot_s[1:] >= state.tpot_s[:-1] * (1 - 2e-3)).all()
