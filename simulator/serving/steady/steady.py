@@ -113,7 +113,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
     # The largest TPOT that the equations were seen to exceed: at a rate the solution is not below it.
     kept_below = np.where(closed, 0.0, 1.0)
-    held, started = seen, tpot
+    leap_batch, leap_tpot = seen, tpot
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
             steps = cases.prefills(seen)
@@ -145,8 +145,8 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
         below = np.where(rises, np.maximum(below, tpot), below)
         # A leap over a riser of the stair of step times ends far beyond the solution: back to where it began.
         beyond = ~closed & (mean < (1.0 - OVERSHOT) * tpot)
-        held, started = np.where(rises, seen, held), np.where(rises, mean, started)
-        tpot, seen = np.where(beyond, started, tpot + moved), np.where(beyond, held, seen)
+        leap_batch, leap_tpot = np.where(rises, seen, leap_batch), np.where(rises, mean, leap_tpot)
+        tpot, seen = np.where(beyond, leap_tpot, tpot + moved), np.where(beyond, leap_batch, seen)
         if iteration in LEAPS:
             tpot = np.clip(tpot + _leap(earlier, before, moved), alone, full / (1.0 - interference))
         tpot = np.maximum(tpot, below * kept_below)
