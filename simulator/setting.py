@@ -327,16 +327,15 @@ class Setting:
     @property
     def host_seconds_per_looped_kernel(self) -> float:
         """Host time of a kernel that a loop in C++ launches: the driver's alone."""
-        driver = self.kernels.launch_seconds * self.cluster.host_slowdown
-        return min(driver, self._host_seconds) * (self.site.factor("host") if self.site else 1.0)
+        driver_s = self.kernels.launch_seconds * self.cluster.host_slowdown
+        return min(driver_s, self._host_seconds) * (self.site.factor("host") if self.site else 1.0)
 
     @property
     def graphs(self) -> str:
         """Kernels replayed from CUDA graphs: none, router, attention, layer or step."""
-        graphs = self.choices.graphs
-        if graphs == "slow-hosts":
+        if self.choices.graphs == "slow-hosts":
             return "attention" if self.cluster.host_slowdown > 1.0 else "none"
-        return graphs
+        return self.choices.graphs
 
     @property
     def launches_ahead(self) -> bool:
