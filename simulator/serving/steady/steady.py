@@ -59,7 +59,7 @@ class Steady:
     """Part of TTFT before the request's first step: waits for a slot, for memory and for other prefills."""
     tpot_s: Array
     tpot_spread_s: Array
-    """Standard deviation of TPOT over requests, by the batches and prompts met; 0 in closed loops."""
+    """Standard deviation of TPOT over requests, by batches and prompts met, and drafts; 0 in closed loops."""
     batch: Array
     """Decoding sequences of one rank."""
     prefill_s: Array
@@ -232,7 +232,7 @@ def _spread(
 
     A request sees the mean batch over its own decoding: two thirds of the variance of the batch (that of a
     shared processor), a triangle of weights over arrivals. The prompts that delay it arrive meanwhile; their
-    number has correlation ``CORRELATED`` with that batch.
+    number has correlation ``CORRELATED`` with that batch. Accepted drafts vary the steps of a request.
     """
     arrivals = through * tpot * cases.gaps
     deviation = np.sqrt(arrivals / cases.shared * tpot / alone + LONGEST_SPREAD * uneven)
@@ -241,7 +241,8 @@ def _spread(
     batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
     # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
     prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps
-    return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts)
+    drafts = tpot * cases.draws
+    return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts + drafts**2)
 
 
 def _means(

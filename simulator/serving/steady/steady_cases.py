@@ -175,6 +175,8 @@ class Cases:
         self.gaps = np.maximum((tokens + table.overshoot) / table.pace, 1e-9)
         """Decode steps of a request: one a token, fewer under speculation."""
         self.steps_per_token = self.gaps / tokens
+        self.draws = table.draws / np.sqrt(table.pace * tokens)
+        """Deviation of the steps of a request over their mean, by accepted drafts (renewal theory)."""
         self.verified_per_token = table.verified / table.pace
         self.cached, self.budget = cached, budget
         self.interleaved = mixes(engine) if limits.interleaved is None else limits.interleaved

@@ -41,6 +41,8 @@ class SpeculativeCases:
         square = float(speculation.shares() @ counts**2)
         self.overshoot = 0.5 * (square - self.pace) / self.pace
         """Mean tokens of the last step beyond the last one asked for (renewal theory)."""
+        self.draws = max(square - self.pace**2, 0.0) ** 0.5
+        """Standard deviation of the tokens of a step."""
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
         self.window, self.windows = target.window, target.windows

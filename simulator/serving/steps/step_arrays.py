@@ -150,8 +150,9 @@ class StepArrays:
 class StepCases:
     """Step times of an array of cases, each in its own table."""
 
-    verified, pace, overshoot = 1.0, 1.0, 0.0
-    """Tokens of a sequence that a decode step computes, those that it yields, and those beyond the last."""
+    verified, pace, overshoot, draws = 1.0, 1.0, 0.0, 0.0
+    """Tokens of a sequence that a decode step computes, those that it yields, those beyond the last, and the
+    standard deviation of those that it yields."""
 
     def __init__(self, arrays: StepArrays, which: Ints) -> None:
         index = int(which) if which.ndim == 0 else which

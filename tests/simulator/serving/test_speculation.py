@@ -96,6 +96,18 @@ def test_the_steady_state_agrees_with_the_event_engine(model, speculation, degre
     assert float(state.tpot_s) == pytest.approx(tpot(setting), rel=0.04)
 
 
+def test_accepted_drafts_vary_tpot_as_drawn():
+    """A lone request takes as many steps as its drafts ask for, drawn at random."""
+    setting = scenario({"kind": "eagle", "tokens": 3, "acceptance": 0.6}, "qwen3-8b", 16)
+    pool = setting.pools[0]
+    speculation = pool.pool.speculation
+    cases = SpeculativeCases(pool.costs.steps.target.cases, speculation, setting.model.layers)
+    state = steady_state(cases, Load(500.0, 300.0, rate=1e-4), Limits(2048, 64, 1e6))
+    yields = np.random.default_rng(1).choice(np.arange(1, 5), (4000, 299), p=speculation.shares())
+    steps = 1 + (np.cumsum(yields, axis=1) < 299).sum(axis=1)
+    assert float(state.tpot_spread_s / state.tpot_s) == pytest.approx(steps.std() / steps.mean(), rel=0.05)
+
+
 def test_heads_take_memory():
     without, heads = scenario(None), scenario({"kind": "eagle"})
     assert heads.pools[0].costs.weight_bytes > without.pools[0].costs.weight_bytes
