@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.replay import routed
 from simulator.serving.replay.columns import (
     COMPILER,
     LOADED,
     PATIENCE,
     PLAIN,
+    ROUTED,
     SINGLE,
     STAGED,
     Units,
     cache_columns,
+    run_fleet,
     run_replica,
     sequence_columns,
     state_columns,
@@ -42,7 +45,12 @@ from simulator.serving.replica.schedulers.chunked import Chunked
 from simulator.serving.replica.schedulers.continuous import Continuous
 from simulator.serving.replica.schedulers.exact_budget import ExactBudget
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
+from simulator.serving.routers.freeness import Freeness
+from simulator.serving.routers.least_loaded import LeastLoaded
+from simulator.serving.routers.power_of_two import PowerOfTwo
+from simulator.serving.routers.prefix_aware import PrefixAware
 from simulator.serving.routers.round_robin import RoundRobin
+from simulator.serving.routers.scored import Scored
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload.request import Request
 
@@ -56,6 +64,8 @@ if TYPE_CHECKING:
     from simulator.serving.setting import ServingSetting
 
 SCHEDULERS = (Chunked, Continuous, ExactBudget, PrefillFirst)
+MOST_UNITS = 1 << 25
+"""Prefix ids times replicas of a fleet whose caches are kept side by side, 24 bytes each."""
 BLOCK = 65536
 """Requests that are packed together."""
 AUTOMATIC, LOOPS, LISTS, COMPILED = "automatic", "loops", "lists", "compiled"
@@ -77,6 +87,7 @@ class Run(Protocol):
     moves: Any
     records: Records
     refused: int
+    random: np.random.Generator
 
 
 @contextmanager
@@ -94,7 +105,7 @@ def knows(fleet: Run) -> bool:
     setting = fleet.setting
     if _FORM.get() == LOOPS:
         return False
-    alone = len(fleet.entry) == 1 or type(setting.router) is RoundRobin
+    alone = len(fleet.entry) == 1 or type(setting.router) is RoundRobin or rule_of(fleet) is not None
     quiet = fleet.clock.peek() == inf and fleet.moves is None and fleet.encoder is None
     return (
         alone
@@ -104,6 +115,24 @@ def knows(fleet: Run) -> bool:
         and fleet.members == fleet.entry
         and all(_knows_replica(member) for member in fleet.members)
     )
+
+
+def rule_of(fleet: Run) -> Floats | None:
+    """The router of replicas of one kind as kernels read it; None where they do not know it."""
+    router, members = fleet.setting.router, fleet.members
+    same_kind = len({id(member.pool) for member in members}) == 1 and type(members[0].replica) is Replica
+    if not same_kind or len(members) == 1:
+        return None
+    if type(router) is LeastLoaded:
+        return np.array([routed.LEAST_LOADED, router.waiting_weight], float)
+    if type(router) is PrefixAware:
+        parameters = router.match_share, router.load_difference, router.load_ratio
+        return np.array([routed.PREFIX_AWARE, *parameters], float)
+    if type(router) is Freeness:
+        return np.array([routed.FREENESS], float)
+    if type(router) is Scored and not router.tier:
+        return np.array([routed.SCORED, router.queue, router.load, router.kv, router.prefix], float)
+    return np.array([routed.POWER_OF_TWO], float) if type(router) is PowerOfTwo else None
 
 
 def _knows_replica(member: Member) -> bool:
@@ -215,33 +244,46 @@ def replay(
     if not loops:
         return packed.unpacked()
     fleet.refused += len(packed) - len(placed)
+    if ROUTED in loops:
+        _run_routed(fleet, placed, loops[ROUTED])
+        if watch is not None and watch.progress is not None:
+            watch.progress(1.0)
+        return iter(())
     done, count = 0, len(fleet.members)
     for number, member in enumerate(fleet.members):
         own = placed.take(slice(number, None, count))
-        _run_member(fleet, member, own, loops[type(member.replica)])
+        _run_member(fleet, member, own, loops[_loop_of(member)])
         done += -(-(len(placed) - number) // count)
         if watch is not None and watch.progress is not None:
             watch.progress(done / len(placed))
     return iter(())
 
 
-def _loops(fleet: Run, requests: RequestColumns) -> dict[type, Callable[..., bool]]:
+def _loops(fleet: Run, requests: RequestColumns) -> dict[str, Callable[..., Any]]:
     """Loops over columns of the kinds of replicas; none where plain ones are sooner done, or prices do not
     reach."""
     if not len(requests) or not all(_reaches(member, requests) for member in fleet.members):
         return {}
-    loops: dict[type, Callable[..., bool]] = {}
-    for kind in {type(member.replica) for member in fleet.members}:
-        name, form = STAGED if kind is PipelinedReplica else SINGLE, _FORM.get()
+    loops: dict[str, Callable[..., Any]] = {}
+    form = _FORM.get()
+    if len(requests.prefixes) * len(fleet.members) > MOST_UNITS and rule_of(fleet) is not None:
+        return {}
+    kinds = {_loop_of(member) for member in fleet.members}
+    for name in kinds if rule_of(fleet) is None else {ROUTED}:
         if form == LISTS:
-            loops[kind] = PLAIN[name]
+            loops[name] = PLAIN[name]
             continue
         compiles = form == COMPILED or PATIENCE.runs_fast(name, len(requests))
         loop = COMPILER.entry(name) if compiles else None
         if loop is None:
             return {}
-        loops[kind] = loop
+        loops[name] = loop
     return loops
+
+
+def _loop_of(member: Member) -> str:
+    """Name of the loop of a replica that runs alone."""
+    return STAGED if type(member.replica) is PipelinedReplica else SINGLE
 
 
 def _reaches(member: Member, requests: RequestColumns) -> bool:
@@ -257,28 +299,75 @@ def _reaches(member: Member, requests: RequestColumns) -> bool:
     return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
 
 
-def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Callable[..., bool]) -> None:
-    """Run the requests of one replica, and keep its rows and records."""
-    if not len(requests):
-        return
-    options, replica, meter = member.pool.options, member.replica, member.meter
-    table, batchers = replica.steps, replica.batchers
-    assert isinstance(table, IterationTable)
-    kv, scheduler = batchers[0].kv, replica.scheduler
-    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
-    queued_s = requests.arrival_s + member.ingest_s
-    sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
-    cached = np.zeros(1, np.int64) if units is None else cache_columns(units)
-    state = state_columns(
-        options,
+def _state_of(
+    member: Member, requests: RequestColumns, units: Units | None, number: int = 0
+) -> tuple[Ints, Floats, Ints]:
+    """Columns of an idle replica; ``number`` is that of its prefix cache."""
+    batchers, scheduler = member.replica.batchers, member.replica.scheduler
+    return state_columns(
+        member.pool.options,
         len(batchers),
         batchers[0].slots,
-        kv.free,
+        batchers[0].kv.free,
         len(requests),
         prompts_first=isinstance(scheduler, PrefillFirst),
         always_cuts=isinstance(scheduler, Chunked) and scheduler.always_cuts,
         units=units,
+        number=number,
     )
+
+
+def _run_routed(fleet: Run, requests: RequestColumns, loop: Callable[..., Any]) -> None:
+    """Run replicas whose router looks at them."""
+    members, router = fleet.members, fleet.setting.router
+    kv, table, rule = members[0].replica.batchers[0].kv, members[0].replica.steps, rule_of(fleet)
+    assert isinstance(table, IterationTable)
+    assert rule is not None
+    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
+    queued_s = requests.arrival_s + members[0].ingest_s
+    sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
+    cached = np.zeros(1, np.int64) if units is None else cache_columns(units, len(members))
+    draws = fleet.random.random(2 * len(requests)) if rule[0] == routed.POWER_OF_TWO else np.zeros(1)
+    states = [_state_of(member, requests, units, number) for number, member in enumerate(members)]
+    times, seen = run_fleet(
+        states,
+        sequences,
+        times,
+        requests.arrival_s,
+        cached,
+        prices_of(table),
+        rule,
+        draws,
+        router.reads_kv,
+        lambda number, rows: members[number].meter.add(rows),
+        loop,
+    )
+    for number, member in enumerate(members):
+        member.last_s = float(times[seen[:, 2] == number, -1].max(initial=0.0))
+    index = np.array([member.index for member in members])[seen[:, 2]]
+    _record(fleet, requests, times, seen[:, :2], index)
+
+
+def _record(fleet: Run, requests: RequestColumns, times: Floats, seen: Ints, replica: Ints) -> None:
+    """Keep the records of requests that have all their tokens."""
+    ends = [requests.prompt, requests.output, seen, replica, requests.program, requests.priority]
+    none = np.zeros(len(requests))
+    fleet.records.add_rows(np.column_stack([requests.serial, requests.arrival_s, times, *ends, none]))
+
+
+def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Callable[..., bool]) -> None:
+    """Run the requests of one replica, and keep its rows and records."""
+    if not len(requests):
+        return
+    replica, meter = member.replica, member.meter
+    table, batchers = replica.steps, replica.batchers
+    assert isinstance(table, IterationTable)
+    kv = batchers[0].kv
+    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
+    queued_s = requests.arrival_s + member.ingest_s
+    sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
+    cached = np.zeros(1, np.int64) if units is None else cache_columns(units)
+    state = _state_of(member, requests, units)
 
     def add_up(rows: Floats) -> None:
         for start in range(0, len(rows), ROWS):
@@ -286,20 +375,4 @@ def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Call
 
     times, seen = run_replica(state, sequences, times, cached, prices_of(table), add_up, loop)
     member.last_s = float(times[:, -1].max())
-    none = np.zeros(len(requests))
-    fleet.records.add_rows(
-        np.column_stack(
-            [
-                requests.serial,
-                requests.arrival_s,
-                times,
-                requests.prompt,
-                requests.output,
-                seen,
-                none + member.index,
-                requests.program,
-                requests.priority,
-                none,
-            ]
-        )
-    )
+    _record(fleet, requests, times, seen, np.full(len(requests), member.index))

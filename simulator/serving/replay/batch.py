@@ -21,6 +21,7 @@ from simulator.serving.replay.layout import (
     FIRST_TOKEN_S,
     FREE,
     GENERATED,
+    HEAD,
     JOIN_KV,
     JOIN_STEP,
     KEEPS,
@@ -30,12 +31,15 @@ from simulator.serving.replay.layout import (
     LANES,
     LAST_S,
     MOST_SEQUENCES,
+    NEXT_WAITING,
     OUTPUT,
     PLACES,
     PREEMPTED,
     PREEMPTIONS,
     PREFILLING,
     PROMPT,
+    QUEUE,
+    QUEUED,
     RESERVES,
     RUNNING,
     SEQUENCE_WIDTH,
@@ -47,10 +51,22 @@ from simulator.serving.replay.layout import (
     STEP_PLACES,
     STEP_PREEMPTED,
     STEPS,
+    TAIL,
     TARGET,
     TIMES_WIDTH,
 )
 from simulator.serving.replay.lists import drop, least, pop
+
+
+@kernel
+def queue_up(whole: Any, sequences: Any, sequence: int) -> None:
+    """Put a new sequence behind all that wait."""
+    if whole[QUEUE] == whole[QUEUED]:
+        whole[HEAD] = sequence
+    else:
+        sequences[whole[TAIL] * SEQUENCE_WIDTH + NEXT_WAITING] = sequence
+    whole[TAIL] = sequence
+    whole[QUEUED] += 1
 
 
 @kernel

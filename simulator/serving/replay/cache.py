@@ -38,12 +38,17 @@ def matched(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -> in
     count = sequences[row + UNIT_COUNT]
     if not count:
         return 0
-    first, users = sequences[row + FIRST_UNIT], whole[USERS]
     most = min((tokens - 1) // whole[UNIT_TOKENS], count)
-    found_units = 0
-    while found_units < most and cache[users + cache[first + found_units]] >= 0:
-        found_units += 1
-    return found_units
+    return leading(cache, whole[USERS], sequences[row + FIRST_UNIT], most)
+
+
+@kernel
+def leading(cache: Any, users: int, first: int, most: int) -> int:
+    """How many of the units from ``first`` on a cache holds, up to the first that it lacks."""
+    count = 0
+    while count < most and cache[users + cache[first + count]] >= 0:
+        count += 1
+    return count
 
 
 @kernel

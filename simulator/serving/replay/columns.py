@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.replay import batch, cache, lists, plans, prices, rounds, single, staged
+from simulator.serving.replay import batch, cache, lists, plans, prices, rounds, routed, single, staged
 from simulator.serving.replay.kernels import Compiler
 from simulator.serving.replay.layout import (
     ADMITS_WHOLE,
@@ -29,6 +29,7 @@ from simulator.serving.replay.layout import (
     FREE,
     GHOST_BLOCKS,
     KEEPS,
+    KV_BLOCKS,
     LANE_COUNT,
     LANE_COUNT_S,
     LANE_REALS,
@@ -47,6 +48,7 @@ from simulator.serving.replay.layout import (
     PROMPT,
     PROMPTS_FIRST,
     QUEUED_S,
+    REPLICA,
     RESERVES,
     ROW_COUNT,
     SEQUENCE_WIDTH,
@@ -67,7 +69,7 @@ from simulator.serving.replay.lists import WIDTH, WRITTEN_OUT
 from simulator.serving.replay.prices import TableColumns
 from simulator.serving.replica.meter import ROWS
 
-MODULES = (lists, prices, cache, batch, plans, single, rounds, staged)
+MODULES = (lists, prices, cache, batch, plans, single, rounds, staged, routed)
 KEPT_ROWS = 32 * ROWS
 """Rows of steps that are kept before they are summed."""
 Ints = NDArray[np.int64]
@@ -93,12 +95,13 @@ class Units:
     blocks: int
 
 
-def cache_columns(units: Units) -> Ints:
-    """An empty prefix cache: units of the sequences, users of each unit (-1: not cached), and the ring of
-    idle units, which only its end is in."""
+def cache_columns(units: Units, replicas: int = 1) -> Ints:
+    """Empty prefix caches: units of the sequences, then of each replica the users of each unit (-1: not
+    cached) and the ring of idle units, which only its end is in."""
     ring = np.zeros(2 * (units.different + 1), np.int64)
     ring[units.different :: units.different + 1] = units.different
-    return np.concatenate([units.ids, np.full(units.different, -1), ring]).astype(np.int64)
+    empty = np.concatenate([np.full(units.different, -1), ring])
+    return np.concatenate([units.ids, np.tile(empty, replicas)]).astype(np.int64)
 
 
 def sequence_columns(
@@ -125,6 +128,7 @@ def state_columns(
     prompts_first: bool = False,
     always_cuts: bool = False,
     units: Units | None = None,
+    number: int = 0,
 ) -> tuple[Ints, Floats, Ints]:
     """An idle replica: ``whole``, ``reals`` and ``places``.
 
@@ -136,6 +140,7 @@ def state_columns(
         prompts_first: whether steps compute prompts alone while any fit.
         always_cuts: whether prompts are cut to fit, whatever the options say.
         units: of the prefixes, where the replica has a prefix cache.
+        number: of its cache among those of `cache_columns`.
     """
     whole = np.zeros(LANES + lanes * LANE_WIDTH, np.int64)
     reals = np.zeros(LANE_REALS + lanes * LANE_REALS_WIDTH)
@@ -152,10 +157,12 @@ def state_columns(
         LANE_COUNT: lanes,
         ARRIVALS: arrivals,
         FREE: free,
+        KV_BLOCKS: free,
         COUNT: 1,
     }
     if units is not None:
-        users, ring = len(units.ids), units.different
+        ring = units.different
+        users = len(units.ids) + number * (3 * ring + 2)
         rules |= {UNIT_TOKENS: units.tokens, UNIT_BLOCKS: units.blocks, NO_UNIT: ring, USERS: users}
         rules |= {NEXT_IDLE: users + ring, LAST_IDLE: users + 2 * ring + 1}
     for at, value in rules.items():
@@ -177,14 +184,20 @@ def state_columns(
 
 INTS, FLOATS, NUMBER = "int64[::1]", "float64[::1]", "int64"
 SINGLE, STAGED = "run_single", "run_staged"
-COMPILER = Compiler(
-    MODULES,
-    WRITTEN_OUT,
-    (INTS, FLOATS, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INTS, FLOATS, NUMBER),
+ROUTED = "run_routed"
+MANY_INTS, MANY_FLOATS = "int64[:, ::1]", "float64[:, ::1]"
+_ALONE = (INTS, FLOATS, INTS, INTS, FLOATS, INTS, INTS, INTS, FLOATS, INTS, FLOATS, NUMBER)
+"""Whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, room."""
+_ROUTED = (
+    *(INTS, FLOATS, FLOATS, FLOATS, FLOATS, MANY_INTS, MANY_FLOATS, INTS, INTS, FLOATS, MANY_INTS),
+    *(MANY_INTS, MANY_INTS, FLOATS, INTS, MANY_FLOATS, NUMBER),
 )
-"""Arguments of both loops: whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows,
-room."""
-PLAIN: dict[str, Callable[..., bool]] = {SINGLE: single.run_single, STAGED: staged.run_staged}
+COMPILER = Compiler(MODULES, WRITTEN_OUT, {SINGLE: _ALONE, STAGED: _ALONE, ROUTED: _ROUTED})
+PLAIN: dict[str, Callable[..., Any]] = {
+    SINGLE: single.run_single,
+    STAGED: staged.run_staged,
+    ROUTED: routed.run_routed,
+}
 """The loops over lists."""
 LOADED, CACHED_BEFORE, FIRST = 200, 10_000, 200_000
 """Requests from which compiled kernels are sooner done than plain loops: where they are loaded; where an
@@ -268,3 +281,60 @@ def run_replica(
     sequences, times = np.asarray(columns[2]), np.asarray(columns[4])
     seen = sequences.reshape(-1, SEQUENCE_WIDTH)[:, [CACHED, PREEMPTIONS]]
     return times.reshape(-1, TIMES_WIDTH), seen
+
+
+def run_fleet(
+    states: list[tuple[Ints, Floats, Ints]],
+    sequences: Ints,
+    times: Floats,
+    sent_s: Floats,
+    cached: Ints,
+    table: TableColumns,
+    rule: Floats,
+    draws: Floats,
+    reads_kv: bool,
+    add_up: Callable[[int, Floats], None],
+    loop: Callable[..., int],
+) -> tuple[Floats, Ints]:
+    """Run replicas of one kind whose router looks at them.
+
+    Args:
+        states: `state_columns` of each.
+        sequences, times: `sequence_columns` of all requests.
+        sent_s: when each is sent to the fleet, s.
+        cached: `cache_columns`.
+        table: prices of steps.
+        rule, draws, reads_kv: of the router, as `run_routed` takes them.
+        add_up: called with the number of a replica and rows of its steps, shape (rows, 11).
+        loop: over lists (one of ``PLAIN``), or compiled.
+
+    Returns:
+        Times as `run_replica`; cached tokens, preemptions and replica of each sequence, shape (sequences, 3).
+    """
+    fast, count = loop not in PLAIN.values(), len(states)
+    first = states[0][0]
+    slots, block = int(first[SLOTS]), int(first[BLOCK_TOKENS])
+    turns = np.array([0, -1, len(sent_s), reads_kv])
+    wholes, realses, placeses = (np.stack(parts) for parts in zip(*states, strict=True))
+    phaseses = np.zeros((count, block), np.int64)
+    columns: list[Any] = [turns, rule, draws, np.zeros(count), sent_s, wholes, realses]
+    columns += [sequences.ravel(), cached, times.ravel(), placeses, phaseses]
+    # A look may keep one more row between the ends of two steps.
+    rowses: Any = np.empty((count, (ROWS + 2) * WIDTH)) if fast else [[] for _ in states]
+    heapses: Any = np.zeros((count, slots + 2), np.int64) if fast else [[[]] for _ in states]
+    tables: list[Any] = [table.prices, table.marks]
+    if not fast:
+        columns = [column.tolist() for column in columns]
+        tables = table.lists
+    number = 0
+    while number >= 0:
+        number = int(loop(*columns, heapses, *tables, rowses, ROWS))
+        for replica in range(count) if number < 0 else (number,):
+            count_of_rows = int(columns[5][replica][ROW_COUNT])
+            if count_of_rows:
+                add_up(replica, np.array(rowses[replica][: count_of_rows * WIDTH]).reshape(-1, WIDTH))
+            columns[5][replica][ROW_COUNT] = 0
+            if not fast:
+                rowses[replica].clear()
+    seen = np.asarray(columns[7]).reshape(-1, SEQUENCE_WIDTH)[:, [CACHED, PREEMPTIONS, REPLICA]]
+    return np.asarray(columns[9]).reshape(-1, TIMES_WIDTH), seen

@@ -67,14 +67,14 @@ class Compiler:
     Args:
         modules: whose kernels call each other.
         written_out: kernels that stand for others: what lists have built in, told for arrays.
-        columns: types of the arguments of each kernel that Python calls, as numba writes them.
+        columns: of each kernel that Python calls, the types of its arguments as numba writes them.
     """
 
     def __init__(
         self,
         modules: Sequence[ModuleType],
         written_out: Mapping[str, str],
-        columns: Sequence[str],
+        columns: Mapping[str, Sequence[str]],
     ) -> None:
         self._modules, self._written_out = modules, written_out
         self._columns = columns
@@ -115,7 +115,7 @@ class Compiler:
         if not self.cached(name):
             tell("compiling serving kernels, once for this version (about 20 s)")
         function = self._functions[name]
-        function.compile(f"({', '.join(self._columns)})")
+        function.compile(f"({', '.join(self._columns[name])})")
         self._ready.add(name)
         folder = cache_folder(self._modules)
         if folder.is_dir():

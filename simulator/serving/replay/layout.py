@@ -15,15 +15,15 @@ the unit that closes the ring."""
 # Head of ``whole``: the state.
 FREE, TAKEN, ADMITTED_NOW, PREEMPTED, QUEUE, QUEUED, ROW_COUNT = range(10, 17)
 """Free blocks; blocks taken so far; admitted sequences of all lanes; preempted ones that wait, which stand
-before new ones; first and end of the new ones that wait; rows that are kept."""
+before new ones; new ones that were admitted, and that came; rows that are kept."""
 RUNNING_STEP, PLANNED_STEP, COUNT = range(17, 20)
 """Without stages: block of the running and of the planned step (0: none), steps of the running stretch."""
 LANES_UNDER_WAY, ORDER, ROUNDS, LONGEST = range(20, 24)
 """With stages: lanes under way, where ``places`` lists them in the order in which they leave; the rounds of
 the stretch, and the place of the longest lane in that order."""
-IDLE_COUNT = 31
-"""Idle units."""
-LANES = 32
+IDLE_COUNT, HEAD, TAIL, KV_BLOCKS = 31, 32, 33, 34
+"""Idle units; first and last of the new sequences that wait, each of which names the next; all blocks."""
+LANES = 35
 """First lane."""
 
 # Of a lane in ``whole``.
@@ -55,7 +55,8 @@ PROMPT, OUTPUT, TARGET, COMPUTED, GENERATED, JOIN_STEP, JOIN_KV, END_STEP, BLOCK
 GHOST_TAKEN, GHOST_FREE, GHOST_BLOCKS = 11, 12, 13
 FIRST_UNIT, UNIT_COUNT, UNITS_HELD = 14, 15, 16
 """Where ``cache`` lists the units of its prefix, how many there are, and how many of the first it holds."""
-SEQUENCE_WIDTH = 17
+NEXT_WAITING, REPLICA = 17, 18
+SEQUENCE_WIDTH = 19
 QUEUED_S, SCHEDULED_S, FIRST_TOKEN_S, LAST_S = range(4)
 TIMES_WIDTH = 4
 

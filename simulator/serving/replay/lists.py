@@ -20,6 +20,7 @@ WRITTEN_OUT = {
     "pop": "pop_of_array",
     "drop": "drop_from_array",
     "put_row": "put_row_in_array",
+    "cell": "cell_of_array",
 }
 """Kernels for lists, and those that stand for them where the columns are arrays."""
 
@@ -154,3 +155,15 @@ def put_row_in_array(
     rows[at + 8] = running
     rows[at + 9] = waiting
     rows[at + 10] = free
+
+
+@kernel
+def cell(rows: Any, row: int, column: int) -> Any:
+    """A number of a row of columns: arrays make no view of the row."""
+    return rows[row][column]
+
+
+@kernel
+def cell_of_array(rows: Any, row: int, column: int) -> Any:
+    """See `cell`."""
+    return rows[row, column]

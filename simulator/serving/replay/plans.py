@@ -23,12 +23,14 @@ from simulator.serving.replay.layout import (
     GHOST_BLOCKS,
     GHOST_FREE,
     GHOST_TAKEN,
+    HEAD,
     JOIN_KV,
     JOIN_STEP,
     KEY_BITS,
     KV_TOKENS,
     LANE_WIDTH,
     LANES,
+    NEXT_WAITING,
     OUTPUT,
     PLACES,
     PREEMPTED,
@@ -187,7 +189,7 @@ def admit(
         if again:
             sequence = places[whole[PREEMPTED] - 1]
         elif whole[QUEUE] < whole[QUEUED]:
-            sequence = whole[QUEUE]
+            sequence = whole[HEAD]
         else:
             return
         row = sequence * SEQUENCE_WIDTH
@@ -214,6 +216,7 @@ def admit(
             whole[PREEMPTED] -= 1
         else:
             whole[QUEUE] += 1
+            whole[HEAD] = sequences[row + NEXT_WAITING]
         take_slot(whole, sequences, times, places, base, sequence, cached, now)
         compute(
             whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import Any
 
-from simulator.serving.replay.batch import extend, finish, quiet
+from simulator.serving.replay.batch import extend, finish, queue_up, quiet
 from simulator.serving.replay.kernels import kernel
 from simulator.serving.replay.layout import (
     AHEAD,
@@ -85,34 +85,89 @@ def run_single(
         arrival, until = whole[QUEUED], inf
         if arrival < whole[ARRIVALS]:
             until = times[arrival * TIMES_WIDTH + QUEUED_S]
-        while reals[NEXT_S] < until:
-            if whole[ROW_COUNT] >= room:
-                return False
-            turn_single(
-                whole,
-                reals,
-                sequences,
-                cache,
-                times,
-                places,
-                phases,
-                heaps,
-                prices,
-                marks,
-                rows,
-                reals[NEXT_S],
-            )
+        if not advance_single(
+            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, until, room
+        ):
+            return False
         if until == inf:
             return True
-        # Queue the arrival; it cuts a stretch that it could end.
-        waiting = whole[PREEMPTED] + arrival - whole[QUEUE]
-        if whole[COUNT] > 1 and waiting == 0 and whole[LANES + RUNNING] < whole[SLOTS]:
-            cut(whole, reals, until)
-        whole[QUEUED] = arrival + 1
-        if reals[NEXT_S] == inf:
-            # Plan after all arrivals of this instant.
-            reals[NEXT_S] = until
-            whole[COUNT] = 0
+        submit_single(whole, reals, sequences, arrival, until)
+
+
+@kernel
+def advance_single(
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    cache: Any,
+    times: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    prices: Any,
+    marks: Any,
+    rows: Any,
+    until: float,
+    room: int,
+) -> bool:
+    """Run all steps that end before a time; False where ``room`` rows are kept before that."""
+    while reals[NEXT_S] < until:
+        now = reals[NEXT_S]
+        turn_single(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, now)
+        if whole[ROW_COUNT] >= room:
+            return False
+    return True
+
+
+@kernel
+def submit_single(whole: Any, reals: Any, sequences: Any, sequence: int, now: float) -> None:
+    """Queue a sequence at a time to which the replica was advanced; it cuts a stretch that it could end."""
+    waiting = whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
+    if whole[COUNT] > 1 and waiting == 0 and whole[LANES + RUNNING] < whole[SLOTS]:
+        cut(whole, reals, now)
+    queue_up(whole, sequences, sequence)
+    if reals[NEXT_S] == inf:
+        # Plan after all arrivals of this instant.
+        reals[NEXT_S] = now
+        whole[COUNT] = 0
+
+
+@kernel
+def settle_single(
+    whole: Any,
+    reals: Any,
+    sequences: Any,
+    cache: Any,
+    places: Any,
+    phases: Any,
+    heaps: Any,
+    rows: Any,
+    now: float,
+) -> None:
+    """End a running stretch with the step under way, and count up to that step; see `Replica.settle`."""
+    step = whole[RUNNING_STEP]
+    if not step or whole[COUNT] < 2:
+        return
+    cut(whole, reals, now)
+    earlier, start = whole[COUNT] - 1, reals[START_S]
+    whole[COUNT] = 1
+    if not earlier:
+        return
+    end = start + earlier * reals[FIRST_S] + reals[GROWTH_S] * earlier * (earlier - 1) * 0.5
+    since = reals[TOKEN_S] if reals[TOKEN_S] > 0.0 else start
+    decodes, waiting = whole[step + STEP_DECODES], whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
+    running, free = whole[LANES + RUNNING], whole[FREE]
+    put_row(
+        rows, whole, start, end, since, earlier, decodes, whole[step + STEP_KV], 0, 0, running, waiting, free
+    )
+    reals[START_S] = end
+    reals[TOKEN_S] = end
+    planned = whole[PLANNED_STEP]
+    if planned:
+        extend(whole, sequences, cache, places, phases, heaps, 0, planned, earlier)
+        whole[step + STEP_KV] += earlier * decodes
+    else:
+        extend(whole, sequences, cache, places, phases, heaps, 0, step, earlier)
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from simulator.serving.replay.batch import again, finish
+from simulator.serving.replay.batch import again, finish, queue_up
 from simulator.serving.replay.kernels import kernel
 from simulator.serving.replay.layout import (
     ADMITTED_NOW,
@@ -101,7 +101,7 @@ def run_staged(
                 if whole[LANES + lane * LANE_WIDTH + RUNNING] < whole[SLOTS]:
                     commit(whole, reals, sequences, cache, places, phases, heaps, until)
                     break
-        whole[QUEUED] = arrival + 1
+        queue_up(whole, sequences, arrival)
         start = max(until, reals[TURNED_S])
         if reals[NEXT_S] > start and whole[LANES_UNDER_WAY] < whole[LANE_COUNT]:
             reals[NEXT_S] = start

@@ -111,8 +111,48 @@ def test_lists_give_the_bytes_of_the_loops(case, calls):
         assert wanted["preemptions"].sum() > 20
 
 
+ROUTED = {
+    "least-loaded": {"options": FEW},
+    "power-of-two": {"options": {"max_context": 8192}},
+    "freeness": {"options": FEW},
+    "prefix-aware": {"options": FEW},
+    "scored": {"options": FEW, "router_options": {"load": 1.5, "queue": 0.7}},
+}
+
+
+def routed_fleet(router):
+    """A fleet large enough that the loops keep arrays of what its router reads."""
+    workload = {**SHARED, "requests": 300, "arrivals": {"kind": "poisson", "rate": 30.0}}
+    return {**SMALL, "workload": workload, "deployment": {"router": router, "replicas": 17, **ROUTED[router]}}
+
+
+@pytest.fixture
+def fleets(monkeypatch):
+    """How many fleets ran over columns."""
+    seen = []
+    run = replayed.run_fleet
+
+    def counted(*arguments):
+        seen.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(replayed, "run_fleet", counted)
+    return seen
+
+
+@pytest.mark.parametrize("router", ROUTED)
+def test_routers_over_lists_give_the_bytes_of_the_loops(router, fleets):
+    data = routed_fleet(router)
+    wanted, _ = answers(data, LOOPS)
+    assert not fleets
+    found, _ = answers(data, LISTS)
+    assert len(fleets) == 1
+    assert_same(found, wanted)
+    assert len(set(wanted["replica"].tolist())) > 10
+
+
 @pytest.mark.slow
-def test_compiled_kernels_give_the_bytes_of_the_loops(calls, tmp_path, monkeypatch):
+def test_compiled_kernels_give_the_bytes_of_the_loops(calls, fleets, tmp_path, monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for data in CASES.values():
@@ -122,10 +162,15 @@ def test_compiled_kernels_give_the_bytes_of_the_loops(calls, tmp_path, monkeypat
         assert len(calls) == len(run.fleet.members)
         assert {arguments[-1] for arguments in calls}.isdisjoint({single.run_single, staged.run_staged})
         assert_same(found, wanted)
+    for router in ROUTED:
+        wanted, _ = answers(routed_fleet(router), LOOPS)
+        found, _ = answers(routed_fleet(router), COMPILED)
+        assert_same(found, wanted)
+    assert len(fleets) == len(ROUTED)
 
 
 REFUSED = {
-    "routers that look": {"deployment": {"replicas": 2, "router": "least-loaded"}},
+    "routers that kernels do not tell": {"deployment": {"replicas": 2, "router": "soonest"}},
     "closed clients": {"workload": {**CHAT, "arrivals": {"kind": "closed", "concurrency": 4}}},
     "failures": {
         "deployment": {"failures": {"at": [{"time": 3, "replica": 0}], "restore": 4}},

@@ -1,0 +1,294 @@
+"""Replicas whose router looks at them, as kernels: routers that read loads, KV blocks and prefix caches.
+
+A router counts in the order and in the numbers of its class in `simulator.serving.routers`; of equals it
+takes the same one.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from simulator.serving.replay.cache import leading
+from simulator.serving.replay.kernels import kernel
+from simulator.serving.replay.layout import (
+    BLOCK_TOKENS,
+    COUNT,
+    FIRST_UNIT,
+    FREE,
+    HEAD,
+    KV_BLOCKS,
+    LANES,
+    NEXT_S,
+    NEXT_WAITING,
+    PREEMPTED,
+    PROMPT,
+    QUEUE,
+    QUEUED,
+    QUEUED_S,
+    REPLICA,
+    RUNNING,
+    SEQUENCE_WIDTH,
+    TARGET,
+    TIMES_WIDTH,
+    UNIT_COUNT,
+    UNIT_TOKENS,
+    USERS,
+)
+from simulator.serving.replay.lists import cell
+from simulator.serving.replay.single import advance_single, settle_single, submit_single
+
+LEAST_LOADED, PREFIX_AWARE, FREENESS, SCORED, POWER_OF_TWO = range(5)
+"""Kinds of routers, the first of ``rule``; its parameters follow."""
+ARRIVAL, PICKED, ARRIVAL_COUNT, READS_KV = range(4)
+"""Of ``turns``: the next arrival, the replica that takes it or -1, all arrivals, whether the router reads
+blocks."""
+
+
+@kernel
+def run_routed(
+    turns: Any,
+    rule: Any,
+    draws: Any,
+    scores: Any,
+    sent_s: Any,
+    wholes: Any,
+    realses: Any,
+    sequences: Any,
+    cache: Any,
+    times: Any,
+    placeses: Any,
+    phaseses: Any,
+    heapses: Any,
+    prices: Any,
+    marks: Any,
+    rowses: Any,
+    room: int,
+) -> int:
+    """Run all arrivals of a fleet; the replica that keeps ``room`` rows where there is more to run, else -1.
+
+    Args:
+        turns: state of the run.
+        rule: kind and parameters of the router.
+        draws: random numbers that it uses, two a request.
+        scores: room for a number of each replica.
+        sent_s: when each request is sent to the fleet, s.
+        wholes, realses, placeses, phaseses, heapses, rowses: columns of each replica.
+        sequences, cache, times: columns of all sequences, by number of arrival.
+        prices, marks: of all replicas.
+        room: rows of a replica.
+    """
+    while True:
+        arrival, until = turns[ARRIVAL], inf
+        ends = arrival >= turns[ARRIVAL_COUNT]
+        if not ends:
+            until = sent_s[arrival]
+        for number in range(len(wholes) if turns[PICKED] < 0 else 0):
+            if cell(realses, number, NEXT_S) < until and not advance_single(
+                wholes[number],
+                realses[number],
+                sequences,
+                cache,
+                times,
+                placeses[number],
+                phaseses[number],
+                heapses[number],
+                prices,
+                marks,
+                rowses[number],
+                until,
+                room,
+            ):
+                return number
+        if ends:
+            return -1
+        if turns[PICKED] < 0:
+            if turns[READS_KV]:
+                settle(wholes, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
+            turns[PICKED] = pick(wholes, sequences, cache, placeses, rule, draws, scores, arrival)
+            sequences[arrival * SEQUENCE_WIDTH + REPLICA] = turns[PICKED]
+        number, until = turns[PICKED], times[arrival * TIMES_WIDTH + QUEUED_S]
+        if not advance_single(
+            wholes[number],
+            realses[number],
+            sequences,
+            cache,
+            times,
+            placeses[number],
+            phaseses[number],
+            heapses[number],
+            prices,
+            marks,
+            rowses[number],
+            until,
+            room,
+        ):
+            return number
+        submit_single(wholes[number], realses[number], sequences, arrival, until)
+        turns[ARRIVAL] = arrival + 1
+        turns[PICKED] = -1
+
+
+@kernel
+def settle(
+    wholes: Any,
+    realses: Any,
+    sequences: Any,
+    cache: Any,
+    placeses: Any,
+    phaseses: Any,
+    heapses: Any,
+    rowses: Any,
+    now: float,
+) -> None:
+    """Count the blocks of all replicas up to the step under way."""
+    for number in range(len(wholes)):
+        if cell(wholes, number, COUNT) > 1:
+            settle_single(
+                wholes[number],
+                realses[number],
+                sequences,
+                cache,
+                placeses[number],
+                phaseses[number],
+                heapses[number],
+                rowses[number],
+                now,
+            )
+
+
+@kernel
+def pick(
+    wholes: Any,
+    sequences: Any,
+    cache: Any,
+    placeses: Any,
+    rule: Any,
+    draws: Any,
+    scores: Any,
+    arrival: int,
+) -> int:
+    """The replica that takes a request."""
+    count, kind = len(wholes), int(rule[0])
+    if kind == POWER_OF_TWO:
+        first, other = int(draws[2 * arrival] * count), int(draws[2 * arrival + 1] * (count - 1))
+        if other >= first:
+            other += 1
+        return first if load_of(wholes, first) <= load_of(wholes, other) else other
+    if kind == PREFIX_AWARE:
+        return pick_by_prefix(wholes, sequences, cache, rule, scores, arrival)
+    if kind == SCORED:
+        return pick_by_scores(wholes, sequences, cache, rule, scores, arrival)
+    best, least = 0, inf
+    for number in range(count):
+        if kind == LEAST_LOADED:
+            score = load_of(wholes, number) + (rule[1] - 1.0) * queue_of(wholes, number)
+        else:
+            free = cell(wholes, number, FREE)
+            if queue_of(wholes, number):
+                free -= demand(wholes[number], sequences, placeses[number])
+            score = -(free / (load_of(wholes, number) + 1))
+        if score < least:
+            best, least = number, score
+    return best
+
+
+@kernel
+def queue_of(wholes: Any, number: int) -> int:
+    """Sequences waiting on a replica."""
+    new = cell(wholes, number, QUEUED) - cell(wholes, number, QUEUE)
+    return cell(wholes, number, PREEMPTED) + new
+
+
+@kernel
+def load_of(wholes: Any, number: int) -> int:
+    """Sequences waiting and running on a replica."""
+    return queue_of(wholes, number) + cell(wholes, number, LANES + RUNNING)
+
+
+@kernel
+def cached_of(wholes: Any, number: int, sequences: Any, cache: Any, row: int) -> int:
+    """Tokens of a new sequence's prompt that a replica's cache holds."""
+    if not sequences[row + UNIT_COUNT]:
+        return 0
+    tokens = cell(wholes, number, UNIT_TOKENS)
+    most = min((sequences[row + PROMPT] - 1) // tokens, sequences[row + UNIT_COUNT])
+    return leading(cache, cell(wholes, number, USERS), sequences[row + FIRST_UNIT], most) * tokens
+
+
+@kernel
+def demand(whole: Any, sequences: Any, places: Any) -> int:
+    """Blocks that the sequences waiting ask for."""
+    total, block, sequence = 0, whole[BLOCK_TOKENS], whole[HEAD]
+    for place in range(whole[PREEMPTED]):
+        total += sequences[places[place] * SEQUENCE_WIDTH + TARGET] // block + 1
+    for _ in range(whole[QUEUED] - whole[QUEUE]):
+        row = sequence * SEQUENCE_WIDTH
+        total += sequences[row + TARGET] // block + 1
+        sequence = sequences[row + NEXT_WAITING]
+    return total
+
+
+@kernel
+def pick_by_prefix(wholes: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
+    """See `PrefixAware.pick`."""
+    count, row = len(wholes), arrival * SEQUENCE_WIDTH
+    prompt = sequences[row + PROMPT]
+    least = most = load_of(wholes, 0)
+    best, cached = 0, -1.0
+    for number in range(count):
+        load = load_of(wholes, number)
+        if load < least:
+            best, least = number, load
+        most = max(most, load)
+    if most - least > rule[2] and most > rule[3] * least:
+        return best
+    for number in range(count):
+        scores[number] = cached_of(wholes, number, sequences, cache, row)
+        cached = max(cached, scores[number])
+    if cached < rule[1] * prompt:
+        return best
+    best, least = -1, 0
+    for number in range(count):
+        if scores[number] == cached:
+            load = load_of(wholes, number)
+            if best < 0 or load < least:
+                best, least = number, load
+    return best
+
+
+@kernel
+def add_least(scores: Any, wholes: Any, weight: float, loads: bool) -> None:
+    """Add 1 for the shortest queue (or the least load), 0 for the longest, weighted."""
+    low = high = load_of(wholes, 0) if loads else queue_of(wholes, 0)
+    for number in range(len(wholes)):
+        value = load_of(wholes, number) if loads else queue_of(wholes, number)
+        low, high = min(low, value), max(high, value)
+    for number in range(len(wholes)):
+        value = load_of(wholes, number) if loads else queue_of(wholes, number)
+        scores[number] += weight * ((high - value) / (high - low) if high > low else 1.0)
+
+
+@kernel
+def pick_by_scores(wholes: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
+    """See `Scored.pick`; ``rule`` holds the weights of queue, load, blocks and prefix."""
+    count, row = len(wholes), arrival * SEQUENCE_WIDTH
+    prompt = sequences[row + PROMPT]
+    for number in range(count):
+        scores[number] = 0.0
+    if rule[1] != 0.0:
+        add_least(scores, wholes, rule[1], False)
+    if rule[2] != 0.0:
+        add_least(scores, wholes, rule[2], True)
+    for number in range(count):
+        if rule[3] != 0.0:
+            use = 1.0 - cell(wholes, number, FREE) / cell(wholes, number, KV_BLOCKS)
+            scores[number] += rule[3] * (1.0 - use)
+        cached = cached_of(wholes, number, sequences, cache, row)
+        scores[number] += rule[4] * cached / prompt
+    turn = arrival % count
+    best, highest = 0, -inf
+    for number in range(turn, turn + count):
+        if scores[number % count] > highest:
+            best, highest = number % count, scores[number % count]
+    return best
