@@ -79,9 +79,8 @@ def export(question: ExportQuestion, target: str) -> Export:
     kind = question.kind
     if kind not in chosen.kinds:
         others = [name for name in TARGETS if kind in exporter(name).kinds]
-        raise InputError(
-            f"{target} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}", "--to"
-        )
+        problem = f"{chosen.name} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}"
+        raise InputError(problem, "--to")
     adapter = None if question.scenario is None else question.training()[0].setting.training.adapter
     if adapter is not None and chosen.name not in ADAPTED:
         raise InputError(
