@@ -104,10 +104,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     through = others = arriving = meeting = cases.arrivals
     loops, delay, tpot = cases.loops, steps.one_chunk, step
     other_clients = np.where(closed, np.maximum(clients - 1, 0) / np.maximum(clients, 1.0), 1.0)
-    # Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than
-    # those of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
-    growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
-    bunching = np.where(closed | cases.in_turn, 0.0, 1.0 / growth) / cases.stages
+    growth, bunching = _bunching(cases, alone, full)
     earlier = before = moved = interference = uneven = longest = np.zeros_like(seen)
     met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     kept, below = np.where(closed, 1.0 - DAMPING, 1.0), alone
@@ -157,9 +154,7 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
             longest = _longest(cases, meeting, full, met.chunks)
         queue = budget_wait(cases, arriving, steps, decode + service)
         queue = queue + slot_wait(cases, through, tpot, alone, longest, service)
-        if met.begun is not None:
-            queue = np.where(cases.together & (clients <= slots), met.begun.wait_s, queue)
-        wait = np.where(closed, DAMPING * wait + (1 - DAMPING) * queue, queue) if loops else queue
+        wait = _damped(cases, met, wait, queue)
     busy = np.maximum(meeting * delay / MOST_INTERFERENCE, arriving * steps.full / MOST_FILLED)
     stable = closed | (through * longest <= slots) & (busy < 1.0)
     spread = np.where(closed, 0.0, _spread(cases, through, tpot, alone, seen, uneven, delay, interference))
@@ -167,6 +162,23 @@ def steady_state(table: IterationTable | StepCases | SpeculativeCases, load: Loa
     running = np.where(cases.decodes, step, met.running_s)
     means = _means(cases, through, tpot, spread, running, service, wait, stable)
     return replace(means, last_tpot_s=last * cases.steps_per_token)
+
+
+def _bunching(cases: Cases, alone: Array, full: Array) -> tuple[Array, Array]:
+    """Seconds that one more sequence adds to a request's decodes; sequences that bunch a second of prefill.
+
+    Arrivals bunch: prefills come before the decodes that they make longer, so batches vary by more than those
+    of a shared processor, by the work of a prompt over that which one more sequence adds to decodes.
+    """
+    growth = np.maximum(cases.gaps * (full - alone) / np.maximum(cases.slots - 1.0, 1.0), 1e-9)
+    return growth, np.where(cases.closed | cases.in_turn, 0.0, 1.0 / growth) / cases.stages
+
+
+def _damped(cases: Cases, met: Meetings, wait: Array, queue: Array) -> Array:
+    """The wait of the next iteration, s: of closed loops a mean with the one before."""
+    if met.begun is not None:
+        queue = np.where(cases.together & (cases.clients <= cases.slots), met.begun.wait_s, queue)
+    return np.where(cases.closed, DAMPING * wait + (1 - DAMPING) * queue, queue) if cases.loops else queue
 
 
 def _longest(cases: Cases, meeting: Array, full: Array, chunks: Array) -> Array:
