@@ -16,6 +16,8 @@ from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
 
+SEVERAL = 3.0
+"""Prompts of a full step from which on a middle number is priced too: below, the two are a tile apart."""
 LONGEST = np.array([0.0, 0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424])
 """Expected maximum of as many standard normal numbers."""
 
@@ -233,7 +235,8 @@ class Cases:
         most = np.minimum(fill, np.maximum(free, 1.0))
 
         # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.
-        most_of, middle = np.maximum(most, 2.0), np.sqrt(2.0 * np.maximum(most, 2.0))
+        most_of, several = np.maximum(most, 2.0), most >= SEVERAL
+        middle = np.where(several, np.sqrt(2.0 * most_of), 2.0)
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
         every = np.broadcast_to(self.ranks, chunk.shape)
@@ -254,7 +257,7 @@ class Cases:
         half = np.clip(half, two, np.maximum(full, two))
         beyond = np.where(most > 2.0, np.maximum(full - half, 0.0) / long, behind)
         further = (half - two) / (self.ranks * np.maximum(middle - 2.0, 1e-9))
-        further = np.where(most > 2.0, further, behind)
+        further = np.where(several, further, beyond)
         spared = np.where(most > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
         # Where long steps add more, the chunks before them add no more than the second one did.
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
