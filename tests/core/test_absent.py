@@ -46,7 +46,7 @@ def test_names_are_offered_within_a_few_letters(unknown, names, offered):
         ("cluster", "tpu-v5p-256", "TPU"),
         ("device", "trainium2", "Trainium"),
         ("framework", "verl", "kind: rl"),
-        ("export target", "llm-d", "--to k8s"),
+        ("export target", "helm", "--to llm-d"),
     ],
 )
 def test_absent_things_are_explained(kind, name, word):

@@ -224,13 +224,15 @@ def test_long_runs_say_how_long_they_take():
 
 
 def test_progress_counts_requests_that_ended(scenario):
+    from simulator.serving.fleet.replayed import LOOPS, run_as
     from simulator.serving.result import serve
     from simulator.serving.scenario import make_serving
 
     data = yaml.safe_load(Path(scenario()).read_text(encoding="utf-8"))
     data["workload"]["requests"] = 1200
     told = []
-    serve(make_serving(data, "scenario", Path()), told.append)
+    with run_as(LOOPS):
+        serve(make_serving(data, "scenario", Path()), told.append)
     assert told == pytest.approx([500 / 1200, 1000 / 1200])
 
 

@@ -94,7 +94,8 @@ def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
         for graphs in ("none", "router", "layer", "step")
     ]
     # No run measured graphs of layers or steps on Hopper: they are expected to gain what the router's do.
-    assert waits[0] > waits[1] >= waits[2] >= waits[3]
+    last_bits = 1.0 - 1e-12
+    assert waits[0] > waits[1] >= waits[2] * last_bits and waits[2] >= waits[3] * last_bits
 
 
 def test_a_recipe_for_another_device_or_model_is_taken_with_a_warning():

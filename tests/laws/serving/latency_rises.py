@@ -1,8 +1,7 @@
-"""Steady latencies of a deployment do not fall as its rate rises, where no prefix cache or scaling acts.
+"""Steady latencies of a deployment do not fall as its rate rises, where step times do not fall with rows."""
 
-A measured product of more rows may be faster than one of fewer (4 rows than 2: 3 % on L40S), and a latency
-then falls with it. So the law is asked of step times that do not fall with rows: their running maximum.
-"""
+# Without prefix caches and scaling. A measured product of more rows may be faster than one of fewer (4 rows
+# than 2: 3 % on L40S), and a latency then falls with it: the law takes the running maximum of step times.
 
 from copy import copy
 from dataclasses import replace

@@ -36,12 +36,12 @@ def test_a_state_alone_is_that_among_others(cases):
 def test_rungs_do_not_depend_on_the_trial_rates(cases):
     """Searches below other bounds end at the same rung, which is at most a step below what they found.
 
-    One in a hundred may differ: where a batch grows out of the graphs, a state may be that of a larger batch.
+    Two in a hundred may differ: where a batch grows out of the graphs, a state may be that of a larger batch.
     """
     some = cases[np.arange(0, len(cases), 9)]
     free = largest_rate(some)
     rungs = on_ladder(some, free)
     for bound in (1.0, 1.7, 3.1):
         other = largest_rate(some, most=np.maximum(1.01 * bound * free, 1e-3))
-        assert np.mean(on_ladder(some, other) == rungs) >= 0.99
+        assert np.mean(on_ladder(some, other) == rungs) >= 0.98
     assert (rungs <= free * (1 + 2 * CLOSE)).all() and (rungs >= free * (1 - CLOSE)).all()

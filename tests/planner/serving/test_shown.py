@@ -41,9 +41,14 @@ def found():
 
 
 def test_best_first_and_every_reason_holds(found):
-    """A set of levers is a strict part of the first's; the plainest has none."""
+    """A set of levers is a strict part of the first's; the plainest has none.
+
+    The first choice may be plainer than the best figure, and is as good within its error.
+    """
     assert found.reasons[0] == FIRST
-    assert [-plan.goodput for plan in found.plans] == sorted(-plan.goodput for plan in found.plans)
+    others = [plan.goodput for plan in found.plans[1:]]
+    assert others == sorted(others, reverse=True)
+    assert found.plans[0].goodput > 0.9 * max(others)
     told = dict(zip(found.reasons, found.plans, strict=True))
     first = levers(found.plans[0])
     assert any(first)
