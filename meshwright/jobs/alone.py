@@ -46,13 +46,24 @@ class LoneAnswer(Shown):
     def title(self) -> str:
         """The scenario's title; the model where it has none."""
         report = self.to_dict()
-        return report["title"] or report["model"]
+        return report["title"] or self._model_name(report)
+
+    @staticmethod
+    def _model_name(report: Mapping[str, Any]) -> str:
+        model = report["model"]
+        return model if isinstance(model, str) else model["name"]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
-        from meshwright.reports.flat import flat
-
         report = self.to_dict()
-        return {report["model"]: flat(report["parts_s"])}
+        parts: Mapping[str, Any] = report["parts_s"]
+        # Parts of several streams run beside each other: a bar each, whose sum no step has to have.
+        streams = {part: own for part, own in parts.items() if isinstance(own, Mapping)}
+        if not streams:
+            return {self._model_name(report): parts}
+        return {
+            part.replace("_", " "): {name: time for name, time in own.items() if time}
+            for part, own in streams.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Keys and values for JSON."""

@@ -50,7 +50,13 @@ def kinds():
     front = {name: value for name, value in load.items() if name != "rate"}
     yield mw.serving_front(**{**front, "gpus": 1})
     yield mw.day(rates=[1, 2], **{name: value for name, value in load.items() if name != "rate"})[0]
-    for name in ("diffusion-sd3.5-large", "tables-dlrm-dcnv2", "groups-gpt-7.5b", "rl-qwen3-30b"):
+    for name in (
+        "diffusion-sd3.5-large",
+        "tables-dlrm-dcnv2",
+        "graph-gcn-products",
+        "groups-gpt-7.5b",
+        "rl-qwen3-30b",
+    ):
         yield mw.simulate(name)
 
 
