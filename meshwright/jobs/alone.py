@@ -57,12 +57,12 @@ class LoneAnswer(Shown):
         report = self.to_dict()
         parts: Mapping[str, Any] = report["parts_s"]
         # Parts of several streams run beside each other: a bar each, whose sum no step has to have.
-        streams = {part: own for part, own in parts.items() if isinstance(own, Mapping)}
+        streams = {part: times for part, times in parts.items() if isinstance(times, Mapping)}
         if not streams:
             return {self._model_name(report): parts}
         return {
-            part.replace("_", " "): {name: time for name, time in own.items() if time}
-            for part, own in streams.items()
+            part.replace("_", " "): {name: time for name, time in times.items() if time}
+            for part, times in streams.items()
         }
 
     def to_dict(self) -> dict[str, Any]:
