@@ -79,11 +79,15 @@ def run_routed(
         room: rows of a replica.
     """
     while True:
-        arrival, until = turns[ARRIVAL], inf
+        arrival, picked = turns[ARRIVAL], turns[PICKED]
         ends = arrival >= turns[ARRIVAL_COUNT]
-        if not ends:
+        # All replicas up to the request's sending; then the one that takes it up to its arrival there.
+        first, last, until = 0, len(wholes), inf
+        if picked >= 0:
+            first, last, until = picked, picked + 1, times[arrival * TIMES_WIDTH + QUEUED_S]
+        elif not ends:
             until = sent_s[arrival]
-        for number in range(len(wholes) if turns[PICKED] < 0 else 0):
+        for number in range(first, last):
             if cell(realses, number, NEXT_S) < until and not advance_single(
                 wholes[number],
                 realses[number],
@@ -100,33 +104,17 @@ def run_routed(
                 room,
             ):
                 return number
+        if picked >= 0:
+            submit_single(wholes[picked], realses[picked], sequences, arrival, until)
+            turns[ARRIVAL] = arrival + 1
+            turns[PICKED] = -1
+            continue
         if ends:
             return -1
-        if turns[PICKED] < 0:
-            if turns[READS_KV]:
-                settle(wholes, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
-            turns[PICKED] = pick(wholes, sequences, cache, placeses, rule, draws, scores, arrival)
-            sequences[arrival * SEQUENCE_WIDTH + REPLICA] = turns[PICKED]
-        number, until = turns[PICKED], times[arrival * TIMES_WIDTH + QUEUED_S]
-        if not advance_single(
-            wholes[number],
-            realses[number],
-            sequences,
-            cache,
-            times,
-            placeses[number],
-            phaseses[number],
-            heapses[number],
-            prices,
-            marks,
-            rowses[number],
-            until,
-            room,
-        ):
-            return number
-        submit_single(wholes[number], realses[number], sequences, arrival, until)
-        turns[ARRIVAL] = arrival + 1
-        turns[PICKED] = -1
+        if turns[READS_KV]:
+            settle(wholes, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
+        turns[PICKED] = pick(wholes, sequences, cache, placeses, rule, draws, scores, arrival)
+        sequences[arrival * SEQUENCE_WIDTH + REPLICA] = turns[PICKED]
 
 
 @kernel
