@@ -21,6 +21,7 @@ from planner.constraints import Constraints, Value
 from planner.lever_space import LeverSpace, settled
 from planner.offload import placements
 from simulator.levers import BY_PLAN, MODULE_NAMES, SHARED, Levers, modules_code
+from simulator.levers.overlap_tensor import PROPOSED, TENSOR_FORM
 from simulator.ops.counts import layer_counts
 from simulator.plan import Choice, Plan
 from simulator.rules import IDLE, OFFERS, binding, insist, offers, unoffered
@@ -262,6 +263,11 @@ def _refuse_unoffered(setting: Setting, constraints: Constraints) -> None:
             does_nothing = other in constraints.fixed and constraints.fixed[other] == idle
             if not (does_nothing or offers(setting, name, value)):
                 raise InputError(f"{unoffered(setting, name, value)}; {insist(OFFERS)}", f"--fix {name}")
+    form = constraints.fixed.get("overlap_tensor")
+    for rule in binding(setting) if form in PROPOSED and constraints.fixed.get("tensor") != 1 else ():
+        if rule.name == TENSOR_FORM:
+            said = f"overlap_tensor={form} does not run with {setting.framework.name}: {rule.why}"
+            raise InputError(f"{said}; {insist(rule.name)}", "--fix overlap_tensor")
     modules = constraints.fixed.get("recompute_modules")
     for module in modules if isinstance(modules, tuple) else ():
         if not has_module(setting.model, module):

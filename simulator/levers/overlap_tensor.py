@@ -10,13 +10,15 @@ from simulator.levers.rule import Columns, LeverSetting, ReleaseRule
 TensorOverlap = Literal["none", "backward", "full", "flux", "t3", "domino", "ladder"]
 LAUNCHED = 3
 """The first of these words have flags of launchers; the others are ``simulator.training.tensor_forms``."""
+PROPOSED = get_args(TensorOverlap)[LAUNCHED:]
+TENSOR_FORM = "tensor_form"
+"""Name of the rule that a release has to offer one of these."""
 
 
 def _mechanism(setting: LeverSetting, value: Any) -> tuple[str, ...]:
     # Runs of a release with one overlap are evidence for it, whatever it is called.
     sliced = "overlap_tensor" in setting.framework.offers and value == "full"
-    proposed = value in get_args(TensorOverlap)[LAUNCHED:]
-    if proposed:
+    if value in PROPOSED:
         return (f"tensor traffic beside kernels as {value}",)
     return ("tensor traffic beside slices of products",) if sliced else ()
 
@@ -37,7 +39,7 @@ LEVER = Lever(
     differs=lambda value: f"tensor overlap {value}",
     rules=(
         ReleaseRule(
-            "tensor_form",
+            TENSOR_FORM,
             "flux, t3, domino and ladder run where a release's file offers them, and no shipped one does "
             "(docs/overlap.md)",
             (),

@@ -77,6 +77,15 @@ def test_no_shipped_release_has_them_and_a_user_may_insist():
     assert insisted.analytic_step_s > 0
 
 
+def test_a_search_refuses_them_as_a_step_does():
+    """`plan train --fix overlap_tensor=flux` once answered without a word."""
+    asked = {"model": "llama3-8b", "cluster": "dgx-h100", "gpus": 8, "seq_len": 8192, "global_batch": 16}
+    fixed = {"overlap_tensor": "flux", "tensor": 4}
+    with pytest.raises(InputError, match="tensor_form predicts it all the same"):
+        mw.plan(**asked, fix=fixed)
+    assert mw.plan(**asked, fix=fixed, allow=["tensor_form"]).best.plan.overlap_tensor == "flux"
+
+
 def test_a_release_of_ones_own_may_offer_one():
     offers = {"based_on": "megatron-core", "name": "ours", "offers": {"overlap_tensor": ["backward", "flux"]}}
     asked = {**QUESTION, "framework": offers, "plan": {"tensor": 8, "overlap_tensor": "flux"}}
