@@ -29,12 +29,12 @@ WIDE = 8
 
 def cpu_seconds(work: Callable[[], Any], repeats: int) -> float:
     """The smallest CPU time of some repeats."""
-    taken = []
+    runs_s = []
     for _ in range(repeats):
         start = time.process_time()
         work()
-        taken.append(time.process_time() - start)
-    return min(taken)
+        runs_s.append(time.process_time() - start)
+    return min(runs_s)
 
 
 def main() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
         "workload": {**workload, "prompts": WIDE * workload["prompts"]},
     }
     for staleness in (0.0, 4.0):
-        taken = cpu_seconds(partial(search_rl, wide, where, folder, staleness, TOP), 1)
-        print(f"plan rl on {wide['gpus']} GPUs, staleness {staleness:g}: {taken:.1f} s", flush=True)
+        search_s = cpu_seconds(partial(search_rl, wide, where, folder, staleness, TOP), 1)
+        print(f"plan rl on {wide['gpus']} GPUs, staleness {staleness:g}: {search_s:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -88,10 +88,12 @@ def main() -> None:
     groups = {"all": rows, "left out": [row for row in rows if row.source not in FITTED]}
     errors = Errors()
     for name, members in groups.items():
-        most = max(row.error for row in members)
+        optimistic = max(row.error for row in members)
         sources = len({row.source for row in members})
         for row in members:
-            errors.count(row.error, f"{name}, of {sources} sources, most optimistic {100 * most:+.1f} %")
+            errors.count(
+                row.error, f"{name}, of {sources} sources, most optimistic {100 * optimistic:+.1f} %"
+            )
     print("\n".join(errors.lines()))
 
 

@@ -180,7 +180,7 @@ def unproven_width(found: Iterable[Promised]) -> float:
 def width_lines(found: Sequence[Promised]) -> Iterator[str]:
     """The width of marked plans' bands, and what it holds of sources that it was not fitted to."""
     marked = [one for one in found if one.marked and not one.given]
-    held = [
+    inside = [
         abs(one.ratio - 1) / one.width
         <= unproven_width(other for other in found if own_source(other.case) != own_source(one.case))
         for one in marked
@@ -188,7 +188,7 @@ def width_lines(found: Sequence[Promised]) -> Iterator[str]:
     if marked:
         yield (
             f"bands of marked plans: {unproven_width(found):.2f} times as wide, shipped "
-            f"{model_errors().unproven:.2f}; fitted to other sources they hold {np.mean(held):.0%} of "
+            f"{model_errors().unproven:.2f}; fitted to other sources they hold {np.mean(inside):.0%} of "
             f"{len(marked)}"
         )
 
@@ -216,7 +216,7 @@ def main() -> None:
     asked = parser.parse_args()
     files = [*asked.files, *published_files()]
     entries = evaluate(files).entries
-    given = set[str]().union(*(named(path, sources().given_plans) for path in files))
+    given_cases = set[str]().union(*(named(path, sources().given_plans) for path in files))
     devices = {
         source: measured_devices(entry.case for entry in entries if own_source(entry) != source)
         for source in {own_source(entry) for entry in entries}
@@ -226,7 +226,7 @@ def main() -> None:
     for entry in families(entries):
         if asked.only in entry.case.setting.model.name and asked.kind in (None, kind_of(entry)):
             near = evidence_of(entry.case.setting, devices[own_source(entry)])
-            one = promised(entry, near, entry.case.case_id in given)
+            one = promised(entry, near, entry.case.case_id in given_cases)
             if one is None:
                 print(f"{entry.case.case_id}: no plan found", file=sys.stderr)
                 continue

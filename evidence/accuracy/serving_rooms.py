@@ -52,7 +52,7 @@ class Room:
 
 
 def deployment(engine: str, prompt: int, output: int, room: float) -> ServingSetting:
-    """One replica with a room of so many whole requests."""
+    """One replica whose KV blocks hold ``room`` whole requests."""
     options: dict[str, Any] = {"max_sequences": 512, "max_context": 8192}
     data = {
         "model": "llama3.1-8b",

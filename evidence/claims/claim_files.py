@@ -115,7 +115,7 @@ def claims_of(data: Mapping[str, Any], kind: type[ClaimT], where: str) -> tuple[
 
 
 def check_figure(claim: FigureClaim, figures: Mapping[str, Callable[..., Any]], where: str) -> None:
-    """Refuse a figure that nothing predicts, or one given what it does not take.
+    """Refuse a name that no figure has, and arguments that its figure does not take.
 
     Raises:
         InputError: an argument is missing or not known.

@@ -44,8 +44,8 @@ class TableColumns:
         return [self.prices.tolist(), self.marks.tolist()]
 
     def reach(self, decodes: int, tokens: int, chunk: int, context: int) -> bool:
-        """Whether the table prices all steps with so many decodes, query tokens, tokens of a chunk and of a
-        sequence."""
+        """Whether the table prices every step up to a number of decodes, query tokens, tokens of a chunk, and
+        tokens of a sequence."""
         marks = self.marks
         return (
             decodes < marks[ROW_COUNT]
