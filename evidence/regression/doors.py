@@ -14,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 
@@ -28,6 +28,7 @@ from planner.constraints import Constraints
 from planner.rules import structure
 from planner.space import Space
 from simulator.frameworks import frameworks
+from simulator.levers.overlap_tensor import TensorOverlap
 from simulator.rules import RELEASE_RULES
 from simulator.scenario import make_scenario
 from simulator.setting import Setting
@@ -37,6 +38,7 @@ MODELS = ("mixtral-8x7b", "llama3.1-8b")
 PRECISIONS = ("bf16", "mxfp8")
 NAMES = tuple(rule.name for rule in RELEASE_RULES)
 VALUES: Mapping[str, tuple[Any, ...]] = {
+    "tensor": (1, 1, 2),
     "pipeline": (1, 1, 2),
     "virtual_pipeline": (1, 2),
     "expert": (1, 4, 8),
@@ -45,7 +47,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "recompute": ("none", "selective", "full"),
     "recompute_modules": (["core_attn"], ["layernorm"], ["moe"]),
     "overlap_expert": (False, False, True),
-    "overlap_tensor": ("none", "backward", "full"),
+    "overlap_tensor": get_args(TensorOverlap),
     "dispatcher": ("all-to-all", "flex"),
     "dispatcher_library": (None, "deepep", "hybridep"),
     "grouped_launches": ("one", "per-expert", "per-expert", "fused-mlp"),
