@@ -14,7 +14,7 @@ import time
 from collections import Counter
 
 from meshwright.questions.serving import serving_question
-from planner.serving.checked import check
+from planner.serving.engine_check import check
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import shapes

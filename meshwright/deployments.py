@@ -16,8 +16,8 @@ from meshwright.results import check_rank
 from meshwright.served_errors import measured_of
 from meshwright.shown import Shown
 from planner.execution import Execution
-from planner.serving.checked import Check, check
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_check import Check, check
 from planner.serving.plan import ServingPlan
 from planner.serving.policies import PolicySearch, try_policies, with_policies
 from planner.serving.question import ServingQuestion
@@ -129,7 +129,7 @@ def deploy(
         split: try separate pools for prefill and decode too.
         top: deployments to return.
         refine: number of best deployments whose highest rate the event engine finds too; by default a look
-            at three (``planner.serving.checked``) where that takes below a second.
+            at three (``planner.serving.engine_check``) where that takes below a second.
         tries: values of policies by key of the deployment (``planner.serving.policies.TRIED``; None goes
             without), tried around the first deployment on the event engine.
         execution: where the event engine runs, and the store of its results; by default all cores.

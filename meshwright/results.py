@@ -184,7 +184,7 @@ class PlanSearch(Shown):
         Raises:
             InputError: fewer plans are shown.
         """
-        from planner.standing import worth_measuring
+        from planner.confidence import worth_measuring
         from simulator.uncertainty import covariance
 
         check_rank(count - 1, len(self.result.plans))

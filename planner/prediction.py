@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from core.records import record
+from planner.confidence import Confidence, confidence
 from planner.metrics import Metrics
 from planner.search import SearchResult
-from planner.standing import Standing, standing
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
@@ -55,11 +55,11 @@ class Prediction:
         return cls(result.setting, result.plans, result.step, result.memory, result.metrics)
 
     @cached_property
-    def standing(self) -> Standing | None:
+    def confidence(self) -> Confidence | None:
         """What is known about the plans; None of steps of the engine, and without plans."""
         if not len(self.plans) or not has_parts(self.step):
             return None
-        return standing(self.setting, self.plans, self.step)
+        return confidence(self.setting, self.plans, self.step)
 
 
 @record()

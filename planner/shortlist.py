@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from core.records import record
+from planner.confidence import within_band
 from planner.evidence import RunEvidence
 from planner.families import (
     FAMILIES,
@@ -25,7 +26,6 @@ from planner.families import (
     layouts,
     mechanisms,
 )
-from planner.standing import within_band
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.plan import Plan, Plans, concatenate

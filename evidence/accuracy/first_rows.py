@@ -15,8 +15,8 @@ import numpy as np
 
 import meshwright as mw
 from core.errors import MeshwrightError
+from planner.confidence import within_band
 from planner.shortlist import SAFE
-from planner.standing import within_band
 from simulator.uncertainty import chance_to_fit
 
 QUESTIONS = (
@@ -60,7 +60,7 @@ def first_row(question):
     search.check()
     prediction, setting = search.found, search.result.setting
     fits = chance_to_fit(prediction.memory.peak, setting.cluster.device.memory_bytes, setting)
-    unproven = [bool(each.unproven) for each in prediction.standing.evidence]
+    unproven = [bool(each.unproven) for each in prediction.confidence.evidence]
     fastest = int(np.argmin(prediction.step.time))
     order = np.array([fastest, *(row for row in range(len(fits)) if row != fastest)])
     close = np.zeros(len(fits), bool)
@@ -71,7 +71,7 @@ def first_row(question):
         words.append("fits below 95 %")
     if unproven[0] and any(not unproven[row] and fits[row] >= SAFE for row in others):
         words.append("unmeasured")
-    figures = f"fits with {100 * fits[0]:.0f} %, {prediction.standing.evidence[0].fewest} runs"
+    figures = f"fits with {100 * fits[0]:.0f} %, {prediction.confidence.evidence[0].fewest} runs"
     return f"{prediction.plans.plan(0).describe()}, {figures}", words
 
 

@@ -33,10 +33,10 @@ from evidence.training.leave_out import left_out_width, measured_devices
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
+from planner.confidence import confidence
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
 from planner.search import search
-from planner.standing import standing
 from simulator.frameworks import frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.training.domains import without_source
@@ -147,7 +147,7 @@ def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool
         if not len(found.plans):
             return None
         seconds = float(found.step.time[0])
-        known = standing(found.setting, found.plans, found.step)
+        known = confidence(found.setting, found.plans, found.step)
         half = float(band(found.setting, found.step)[0]) * left_out_width(entry.case.setting, evidence)
     plan = found.plans.plan(0)
     levers = [

@@ -77,7 +77,7 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
     if not len(found.result.plans):
         return float("nan"), "nothing fits", ""
     ratio = (entry.case.measured_step_s or 0.0) / float(found.result.step.time[0])
-    known = found.found.standing
+    known = found.found.confidence
     unproven = ", ".join(_lacking(known.evidence[0])) if known else ""
     return ratio, unproven, f"{found.plans[0].plan.describe()}: {saved(entry, found.result.step)}"
 

@@ -17,10 +17,10 @@ from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
-from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import bisect, lifetime, settled
 from planner.serving.search import search_serving
+from planner.serving.search_tables import PricedTables
 from simulator.serving.scenario import make_serving
 
 QUESTIONS: dict[str, dict[str, Any]] = {

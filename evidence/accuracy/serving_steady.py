@@ -23,10 +23,10 @@ from core.errors import MeshwrightError
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
-from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
 from planner.serving.score import ReplicaCases
 from planner.serving.search import search_serving
+from planner.serving.search_tables import PricedTables
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.workload.arrivals.poisson import Poisson

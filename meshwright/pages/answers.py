@@ -169,7 +169,7 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
             "finish": days.words("days"),
             "cost": in_proportion(ranking.best.run.usd, days).words("USD"),
             "goodput": percent(ranking.best.run.outcome.goodput),
-            "evidence": short_runs(ranking.best.run.prediction.standing) or "timed by the engine",
+            "evidence": short_runs(ranking.best.run.prediction.confidence) or "timed by the engine",
         }
     points = {
         "type": "scatter",

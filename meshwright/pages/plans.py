@@ -63,7 +63,7 @@ def plans_page(
         "best plan": f"{first.describe()}, micro batch {first.micro_batch}",
         "its layout": f"{first.schedule}, recompute {recomputed(first)}, sharding {sharding(first)}",
         "its step time": seconds(plans[0]["step_time_s"]) + _band(prediction),
-        "evidence": short_runs(prediction.standing) or "timed by the engine",
+        "evidence": short_runs(prediction.confidence) or "timed by the engine",
         "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0]["mfu"]),
         "dollars per million tokens": f"{plans[0]['usd_per_million_tokens']:.3g}",
@@ -73,7 +73,7 @@ def plans_page(
 
 def _band(prediction: Prediction) -> str:
     """The 90 % band of the first plan's step; empty where it is not known."""
-    known = prediction.standing
+    known = prediction.confidence
     return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
 
 

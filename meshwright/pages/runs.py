@@ -90,7 +90,7 @@ def run_page(title: str, run: PlannedRun) -> Page:
 
 def _heads(run: PlannedRun) -> dict[str, str]:
     """Head figures: what a run reaches, with its band, and what that rests on."""
-    days, known = days_band(run), run.prediction.standing
+    days, known = days_band(run), run.prediction.confidence
     step = f"{run.outcome.inputs.step_s:.3g} s"
     heads = {
         "finish": days.words("d"),

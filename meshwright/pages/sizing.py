@@ -25,7 +25,7 @@ def sizing_page(sizing: Sizing) -> Page:
         sizes = {"cheapest in time and fastest": sizing.fastest}
     for name, size in sizes.items():
         if size is not None and size.result is not None:
-            runs = short_runs(Prediction.of_search(size.result).standing)
+            runs = short_runs(Prediction.of_search(size.result).confidence)
             shown[name] = f"{size.gpus:,} GPUs"
             shown[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
             shown[f"{name}: cost, evidence"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))

@@ -83,7 +83,7 @@ def _facts(
         "plan": f"{plan.describe()}, micro batch {plan.micro_batch}",
         "schedule": f"{plan.schedule}, recompute {recomputed(plan)}, sharding {sharding(plan)}",
         "step": f"{seconds(timeline.period)}{_band(prediction)} for {counted(training.tokens)} tokens",
-        "evidence": short_runs(prediction.standing) or "timed by the engine alone",
+        "evidence": short_runs(prediction.confidence) or "timed by the engine alone",
         "throughput": f"{pace * float(metrics.tokens_per_s_per_device[0]):,.0f} tokens/s/GPU, "
         f"MFU {percent(pace * float(metrics.model_flops_utilisation[0]))}",
         "memory at its fullest": f"{gibibytes(peak)} of {gibibytes(there)}" + (doubt if peak > there else ""),
@@ -98,7 +98,7 @@ def _facts(
 
 def _band(prediction: Prediction) -> str:
     """The 90 % band of the step, where its form is known."""
-    known = prediction.standing
+    known = prediction.confidence
     return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
 
 

@@ -16,9 +16,9 @@ from meshwright.questions.policies import kept_policies
 from meshwright.questions.scenarios import read_keys, scenario_path
 from meshwright.questions.training import from_here
 from meshwright.questions.uses import with_use
+from planner.serving.engine_options import check_switches
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
-from planner.serving.switches import check_switches
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.engines import RELEASE, engines, nearest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.reports.units import percent
+from planner.confidence import Confidence
 from planner.evidence import MeasuredRun, NearError, PlanEvidence, Promise
-from planner.standing import Standing
 
 NAMED_MODELS = 3
 """Models of near runs that are named."""
@@ -15,7 +15,7 @@ UNPROVEN = "unproven"
 predicted."""
 
 
-def describe_evidence(known: Standing | None, index: int) -> dict[str, Any] | None:
+def describe_evidence(known: Confidence | None, index: int) -> dict[str, Any] | None:
     """Measured runs behind a plan, with documented keys; None where the engine timed it."""
     if known is None:
         return None
@@ -58,7 +58,7 @@ def counted_runs(evidence: PlanEvidence) -> str:
     return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
-def short_runs(known: Standing | None, index: int = 0) -> str:
+def short_runs(known: Confidence | None, index: int = 0) -> str:
     """Measured runs with a plan's rarest mechanism, in a few words; empty where the engine timed it."""
     if known is None or not known.evidence:
         return ""
@@ -69,7 +69,7 @@ def short_runs(known: Standing | None, index: int = 0) -> str:
     return f"{UNPROVEN}, {words} of its parts" if evidence.unproven else words
 
 
-def evidence_words(known: Standing | None, index: int) -> dict[str, str]:
+def evidence_words(known: Confidence | None, index: int) -> dict[str, str]:
     """Measured runs behind a plan, in one line."""
     if known is None:
         return {}

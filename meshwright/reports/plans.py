@@ -74,7 +74,7 @@ def describe_plan(prediction: Prediction, index: int) -> dict[str, Any]:
         **_figures(prediction.metrics, index),
         "step_time_uncertainty": _uncertainty(prediction, index),
         "differs_from_first": _differs(prediction, index),
-        "evidence": describe_evidence(prediction.standing, index),
+        "evidence": describe_evidence(prediction.confidence, index),
         "time_breakdown_s": times,
         "communication": {
             name: {"total_s": float(np.ravel(total)[index]), "exposed_s": times.get(name, 0.0)}
@@ -133,19 +133,19 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
     """The band's half-width as a share of the step; None where the engine timed it, without parts."""
-    known = prediction.standing
+    known = prediction.confidence
     return None if known is None else float(known.half_width[index])
 
 
 def _differs(prediction: Prediction, index: int) -> bool:
     """Whether a plan's step differs from the fastest by more than the median error of their ratio."""
-    known = prediction.standing
+    known = prediction.confidence
     return known is not None and bool(known.differs[index])
 
 
 def _order(prediction: Prediction, index: int) -> dict[str, float]:
     """Chance of a plan to be the fastest of those shown, and what it is expected to lose."""
-    known = prediction.standing
+    known = prediction.confidence
     if known is None:
         return {}
     return {
@@ -233,13 +233,13 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
 
 def _named(prediction: Prediction, index: int) -> str:
     """The degrees of a plan, marked where measured runs do not bear out its promise."""
-    known, words = prediction.standing, prediction.plans.plan(index).describe()
+    known, words = prediction.confidence, prediction.plans.plan(index).describe()
     return f"{words} {UNPROVEN}" if known is not None and known.evidence[index].marked else words
 
 
 def _known(prediction: Prediction) -> dict[str, list[str]]:
     """Bands, chances to be the fastest and evidence of the plans."""
-    known = prediction.standing
+    known = prediction.confidence
     if known is None:
         return {}
     return {
@@ -336,7 +336,7 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         + ("" if memory["fits"] else ": does not fit"),
         "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
         f"{merit['kwh_per_million_tokens']:.3g} kWh",
-        **evidence_words(prediction.standing, index),
+        **evidence_words(prediction.confidence, index),
         **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
         **{f"against {rule}": why for rule, why in insisted(setting, plan).items()},
     }

@@ -49,8 +49,8 @@ class Band:
 
 def run_half_width(run: PlannedRun) -> float:
     """Half-width of the 90 % band of a run's step, as a share; 0 where it is not known."""
-    standing = run.prediction.standing
-    return 0.0 if standing is None else float(standing.half_width[0])
+    confidence = run.prediction.confidence
+    return 0.0 if confidence is None else float(confidence.half_width[0])
 
 
 def days_band(run: PlannedRun) -> Band:

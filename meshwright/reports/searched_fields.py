@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from planner.serving.engine_options import switch_words
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import choices
-from planner.serving.switches import switch_words
 
 
 def searched_fields(question: ServingQuestion) -> list[str]:

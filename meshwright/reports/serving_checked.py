@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.reports.units import percent
-from planner.serving.checked import CHECKED, Check
+from planner.serving.engine_check import CHECKED, Check
 
 
 def describe_check(look: Check | None) -> dict[str, Any]:

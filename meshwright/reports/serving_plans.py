@@ -15,15 +15,15 @@ from meshwright.reports.serving_evidence import describe_errors, error_rows, evi
 from meshwright.reports.serving_verdict import EQUAL, gap_words, money_words, reason_words, serving_headline
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import kernels_words, percent, seconds
-from planner.serving.checked import Check
+from planner.serving.alternatives import FIRST, NEXT, PROVEN, STEADY_ERROR
 from planner.serving.deployment import scenario_of
 from planner.serving.drafts import measured_on
+from planner.serving.engine_check import Check
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
 from planner.serving.shapes import choices, drafts_words
-from planner.serving.shown import FIRST, NEXT, PROVEN, STEADY_ERROR
 from simulator.serving.engines import stands_for
 from simulator.serving.question.speculation import Speculation
 

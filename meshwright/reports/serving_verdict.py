@@ -9,10 +9,10 @@ import numpy as np
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.tables import fitted
 from meshwright.reports.units import percent, seconds
+from planner.serving.alternatives import FIRST, STEADY_ERROR
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import EVEN, lead, mechanisms
 from planner.serving.search import ServingSearch
-from planner.serving.shown import FIRST, STEADY_ERROR
 
 EQUAL = 5e-4
 """Precision of the largest rates, relative."""

@@ -13,12 +13,12 @@ from meshwright.reports.plan_evidence import promise_words, short_runs
 from meshwright.reports.plans import chance
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, seconds
+from planner.confidence import Confidence
 from planner.evidence import code_base
 from planner.prediction import Prediction
 from planner.proven import BEYOND
 from planner.search import SearchResult
 from planner.shortlist import SAFE
-from planner.standing import Standing
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit, model_errors
 
@@ -71,7 +71,7 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
-    known = prediction.standing
+    known = prediction.confidence
     if result.rows:
         words.append(_first_words(prediction, errors.even))
     if known is None:
@@ -96,7 +96,7 @@ def _first_words(prediction: Prediction, even: float) -> str:
         prediction: of the plans shown.
         even: share of a step that says nothing about an order.
     """
-    known, times = prediction.standing, prediction.step.time
+    known, times = prediction.confidence, prediction.step.time
     fastest, gap = int(np.argmin(times)), float(times[0] / times.min()) - 1
     capacity = prediction.setting.cluster.device.memory_bytes
     fits = chance_to_fit(prediction.memory.peak, capacity, prediction.setting)
@@ -116,7 +116,7 @@ def _first_words(prediction: Prediction, even: float) -> str:
 
 def headline(prediction: Prediction) -> str:
     """The first plan in two lines: what it reaches, how sure that is, and how many plans are as good."""
-    merit, known, plan = prediction.metrics, prediction.standing, prediction.plans.plan(0)
+    merit, known, plan = prediction.metrics, prediction.confidence, prediction.plans.plan(0)
     capacity = prediction.setting.cluster.device.memory_bytes
     fits = float(chance_to_fit(prediction.memory.peak[:1], capacity, prediction.setting)[0])
     band = "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
@@ -133,7 +133,7 @@ def headline(prediction: Prediction) -> str:
     return "\n".join(fitted([first, *figures], [others] if as_good else []))
 
 
-def unproven_words(known: Standing, setting: Setting) -> list[str]:
+def unproven_words(known: Confidence, setting: Setting) -> list[str]:
     """Plans that rest on mechanisms without a measured run, and runs near them that took far longer."""
     words = []
     where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation.name}"
@@ -173,7 +173,7 @@ def left_out_words(result: SearchResult) -> list[str]:
     ]
 
 
-def beyond_words(known: Standing) -> list[str]:
+def beyond_words(known: Confidence) -> list[str]:
     """Plans that promise far more than any run near them reached."""
     promises = [evidence.promise for evidence in known.evidence]
     beyond = [(rank, each) for rank, each in enumerate(promises, start=1) if each and each.beyond]

@@ -16,7 +16,7 @@ from core.errors import InputError, UnknownNameError
 from core.loading import build
 from hwmodels.cluster import Cluster
 from planner.serving.offers import Offer, check_types, of_cluster
-from planner.serving.sample import Sample, sample
+from planner.serving.request_sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.adapters import make_kernel
 from simulator.serving.question.adapters import Adapters

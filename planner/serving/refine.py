@@ -17,8 +17,8 @@ import numpy as np
 
 from core.errors import MeshwrightError
 from planner.execution import Execution
-from planner.serving.bracket import Steps, bracket
 from planner.serving.deployment import scenario_of
+from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.store import file_digests

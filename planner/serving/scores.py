@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.phases import NEVER, Phase, phases, through_nics
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import NEVER, Phase, phases, through_nics
 from planner.serving.score import CLOSE, DECODE, MIXED, PREFILL, ROLES
 from planner.serving.shapes import ReplicaShape
 

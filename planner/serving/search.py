@@ -10,16 +10,16 @@ from functools import partial
 import numpy as np
 
 from core.errors import InfeasibleError
-from planner.serving.closed import closed_phases
-from planner.serving.phases import Phase, phases
+from planner.serving.alternatives import chosen_rows
+from planner.serving.closed_clients import closed_phases
+from planner.serving.engine_options import drafting_shapes, with_settings, with_switches
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import Phase, phases
 from planner.serving.score import ReplicaCases
 from planner.serving.scores import Scores, scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
-from planner.serving.shown import chosen_rows
-from planner.serving.switches import drafting_shapes, with_settings, with_switches
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InfeasibleError
-from planner.serving.closed import ClosedFigures
-from planner.serving.phases import LEAST_RATE
+from planner.serving.closed_clients import ClosedFigures
+from planner.serving.engine_options import SWITCHES
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import LEAST_RATE
 from planner.serving.score import CLOSE, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.shapes import ReplicaShape, choices, make_shape
-from planner.serving.switches import SWITCHES
 from simulator.serving.steps.table import IterationTable
 
 Array = NDArray[np.float64]

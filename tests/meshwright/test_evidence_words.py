@@ -5,14 +5,14 @@ import pytest
 
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.verdict import band_words
+from planner.confidence import Confidence
 from planner.evidence import PlanEvidence
-from planner.standing import Standing
 
 
-def standing(**evidence) -> Standing:
+def confidence(**evidence) -> Confidence:
     """What is known of one plan with some evidence."""
     one = np.zeros(1)
-    return Standing(
+    return Confidence(
         one, one, one.astype(bool), one, one, [PlanEvidence(together=0, nearest=None, **evidence)]
     )
 
@@ -28,7 +28,7 @@ def standing(**evidence) -> Standing:
     ids=["two", "one", "none", "apart"],
 )
 def test_parts_that_were_never_measured_together_are_no_proof(evidence, words):
-    assert short_runs(standing(**evidence)) == words
+    assert short_runs(confidence(**evidence)) == words
 
 
 @pytest.mark.parametrize(("sources", "end"), [(0, "step."), (1, "1 source "), (22, "22 sources")])

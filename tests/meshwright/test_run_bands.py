@@ -45,7 +45,7 @@ def test_band_of_a_run_holds_the_error_of_its_step():
     import meshwright as mw
 
     planned = mw.run(RUN).planned
-    half = float(planned.prediction.standing.half_width[0])
+    half = float(planned.prediction.confidence.half_width[0])
     days = days_band(planned)
     assert half > 0.01
     assert 1.0 - days.low / days.middle >= half

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.serving.sample import Sample
+from planner.serving.request_sample import Sample
 from simulator.lengths.fixed import FixedLength
 from simulator.serving.workload import Serving
 from simulator.serving.workload.arrivals.poisson import Poisson

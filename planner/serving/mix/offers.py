@@ -13,8 +13,8 @@ from core.errors import InfeasibleError
 from planner.serving.mix.allocation import TOGETHER, Costs, Ways
 from planner.serving.mix.buckets import Bucket
 from planner.serving.offers import Offer
-from planner.serving.phases import LEAST_RATE
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import LEAST_RATE
 from planner.serving.score import DECODE, MIXED, PREFILL, ROLES, ReplicaCases, best_of_group, largest_rate
 from planner.serving.scores import BUSY_LINK
 from planner.serving.shapes import ReplicaShape, shapes

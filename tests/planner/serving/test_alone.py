@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.questions.serving import serving_question
-from planner.serving.phases import on_ladder
+from planner.serving.roles import on_ladder
 from planner.serving.score import CLOSE, ReplicaCases, largest_rate
 from planner.serving.shapes import shapes
 

@@ -9,10 +9,10 @@ import meshwright as mw
 from meshwright.deployments import deployment_question
 from meshwright.reports.serving_verdict import gaps_of, serving_headline
 from meshwright.served_errors import measured_of
-from planner.serving.checked import _ranked
+from planner.serving.alternatives import BEST, FIRST
+from planner.serving.engine_check import _ranked
 from planner.serving.preferred import EVEN, Measured, lead, mechanisms, preferred
 from planner.serving.search import search_serving
-from planner.serving.shown import BEST, FIRST
 
 ASKED = {"model": "qwen3-32b", "cluster": "dgx-h100", "gpus": 16, "isl": 2000, "osl": 300}
 ASKED |= {"rate": 20.0, "ttft": 1.0, "tpot": 0.04}

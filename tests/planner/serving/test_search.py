@@ -16,12 +16,12 @@ from hwmodels.cluster import clusters
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_run import trial
 from planner.serving.refine import bisect, settled
 from planner.serving.score import CLOSE, ROLES, ReplicaCases, best_of_group, largest_rate, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import choices, shapes
-from planner.serving.trial import trial
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

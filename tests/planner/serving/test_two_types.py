@@ -10,11 +10,11 @@ import pytest
 import meshwright as mw
 from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_run import trial
 from planner.serving.refine import bisect, settled
 from planner.serving.score import CLOSE
 from planner.serving.scores import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
-from planner.serving.trial import trial
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

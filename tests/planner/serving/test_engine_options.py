@@ -10,8 +10,8 @@ import meshwright as mw
 from core.errors import InputError
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_options import settings, with_settings
 from planner.serving.score import ReplicaCases
-from planner.serving.switches import settings, with_settings
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 

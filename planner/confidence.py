@@ -26,7 +26,7 @@ SEED = 2026
 
 
 @record()
-class Standing:
+class Confidence:
     """What is known about plans, one row a plan.
 
     Attributes:
@@ -76,7 +76,7 @@ def chances(times_s: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, n
     return best, (drawn / fastest[:, np.newaxis]).mean(axis=0) - 1
 
 
-def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
+def confidence(setting: Setting, plans: Plans, step: Step) -> Confidence:
     """What is known about plans whose step has a breakdown."""
     exposed = exposure(step)
     together = covariance(setting, step, exposed)
@@ -90,7 +90,7 @@ def standing(setting: Setting, plans: Plans, step: Step) -> Standing:
     )
     # First choices that measured runs do not bear out are further off the best measured step than others.
     beyond = [each.marked and setting.site is None for each in evidence]
-    return Standing(
+    return Confidence(
         np.where(beyond, model_errors().unproven, 1.0) * band(setting, step, exposed),
         NINETY * spread,
         np.log(step.time / step.time[fastest]) > MEDIAN * spread,

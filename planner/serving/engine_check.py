@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from core.errors import MeshwrightError
-from planner.serving.bracket import Steps, bracket
+from planner.serving.alternatives import FIRST, NEXT, STEADY_ERROR
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_run import latencies
+from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured, measured_rows, mechanisms, preferred
-from planner.serving.priced import PricedTables
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, closed_rate, lifetime, settled
 from planner.serving.score import ReplicaCases
 from planner.serving.search import ServingSearch
-from planner.serving.shown import FIRST, NEXT, STEADY_ERROR
-from planner.serving.trial import latencies
+from planner.serving.search_tables import PricedTables
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
 

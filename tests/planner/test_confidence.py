@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hwmodels.cluster import clusters
+from planner.confidence import chances, worth_measuring
 from planner.prediction import Prediction
-from planner.standing import chances, worth_measuring
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans
@@ -44,7 +44,7 @@ def test_uncertain_plans_are_expected_to_lose_more_than_their_gap():
     setting = Setting(models.get("korthikanti-22b"), cluster, training, framework)
     plans = Plans.of([Plan(tensor=8, data=8), Plan(tensor=8, pipeline=2, data=4)])
     found = Prediction.of(setting, plans)
-    known = found.standing
+    known = found.confidence
     slow = int(np.argmax(found.step.time))
     gap = found.step.time[slow] / found.step.time.min() - 1
     assert known.expected_loss[slow] > gap
@@ -59,7 +59,7 @@ def test_a_plan_that_measured_runs_do_not_bear_out_has_a_wider_band():
     setting = Setting(models.get("korthikanti-22b"), cluster, training, framework)
     plans = Plans.of([Plan(tensor=8, data=8), Plan(tensor=8, context=2, data=4)])
     found = Prediction.of(setting, plans)
-    known = found.standing
+    known = found.confidence
     assert [each.marked for each in known.evidence] == [False, True]
     plain = band(setting, found.step)
     assert known.half_width == pytest.approx(plain * [1.0, model_errors().unproven])

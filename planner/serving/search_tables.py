@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.serving.sample import Sample
+from planner.serving.request_sample import Sample
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.capped import iteration_table

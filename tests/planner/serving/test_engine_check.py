@@ -10,14 +10,14 @@ import pytest
 import meshwright as mw
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import checked_words, describe_check
-from planner.serving.bracket import bracket
-from planner.serving.checked import CHECKED, LOOK, _followed, check, contradicts
+from planner.serving.alternatives import FIRST
 from planner.serving.deployment import scenario_of
-from planner.serving.priced import PricedTables
+from planner.serving.engine_check import CHECKED, LOOK, _followed, check, contradicts
+from planner.serving.engine_run import trial
+from planner.serving.largest_rate import bracket
 from planner.serving.refine import RefinedServing
 from planner.serving.search import search_serving
-from planner.serving.shown import FIRST
-from planner.serving.trial import trial
+from planner.serving.search_tables import PricedTables
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.workload.arrivals.poisson import Poisson

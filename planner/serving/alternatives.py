@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.phases import Phase
 from planner.serving.preferred import Measured, preferred
+from planner.serving.roles import Phase
 from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.errors import InfeasibleError, InputError
+from planner.serving.alternatives import STEADY_ERROR
 from planner.serving.drafts import published_heads
-from planner.serving.phases import Phase
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import Phase
 from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape, make_shape
-from planner.serving.shown import STEADY_ERROR
 from simulator.serving.engines import Engine
 from simulator.serving.overlaps.pieces import TwoBatches
 from simulator.serving.question.overlap import StepOverlap

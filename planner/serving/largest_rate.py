@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from planner.serving.trial import trial
+from planner.serving.engine_run import trial
 from simulator.serving.setting import ServingSetting
 
 LEAST_TRIED = 1e-5

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from meshwright.questions.serving import serving_question
+from planner.serving.alternatives import FIRST, NEXT, PLAIN, PROVEN
 from planner.serving.preferred import Measured
 from planner.serving.search import search_serving
-from planner.serving.shown import FIRST, NEXT, PLAIN, PROVEN
 
 GIVEN = {
     "model": "deepseek-v3",

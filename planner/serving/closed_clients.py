@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.phases import Phase
 from planner.serving.question import ServingQuestion
+from planner.serving.roles import Phase
 from planner.serving.score import CLOSE, MIXED, ROLES, ReplicaCases, ttft_quantile
 from planner.serving.shapes import ReplicaShape
 
