@@ -362,7 +362,12 @@ class MixedSearchResult(Shown):
             {"rank": rank, "placement": dict(placement), **plan.to_dict()}
             for rank, (plan, placement) in enumerate(zip(self.plans, placements, strict=True), start=1)
         ]
-        return {"candidates": self.search.candidates, "priced": self.search.priced, "plans": reports}
+        return {
+            "candidates": self.search.candidates,
+            "priced": self.search.priced,
+            "least_step_time_s": self.search.least_s,
+            "plans": reports,
+        }
 
     def check(self) -> None:
         """Refuse an empty ranking.

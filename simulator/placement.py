@@ -10,16 +10,18 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from core.errors import InputError
 from core.loading import Strict, build
-from core.quantities import Count
+from core.quantities import Count, Positive
 from hwmodels.mixed import MixedCluster, NodeGroup
 from simulator.frameworks import Framework
 from simulator.levers import Choices
 from simulator.models import Model
 from simulator.plan import Plan
 from simulator.setting import Setting
+from simulator.state.uneven import EVEN, StateShare
 from simulator.workload import Training
 
 MOST_STAGES = 4096
+MOST_WEIGHT = 1024
 
 
 def _in_order(value: object) -> object:
@@ -50,10 +52,23 @@ class Placement(Strict):
         description="micro batches of a step for each replica of a group, where groups differ in them",
     )
 
+    micro_batch: dict[str, Count] = Field(
+        default_factory=dict,
+        description="sequences of a micro batch on a replica of a group, where groups differ in them",
+    )
+    state: dict[str, Annotated[Positive, Field(le=MOST_WEIGHT)]] = Field(
+        default_factory=dict,
+        description="weight of a replica of a group in the state that replicas shard: with 1 and 3, the "
+        "second holds three times as much",
+    )
+
     @model_validator(mode="after")
     def _one_of_both(self) -> Placement:
         if bool(self.stages) == bool(self.replicas):
             raise ValueError("give either stages or replicas")
+        for name in ("micro_batch", "state"):
+            if (by_group := getattr(self, name)) and {*by_group} != {*self.replicas}:
+                raise ValueError(f"{name}: needs the groups of replicas")
         if self.layers and {*self.layers} != {*self.stages}:
             raise ValueError("layers: needs the groups of stages")
         if self.micro_batches and {*self.micro_batches} != {*self.replicas}:
@@ -70,9 +85,19 @@ class Share:
     replicas: int
     micro_batches: int
     """Micro batches of one replica in a step."""
+    micro_batch: int
+    """Sequences of one of them."""
     devices: int
     layers: float
     """Layers of a stage of the group; the mean where stages differ."""
+    state: StateShare = EVEN
+    """What a device holds of the state that replicas shard."""
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan as the group runs it."""
+        if plan.micro_batch == self.micro_batch:
+            return plan
+        return plan.model_copy(update={"micro_batch": self.micro_batch})
 
 
 def shares(setting: MixedSetting, plan: Plan, where: str) -> list[Share]:
@@ -114,6 +139,7 @@ def _by_stage(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | No
         stages,
         replicas=plan.data,
         micro_batches=setting.training.micro_batches(plan.data, plan.micro_batch),
+        micro_batch=plan.micro_batch,
         devices=len(stages) * plan.devices // plan.pipeline,
         layers=placement.layers.get(group.name, even),
     )
@@ -123,15 +149,32 @@ def _by_replica(group: NodeGroup, setting: MixedSetting, plan: Plan) -> Share | 
     replicas = setting.placement.replicas.get(group.name, 0)
     if not replicas:
         return None
-    even = setting.training.micro_batches(plan.data, plan.micro_batch)
+    placement = setting.placement
+    micro_batches = placement.micro_batches.get(group.name)
+    if micro_batches is None:
+        batch = sum(
+            count * placement.micro_batch.get(name, plan.micro_batch)
+            for name, count in placement.replicas.items()
+        )
+        micro_batches = setting.training.micro_batches(1, batch)
     return Share(
         group,
         tuple(range(plan.pipeline)),
         replicas=replicas,
-        micro_batches=setting.placement.micro_batches.get(group.name, even),
+        micro_batches=micro_batches,
+        micro_batch=placement.micro_batch.get(group.name, plan.micro_batch),
         devices=replicas * plan.devices // plan.data,
         layers=setting.layers / plan.pipeline,
+        state=_state_share(placement, group.name),
     )
+
+
+def _state_share(placement: Placement, group: str) -> StateShare:
+    if not placement.state:
+        return EVEN
+    weights, replicas = placement.state, placement.replicas
+    mean = sum(replicas[name] * weight for name, weight in weights.items()) / sum(replicas.values())
+    return StateShare(weights[group] / mean, max(weights.values()) / mean)
 
 
 def _check_stages(setting: MixedSetting, plan: Plan, parts: list[Share], where: str) -> None:
@@ -156,15 +199,19 @@ def _check_stages(setting: MixedSetting, plan: Plan, parts: list[Share], where: 
 
 def _check_replicas(setting: MixedSetting, plan: Plan, parts: list[Share], where: str) -> None:
     """The replicas and their micro batches are those of the plan and the batch."""
-    replicas = sum(share.replicas for share in parts)
+    placement, replicas = setting.placement, sum(share.replicas for share in parts)
     if replicas != plan.data:
         raise InputError(f"replicas add up to {replicas}, the plan has data = {plan.data}", where)
     batch = setting.training.global_batch
-    trained = sum(share.replicas * share.micro_batches for share in parts) * plan.micro_batch
+    trained = sum(share.replicas * share.micro_batches * share.micro_batch for share in parts)
     if trained != batch:
         raise InputError(
             f"replicas x micro_batches x micro_batch = {trained} does not equal global_batch = {batch}", where
         )
+    if placement.state and not plan.zero:
+        raise InputError("state shares what zero >= 1 shards; the plan has zero: 0", where)
+    if placement.state and setting.training.adapter is not None:
+        raise InputError("state is not shared unequally beside an adapter", where)
     if plan.zero >= 2 and len({share.micro_batches for share in parts}) > 1:
         raise InputError(
             f"zero: {plan.zero} communicates in each micro batch, so replicas need equal micro_batches", where
@@ -202,7 +249,7 @@ class MixedSetting:
         """Return the setting in which every device is of the group's kind.
 
         Args:
-            share: the group, and its micro batches.
+            share: the group, its micro batches and its part of the state.
             plan: its devices are those of the whole job.
             joined: nodes communicate over the joining network.
         """
@@ -212,9 +259,16 @@ class MixedSetting:
         cluster = group.uniform(plan.devices)
         if joined:
             cluster = group.joined(plan.devices, self.cluster.join, together)
-        batch = share.micro_batches * plan.data * plan.micro_batch
+        batch = share.micro_batches * plan.data * share.micro_batch
         training = self.training.model_copy(update={"global_batch": batch})
-        return Setting(self._model(share, plan), cluster, training, self.framework, allow=self.allow)
+        return Setting(
+            self._model(share, plan),
+            cluster,
+            training,
+            self.framework,
+            allow=self.allow,
+            state_share=share.state,
+        )
 
     def _model(self, share: Share, plan: Plan) -> Model:
         """The model, or one with the group's layers on every stage."""

@@ -303,8 +303,9 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     setting = replace(unplanned, framework=chosen)
     broken: dict[str, str] = {}
     for share in shares(setting, plan, f"{where}: placement"):
-        check(unplanned.on(share, plan), plan, f"{where}: plan")
-        broken |= insisted(unplanned.on(share, plan), plan)
+        own = share.plan(plan)
+        check(unplanned.on(share, plan), own, f"{where}: plan")
+        broken |= insisted(unplanned.on(share, plan), own)
     return MixedScenario(written.title, setting, plan, broken)
 
 

@@ -25,6 +25,7 @@ from simulator.packing.steps import MicroBatches
 from simulator.plan import Choice, Plan, Plans
 from simulator.pricing import Prices
 from simulator.site import Site
+from simulator.state.uneven import EVEN, StateShare
 from simulator.stragglers import Straggler
 from simulator.variation import slowest_of
 from simulator.workload import Training
@@ -55,6 +56,8 @@ class Setting:
     """What measured steps of the user say about the parts of a step."""
     allow: tuple[str, ...] = ()
     """Rules of the release that the user sets aside (``simulator.rules.release``)."""
+    state_share: StateShare = EVEN
+    """Part of the sharded state that a device holds, where devices differ in it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(

@@ -68,6 +68,8 @@ def _group(group: GroupStep, step_s: float) -> dict[str, Any]:
         "layers_per_stage": share.layers,
         "replicas": share.replicas,
         "micro_batches": share.micro_batches,
+        "micro_batch": share.micro_batch,
+        "state_share": share.state.device,
         "busy_share": group.compute_s / step_s,
         "memory": {
             "peak_bytes": group.peak_memory,
@@ -89,6 +91,7 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
         f"{report['kwh_per_million_tokens']:.4f} kWh a million tokens",
         **{f"against {rule}": why for rule, why in report.get("insisted", {}).items()},
     }
+    state = any(group["state_share"] != 1 for group in report["groups"])
     rows = [
         [
             group["name"],
@@ -97,18 +100,18 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
             _stages(group["stages"]),
             f"{group['layers_per_stage']:g}",
             str(group["replicas"]),
-            str(group["micro_batches"]),
+            f"{group['micro_batches']} of {group['micro_batch']}",
+            *([f"{group['state_share']:.2f}"] if state else []),
             percent(group["busy_share"]),
             f"{gibibytes(group['memory']['peak_bytes'])} of {gibibytes(group['memory']['capacity_bytes'])}",
         ]
         for group in report["groups"]
     ]
-    work = ("stages", "layers a stage", "replicas", "micro batches")
+    work = ("stages", "layers a stage", "replicas", "micro batches", *(["state"] if state else []))
     headings = ("group", "device", "GPUs", *work, "busy", "peak memory")
-    return [
-        facts(words, report["title"] or report["model"]),
-        table(headings, rows, "Groups; micro batches are those of one replica in a step", left=2),
-    ]
+    title = "Groups; micro batches are those of one replica in a step, each of so many sequences"
+    told = f"{title}; state: bytes of sharded state over an equal share" if state else title
+    return [facts(words, report["title"] or report["model"]), table(headings, rows, told, left=2)]
 
 
 def ranked_groups(report: dict[str, Any]) -> list[Table]:
@@ -128,17 +131,25 @@ def ranked_groups(report: dict[str, Any]) -> list[Table]:
     ]
     first = report["plans"][0]
     headings = ("rank", "plan", "work of a stage, or of a replica", "micro", "recompute", "step")
-    title = f"{first['title'] or first['model']}: {report['candidates']:,} splits over the groups"
-    return [table((*headings, "tok/s/GPU", "$/Mtok"), rows, title, left=3), *mixed_tables(first)]
+    least = report["least_step_time_s"]
+    above = first.get("engine", first)["step_time_s"] / least - 1
+    splits = f"{first['title'] or first['model']}: {report['candidates']:,} splits over the groups"
+    bound = f"with every GPU busy at its best a step takes {seconds(least)}, rank 1 {percent(above)} more"
+    return [
+        table((*headings, "tok/s/GPU", "$/Mtok"), rows, f"{splits}; {bound}", left=3),
+        *mixed_tables(first),
+    ]
 
 
 def _work(groups: list[dict[str, Any]]) -> str:
     """Stages and layers of each group, or replicas and micro batches where groups carry all stages."""
     by_stage = len({tuple(group["stages"]) for group in groups}) == len(groups)
+    one_size = len({group["micro_batch"] for group in groups}) == 1
     parts = (
         f"{group['name']} {len(group['stages'])} x {group['layers_per_stage']:g} layers"
         if by_stage
         else f"{group['name']} {group['replicas']} x {group['micro_batches']} micro batches"
+        + ("" if one_size else f" of {group['micro_batch']}")
         for group in groups
     )
     return ", ".join(parts)

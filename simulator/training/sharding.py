@@ -18,6 +18,7 @@ from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
 from simulator.state.levels import ShardLevels, StateKind, level_devices
 from simulator.state.policy import PLAIN, StatePolicy
+from simulator.state.uneven import EVEN
 from simulator.state.wire import WIRE_FORMATS, Wire
 
 STATE_FIELDS = (
@@ -141,6 +142,9 @@ class Sharding:
                 self.by_policy(lambda policy, name=name, width=width: _wire_bytes(policy.wire, name, width))
                 for name, width in (("gather", gathered), ("reduce", reduced))
             )
+        if setting.state_share != EVEN:
+            self.gather_bytes = self.gather_bytes * setting.state_share.collective
+            self.reduce_bytes = self.reduce_bytes * setting.state_share.collective
         self.gather_calls = framework.gathers.a_layer
         """Collectives that gather one layer where parameters are sharded."""
 
@@ -217,9 +221,15 @@ class Sharding:
         return self.group(kind, copy=copy), self.group(kind, experts=True, copy=copy)
 
     def pieces(self, kind: StateKind, experts: bool = False) -> np.ndarray:
-        """Pieces of one class of state that lie on different ranks, shape (plans,); 1 where it is whole."""
+        """Pieces of one class of state that lie on different ranks, each as large as the device's own.
+
+        Shape (plans,); 1 where the state is whole.
+        """
         sharded = {"parameters": self.parameters, "gradients": self.gradients, "optimizer": self.optimizer}
-        return np.where(sharded[kind], self.group(kind, experts).shard, 1)
+        pieces = self.group(kind, experts).shard
+        if (share := self.setting.state_share.device) != 1:
+            pieces = pieces / share if share else np.full(pieces.shape, np.inf)
+        return np.where(sharded[kind], pieces, 1)
 
     @cached_property
     def copies(self) -> np.ndarray:

@@ -142,6 +142,17 @@ def test_a_step_that_does_not_fit_says_which_group():
             },
             "zero: 3 communicates in each micro batch",
         ),
+        ({"placement": {**STAGES, "state": {"one": 1, "other": 2}}}, "state: needs the groups of replicas"),
+        ({"placement": {**REPLICAS, "micro_batch": {"one": 1}}}, "micro_batch: needs the groups of replicas"),
+        ({"placement": {**REPLICAS, "state": {"one": 0, "other": 1}}}, "state.one: must be above 0"),
+        (
+            {"placement": {**REPLICAS, "state": {"one": 1, "other": 2}}, "plan": PLAN | {"zero": 0}},
+            "the plan has zero: 0",
+        ),
+        (
+            {"placement": {**REPLICAS, "micro_batch": {"one": 1, "other": 2}}},
+            "= 63 does not equal global_batch = 64",
+        ),
         ({"placement": {}}, "give either stages or replicas"),
         ({"placement": {"stages": {"one": 2**40, "other": 2}}}, "must be at most 4,096 stages"),
         ({"placement": {**STAGES, "layers": {"one": 8, "other": 9}}}, "add up to 34"),
@@ -208,3 +219,41 @@ def test_sharded_parameters_are_gathered_over_the_slowest_links():
     assert closed(data).seconds == pytest.approx(step(data).seconds, rel=0.06)
     uncrossed = question(A100, A100, NETWORK[A100], plan=PLAN | {"zero": 3}, placement=REPLICAS)
     assert closed(data).seconds >= closed(uncrossed).seconds * (1 - 1e-9)
+
+
+SHARDED = {"tensor": 1, "zero": 3, "recompute": "full"}
+
+
+def sharded(**placement):
+    """ZeRO-3 on one node of each kind."""
+    counts = {"replicas": {"one": 8, "other": 8}}
+    return question(nodes=1, batch=96, plan=SHARDED, placement={**counts, **placement})
+
+
+def test_sizes_by_speed_beat_equal_ones():
+    equal, by_speed = closed(sharded()), closed(sharded(micro_batch={"one": 1, "other": 2}))
+    assert by_speed.seconds < 0.8 * equal.seconds
+    assert [group.share.micro_batches for group in by_speed.groups] == [4, 4]
+
+
+def test_unequal_state_moves_bytes_and_slows_collectives_up_to_a_bound():
+    even, equal_weights = closed(sharded()), closed(sharded(state={"one": 2, "other": 2}))
+    assert even.seconds == equal_weights.seconds
+    assert [group.peak_memory for group in even.groups] == [g.peak_memory for g in equal_weights.groups]
+    uneven = closed(sharded(state={"one": 1, "other": 3}))
+    less, more = (
+        after.peak_memory - before.peak_memory
+        for before, after in zip(even.groups, uneven.groups, strict=True)
+    )
+    assert less == pytest.approx(-more, rel=1e-9)
+    assert more > 0
+    assert even.seconds <= uneven.seconds <= 1.25 * even.seconds
+
+
+@pytest.mark.parametrize("state", [{}, {"one": 1, "other": 3}])
+def test_the_closed_form_of_sharded_replicas_agrees_with_the_engine(state):
+    data = sharded(micro_batch={"one": 1, "other": 2}, **({"state": state} if state else {}))
+    found, engine = closed(data), step(data)
+    assert found.seconds == pytest.approx(engine.seconds, rel=0.015)
+    for one, other in zip(found.groups, engine.groups, strict=True):
+        assert one.peak_memory == pytest.approx(other.peak_memory, rel=0.02)

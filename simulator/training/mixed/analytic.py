@@ -40,15 +40,14 @@ def predict_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedSt
         InputError: a placement that does not fit plan or cluster, or a schedule without a closed form.
     """
     parts, plan = placed(setting, plan, where)
-    groups = [_Group.of(setting, share, plan, apart=len(parts) > 1) for share in parts]
+    groups = [_Group.of(setting, share, share.plan(plan), apart=len(parts) > 1) for share in parts]
     if setting.placement.stages:
         seconds = _by_stage(groups, plan)
     else:
         links = [group.setting for group in groups] + [group.joined for group in groups]
-        plans = Plans.of(plan)
         # Collectives over all replicas are as slow as the slowest links or group.
         seconds = max(
-            float(predict(group.setting, plans, link).time[0]) for group in groups for link in links
+            float(predict(group.setting, group.plans, link).time[0]) for group in groups for link in links
         )
     return MixedStep(seconds, tuple(group.step for group in groups))
 

@@ -30,8 +30,8 @@ def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedS
             that would take too long.
     """
     parts, plan = placed(setting, plan, where)
-    own = [step_program(setting.on(share, plan), plan) for share in parts]
-    far = [step_program(setting.on(share, plan, joined=True), plan) for share in parts]
+    own = [step_program(setting.on(share, plan), share.plan(plan)) for share in parts]
+    far = [step_program(setting.on(share, plan, joined=True), share.plan(plan)) for share in parts]
     if setting.placement.stages:
         return _by_stage(parts, own, far, where)
     return _by_replica(parts, own, far)

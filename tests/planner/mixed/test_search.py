@@ -8,7 +8,9 @@ import pytest
 
 from core.errors import InputError
 from planner.constraints import Constraints
-from planner.mixed import _proportional, search_mixed
+from planner.mixed import search_mixed
+from planner.mixed.candidates import _proportional
+from planner.mixed.fitting import _weights
 from simulator.scenario import make_mixed
 from simulator.training.mixed import predict_mixed
 
@@ -87,3 +89,44 @@ def test_shares_add_up_and_follow_speed(total):
 def test_a_search_without_a_shape_says_what_was_held():
     with pytest.raises(InputError, match="tensor=3"):
         best(question(), constraints=Constraints.of({"tensor": 3}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [question(), question("dgx-a100-40gb", model="llama2-7b"), question(model="qwen3-30b-a3b")],
+    ids=["dense", "small", "experts"],
+)
+def test_no_plan_is_faster_than_the_bound(data):
+    found = best(data)
+    assert found.plans
+    assert all(found.least_s < plan.seconds for plan in found.plans)
+    assert found.least_s > 0.3 * found.plans[0].seconds
+
+
+def test_two_groups_of_one_kind_have_the_bound_of_both():
+    """Twice the devices of one kind halve the least time."""
+    twice, once = best(question(other="dgx-h100")).least_s, best(one_group()).least_s
+    assert twice == pytest.approx(once / 2, rel=1e-9)
+
+
+def one_group():
+    data = question(other="dgx-h100")
+    data["cluster"]["groups"] = data["cluster"]["groups"][:1]
+    return data | {"gpus": 8}
+
+
+def test_weights_are_as_equal_as_memory_allows():
+    replicas = {"small": 8, "large": 8}
+    assert _weights(replicas, {"small": 2.0, "large": 2.0}) == {"small": 1.0, "large": 1.0}
+    assert _weights(replicas, {"small": 0.5, "large": 2.0}) == {"small": 0.5, "large": 1.5}
+    assert _weights(replicas, {"small": 0.5, "large": 1.2}) == {}
+    assert _weights(replicas, {"small": -0.1, "large": 3.0}) == {}
+
+
+def test_unequal_state_fits_what_equal_state_does_not():
+    """14B on 8 cards of 24 GB beside 8 H100: equal shards overfill the cards."""
+    data = question("dgx-h100", "rtx-4090-8", model="qwen3-14b")
+    found = best(data, constraints=Constraints.of({"zero": 3, "data": 16}))
+    assert found.plans
+    shares = {group.share.group.name: group.share.state.device for group in found.plans[0].step.groups}
+    assert shares["one"] > 1 > shares["other"]
