@@ -1,4 +1,4 @@
-"""Sets of modules that selective recomputation repeats: their times and the bytes that they free."""
+"""Sets of modules that selective recomputation repeats, with their times."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from simulator.levers import modules_code
 class ModuleSets:
     """Sets of recomputed modules of some shapes, each with its fastest combination.
 
-    ``forward`` and ``backward`` have shape (sets, kinds, shapes), seconds; ``discarded`` the bytes that a set
-    frees of those ``kept`` otherwise, shape (kinds, shapes). ``runs`` are the sets that a combination allows,
-    shape (sets,), ``codes`` their numbers in plans, ``weights`` the layers of each kind. Sets are in the
-    order of their size.
+    ``forward`` and ``backward`` have shape (sets, kinds, shapes), seconds. ``runs`` are the sets that a
+    combination allows, shape (sets,), ``codes`` their numbers in plans, ``weights`` the layers of each kind.
+    Sets are in the order of their size.
     """
 
     combination: np.ndarray
     forward: np.ndarray
     backward: np.ndarray
-    kept: np.ndarray
-    discarded: np.ndarray
     runs: np.ndarray
     codes: np.ndarray
     weights: np.ndarray
@@ -62,8 +59,7 @@ class ModuleSets:
             backward[row, shape] = behind[number].T[shape] + table.modules(number)[row, :, priced[shape]]
         forward, backward = np.moveaxis(forward, 2, 1), np.moveaxis(backward, 2, 1)
         codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
-        kept, discarded = table.kept[:, shapes], table.discarded[..., priced]
-        return cls(best, forward, backward, kept, discarded, runs, codes, weights)
+        return cls(best, forward, backward, runs, codes, weights)
 
     def undominated(self, fits: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Sets of each plan that fit and that no other fitting set beats in all times, shape (sets, plans).

@@ -8,35 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
 from core.records import record
+from planner.lever_bytes import distinct_shapes, in_sets
 from planner.lever_space import Acting, Combination, LeverSpace, Modules
-from simulator.layout.model_ops import LAYER_FIELDS, layer_lists
-from simulator.levers import BY_PLAN
+from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.ops import Collective, Op
 from simulator.ops.op import Size
-from simulator.plan import FULL, Plans, numbered
+from simulator.plan import Plans, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
 from simulator.training.domains import Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
-from simulator.training.lever_memory import captured
-from simulator.training.modules import frees, repeats
+from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER
 from simulator.training.work import KernelTimes, Priced, price_passes
-
-SHAPE_FIELDS = tuple(name for name in LAYER_FIELDS if name not in (*BY_PLAN, "recompute", "overlap_expert"))
-"""Plan fields that the ops of a layer depend on, levers apart."""
 
 SHARE_FIELDS = "pipeline", "virtual_pipeline", "schedule", "data", "micro_batch", "expert"
 """Plan fields that the share of passes without a partner depends on."""
 
-Matches = Callable[[Op, Modules, bool], bool]
 ROUTED = "routed"
 """Part of a layer that dispatcher and expert kernels change."""
 
@@ -55,7 +50,6 @@ class Table:
     shapes: Plans
     index: np.ndarray
     origin: np.ndarray
-    lists: list[list[Op]]
     priced: dict[Acting, list[list[Priced]]]
     layers: dict[Acting, list[Layer]]
     forward: np.ndarray
@@ -68,11 +62,9 @@ class Table:
     def of(cls, space: LeverSpace, plans: Plans) -> Table:
         """Price the layers of plans under every combination."""
         setting = space.setting.of(plans)
-        shapes, index = plans.unique(*SHAPE_FIELDS)
-        # Whole layers are recomputed in all: times of the passes themselves do not depend on it.
-        shapes = replace(shapes, recompute=np.full(len(shapes), FULL))
+        shapes, index = distinct_shapes(plans)
         kinds = list(setting.model.layer_groups)
-        lists, common, priced = _priced(space, setting, shapes, kinds)
+        common, priced = _priced(space, setting, shapes, kinds)
         layers: dict[Acting, list[Layer]] = {}
         index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
@@ -98,13 +90,11 @@ class Table:
         places = Nearness(setting, shapes)
         times = [_expected(setting, places, origin, chosen, known, timed) for chosen in space.combinations]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
-        return cls(space, setting, shapes, index, origin, lists, priced, layers, forward, backward, repeated)
+        return cls(space, setting, shapes, index, origin, priced, layers, forward, backward, repeated)
 
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the plans."""
-        part = replace(self, index=self.index[rows])
-        vars(part).update(kept=self.kept, discarded=self.discarded, captured=self.captured)
-        return part
+        return replace(self, index=self.index[rows])
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -128,45 +118,6 @@ class Table:
         places = np.arange(len(self.origin))
         return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
 
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """Bytes that a layer of each kind keeps, shape (kinds, shapes)."""
-        none = np.zeros(len(self.shapes))
-        return np.array([sum((op.kept for op in ops), none) for ops in self.lists])[:, self.origin]
-
-    @cached_property
-    def captured(self) -> dict[str, np.ndarray]:
-        """Bytes of a layer of each kind that graphs of parts replay, shape (kinds, shapes), by the graphs."""
-        kinds, none = self.setting.model.layer_groups, np.zeros(len(self.shapes))
-        return {
-            use.graphs: np.array(
-                [none + captured(use.graphs, kind, ops) for kind, ops in zip(kinds, self.lists, strict=True)]
-            )[:, self.origin]
-            for use in self.space.memory_uses
-        }
-
-    def captured_by(self, places: np.ndarray) -> dict[str, np.ndarray]:
-        """The same of some shapes."""
-        return {graphs: sizes[:, places] for graphs, sizes in self.captured.items()}
-
-    @cached_property
-    def discarded(self) -> np.ndarray:
-        """Bytes that recomputing each set of modules discards of them, shape (sets, kinds, priced shapes)."""
-        sets = self.space.modules
-        core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
-        by_kind = []
-        for kind, ops in zip(self.setting.model.layer_groups, self.lists, strict=True):
-            total = np.zeros((len(sets), len(self.shapes)))
-            for op in ops:
-                gone = self._in_sets(frees, op, kind.experts)
-                total = total + core * op.intermediate + gone[:, np.newaxis] * op.kept
-            by_kind.append(total)
-        return np.stack(by_kind, axis=1)
-
-    def _in_sets(self, matches: Matches, op: Op, experts: bool) -> np.ndarray:
-        """Which sets repeat or free an op, shape (sets,)."""
-        return _in_sets(matches, self.space.modules, op.module, op.part, experts)
-
     def modules(self, combination: int) -> np.ndarray:
         """Seconds to recompute each set of modules, shape (sets, kinds, priced shapes).
 
@@ -184,14 +135,6 @@ class Table:
         return self.repeats[chosen.passes]
 
 
-@cache
-def _in_sets(
-    matches: Matches, sets: tuple[Modules, ...], module: str, part: str, experts: bool
-) -> np.ndarray:
-    op = Op(name=module, kind="", part=part, module=module)
-    return np.array([matches(op, modules, experts) for modules in sets])
-
-
 def _first_least(values: np.ndarray) -> np.ndarray:
     """Index of the least value of each column; of values equal to 7 digits, the first."""
     return np.argmin(values.astype(np.float32), axis=0)
@@ -199,23 +142,22 @@ def _first_least(values: np.ndarray) -> np.ndarray:
 
 def _priced(
     space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
-) -> tuple[list[list[Op]], list[list[Priced]], dict[Acting, list[list[Priced]]]]:
-    """Ops of a layer of each kind under the first combination, those that all combinations share priced, and
-    priced ops by dispatcher and kernels.
+) -> tuple[list[list[Priced]], dict[Acting, list[list[Priced]]]]:
+    """Priced ops of a layer of each kind: those that all combinations share, and all by dispatcher and
+    kernels.
     """
     priced: dict[Acting, list[list[Priced]]] = {}
-    first: list[list[Op]] = []
     common: list[list[Priced]] = []
     for key in dict.fromkeys(chosen.ops for chosen in space.combinations):
         own = setting.with_choices(**dict(key))
         lists = layer_lists(own, shapes, kinds)
         if not priced:
-            first, whole = lists, price_passes(own, *lists)
+            whole = price_passes(own, *lists)
             common = [[entry for entry in listed if entry.op.part != ROUTED] for listed in whole]
             priced[key] = whole
             continue
         priced[key] = _routed_beside(common, own, lists)
-    return first, common, priced
+    return common, priced
 
 
 def _routed_beside(common: list[list[Priced]], own: Setting, lists: list[list[Op]]) -> list[list[Priced]]:
@@ -251,7 +193,9 @@ def _expected(
     for lever, value in used(own, chosen.overlaps).items():
         names = contained(own, lever, value)
         smaller = {name: plain.with_value(lever, name) for name in names}
-        plain = plain.with_value(lever, False if lever == "overlap_expert" else usual(own, lever))
+        without = False if lever == "overlap_expert" else usual(own, lever)
+        # None says the same of what the setting does, and is priced once.
+        plain = plain.with_value(lever, None if without == getattr(setting.choices, lever, "") else without)
         for other in (plain, *smaller.values()):
             if other not in known:
                 known[other] = timed(other)
@@ -311,7 +255,7 @@ def _repeated_modules(
     for op, time in priced:
         if op.gradient or op.part not in ORDER or isinstance(op, Collective):
             continue
-        again = _in_sets(repeats, sets, op.module, op.part, kind.experts)
+        again = in_sets(repeats, sets, op.module, op.part, kind.experts)
         if again.any():
             from_host = not in_graph(setting.graphs, kind.experts, op)
             masks.append(again)

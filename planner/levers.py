@@ -9,7 +9,7 @@ are added for each set of modules. A combination that does not fit gives way to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -80,8 +80,13 @@ class Chooser:
         bare = Structures.of(self.space, recomputing(plans, NONE))
         fits = self._fitting(bare)
         self.fitting += sum(int(np.count_nonzero(mask)) for mask in fits.values())
+        rows = np.flatnonzero(np.any(list(fits.values()), axis=0))
+        if not len(rows):
+            return
+        bare, fits = bare.take(rows).priced(), {kind: mask[rows] for kind, mask in fits.items()}
         _, layers, _ = self._fastest(bare, whole=False)
-        rows = self._worth(bare, layers, fits, bar)
+        fits = self._worth(bare, layers, fits, bar)
+        rows = np.flatnonzero(np.any(list(fits.values()), axis=0))
         if not len(rows):
             return
         bare = bare.take(rows).with_ends()
@@ -166,36 +171,44 @@ class Chooser:
         rows = np.flatnonzero(~fits)
         if len(rows):
             some = structures.take(rows)
-            table, plans = some.table, some.plans
-            kept, whole = table.kept[:, table.index], plans.recompute[0] == FULL
+            layer_bytes, plans = some.bytes, some.plans
+            kept, whole = layer_bytes.of_plans, plans.recompute[0] == FULL
             gone = kept - boundary_bytes(self.space.setting, plans) if whole else np.zeros_like(kept)
-            again, captured = kept if whole else None, table.captured_by(table.index)
+            again, captured = kept if whole else None, layer_bytes.captured_of_plans
             fits[rows] = some.footprint.fits(self.usable_bytes, kept, gone, again, uses[rows], captured)
         return fits
 
     def _worth(
-        self, structures: Structures, layers: LayerSeconds, fits: dict[str, np.ndarray], bar: Bar
-    ) -> np.ndarray:
-        """Indices of structures that fit, whose busiest stage takes no longer than the bar."""
+        self, structures: Structures, layers: LayerSeconds, fits: Mapping[str, np.ndarray], bar: Bar
+    ) -> dict[str, np.ndarray]:
+        """Which structures fit with each kind of recomputation and keep no stage busy beyond the bar."""
+        least = self._busiest(structures, layers)
+        worth: dict[str, np.ndarray] = {}
+        for kind, mask in fits.items():
+            bound, code = least, Choice["recompute"].index(kind)
+            if code == FULL:
+                bound = self._busiest(structures, self._fastest(structures, whole=True)[1])
+            rows = np.flatnonzero(mask)
+            promising = self._near(recomputing(structures.plans.take(rows), code), bound[rows], bar)
+            worth[kind] = np.zeros(len(mask), dtype=bool)
+            worth[kind][rows[promising]] = True
+        return worth
+
+    def _busiest(self, structures: Structures, layers: LayerSeconds) -> np.ndarray:
+        """Seconds of the busiest stage of each structure, below which no step is, shape (plans,)."""
         both = (layers.forward + layers.backward)[np.newaxis]
         stage = (structures.footprint.stages.layers * both).sum(axis=1).max(axis=0)
-        busy = stage * micro_batches(self.space.setting, structures.plans)
-        worth = np.zeros(len(busy), dtype=bool)
-        for kind, mask in fits.items():
-            rows = np.flatnonzero(mask & ~worth)
-            plans = recomputing(structures.plans.take(rows), Choice["recompute"].index(kind))
-            worth[rows[self._near(plans, busy[rows], bar)]] = True
-        return np.flatnonzero(worth)
+        return stage * micro_batches(self.space.setting, structures.plans)
 
     def _fitting(self, structures: Structures) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
-        table = structures.table
-        kept, kinds = table.kept[:, table.index], self.space.recompute
+        layer_bytes, kinds = structures.bytes, self.space.recompute
+        kept = layer_bytes.of_plans
         masks: dict[str, np.ndarray] = {}
         if "none" in kinds:
             masks["none"] = self._fits_any(structures, [()], kept, np.zeros_like(kept))
         if "selective" in kinds:
-            gone = table.discarded.max(axis=0)[:, table.origin[table.index]]
+            gone = layer_bytes.discarded.max(axis=0)[:, layer_bytes.index]
             masks["selective"] = self._fits_any(structures, self.space.modules, kept, gone)
         if "full" in kinds:
             boundary = boundary_bytes(self.space.setting, structures.plans)
@@ -211,7 +224,7 @@ class Chooser:
         again: np.ndarray | None = None,
     ) -> np.ndarray:
         """Whether plans fit with what some combination holds that goes with some set of modules."""
-        space, table, footprint = self.space, structures.table, structures.footprint
+        space, layer_bytes, footprint = self.space, structures.bytes, structures.footprint
         free = np.array([use.is_free for use in space.memory_uses])[space.use_of]
         if any((self._open(modules, False) & free).any() for modules in sets):
             return footprint.fits(self.usable_bytes, kept, gone, again)
@@ -221,7 +234,7 @@ class Chooser:
             runs = np.any([self._open(modules, context) for modules in sets], axis=0)
             for number in sorted(set(space.use_of[runs].tolist())):
                 uses = np.full(len(fits), number)
-                captured = table.captured_by(table.index)
+                captured = layer_bytes.captured_of_plans
                 holds = footprint.fits(self.usable_bytes, kept, gone, again, uses, captured)
                 fits |= holds & (overlaps == context)
         return fits
@@ -279,16 +292,21 @@ class Chooser:
         None where no combination runs.
         """
         use_of, table, footprint = self.space.use_of, structures.table, structures.footprint
+        layer_bytes = structures.bytes
         among = True if number is None else use_of == number
         shapes, places = np.unique(table.index, return_inverse=True)
         sets = ModuleSets.of(table, shapes, context, among)
         if not sets.runs.any():
             return None
-        kept, gone, runs = sets.kept[:, places], sets.discarded[..., places], sets.runs[:, np.newaxis]
+        kept, gone, runs = (
+            layer_bytes.of_plans,
+            layer_bytes.discarded[..., layer_bytes.index],
+            sets.runs[:, np.newaxis],
+        )
         bare = fits = footprint.fits(self.usable_bytes, kept, gone) & runs
         uses = use_of[sets.combination]
         if not all(self.space.memory_uses[each].is_free for each in set(uses.ravel().tolist())):
-            captured = table.captured_by(table.index)
+            captured = layer_bytes.captured_of_plans
             fits = footprint.fits(self.usable_bytes, kept, gone, None, uses[:, places], captured) & runs
         settled = np.ones(len(structures), dtype=bool)
         if bare is not fits:

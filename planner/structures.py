@@ -8,6 +8,7 @@ import numpy as np
 
 from core.records import record
 from planner.footprints import Footprint
+from planner.lever_bytes import LayerBytes
 from planner.lever_space import LeverSpace
 from planner.lever_times import Table
 from simulator.layout.model_ops import ModelOps
@@ -18,21 +19,32 @@ from simulator.training.components import KnownStep, LayerSeconds, end_seconds
 
 @record()
 class Structures:
-    """Plans without their levers, times of their layers and their memory.
+    """Plans without their levers, and their memory; times of their layers once they are priced.
 
     ``ends`` are seconds of the model's two ends, shape (2, plans), where step times were asked for.
     """
 
     space: LeverSpace
     plans: Plans
-    table: Table
+    bytes: LayerBytes
     footprint: Footprint
+    prices: Table | None = None
     ends: LayerSeconds | None = None
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> Structures:
-        """Price the layers of plans, and compute their memory."""
-        return cls(space, plans, Table.of(space, plans), Footprint.of(space, plans))
+        """Compute the memory of plans."""
+        return cls(space, plans, LayerBytes.of(space, plans), Footprint.of(space, plans))
+
+    def priced(self) -> Structures:
+        """The structures with the times of their layers."""
+        return replace(self, prices=Table.of(self.space, self.plans))
+
+    @property
+    def table(self) -> Table:
+        """Times of the layers, which are priced."""
+        assert self.prices is not None
+        return self.prices
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -40,8 +52,9 @@ class Structures:
     def take(self, rows: np.ndarray) -> Structures:
         """Some of the structures."""
         ends = None if self.ends is None else self.ends.take(rows)
+        prices = None if self.prices is None else self.prices.take(rows)
         footprint = self.footprint.take(rows)
-        return Structures(self.space, footprint.plans, self.table.take(rows), footprint, ends)
+        return Structures(self.space, footprint.plans, self.bytes.take(rows), footprint, prices, ends)
 
     def recomputing(self, kind: int) -> Structures:
         """The structures with a kind of recomputation."""
