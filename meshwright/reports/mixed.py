@@ -14,6 +14,7 @@ from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
 from simulator.scenario import MixedScenario
 from simulator.training.mixed import GroupStep, MixedStep
+from simulator.uncertainty import mixed_half_width
 
 
 def describe_mixed(scenario: MixedScenario, step: MixedStep, engine: MixedStep | None) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def describe_mixed(scenario: MixedScenario, step: MixedStep, engine: MixedStep |
     return report
 
 
-def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, float]:
+def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, float | None]:
     cluster, training = setting.cluster, setting.training
     rate = training.tokens / step.seconds
     uniform = replace(setting.on(step.groups[0].share, plan), model=setting.model)
@@ -49,6 +50,7 @@ def _figures(setting: MixedSetting, plan: Plan, step: MixedStep) -> dict[str, fl
     busy |= {group.share.group.name: group.compute_s / step.seconds for group in step.groups}
     return {
         "step_time_s": step.seconds,
+        "step_time_uncertainty": mixed_half_width(setting, plan, step),
         "tokens_per_s_per_gpu": rate / cluster.devices,
         "tokens_per_day": rate * 86400,
         "mfu": rate * model / peak,
@@ -79,10 +81,15 @@ def _group(group: GroupStep, step_s: float) -> dict[str, Any]:
     }
 
 
+def _step(report: dict[str, Any]) -> str:
+    half = report["step_time_uncertainty"]
+    return seconds(report["step_time_s"]) + ("" if half is None else f" ± {percent(half, 0)}")
+
+
 def mixed_tables(report: dict[str, Any]) -> list[Table]:
     """The same for people."""
     words = {
-        "step": seconds(report["step_time_s"]),
+        "step": _step(report),
         **({"on the engine": seconds(report["engine"]["step_time_s"])} if "engine" in report else {}),
         "throughput": f"{report['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, "
         f"{counted(report['tokens_per_day'])} tokens a day",

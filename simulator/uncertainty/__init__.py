@@ -26,6 +26,7 @@ from simulator.uncertainty.errors import (
     evidence_of,
     model_errors,
 )
+from simulator.uncertainty.groups import mixed_half_width
 from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band, peak_errors
 from simulator.uncertainty.parts import PARTS, calibration_errors, exposure, has_parts
 
@@ -49,6 +50,7 @@ __all__ = [
     "exposure",
     "has_parts",
     "memory_band",
+    "mixed_half_width",
     "model_errors",
     "part_variance",
     "peak_errors",

@@ -11,6 +11,7 @@ from simulator.scenario import make_mixed, make_scenario
 from simulator.training import predict
 from simulator.training.mixed import predict_mixed, simulate_mixed
 from simulator.training.step_graph.build import simulate
+from simulator.uncertainty import band, mixed_half_width
 
 A100, H100 = "dgx-a100-80gb", "dgx-h100"
 NETWORK = {name: clusters.get(name).network.model_dump() for name in (A100, H100)}
@@ -257,3 +258,16 @@ def test_the_closed_form_of_sharded_replicas_agrees_with_the_engine(state):
     assert found.seconds == pytest.approx(engine.seconds, rel=0.015)
     for one, other in zip(found.groups, engine.groups, strict=True):
         assert one.peak_memory == pytest.approx(other.peak_memory, rel=0.02)
+
+
+def test_the_band_of_a_mixed_step_is_wider_than_that_of_each_group_alone():
+    mixed = make_mixed(question(), "test", Path())
+    half = mixed_half_width(mixed.setting, mixed.plan, predict_mixed(mixed.setting, mixed.plan))
+    alone = []
+    for cluster in (A100, H100):
+        data = question() | {"cluster": cluster}
+        del data["placement"]
+        found = make_scenario(data, "test", Path())
+        plans = Plans.of(found.plan)
+        alone.append(float(band(found.setting, predict(found.setting, plans))[0]))
+    assert half > max(alone)
