@@ -10,6 +10,7 @@ ABSENT = {
     r"(flan-)?t5|bart|ul2|whisper": "encoder-decoders are not predicted",
     r"(distil|modern|de|ro)?berta?|bge|e5|gte|electra": "encoders are not predicted; a decoder that embeds "
     "answers with --osl 0",
+    r"gemma-?3n": "its several streams of residuals and predicted sparsity are not modelled",
     r"vit|clip|dino": "vision encoders alone are not predicted",
     r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",
     r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",

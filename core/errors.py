@@ -40,10 +40,13 @@ class InputError(MeshwrightError):
 class UnknownNameError(InputError):
     """A name that is not among the valid ones; the message offers the nearest."""
 
-    def __init__(self, kind: str, unknown: str, allowed: Iterable[str], where: str = "") -> None:
+    def __init__(
+        self, kind: str, unknown: str, allowed: Iterable[str], where: str = "", nearest: Iterable[str] = ()
+    ) -> None:
         self.kind, self.unknown, self.allowed = kind, unknown, sorted(allowed)
         words = absent(kind, unknown) if isinstance(unknown, str) else ""
-        told = f"; {words}" if words else suggestion(unknown, self.allowed)
+        meant = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+        told = f"; {words}" if words else meant or suggestion(unknown, self.allowed)
         if kind == "model" and "did you mean" not in told and not words:
             told = "; `meshwright show models` lists those there are; for another give its config.json"
         super().__init__(f"unknown {kind} {shown(unknown)}{told}", where)

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from core.errors import InputError
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.rules import structure
-from planner.space import Space
+from planner.space import Space, divisors
 
 REASONS = 2
 """Rules whose reasons a message gives; others are named."""
+NEAR = 4
+"""Nodes more or less, and batches, that are tried where no plan has a valid shape."""
 WITH = {"batch": ("schedule",)}
 """Rules that need the result of another rule: schedules need a whole number of micro batches."""
 
@@ -59,7 +62,7 @@ def no_shape(space: Space, removed: dict[str, int]) -> str:
         reasons += f"; other rules: {', '.join(f'({name})' for name in names[REASONS:])}"
     under = space.constraints.describe()
     problem = f"no plan for {space.devices} devices{under and f' with {under}'} has a valid shape: {reasons}"
-    return "; ".join([problem, *_instead(space)])
+    return "; ".join([problem, *_instead(space), *_other_numbers(space)])
 
 
 def _instead(space: Space) -> Iterator[str]:
@@ -75,6 +78,32 @@ def _instead(space: Space) -> Iterator[str]:
             yield f"allowed with the rest: {name}={', '.join(map(str, values))}"
 
 
-def _has_shape(space: Space, constraints: Constraints) -> bool:
-    tried = Space.of(space.setting, space.devices, constraints)
+def _other_numbers(space: Space) -> Iterator[str]:
+    """The nearest sizes and batches with candidates."""
+    setting, devices = space.setting, space.devices
+    node, batch = setting.cluster.devices_per_node, setting.training.global_batch
+    sizes = {devices // node * node + node * step for step in range(-NEAR, NEAR + 1)} - {devices}
+    fitting = [
+        size for size in sorted(sizes) if size > 0 and _has_shape(space, space.constraints, devices=size)
+    ]
+    around = [max((size for size in fitting if size < devices), default=0)]
+    around += [min((size for size in fitting if size > devices), default=0)]
+    if any(around):
+        yield f"GPUs that would do: {' or '.join(f'{size:,}' for size in around if size)}"
+    batches = {max(round(batch / replicas), 1) * replicas for replicas in divisors(devices, batch)} - {batch}
+    nearest = sorted(batches, key=lambda number: abs(number - batch))[:NEAR]
+    fitting = [number for number in nearest if _has_shape(space, space.constraints, batch=number)]
+    if fitting:
+        yield f"a global batch that would do: {fitting[0]:,}"
+
+
+def _has_shape(space: Space, constraints: Constraints, devices: int = 0, batch: int = 0) -> bool:
+    """Whether constraints leave candidates, with another number of devices or another batch if given."""
+    training = space.setting.training
+    if batch:
+        training = training.model_copy(update={"global_batch": batch})
+    try:
+        tried = Space.of(replace(space.setting, training=training), devices or space.devices, constraints)
+    except InputError:
+        return False
     return next(Enumeration(tried, structure(tried)).blocks(), None) is not None

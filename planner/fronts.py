@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.confidence import confidence
 from planner.pareto import Axis, Front, Fronts
 from planner.scored_plans import ScoredPlans
 from simulator.plan import Plan, concatenate
 from simulator.scenario_file import scenario_of
 from simulator.setting import Setting
+from simulator.training import predict
 
 
 def training_fronts(setting: Setting, scored: ScoredPlans) -> Fronts:
@@ -27,12 +29,18 @@ def training_fronts(setting: Setting, scored: ScoredPlans) -> Fronts:
     memory = Axis("peak memory, GiB", "peak_memory_gib", peak / 2**30)
     energy = Axis("kWh per million tokens", "kwh_per_million_tokens", kwh)
     training, cluster = setting.training, setting.cluster
+    fronts = [Front(step, memory), Front(step, energy)]
+    on = np.unique(np.concatenate([front.points for front in fronts]))
+    best = plans.take(on)
+    widths = confidence(setting, best, predict(setting, best)).half_width
+    bands = dict(zip(on.tolist(), widths.tolist(), strict=True))
     return Fronts(
         f"{setting.model.name} on {cluster.devices:,} {cluster.device.name}, "
         f"{training.global_batch:,} sequences of {training.seq_len:,} tokens",
-        [Front(step, memory), Front(step, energy)],
+        fronts,
         lambda point: _name(plans.plan(point)),
         lambda point: scenario_of(setting, plans.plan(point)),
+        bands.get,
     )
 
 

@@ -58,12 +58,14 @@ class Fronts:
         fronts: pairs of figures.
         name: one line about a point.
         scenario: a point as a mapping that ``simulate`` reads.
+        band: half-width of the band of a point's times, as a share; None where no error is known.
     """
 
     subject: str
     fronts: Sequence[Front]
     name: Callable[[int], str]
     scenario: Callable[[int], dict[str, object]]
+    band: Callable[[int], float | None] = lambda _: None
 
     def __repr__(self) -> str:
         """The subject, and the plans on each front."""

@@ -29,24 +29,14 @@ TWICE = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Learning(Shown):
-    """Factors learned from measured steps, and what they do to the predictions of these steps.
+class SiteLearning(Shown):
+    """What measurements say of a site.
 
     Attributes:
         site: the factors; ``save`` writes them as a site file.
-        learned: errors before, after, and with each run left out.
-        steps: the runs.
-        skipped: rows without a step time or with an incomplete configuration, and the reasons.
-        contradictions: runs that contradict each other or all others, in words.
-        warnings: runs that are predicted not to fit.
     """
 
     site: Site
-    learned: Learned
-    steps: Sequence[MeasuredStep]
-    skipped: Sequence[tuple[str, str]]
-    contradictions: Sequence[str]
-    warnings: Sequence[str]
 
     def save(self, path: str | Path) -> Path:
         """Write the site file; a page, a picture or a table by its suffix (`Shown.save`).
@@ -54,9 +44,38 @@ class Learning(Shown):
         Raises:
             InputError: the file cannot be written.
         """
+        import yaml
+
         if Path(path).suffix in (".html", ".csv", *PICTURES):
             return super().save(path)
-        return _save(self.site, path)
+        data = self.site.model_dump(mode="json", exclude_none=True)
+        write_text(Path(path), yaml.safe_dump(data, sort_keys=False, width=110))
+        return Path(path)
+
+    def page(self) -> Page:
+        """The page of errors and factors."""
+        from meshwright.pages.learning import learning_page
+
+        return learning_page(self.to_dict(), self._tables())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Learning(SiteLearning):
+    """Factors learned from measured steps, and what they do to the predictions of these steps.
+
+    Attributes:
+        learned: errors before, after, and with each run left out.
+        steps: the runs.
+        skipped: rows without a step time or with an incomplete configuration, and the reasons.
+        contradictions: runs that contradict each other or all others, in words.
+        warnings: runs that are predicted not to fit.
+    """
+
+    learned: Learned
+    steps: Sequence[MeasuredStep]
+    skipped: Sequence[tuple[str, str]]
+    contradictions: Sequence[str]
+    warnings: Sequence[str]
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.learning import learned_tables
@@ -69,43 +88,25 @@ class Learning(Shown):
 
         return describe_learning(self)
 
-    def page(self) -> Page:
-        """The page of errors and factors."""
-        from meshwright.pages.learning import learning_page
-
-        return learning_page(self.to_dict(), self._tables())
-
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         return self.to_dict()["learned_runs"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ServerLearning(Shown):
+class ServerLearning(SiteLearning):
     """Factors learned from measured servers, and what they do to the predictions of these loads.
 
     Attributes:
-        site: the factors; ``save`` writes them as a site file.
         learned: errors before, after, and with each load left out.
         loads: the measured loads.
         skipped: rows that were left out, and the reasons.
         contradictions: loads that contradict each other or all others, in words.
     """
 
-    site: Site
     learned: LearnedServer
     loads: Sequence[MeasuredLoad]
     skipped: Sequence[tuple[str, str]]
     contradictions: Sequence[str]
-
-    def save(self, path: str | Path) -> Path:
-        """Write the site file; a page, a picture or a table by its suffix (`Shown.save`).
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        if Path(path).suffix in (".html", ".csv", *PICTURES):
-            return super().save(path)
-        return _save(self.site, path)
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.learned_servers import server_tables
@@ -118,22 +119,8 @@ class ServerLearning(Shown):
 
         return describe_servers(self)
 
-    def page(self) -> Page:
-        """The page of errors and factors."""
-        from meshwright.pages.learning import learning_page
-
-        return learning_page(self.to_dict(), self._tables())
-
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         return self.to_dict()["learned_loads"]
-
-
-def _save(site: Site, path: str | Path) -> Path:
-    import yaml
-
-    data = site.model_dump(mode="json", exclude_none=True)
-    write_text(Path(path), yaml.safe_dump(data, sort_keys=False, width=110))
-    return Path(path)
 
 
 LEARNED_FROM = "CSV of measured steps, logs (.log, .out, .txt), results of benchmark clients (.json, .jsonl)"

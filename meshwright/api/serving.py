@@ -24,6 +24,7 @@ from planner.serving.fronts import serving_fronts
 from planner.serving.mix.search import Mix, search_mix
 from planner.serving.offers import Offer
 from planner.serving.question import ServingQuestion
+from planner.serving.shapes import ReplicaShape
 from simulator.serving.workload.arrivals.piecewise import Piecewise
 
 __all__ = ["DayPlan", "DayRun", "DeploymentSearch", "Fronts", "Mix", "day", "deploy", "mix", "serving_front"]
@@ -88,11 +89,18 @@ def serving_front(
         InputError: a wrong or unknown argument.
         InfeasibleError: no replica fits.
     """
+    from meshwright.reports.serving_evidence import shape_errors
+
     values = check_names(arguments, FrontArguments, inspect.signature(serving_front).parameters)
     # The rate is not read: every point has its own concurrency.
     question = deployment_question(scenario, {**values, "rate": 1.0, "objective": "cost"})
     _one_type(question, "a front")
-    return shown_as(FrontsAnswer, serving_fronts(question, progress))
+
+    def error(shape: ReplicaShape) -> float | None:
+        expected = shape_errors(question, shape).get("tpot")
+        return None if expected is None else expected.p90
+
+    return shown_as(FrontsAnswer, serving_fronts(question, progress, error))
 
 
 def day(

@@ -102,7 +102,7 @@ def _machine(source: str, values: Mapping[str, Any]) -> Imported | None:
     if "\n" in source or not exists(path):
         return None
     texts = texts_of(source)
-    if not texts or not (path.is_dir() or is_report(texts[0][0])):
+    if not any(is_report(text) for text, _ in texts):
         return None
     base = values.get("cluster")
     if base is not None and not isinstance(base, str):
@@ -177,13 +177,27 @@ def _tokens_of_run(left: Options, workload: Training) -> tuple[str, ...]:
 def _text(source: str) -> tuple[str, str, Path | None]:
     """The text of a file or a command line, and its name in errors."""
     path = Path(source)
-    if "\n" not in source and exists(path) and path.is_file():
-        return read_text(path), source, path
+    if "\n" not in source and exists(path):
+        path = _only_file(path) if path.is_dir() else path
+        return read_text(path), str(path), path
     if " " in source.strip() or "\n" in source:
         return source, "command", None
     if looks_like_path(source) or re.search(r"\.\w{1,6}$", source):
         raise no_such_file(path)
     raise InputError(f"is neither a file nor a command line: {source!r}", "FILE")
+
+
+def _only_file(folder: Path) -> Path:
+    """The one file of a folder.
+
+    Raises:
+        InputError: it has none, or several.
+    """
+    files = sorted(part for part in folder.iterdir() if part.is_file())
+    if len(files) == 1:
+        return files[0]
+    named = ", ".join(str(file) for file in files[:6]) or "none"
+    raise InputError(f"has no report of a machine; name one launch file of its files: {named}", str(folder))
 
 
 def recognised(text: str, where: str) -> Exporter:

@@ -12,6 +12,7 @@ from meshwright.pages.fronts import target_line
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.pages.sections import sections_of
 from meshwright.reports.days import seconds_of_day
+from meshwright.reports.mixes import option_errors
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import Band, days_band, in_proportion
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
@@ -106,6 +107,9 @@ def mix_page(mix: Mix, tables: Sequence[Table | str]) -> Page:
         "load": f"{mix.rate:g} requests/s",
         "above the bound": percent(mix.best.gap),
     }
+    known = [error.p90 for option, _, _ in mix.pools if (error := option_errors(mix, option).get("tpot"))]
+    if known:
+        facts["TPOT, one of ten servers beyond"] = f"± {percent(max(known), 0)}"
     names = [f"{count} x {option.describe()}" for option, count, _ in mix.pools]
     cost = [float(count * option.usd_per_hour) for option, count, _ in mix.pools]
     bars = {"type": "bar", "orientation": "h", "x": cost, "y": [label(name) for name in names]}

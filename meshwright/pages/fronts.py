@@ -10,6 +10,7 @@ import numpy as np
 
 from core.yaml_text import yaml_text
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.reports.fronts import band_words
 from planner.pareto import Front, Fronts
 
 MOST_POINTS = 1500
@@ -25,7 +26,8 @@ HINT = "Click a point of the front for its scenario: save it as a file and run `
 def fronts_page(fronts: Fronts) -> Page:
     """The page."""
     sections = [
-        Section(_heading(front), _words(front), _figure(fronts, front), hint=HINT) for front in fronts.fronts
+        Section(_heading(front), _words(fronts, front), _figure(fronts, front), hint=HINT)
+        for front in fronts.fronts
     ]
     counts = {
         f"front of {front.y.name}": f"{len(front.points)} {'plan' if len(front.points) == 1 else 'plans'}"
@@ -46,9 +48,11 @@ def _heading(front: Front) -> str:
     return text if text[1].isupper() else text[0].upper() + text[1:]
 
 
-def _words(front: Front) -> str:
+def _words(fronts: Fronts, front: Front) -> str:
     better = [f"{'more' if axis.higher else 'less'} {axis.name}" for axis in (front.x, front.y)]
     words = f"Better is {better[0]} and {better[1]}. On the line no other plan is better in both."
+    if any(fronts.band(int(point)) is not None for point in front.points):
+        words += " Bars: one of ten measured runs lies beyond."
     return words if front.x.target is None else f"{words} The dashed line is the target."
 
 
@@ -60,8 +64,10 @@ def _figure(fronts: Fronts, front: Front) -> Figure:
         usable = usable[drawn[usable]]
     others = np.setdiff1d(usable, on)
     others = others[:: max(1, -(-len(others) // MOST_POINTS))]
+    halves = [(fronts.band(int(point)) or 0.0) * float(front.x.values[point]) for point in on]
     line = {
         **_points(fronts, front, on, "front", FRONT, 8),
+        "error_x": {"array": halves, "color": FRONT, "thickness": 1, "width": 0, "visible": any(halves)},
         "mode": "lines+markers",
         "line": {"color": FRONT, "width": 1.5},
         "picks": [yaml_text(fronts.scenario(int(point))) for point in on],
@@ -100,6 +106,10 @@ def log_ticks(values: np.ndarray, digits: Sequence[int] = (1, 2, 5)) -> dict[str
 def _points(
     fronts: Fronts, front: Front, chosen: np.ndarray, name: str, shade: str, size: int
 ) -> dict[str, Any]:
+    names = [
+        f"{fronts.name(point)}{f' ± {band}' if (band := band_words(fronts, point)) else ''}"
+        for point in chosen.tolist()
+    ]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -107,6 +117,6 @@ def _points(
         "x": front.x.values[chosen].tolist(),
         "y": front.y.values[chosen].tolist(),
         "marker": {"color": shade, "size": size},
-        "customdata": [label(fronts.name(int(point))) for point in chosen],
+        "customdata": [label(name) for name in names],
         "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
     }

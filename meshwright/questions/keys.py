@@ -125,15 +125,24 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     paths = key_paths(data, folder, where)
     same_end = [path for path in paths if path.endswith(f".{key}")]
     if same_end:
-        return UnknownNameError("key", key, same_end, where)
+        return UnknownNameError("key", key, paths, where, same_end[:3])
     whole = get_close_matches(key.lower(), paths, n=3, cutoff=0.85)
     if whole:
-        return UnknownNameError("key", key, whole, where)
-    ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
+        return UnknownNameError("key", key, paths, where, whole[:1])
+    # Of keys with one name, that of the plan is meant.
+    ordered = sorted(paths, key=lambda path: path.startswith("plan."))
+    ends = {path.rpartition(".")[2]: path for path in ordered}
     short = {name: path for name in SHORT_NAMES if (path := full_key(name, data)) != name}
     named = short | ends
-    nearest = get_close_matches(key.rpartition(".")[2].lower(), named, n=3, cutoff=0.65)
-    return UnknownNameError("key", key, [named[name] for name in nearest] or paths, where)
+    last = key.rpartition(".")[2].lower()
+    # A word of the key is more than letters in common: nic_bandwidth means nic_gbps, not memory_bandwidth.
+    alike = [
+        name for name in named if name.partition("_")[0].rstrip("s") == last.partition("_")[0].rstrip("s")
+    ]
+    nearest = get_close_matches(
+        last, alike if "_" in last and alike else named, n=3, cutoff=0.4 if alike else 0.65
+    )
+    return UnknownNameError("key", key, paths, where, [named[name] for name in nearest])
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:

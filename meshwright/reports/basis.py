@@ -9,6 +9,7 @@ from math import log
 from rich.table import Table
 
 from core.errors import MeshwrightError
+from hwmodels.cluster import Cluster
 from hwmodels.device import Device, devices
 from meshwright.reports.plans import counts_differ
 from meshwright.reports.tables import facts
@@ -40,17 +41,12 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     """The assumptions of the first plan, in words."""
     setting, plan = result.setting, result.plans.plan(0)
     device, calibration = setting.cluster.device, setting.kernels.calibration
-    network = setting.cluster.network_error
+    devices_used = setting.cluster.devices
     words = {
         "framework": _framework(setting),
-        "overlaps": _overlaps(setting, plan, float(result.step.time[0])),
+        **({"overlaps": _overlaps(setting, plan, float(result.step.time[0]))} if devices_used > 1 else {}),
         "kernels": kernels_words(calibration.name, calibration.status, device.borrows),
-        "network": f"{setting.cluster.network.fabric}: "
-        + (
-            "no published measurement to check on"
-            if network is None
-            else f"{percent(network, 0)} median error"
-        ),
+        **({"network": _network(setting.cluster)} if devices_used > setting.cluster.domain else {}),
         "price": f"{device.price_per_hour_usd:g} $ an hour and device: {_price_source(device)}",
         **({"assumed": "; ".join(setting.cluster.assumed)} if setting.cluster.assumed else {}),
         **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
@@ -64,6 +60,13 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     if setting.training.adapter is not None:
         words["MFU, adapters"] = "counts no weight gradients of frozen products, which are not computed"
     return words
+
+
+def _network(cluster: Cluster) -> str:
+    """The fabric between nodes, and the error of its published measurements."""
+    error = cluster.network_error
+    told = "no published measurement to check on" if error is None else f"{percent(error, 0)} median error"
+    return f"{cluster.network.fabric}: {told}"
 
 
 def _framework(setting: Setting) -> str:

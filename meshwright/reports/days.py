@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.serving_evidence import day_errors, error_words
+from meshwright.reports.serving_evidence import error_words, shape_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
 from planner.serving.day import DayPlan, DayRun, day_scenario
@@ -66,7 +66,7 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
         "cold start": f"{seconds(plan.cold_start_s)} from renting a replica to its first request",
         "model": "steady state of each period; --refine 1 runs the cycle on the event engine",
         "price": f"{plan.question.types[0].usd_per_hour:g} $ an hour and device",
-        **error_words(day_errors(plan)),
+        **error_words(shape_errors(plan.question, plan.group.shape)),
     }
     return [*tables, facts(basis, "What this rests on")]
 

@@ -8,10 +8,13 @@ import numpy as np
 from rich.table import Table
 
 from meshwright.reports.tables import table
+from meshwright.reports.units import cell, percent
 from planner.pareto import Front, Fronts
 
-MOST_ROWS = 16
+MOST_ROWS = 10
 """Points of a front in a table; a longer front is thinned evenly, its ends kept."""
+
+BAND = "±: one of ten measured runs or servers lies beyond, in time; rates, cost and energy go with it."
 
 
 def describe_fronts(fronts: Fronts) -> dict[str, Any]:
@@ -28,6 +31,7 @@ def describe_fronts(fronts: Fronts) -> dict[str, Any]:
                         "name": fronts.name(int(point)),
                         front.x.key: float(front.x.values[point]),
                         front.y.key: float(front.y.values[point]),
+                        "uncertainty": fronts.band(int(point)),
                         "scenario": fronts.scenario(int(point)),
                     }
                     for point in front.points
@@ -39,8 +43,9 @@ def describe_fronts(fronts: Fronts) -> dict[str, Any]:
 
 
 def front_tables(fronts: Fronts) -> list[Table | str]:
-    """One table per front."""
-    return [_table(fronts, front) for front in fronts.fronts]
+    """One table per front, and what its band is."""
+    known = any(fronts.band(int(point)) is not None for front in fronts.fronts for point in front.points)
+    return [*(_table(fronts, front) for front in fronts.fronts), *([BAND] if known else [])]
 
 
 def _table(fronts: Fronts, front: Front) -> Table:
@@ -48,9 +53,20 @@ def _table(fronts: Fronts, front: Front) -> Table:
     if len(shown) > MOST_ROWS:
         shown = shown[np.unique(np.linspace(0, len(shown) - 1, MOST_ROWS).round().astype(int))]
     rows = [
-        [fronts.name(int(point)), f"{front.x.values[point]:.4g}", f"{front.y.values[point]:.4g}"]
-        for point in shown
+        [
+            fronts.name(point),
+            cell(float(front.x.values[point])),
+            band_words(fronts, point),
+            cell(float(front.y.values[point])),
+        ]
+        for point in shown.tolist()
     ]
     more = f"; {len(shown)} of {len(front.points)} shown" if len(shown) < len(front.points) else ""
     title = f"{fronts.subject}: front of {len(fronts):,} plans{more}"
-    return table(("plan", front.x.name, front.y.name), rows, title, left=1)
+    return table(("plan", front.x.name, "±", front.y.name), rows, title, left=1)
+
+
+def band_words(fronts: Fronts, point: int) -> str:
+    """The half-width of a point's band; empty where no error is known."""
+    half = fronts.band(point)
+    return "" if half is None else percent(half, 0)

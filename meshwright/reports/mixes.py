@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from meshwright.reports.serving_evidence import described, error_words, shape_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent, seconds
+from meshwright.served_errors import ServedError
 from planner.serving.mix.allocation import TOGETHER, Allocation
+from planner.serving.mix.offers import Option
 from planner.serving.mix.run import MixRun, scenario_of_mix
 from planner.serving.mix.search import Mix
 from planner.serving.plan import SECONDS_AN_HOUR
@@ -37,6 +40,7 @@ def describe_mix(mix: Mix, run: MixRun | None = None) -> dict[str, Any]:
             "token_budget": option.budget,
             "max_sequences": option.sequences,
             "usd_per_hour": float(count * option.usd_per_hour),
+            "expected_errors": described(option_errors(mix, option)),
             "share_of_requests": float(share @ _weights(mix)),
         }
         for option, count, share in mix.pools
@@ -175,6 +179,20 @@ def _alone(mix: Mix) -> Table:
     return table(("one type alone", "replicas", "$/h"), rows, left=2)
 
 
+def option_errors(mix: Mix, option: Option) -> dict[str, ServedError]:
+    """Errors to expect of a replica's latencies, by metric; none where no fit has servers of its kind."""
+    return shape_errors(mix.question, option.shape) if ROLES[option.role] == "mixed" else {}
+
+
+def _errors(mix: Mix) -> dict[str, str]:
+    """Errors to expect of what is rented, for people."""
+    by_name: dict[str, str] = {}
+    for option, _, _ in mix.pools:
+        for name, words in error_words(option_errors(mix, option)).items():
+            by_name.setdefault(f"{name}, {option.offer.name}", words)
+    return by_name
+
+
 def _basis(mix: Mix) -> Table:
     prices = ", ".join(f"{offer.name} {offer.usd_per_hour:g}" for offer in mix.offers)
     return facts(
@@ -183,6 +201,7 @@ def _basis(mix: Mix) -> Table:
             "model": "steady state of each bucket alone; loads of a replica's buckets add up (Mélange)",
             "price": f"$ an hour and device: {prices}",
             "power": "of busy devices, hosts not counted",
+            **_errors(mix),
         },
         "What this rests on",
     )

@@ -17,7 +17,8 @@ from simulator.serving.result import ServingResult
 from simulator.serving.steps.price import layer_class
 
 if TYPE_CHECKING:
-    from planner.serving.day import DayPlan
+    from planner.serving.question import ServingQuestion
+    from planner.serving.shapes import ReplicaShape
 
 PLAIN = "one pool without pipeline stages and speculation"
 """Servers whose rows are in fits of engine constants."""
@@ -88,9 +89,8 @@ def plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedErr
     return served_errors(_evidence(search, plan), place["engine"], layers, place["device"])
 
 
-def day_errors(plan: DayPlan) -> dict[str, ServedError]:
-    """Errors to expect of the latencies of a day's replicas, by metric."""
-    question, shape = plan.question, plan.group.shape
+def shape_errors(question: ServingQuestion, shape: ReplicaShape) -> dict[str, ServedError]:
+    """Errors to expect of the latencies of replicas that prefill and decode, by metric."""
     if not _plain(1, shape.pool):
         return {}
     family = engines.get(question.engine).engine

@@ -31,7 +31,7 @@ def seconds(value: float) -> str:
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
         if abs(value) >= factor:
             digits = 2 if value / factor < 10 else 1 if value / factor < 100 else 0
-            return f"{value / factor:.{digits}f} {unit}"
+            return f"{value / factor:,.{digits}f} {unit}"
     return "0" if value == 0 else f"{value:.2g} s"
 
 

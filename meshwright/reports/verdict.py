@@ -72,7 +72,7 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
     errors = model_errors().difference
     words = []
     known = prediction.confidence
-    if result.rows:
+    if result.rows and prediction.step.time[0] > prediction.step.time.min():
         words.append(_first_words(prediction, errors.even))
     if known is None:
         return words

@@ -19,12 +19,17 @@ STEPS_AN_OCTAVE = 2
 MOST_CLIENTS = 2048
 
 
-def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] | None = None) -> Fronts:
+def serving_fronts(
+    question: ServingQuestion,
+    progress: Callable[[float], None] | None = None,
+    error: Callable[[ReplicaShape], float | None] = lambda _: None,
+) -> Fronts:
     """Every shape of a replica under every concurrency, with the engine's own limits.
 
     Args:
         question: model, devices, lengths; a rate and targets are not read.
         progress: called with the finished share.
+        error: share beyond which one of ten measured servers of a shape lies; None where it is not known.
 
     Raises:
         InfeasibleError: no replica fits.
@@ -80,6 +85,7 @@ def serving_fronts(question: ServingQuestion, progress: Callable[[float], None] 
         [Front(speed, carried), Front(latency, cost), Front(latency, energy)],
         name,
         scenario,
+        lambda point: error(parts(point)[0]),
     )
 
 

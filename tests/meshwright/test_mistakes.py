@@ -129,6 +129,10 @@ MISTAKES = {
     f"{SERVED} --isl 200000 --osl 9 --ttft 1": "longer than the",
     f"{SERVED} --isl 100 --osl 9 --ttft 0.0001": "a lone request",
     "plan train --model llama3-70b --cluster dgx-h100 --gpus 1 --global-batch 1 --seq-len 2k": "16:nf4",
+    "whatif p.yaml --set cluster.nic_bandwidth=25e9": "did you mean 'cluster.network.nic_gbps'",
+    "whatif p.yaml --set tensor_parallel=2": "did you mean 'plan.tensor'?",
+    f"plan train {ASKED.replace('--gpus 8', '--gpus 7')} --fix tensor=4": "GPUs that would do: 8",
+    "import . --cluster dgx-h100": "name one launch file of its files: ",
     f"plan train {ASKED} --precision int4": "must be 'fp32', 'tf32', 'fp16', 'bf16', 'fp8'",
 }  # fmt: skip
 
