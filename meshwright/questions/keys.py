@@ -136,11 +136,11 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     named = short | ends
     last = key.rpartition(".")[2].lower()
     # A word of the key is more than letters in common: nic_bandwidth means nic_gbps, not memory_bandwidth.
-    alike = [
+    same_word = [
         name for name in named if name.partition("_")[0].rstrip("s") == last.partition("_")[0].rstrip("s")
     ]
     nearest = get_close_matches(
-        last, alike if "_" in last and alike else named, n=3, cutoff=0.4 if alike else 0.65
+        last, same_word if "_" in last and same_word else named, n=3, cutoff=0.4 if same_word else 0.65
     )
     return UnknownNameError("key", key, paths, where, [named[name] for name in nearest])
 
