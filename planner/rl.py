@@ -18,10 +18,13 @@ from hwmodels.device import Device
 from planner.constraints import Constraints
 from planner.search import search
 from simulator.plan import Plan
+from simulator.rl.frameworks import DEGREES
+from simulator.rl.memory import lacking, least_beside
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting, trainer_setting, training_workload
 from simulator.rl.step import RlStep, predict_rl
 from simulator.setting import Setting
+from simulator.uncertainty import default_headroom
 
 FIRST_DEGREES = 0, 2, 4, 8, 16
 """Tensor degrees of the rollout engine that are tried until the model fits; 0: as stated, or the default."""
@@ -31,6 +34,8 @@ TENSOR_DEGREES = 2
 """Tensor degrees of the rollout engine that go with every split."""
 MEMORY_SHARES = 0.5, 0.6, 0.7, 0.8, 0.9
 """Shares of a device's memory for the rollout engine that are tried on the first plan."""
+MOST_FREE = 0.9
+"""Most of a device's memory that the trainer's search leaves free."""
 EVEN = 0.01
 """A share of memory within which plans are equal: the smaller one stays."""
 EIGHTHS = 1, 2, 3, 4, 5, 6
@@ -116,7 +121,7 @@ class _Space:
         self.first = self._first()
         self.gpus = self.first.cluster.devices
         self.node = self.first.cluster.devices_per_node
-        self._layouts: dict[int, Mapping[str, Any]] = {}
+        self._layouts: dict[tuple[int, bool], list[Mapping[str, Any]]] = {}
         self.tensors = self._fastest()
 
     def _first(self) -> RlSetting:
@@ -156,39 +161,53 @@ class _Space:
             raise problems[-1]
         return sorted(seconds, key=lambda tensor: seconds[tensor])[:TENSOR_DEGREES]
 
-    def layout(self, devices: int) -> Mapping[str, Any]:
-        """The trainer's fastest plan on some devices; where none fits, with state on the host.
+    def layouts(self, devices: int, shared: bool) -> list[Mapping[str, Any]]:
+        """The trainer's fastest plan on some devices, and one with its optimizer on the host.
+
+        The latter is tried where no other one fits, or where state would leave shared devices for rollouts.
 
         Raises:
             InfeasibleError: none fits.
         """
-        if devices not in self._layouts:
+        if (devices, shared) not in self._layouts:
             first = self.first
             rows = training_workload(first.workload, first.trainer.training.packing or "pack", devices, 0)
             # Full rows: the walk of unequal micro batches would take most of the search.
             setting = replace(first.trainer, training=rows.longest, cluster=first.cluster.resized(devices))
-            self._layouts[devices] = self._searched(setting, devices)
-        return self._layouts[devices]
+            self._layouts[devices, shared] = self._searched(setting, devices, shared)
+        return self._layouts[devices, shared]
 
-    def _searched(self, setting: Setting, devices: int) -> Mapping[str, Any]:
-        """The first plan that fits and that a step's rows allow: of all, not interleaved, offloaded.
+    def _searched(self, setting: Setting, devices: int, shared: bool) -> list[Mapping[str, Any]]:
+        """The first plans that fit and that a step's rows allow: of all, not interleaved, offloaded.
 
         Raises:
             InfeasibleError: none does.
         """
         host = setting.cluster.node is not None and setting.cluster.node.host_bytes is not None
-        in_order = Constraints.of({"virtual_pipeline": 1}, {})
-        attempts = [(Constraints(), False), (in_order, False), *([(in_order, True)] if host else [])]
-        problems = []
+        system = self.first.framework
+        missing = {name: 1 for name in DEGREES if name not in system.degrees}
+        offered, in_order = (Constraints.of({**missing, **more}) for more in ({}, {"virtual_pipeline": 1}))
+        beside = least_beside(self.first, setting, shared) / setting.cluster.device.memory_bytes
+        free = min(default_headroom(setting) + beside, MOST_FREE)
+        layouts, problems = [], []
+        moved = shared and self.first.offload
+        attempts = [(offered, False), (in_order, False), *([(in_order, True)] if host else [])]
         for constraints, offload in attempts:
+            if layouts and not (offload and moved):
+                continue
             ranking = search(
-                *(setting, devices, constraints, "time", LAYOUTS), alternatives=False, offload=offload
+                *(setting, devices, constraints, "time", LAYOUTS),
+                headroom=free,
+                alternatives=False,
+                offload=offload,
             )
             try:
-                return self._valid(setting, [*ranking.plans])
+                layouts.append(self._valid(setting, [*ranking.plans]))
             except InfeasibleError as error:
                 problems.append(error)
-        raise problems[-1]
+        if not layouts:
+            raise problems[-1]
+        return layouts
 
     def _valid(self, setting: Setting, plans: list[Plan]) -> Mapping[str, Any]:
         """The first plan that the rows of a step allow: its replicas round them otherwise than the search.
@@ -200,6 +219,9 @@ class _Space:
         problem = "no layout fits"
         for plan in plans:
             stated = plan.model_dump(mode="json", exclude_defaults=True)
+            if any(name not in self.first.framework.host_state for name in stated.get("place", {})):
+                problem = f"{self.first.framework.title} keeps such state on devices"
+                continue
             try:
                 trainer_setting(role, stated, setting.training.packing or "pack", 0, "roles.train.plan")
             except MeshwrightError as error:
@@ -214,10 +236,16 @@ class _Space:
         Raises:
             MeshwrightError: a role does not fit, or breaks a rule.
         """
-        split = schedule.get("split") or {"train": gpus}
-        roles = self._roles(self.layout(split["train"]), tensor)
-        data = {**self.question, "gpus": gpus, "schedule": schedule, "roles": roles}
-        return RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=False))
+        split = schedule.get("split")
+        plans = []
+        for layout in self.layouts(split["train"] if split else gpus, not split):
+            roles = self._roles(layout, tensor)
+            data = {**self.question, "gpus": gpus, "schedule": schedule, "roles": roles}
+            plans.append(RlPlan(data, predict_rl(make_rl(data, self.where, self.folder), engine=False)))
+        fitting = [plan for plan in plans if plan.step.memory.fits]
+        if not fitting:
+            raise InfeasibleError(lacking(plans[0].step.memory))
+        return max(fitting, key=lambda plan: plan.answers_per_s)
 
     def timed(self, plan: RlPlan) -> RlPlan:
         """The same candidate with its rollouts on the event engine."""
@@ -237,6 +265,7 @@ class _Space:
                 continue
         if not tried:
             return []
+        tried = [plan for plan in tried if plan.step.memory.fits] or [best]
         fastest = max(plan.answers_per_s for plan in tried)
         smallest = next(plan for plan in tried if plan.answers_per_s >= fastest * (1 - EVEN))
         return [smallest] if smallest.answers_per_s > best.answers_per_s * (1 + EVEN) else []

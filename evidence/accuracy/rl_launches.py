@@ -20,6 +20,7 @@ from simulator.rl.step import predict_rl
 LIST = Path(__file__).with_suffix(".yaml")
 PROMPT = 150
 SIGMA = 0.5
+ASKED = "prompts", "samples", "mini_batch"
 NEAR = 0.05
 """Lead of the first plan within which a launch is near it."""
 
@@ -29,17 +30,19 @@ def scenario(launch: dict[str, Any]) -> dict[str, Any]:
     most = launch["longest"] - PROMPT
     law = {"kind": "lognormal", "median": round(median_of_mean(most / 2, SIGMA, most)), "sigma": SIGMA}
     split = launch.get("split")
+    train = {"plan": launch["plan"], "scoring_micro_batch": launch.get("scoring")}
+    train["offload"] = launch.get("offload")
     return {
         "title": launch["source"],
         **{key: launch[key] for key in ("model", "cluster", "gpus", "framework")},
         "workload": {
             "kind": "rl",
-            **{key: launch[key] for key in ("prompts", "samples", "mini_batch")},
+            **{key: launch[key] for key in (*ASKED, "algorithm") if key in launch},
             "input": PROMPT,
             "output": law | {"most": most},
             "seq_len": launch["longest"],
         },
-        "roles": {"train": {"plan": launch["plan"]}, "generate": launch["generate"]},
+        "roles": {"train": train, "generate": launch["generate"]},
         "schedule": {"kind": "one-step-off", "split": split} if split else {"kind": "synchronous"},
     }
 

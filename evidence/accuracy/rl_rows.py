@@ -20,10 +20,9 @@ from scipy.optimize import nnls
 from core.errors import MeshwrightError
 from evidence.accuracy.errors import Errors
 from simulator.lengths.lognormal import median_of_mean
-from simulator.ops.counts import model_parameters
 from simulator.rl.scenario import make_rl
 from simulator.rl.schedules import Phases
-from simulator.rl.step import STATE_BYTES, RlStep, predict_rl
+from simulator.rl.step import RlStep, predict_rl
 from simulator.rl.weights import tensors
 
 FACTS = Path(__file__).with_name("rl_rows.yaml")
@@ -80,7 +79,7 @@ def scenario(row, facts, sigma):
             "precision": row["precision"],
         },
         "roles": {
-            "train": {"plan": plan},
+            "train": {"plan": plan, "scoring_micro_batch": recipe["scoring"]},
             "generate": {"tensor": int(row["generation_tp"]), **recipe.get("generate", {})},
         },
         "schedule": schedule,
@@ -90,9 +89,7 @@ def scenario(row, facts, sigma):
 def drivers(step):
     """What host times multiply: tokens of a step, weight tensors, and bytes of state a device moves."""
     setting = step.setting
-    parameters = model_parameters(setting.model)
-    state = STATE_BYTES * parameters / setting.cluster.devices
-    return np.array([step.tokens, tensors(setting.model), state])
+    return np.array([step.tokens, tensors(setting.model), step.memory.state])
 
 
 def host_seconds(step):
@@ -152,7 +149,8 @@ def main() -> None:
             names = ("generation", "busy_generation", "scoring", "update", "weights", "state", "host")
             parts = "  ".join(f"{name} {getattr(step.phases, name):.1f}" for name in names)
             asked_for = f"{row['id']}  {row['model']:<12} {row['gpu']:<9} {row['mode']:<6}"
-            figures = f"step {step.timing.seconds:.1f}  measured {row['step_s']}"
+            fits = "" if step.memory.fits else ", does not fit"
+            figures = f"step {step.timing.seconds:.1f}  measured {row['step_s']}{fits}"
             print(f"{asked_for} {parts}  {figures}", flush=True)
     errors = Errors()
     for name, (step, measured, model) in steps.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from rich.table import Table
 
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.units import counted, gibibytes, percent, seconds
+from simulator.rl.memory import RlMemory
 from simulator.rl.step import RlStep
 
 WORDS = {
@@ -61,6 +62,7 @@ def describe_rl(step: RlStep) -> dict[str, Any]:
         "phases_s": {name: getattr(phases, name) for name in (*WORDS, "busy_generation")},
         "weights_s": {each.name: getattr(step.move, each.name) for each in fields(step.move)},
         "passes_s": step.passes,
+        "memory": {**asdict(step.memory), "fits": step.memory.fits},
         "idle_share": step.timing.idle,
         "binding": step.timing.binding,
         "tokens_per_s_per_gpu": step.tokens_per_s_per_device,
@@ -90,8 +92,16 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         "trainer": f"{setting.plan.describe()}, {training.global_batch:,} rows of {training.seq_len:,} "
         f"tokens an update ({training.packing})",
         "rollouts": f"{pool.replicas} x {engine}, TP{pool.tensor}",
+        "memory": memory_words(step.memory),
         "idle": ", ".join(f"{role} {percent(share)}" for role, share in step.timing.idle.items()),
     }
+
+
+def memory_words(memory: RlMemory) -> str:
+    """Memory of a device in both halves, and what does not fit."""
+    trainer, rollouts = gibibytes(memory.trainer), gibibytes(memory.rollouts)
+    words = f"trainer {trainer}, rollouts {rollouts} of {gibibytes(memory.capacity)}"
+    return words if memory.fits else f"{words}: does not fit"
 
 
 def rl_tables(step: RlStep) -> list[Table]:

@@ -16,6 +16,12 @@ class TrainRole(Strict):
         None, description="training framework: catalogue name, path or mapping; default: the system's"
     )
     plan: dict[str, Any] = Field(default_factory=dict, description="how the policy is laid on its devices")
+    scoring_micro_batch: Count | None = Field(
+        None, description="rows of a forward pass over answers; default: the plan's micro batch"
+    )
+    offload: bool | None = Field(
+        None, description="whether its state leaves shared devices for rollouts; default: the system's"
+    )
     packing: Literal["pack", "balance", "pad", "none"] | None = Field(
         None, description="how answers lie in rows, as in a training workload; default: the system's"
     )

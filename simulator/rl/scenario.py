@@ -16,7 +16,7 @@ from hwmodels.cluster import Cluster, clusters
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.rl.algorithms import Algorithm, algorithms
-from simulator.rl.frameworks import rl_frameworks
+from simulator.rl.frameworks import DEGREES, RlFramework, rl_frameworks
 from simulator.rl.roles import Roles
 from simulator.rl.schedules import AnyRlSchedule, PhasesInTurn
 from simulator.rl.setting import RlSetting, rollout_setting, trainer_setting
@@ -71,11 +71,21 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         frameworks, written.roles.train.framework or system.train, folder, f"{where}: roles.train.framework"
     )
     packing = written.roles.train.packing or system.packing
+    plan_at = f"{where}: roles.train.plan"
+    _offered(written.roles.train.plan, system, plan_at)
     on_train = _sized(cluster, train, f"{where}: schedule.split.train")
     trainer, plan = trainer_setting(
         (model, on_train, framework, written.workload),
-        *(written.roles.train.plan, packing, written.seed, f"{where}: roles.train.plan"),
+        *(written.roles.train.plan, packing, written.seed, plan_at),
     )
+    rows_of_pass = written.roles.train.scoring_micro_batch
+    scoring = trainer, plan
+    if rows_of_pass is not None:
+        stated = {**written.roles.train.plan, "micro_batch": rows_of_pass}
+        scoring = trainer_setting(
+            (model, on_train, framework, written.workload),
+            *(stated, packing, written.seed, f"{where}: roles.train.scoring_micro_batch"),
+        )
     deployment = _deployment(written, system.engine, system.memory_share)
     place = generate, written.seed, where, folder
     rollouts, more = (
@@ -84,7 +94,7 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
     )
     scorers = {
         role: replace(
-            trainer, model=find(models, reference or written.model, folder, f"{where}: roles.{role}")
+            scoring[0], model=find(models, reference or written.model, folder, f"{where}: roles.{role}")
         )
         for role, reference in _scorers(algorithm, written.roles).items()
     }
@@ -99,9 +109,11 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         transfer=find(transfers, written.weights or system.transfer, folder, f"{where}: weights"),
         trainer=trainer,
         plan=plan,
+        scoring=scoring,
         rollouts=rollouts,
         more_rollouts=more,
         scorers=scorers,
+        offload=system.offload if written.roles.train.offload is None else written.roles.train.offload,
         environments=written.roles.environment,
     )
 
@@ -111,6 +123,20 @@ def _sized(cluster: Cluster, devices: int, where: str) -> Cluster:
         return cluster.resized(devices)
     except InputError as error:
         raise InputError(error.problem, where) from None
+
+
+def _offered(plan: Mapping[str, Any], system: RlFramework, where: str) -> None:
+    """Check that a system's trainer takes the degrees of a plan.
+
+    Raises:
+        InputError: it does not.
+    """
+    for name in DEGREES:
+        if name not in system.degrees and plan.get(name, 1) != 1:
+            offered = ", ".join(("data", *system.degrees))
+            raise InputError(
+                f"the trainer of {system.title} has no such degree; it has {offered}", f"{where}.{name}"
+            )
 
 
 def _devices(written: RlDefinition, where: str) -> tuple[int, int]:

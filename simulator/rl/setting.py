@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,23 @@ class RlSetting:
     trainer: Setting
     """Of one optimizer step, on the trainer's devices."""
     plan: Plan
+    scoring: tuple[Setting, Plan]
+    """The trainer's setting and plan in forward passes over answers."""
     rollouts: ServingSetting
     """Of one step's answers, on the rollout engine's devices."""
     more_rollouts: ServingSetting
     """Of two steps' answers at once."""
     scorers: Mapping[str, Setting]
-    """The trainer's setting with the model of the reference, the reward and the critic."""
+    """The setting of ``scoring`` with the model of the reference, the reward and the critic."""
+    offload: bool = True
+    """The trainer's state leaves shared devices for rollouts."""
     environments: Environments | None = None
+
+    @property
+    def critic(self) -> Setting | None:
+        """The critic's updates, if there is one."""
+        critic = self.scorers.get("critic")
+        return None if critic is None else replace(self.trainer, model=critic.model)
 
     @property
     def replicas(self) -> int:

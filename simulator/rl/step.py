@@ -9,6 +9,7 @@ from simulator.plan import Plans
 from simulator.rl.band import half_width
 from simulator.rl.drain import plain_steps, resume_seconds, rollout_seconds
 from simulator.rl.lanes import LaneSegment, lanes
+from simulator.rl.memory import RlMemory, step_memory
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import Receivers, WeightMove, moved
@@ -29,6 +30,7 @@ class RlStep:
         passes: seconds of the forward passes over the answers, by the model that makes them.
         move: seconds of the parts of the move of weights.
         half_width: of the 90 % band of the step's seconds, as a share of them.
+        memory: of a device in both halves.
     """
 
     setting: RlSetting
@@ -37,6 +39,7 @@ class RlStep:
     passes: dict[str, float]
     move: WeightMove
     half_width: float
+    memory: RlMemory
 
     @property
     def tokens(self) -> float:
@@ -64,22 +67,23 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     work, plans = setting.workload, Plans.of(setting.plan)
     answers_of_update = work.mini_batch or work.answers
     batches = work.answers / answers_of_update
-    policy = float(forward_seconds(setting.trainer, plans)[0])
+    scoring, scoring_plans = setting.scoring[0], Plans.of(setting.scoring[1])
+    policy = float(forward_seconds(scoring, scoring_plans)[0])
     passes = {"policy": policy} if setting.algorithm.old_log_probs else {}
-    passes |= {role: float(forward_seconds(each, plans)[0]) for role, each in setting.scorers.items()}
-    update = float(predict(setting.trainer, plans).time[0])
-    if "critic" in setting.scorers:
-        update += float(predict(setting.scorers["critic"], plans).time[0])
+    passes |= {role: float(forward_seconds(each, scoring_plans)[0]) for role, each in setting.scorers.items()}
+    trained = predict(setting.trainer, plans)
+    critic = None if setting.critic is None else predict(setting.critic, plans)
+    update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
     generation, served = _with_calls(setting, _generation(setting, setting.rollouts, engine), 1)
     more, _ = _with_calls(setting, _generation(setting, setting.more_rollouts, engine), 2)
-    move = _weights(setting)
+    move, held = _weights(setting), step_memory(setting, trained, critic)
     phases = Phases(
         generation=generation,
         busy_generation=min(max(more - generation, 0.0), generation),
         scoring=batches * sum(passes.values()),
         update=work.updates * update,
         weights=move.seconds,
-        state=_state(setting),
+        state=_state(setting, held),
         host=setting.framework.token_s * work.answers * work.mean,
         resume=_resume(setting),
         batches=int(batches),
@@ -89,6 +93,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     return RlStep(
         *(setting, phases, setting.schedule.timing(phases), seconds, move),
         half_width=half_width(setting, phases),
+        memory=held,
     )
 
 
@@ -119,15 +124,11 @@ def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, 
     return max(seconds + setting.environments.waits_s, served), served
 
 
-STATE_BYTES = 14.0
-"""Bytes of a parameter that leave a device for rollouts: 16-bit weights, a 32-bit copy and Adam's moments."""
-
-
-def _state(setting: RlSetting) -> float:
-    if setting.schedule.split is not None:
+def _state(setting: RlSetting, held: RlMemory) -> float:
+    """Seconds in which a device's state leaves for rollouts and comes back."""
+    if setting.schedule.split is not None or not setting.offload:
         return 0.0
-    parameters = model_parameters(setting.model) * (2 if "critic" in setting.scorers else 1)
-    return STATE_BYTES * parameters / setting.cluster.devices / setting.framework.state_bytes_s
+    return held.state / setting.framework.state_bytes_s
 
 
 def _weights(setting: RlSetting) -> WeightMove:

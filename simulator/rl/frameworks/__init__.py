@@ -1,13 +1,17 @@
 """Systems of post-training: their defaults and what their hosts add to a step, one YAML file each."""
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from core.loading import Catalogue
 from core.quantities import NotNegative, Positive
 from core.sources import Sourced
+from simulator.state.place import StateClass
+
+Degree = Literal["tensor", "pipeline", "virtual_pipeline", "context", "expert"]
+DEGREES: tuple[Degree, ...] = get_args(Degree)
 
 
 class RlFramework(Sourced):
@@ -25,10 +29,26 @@ class RlFramework(Sourced):
     )
     transfer: str = Field(description="default way of the weights to the engine (`show weight-transfers`)")
     schedule: Literal["synchronous", "asynchronous", "one-step-off"] = Field(
-        "synchronous", description="schedule that it is known for; scenarios state their own"
+        "synchronous", description="schedule that it is known for; a scenario may say"
     )
     token_s: NotNegative = Field(description="host time of a token of a step's prompts and answers, s")
     tensor_s: NotNegative = Field(description="host time to hand one weight tensor to the engine, s")
+    degrees: Annotated[tuple[Degree, ...], Field(strict=False)] = Field(
+        description="parallel degrees above 1 that its trainer takes, beside data"
+    )
+    host_state: Annotated[tuple[StateClass, ...], Field(strict=False)] = Field(
+        description="classes of the trainer's state that it can keep in host memory"
+    )
+    offload: bool = Field(
+        description="whether the trainer's state leaves shared devices for rollouts; a scenario may say"
+    )
+    scorers_on_device: bool = Field(
+        description="whether weights of the reference and the reward model stay on the trainer's devices"
+    )
+    engine_keeps: Literal["buffers", "kv", "all"] = Field(
+        description="what the engine keeps on shared devices while the trainer works: context, graphs and "
+        "communication buffers of an engine that sleeps; KV of a batch; all of its share"
+    )
     state_bytes_s: Positive = Field(
         description="bytes of the trainer's state a second that a device moves out for rollouts and back"
     )
