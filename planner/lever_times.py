@@ -27,13 +27,10 @@ from simulator.training.domains import Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
 from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER
-from simulator.training.work import KernelTimes, Priced, price_passes
+from simulator.training.work import KernelTimes, Priced, price_passes, with_routed
 
 SHARE_FIELDS = "pipeline", "virtual_pipeline", "schedule", "data", "micro_batch", "expert"
 """Plan fields that the share of passes without a partner depends on."""
-
-ROUTED = "routed"
-"""Part of a layer that dispatcher and expert kernels change."""
 
 
 @record()
@@ -64,7 +61,7 @@ class Table:
         setting = space.setting.of(plans)
         shapes, index = distinct_shapes(plans)
         kinds = list(setting.model.layer_groups)
-        common, priced = _priced(space, setting, shapes, kinds)
+        priced = _priced(space, setting, shapes, kinds)
         layers: dict[Acting, list[Layer]] = {}
         index, origin, share = _by_share(space, plans, index)
         exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
@@ -73,7 +70,7 @@ class Table:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
             if chosen.ops not in priced:
                 own = setting.with_choices(**dict(chosen.ops))
-                priced[chosen.ops] = _routed_beside(common, own, layer_lists(own, shapes, kinds))
+                priced[chosen.ops] = _repriced(own, priced, layer_lists(own, shapes, kinds))
             if chosen.passes not in layers:
                 layers[chosen.passes] = [
                     layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
@@ -142,28 +139,22 @@ def _first_least(values: np.ndarray) -> np.ndarray:
 
 def _priced(
     space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
-) -> tuple[list[list[Priced]], dict[Acting, list[list[Priced]]]]:
-    """Priced ops of a layer of each kind: those that all combinations share, and all by dispatcher and
-    kernels.
-    """
+) -> dict[Acting, list[list[Priced]]]:
+    """Priced ops of a layer of each kind, by dispatcher and kernels."""
     priced: dict[Acting, list[list[Priced]]] = {}
-    common: list[list[Priced]] = []
     for key in dict.fromkeys(chosen.ops for chosen in space.combinations):
         own = setting.with_choices(**dict(key))
         lists = layer_lists(own, shapes, kinds)
-        if not priced:
-            whole = price_passes(own, *lists)
-            common = [[entry for entry in listed if entry.op.part != ROUTED] for listed in whole]
-            priced[key] = whole
-            continue
-        priced[key] = _routed_beside(common, own, lists)
-    return common, priced
+        priced[key] = _repriced(own, priced, lists) if priced else price_passes(own, *lists)
+    return priced
 
 
-def _routed_beside(common: list[list[Priced]], own: Setting, lists: list[list[Op]]) -> list[list[Priced]]:
-    """Priced ops of layers whose ops of routed tokens alone differ from ``common``."""
-    routed = price_passes(own, *([op for op in listed if op.part == ROUTED] for listed in lists))
-    return [[*same, *other] for same, other in zip(common, routed, strict=True)]
+def _repriced(
+    own: Setting, priced: dict[Acting, list[list[Priced]]], lists: list[list[Op]]
+) -> list[list[Priced]]:
+    """Priced ops of layers under other levers; ops of routed tokens alone differ from those before."""
+    first = next(iter(priced.values()))
+    return [with_routed(own, listed, ops) for listed, ops in zip(first, lists, strict=True)]
 
 
 def _expected(

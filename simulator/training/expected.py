@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.layout.model_ops import layer_lists
+from simulator.levers import ENTRIES
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training.domains import DomainLever, Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
-from simulator.training.work import Priced, price_passes
+from simulator.training.work import Priced, price_passes, with_routed
 
 
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
@@ -53,18 +54,24 @@ def _without(
     those before.
     """
 
-    def seconds(setting: Setting) -> np.ndarray:
-        priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
-        return _seconds(layer_passes(setting, plans, priced, kind))
+    def repriced(lever: DomainLever, own: Setting) -> list[Priced]:
+        """Priced ops with another value of a lever."""
+        if ENTRIES[lever].acts_on == "passes":
+            return priced
+        return with_routed(own, priced, layer_ops(own, plans, kind))
 
     for lever, value in used(setting, bool(plans.overlap_expert.any())).items():
         names = contained(setting, lever, value)
-        parts = {name: seconds(setting.with_choices(**{lever: name})) for name in names}
+        smaller = {name: setting.with_choices(**{lever: name}) for name in names}
+        parts = {
+            name: _seconds(layer_passes(own, plans, repriced(lever, own), kind))
+            for name, own in smaller.items()
+        }
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
         else:
             setting = setting.with_choices(**{lever: usual(setting, lever)})
-            priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
+            priced = repriced(lever, setting)
         yield lever, value, _seconds(layer_passes(setting, plans, priced, kind)), parts
 
 

@@ -14,6 +14,9 @@ from simulator.ops.adapters import is_adapter
 from simulator.pricing import NO_TIME, price
 from simulator.setting import Setting
 
+ROUTED = "routed"
+"""Part of a layer that the levers of its ops change: dispatcher and expert kernels."""
+
 
 class Priced(NamedTuple):
     """An op and its seconds, shape (plans,)."""
@@ -43,6 +46,23 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
         ]
         for ops in lists
     ]
+
+
+def with_routed(setting: Setting, priced: list[Priced], ops: list[Op]) -> list[Priced]:
+    """Price the ops of a layer that differs from a priced one by its ops of routed tokens alone.
+
+    These stand together in the forward pass, and in the backward pass.
+    """
+    routed = price_passes(setting, [op for op in ops if op.part == ROUTED])[0]
+    merged: list[Priced] = []
+    for backward_pass in (False, True):
+        entries = [entry for entry in priced if bool(entry.op.gradient) is backward_pass]
+        parts = [entry.op.part for entry in entries]
+        place = parts.index(ROUTED) if ROUTED in parts else len(parts)
+        others = [entry for entry in entries if entry.op.part != ROUTED]
+        own = [entry for entry in routed if bool(entry.op.gradient) is backward_pass]
+        merged += [*others[:place], *own, *others[place:]]
+    return merged
 
 
 def _backward(setting: Setting, op: Op) -> list[Op]:
