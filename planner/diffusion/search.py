@@ -1,7 +1,8 @@
 """Every layout of a diffusion model on some devices, and the fewest replicas that carry a load in time.
 
-A layout is a product of degrees; with the largest batch it has one capacity. From the fewest replicas whose
-capacity exceeds the rate on, a run of the load gives the share of prompts within the target.
+A layout is a product of degrees; with the largest batch it has one capacity. Weights that fit no device come
+from the host, layer by layer. From the fewest replicas whose capacity exceeds the rate on, a run of the load
+gives the share of prompts within the target.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def search_diffusion(
     found: list[DiffusionPlan] = []
     short: list[DiffusionPlan] = []
     removed: dict[str, int] = {}
-    tried, last = 0, ""
+    tried, fewest, problem = 0, math.inf, ""
 
     def drop(reason: str) -> None:
         removed[reason] = removed.get(reason, 0) + 1
@@ -109,27 +110,45 @@ def search_diffusion(
             sized = replace(setting, layout=layout, workload=work, cluster=cluster.resized(layout.devices))
             try:
                 check_layout(sized, "layout")
-                request = predict_request(sized)
+                request = _fitting(sized)
             except InputError:
                 drop("degrees that do not divide the model")
                 continue
             except InfeasibleError as error:
-                last = str(error)
+                problem = problem or str(error)
                 drop("memory of a device")
                 continue
-            plan = _fewest(sized, request, load, rate, cluster, seed)
+            plan = _fewest(request.setting, request, load, rate, cluster, seed)
             if plan is None:
+                fewest = min(fewest, (math.floor(rate / request.rate) + 1) * layout.devices)
                 drop("more devices than there are")
             elif plan.result.share_within(load.latency) < load.share:
                 short.append(plan)
                 drop("latency target")
             else:
                 found.append(plan)
-    if not found and not short and last:
-        raise InfeasibleError(last)
+    if not found and not short:
+        few = f"{rate:g} a second need at least {fewest:,} devices; {cluster.name} has {cluster.devices:,}"
+        raise InfeasibleError(few if fewest < math.inf else problem)
     found.sort(key=lambda plan: (plan.devices, plan.p90_s))
     nearest = max(short, key=lambda plan: plan.result.share_within(load.latency or 0.0), default=None)
     return DiffusionSearch(tuple(found[:top]), tried, removed, nearest)
+
+
+def _fitting(setting: DiffusionSetting) -> DiffusionRequest:
+    """The request with weights on the device, or, where these do not fit, with layers from the host.
+
+    Raises:
+        InfeasibleError: neither fits; the message is that of the first.
+    """
+    try:
+        return predict_request(setting)
+    except InfeasibleError as error:
+        streamed = replace(setting, layout=setting.layout.model_copy(update={"offload": "layers"}))
+        try:
+            return predict_request(streamed)
+        except InfeasibleError:
+            raise error from None
 
 
 def _fewest(

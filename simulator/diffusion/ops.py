@@ -301,8 +301,8 @@ def _single(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     yield from _condition(call, "block", blocks)
     yield _kernel(call, "norm", "modulate", both * h)
     yield from _projected(call, "attention", both)
-    yield _product(call, "mlp.up", both, f, h)
-    yield _kernel(call, "mlp.activation", "activation", both * f)
+    yield _product(call, "mlp.up", both, (2 if blocks.gated else 1) * f, h)
+    yield _kernel(call, "mlp.activation", "gated" if blocks.gated else "activation", both * f)
     yield from self_attention(call, "attention", float(model.text_tokens))
     yield _kernel(call, "join", "join", both * (h + f))
     yield _product(call, "output", both, h, h + f)
@@ -388,6 +388,8 @@ def _ends(call: TransformerCall) -> Iterator[Op]:
     yield _product(call, "patches", call.rows, h, patch * model.inputs)
     yield _product(call, "time.1", call.samples, h, 256.0)
     yield _product(call, "time.2", call.samples, h, h)
+    if model.shared_modulation:
+        yield _product(call, "condition", call.samples, model.shared_modulation * h, h)
     if model.text_width != text:
         yield _product(call, "text", call.text, text, float(model.text_width))
     yield _kernel(call, "last.norm", "modulate", call.rows * h)

@@ -262,10 +262,10 @@ def _passed_bytes(setting: DiffusionSetting) -> float:
 def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
     """Weights on one device: transformer, text encoders, decoder."""
     model, layout = setting.model, setting.layout
-    transformer = WIDTH * transformer_parameters(model) / layout.pipefusion
+    transformer = model.transformers * WIDTH * transformer_parameters(model) / layout.pipefusion
     if layout.offload == "layers":
         # Two blocks are on the device: the one that computes, and the next.
-        transformer *= min(2.0 / model.layers, 1.0)
+        transformer *= min(2.0 / (model.transformers * model.layers), 1.0)
     encoders = sum(WIDTH * encoder_parameters(encoder) for encoder in model.encoders)
     if layout.offload == "layers":
         encoders = max((WIDTH * encoder_parameters(e) / e.layers * 2 for e in model.encoders), default=0.0)

@@ -130,6 +130,14 @@ def _flux(config: Config) -> Fields:
     }
 
 
+def _flux2(config: Config) -> Fields:
+    fields, ratio = _flux(config), config.values.get("mlp_ratio")
+    wide = int(fields["hidden"] * (ratio if isinstance(ratio, int | float) else 3.0))
+    blocks = [{**group, "feed_forward": wide, "gated": True, "modulated": 0} for group in fields["blocks"]]
+    # Distilled models have one call a step, whether guidance is embedded or not.
+    return {**fields, "blocks": blocks, "shared_modulation": 15, "guidance": "embedded"}
+
+
 def _cogvideox(config: Config) -> Fields:
     fields, layers = _sizes(config), _needed(config, "num_layers")
     side, condition = fields["patch"][1], config.number("time_embed_dim") or 512
@@ -196,6 +204,7 @@ TRANSFORMERS: Mapping[str, Callable[[Config], Fields]] = MappingProxyType(
         "SanaTransformer2DModel": _sana,
         "HunyuanDiT2DModel": _hunyuan_dit,
         "FluxTransformer2DModel": _flux,
+        "Flux2Transformer2DModel": _flux2,
         "QwenImageTransformer2DModel": _flux,
         "CogVideoXTransformer3DModel": _cogvideox,
         "HunyuanVideoTransformer3DModel": _hunyuan_video,
@@ -230,6 +239,7 @@ def read_folder(path: Path) -> DiffusionModel:
             "name": path.resolve().name or "model",
             "source": str(path),
             **fields,
+            "transformers": 1 + (path / "transformer_2" / "config.json").is_file(),
             "encoders": [{**encoder, "tokens": fields["text_tokens"]} for encoder in encoders],
             "decoder": decoder,
         },

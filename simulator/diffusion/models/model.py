@@ -111,6 +111,10 @@ class DiffusionModel(Strict):
     """classifier-free: two calls a step, with and without the prompt; embedded: one call."""
     steps: Whole = 28
     """Steps of the pipeline's default."""
+    transformers: Annotated[int, Field(gt=0, le=16)] = 1
+    """Transformers of these blocks that share the steps: one runs at a time, all lie in memory (Wan 2.2)."""
+    shared_modulation: Sizes = 0
+    """Vectors of the model's width that one linear layer makes of the condition for all blocks (FLUX.2)."""
     encoders: list[TextEncoder] = Field(default_factory=list)
     decoder: LatentDecoder
 

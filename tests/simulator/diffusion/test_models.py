@@ -8,8 +8,11 @@ from core.errors import InputError, UnknownNameError
 from simulator.diffusion.convolution import decoder_ops
 from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.ops import TransformerCall, call_ops, transformer_parameters
+from simulator.diffusion.request import predict_request, weight_bytes
+from simulator.diffusion.scenario import make_diffusion
 from simulator.ops.op import Attention, Product
 
+WORK = {"cluster": "dgx-h100", "workload": {"kind": "diffusion"}}
 ROUGH = 0.045
 """Publications round to two digits, and small projections of pooled texts are left out (HunyuanDiT, 4 %)."""
 
@@ -99,6 +102,38 @@ def test_a_folder_reads_as_the_catalogue_says(folder):
     assert transformer_parameters(read) == transformer_parameters(known)
     assert read.decoder == known.decoder
     assert read.tokens(1024, 768) == known.tokens(1024, 768)
+
+
+def test_a_folder_of_flux2_reads_as_the_catalogue_says(folder):
+    read = diffusion_models.get(
+        str(
+            folder(
+                _class_name="Flux2Transformer2DModel",
+                num_layers=8,
+                num_single_layers=48,
+                num_attention_heads=48,
+                attention_head_dim=128,
+                patch_size=1,
+                in_channels=128,
+                out_channels=None,
+                joint_attention_dim=15360,
+                mlp_ratio=3.0,
+            )
+        )
+    )
+    known = diffusion_models.get("flux.2-dev")
+    assert transformer_parameters(read) == transformer_parameters(known)
+    assert read.tokens(1024, 768) == known.tokens(1024, 768)
+
+
+def test_two_transformers_lie_in_memory_and_one_runs(folder):
+    path = folder()
+    once = make_diffusion({**WORK, "model": str(path)}, "test", path)
+    (path / "transformer_2").mkdir()
+    (path / "transformer_2" / "config.json").write_text("{}", encoding="utf-8")
+    twice = make_diffusion({**WORK, "model": str(path)}, "test", path)
+    assert weight_bytes(twice)["transformer"] == 2 * weight_bytes(once)["transformer"]
+    assert predict_request(twice).times.latency_s == predict_request(once).times.latency_s
 
 
 def test_what_a_folder_lacks_is_named(folder):
