@@ -19,7 +19,9 @@ def search(model, rate, latency, gpus=8, **workload):
         "workload": {"kind": "diffusion", **workload},
         "load": {"arrivals": {"kind": "poisson", "rate": rate}, "latency": latency, "requests": 400},
     }
-    load, _, seed = load_of(data, "test")
+    stated = load_of(data, "test")
+    assert stated is not None
+    load, _, seed = stated
     setting = make_diffusion(data, "test", Path())
     return search_diffusion(setting, clusters.get("dgx-h100").resized(gpus), load, seed, top=5)
 
