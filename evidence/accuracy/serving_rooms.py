@@ -22,7 +22,8 @@ import numpy as np
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
-from simulator.serving.steady.steady import Limits, Load, highest_stable_rate, steady_state
+from simulator.serving.steady.rate_curve import rate_curve
+from simulator.serving.steady.steady import Limits, Load, steady_state
 from simulator.serving.workload.arrivals.poisson import Poisson
 
 ENGINES = ("vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.2")
@@ -84,7 +85,7 @@ def cell(engine: str, lengths: tuple[int, int], room: float, shares: tuple[float
     columns = _columns(setting, setting.serving.arrivals)
     ends = np.sort(columns["last_s"])[int(WARM_UP * REQUESTS) : -int(WARM_UP * REQUESTS)]
     carried = (len(ends) - 1) / float(ends[-1] - ends[0])
-    rates = float(highest_stable_rate(table, Load(*lengths), limits)) * RATES
+    rates = rate_curve(table.cases, Load(*lengths), limits).highest * RATES
     stable = steady_state(table, Load(*lengths, rate=rates), limits).stable
     state = steady_state(table, Load(*lengths, rate=carried * np.array(shares)), limits)
     times = []

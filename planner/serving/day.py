@@ -147,7 +147,7 @@ def _plan(
     """The timetable of one shape; None where it misses the targets at every rate."""
     cases = ReplicaCases.of(question, [shape])
     alone = np.zeros(len(cases), np.int64)
-    largest = largest_rate(cases, group=alone)
+    largest = largest_rate(cases)
     best = best_of_group(largest, alone)
     rate = float(largest[best[0]])
     if rate <= 0:

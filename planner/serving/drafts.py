@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from simulator.models import Model
 from simulator.serving.question.speculation import TEXT, Speculation, published_for
-from simulator.serving.steady.steady import Steady
 from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepArrays, StepCases
@@ -87,7 +86,7 @@ class DraftedSteps:
     def evaluate(
         self, shape: Ints, call: Callable[[Ints | slice, Steps], Any], apart: NDArray[np.bool_] | None = None
     ) -> Any:
-        """Arrays, or a steady state, of all cases: a call for the cases of each kind of drafts.
+        """Arrays, or a dataclass of arrays, of all cases: a call for the cases of each kind of drafts.
 
         Args:
             shape: number of the shape of each case.
@@ -102,15 +101,16 @@ class DraftedSteps:
             return call(slice(None), self._cases(int(present[0]) if len(present) else 0, shape))
         parts = [(np.flatnonzero(kind == number), int(number)) for number in present]
         results = [(index, call(index, self._cases(number, shape[index]))) for index, number in parts]
-        if isinstance(results[0][1], Steady):
-            names = [field.name for field in fields(Steady)]
-            return Steady(
-                **{
-                    name: _joined([(index, getattr(state, name)) for index, state in results], len(shape))
-                    for name in names
-                }
-            )
-        return _joined(results, len(shape))
+        first = results[0][1]
+        if not is_dataclass(first):
+            return _joined(results, len(shape))
+        names = [field.name for field in fields(first)]
+        return type(first)(
+            **{
+                name: _joined([(index, getattr(part, name)) for index, part in results], len(shape))
+                for name in names
+            }
+        )
 
     def _cases(self, kind: int, shape: Ints) -> Steps:
         drafts = self._drafts[self._kinds[kind % len(self._kinds)]]
@@ -123,8 +123,9 @@ def _key(drafts: Speculation | None) -> str:
 
 
 def _joined(parts: Sequence[tuple[Ints, NDArray[Any]]], count: int) -> NDArray[Any]:
-    """Parts in the order of their cases."""
-    whole = np.empty(count, parts[0][1].dtype)
+    """Parts in the order of their cases, which the last axis counts."""
+    first = parts[0][1]
+    whole = np.empty((*first.shape[:-1], count), first.dtype)
     for index, values in parts:
-        whole[index] = values
+        whole[..., index] = values
     return whole

@@ -16,6 +16,7 @@ from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.score import (
     CLOSE,
+    LEAST_RATE,
     PREFILL,
     ROLES,
     ReplicaCases,
@@ -30,11 +31,6 @@ Ints = NDArray[np.int64]
 
 NEVER = 1e9
 """Seconds that represent an infinite wait."""
-LEAST_RATE = 1e-6
-ABOVE_RUNG = 2
-"""Rungs above a rate that may still be below the largest one, which is less than two rungs away."""
-ABOVE = 1.02
-"""Highest rate tried at a count of replicas, over that at the most replicas: fewer replicas wait longer."""
 
 
 def _series(most: int) -> Ints:
@@ -88,7 +84,7 @@ def phases(
     _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.ravel()
     cases = cases.shared_by(most[cases.shape])
-    rates = largest_rate(cases, group=group)
+    rates = largest_rate(cases)
     if progress:
         progress(0.75)
     best = own_limits(cases, rates, group, best_of_group(rates, group))
@@ -98,7 +94,7 @@ def phases(
     series = [_series(int(most[shape])) for shape in chosen.shape]
     owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
     some = chosen[owner].shared_by(np.concatenate(series))
-    at_series = on_ladder(some, largest_rate(some, most=ABOVE * rates[best][owner]))
+    at_series = largest_rate(some)
     counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
     limits = [
         np.interp(every, at, at_series[owner == number])
@@ -142,55 +138,25 @@ def phases(
     ]
 
 
-def on_ladder(cases: ReplicaCases, rates: Array) -> Array:
-    """The highest rungs of a ladder of rates at which the targets hold, steps of ``CLOSE`` apart.
-
-    `largest_rate` depends within ``CLOSE`` on the trial rates, and these on the candidates beside a case.
-    Rungs are the same in every search, so a plan alone carries what it carries among others.
-
-    Args:
-        cases: replicas.
-        rates: of `largest_rate`, shape (cases,).
-    """
-    step = np.log1p(CLOSE)
-    below = np.floor(np.log(np.maximum(rates, LEAST_RATE)) / step)
-    rungs = np.exp((below + np.arange(ABOVE_RUNG + 1)[:, None]) * step)
-    every = cases[np.tile(np.arange(len(cases)), ABOVE_RUNG)]
-    meets = every.meets(rungs[1:].ravel()).reshape(ABOVE_RUNG, -1)
-    passed = np.logical_and.accumulate(meets, axis=0).sum(axis=0)
-    return np.where(rates > 0.0, rungs[passed, np.arange(len(cases))], 0.0)
-
-
 def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> Ints:
     """The engine's own limits in place of the best ones of a group where they carry as much: both, or one.
 
-    The limits of a case are at most the engine's own, so those are the largest of its group. A case that left
-    the search early has a rate below its largest: it is tried at the best one's.
+    The limits of a case are at most the engine's own, so those are the largest of its group.
 
     Args:
         cases: cases of all groups.
-        rates: rates found, shape (cases,); raised where a group's own limits take over.
+        rates: their largest rates, shape (cases,).
         group: group of each case.
         best: number of the best case of each group.
     """
     wanted = rates[best] * (1.0 - 2.0 * CLOSE)
     budget, sequences = cases.budget[best][group], cases.sequences[best][group]
-    every = np.ones(len(cases), bool)
-    carries = rates[best] > 0
-    owns, tried = [], []
-    for among in (every, cases.budget == budget, cases.sequences == sequences):
+    limits, left = best.copy(), rates[best] > 0
+    for among in (np.ones(len(cases), bool), cases.budget == budget, cases.sequences == sequences):
         order = np.flatnonzero(among)
         order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
-        owns.append(order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)])
-        tried.append(carries & (owns[-1] != best))
-    # One call for the three of all groups: it costs little more than one for a few.
-    index = np.concatenate([own[some] for own, some in zip(owns, tried, strict=True)])
-    carried = np.zeros((len(owns), len(best)), bool)
-    carried[np.stack(tried)] = cases[index].meets(np.concatenate([wanted[some] for some in tried]))
-    limits, left = best.copy(), carries
-    for own, good in zip(owns, carried, strict=True):
-        taken = left & good
-        rates[own[taken]] = np.maximum(rates[own[taken]], wanted[taken])
+        own = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
+        taken = left & (rates[own] >= wanted)
         limits, left = np.where(taken, own, limits), left & ~taken
     return limits
 

@@ -22,7 +22,8 @@ from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
-from simulator.serving.steady.steady import Limits, Load, Steady, highest_stable_rate, steady_state
+from simulator.serving.steady.rate_curve import RateCurve, rate_curve
+from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
 from simulator.serving.steady.steady_cases import mixes
 from simulator.serving.steps.capped import step_arrays
 from simulator.serving.steps.step_arrays import StepArrays
@@ -34,24 +35,15 @@ ROLES = ("mixed", "prefill", "decode")
 MIXED, PREFILL, DECODE = range(len(ROLES))
 CLOSE = 5e-4
 """Precision of the largest rate, relative."""
-FIRST_GRID = np.array([0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0])
-"""First trial rates, as shares of the highest stable rate."""
-FIRST_POINTS = np.array([0, 4, 7]), np.array([1, 2, 3, 5, 6])
-"""Of the lowest rate and ``FIRST_GRID``, by number: those tried of all cases, and those tried of the rest."""
-FEW_POINTS = 1024
-"""Trial rates of the first grid up to which all are tried in one call."""
-PARTS = 4
-"""Parts of the remaining interval, between which the later trial rates lie; powers of it for few cases."""
-MOST_POINTS = 2048
-"""Trial rates of all cases for which intervals are cut into more parts."""
-SLOWEST = 4e-4
-"""Lowest trial rate, as a share of the rate of a lone request's decode steps."""
-MARGIN = 1.05
-"""Factor on the highest stable rate of an unloaded replica's prefill steps."""
+HALVES = 12
+"""Halvings of the part of a curve in which the largest rate lies."""
+LEAST_RATE = 1e-6
+SAME_RUNG = 1e-6
+"""Part of a step of the ladder that last bits may move a rate by."""
 MOST_CACHED = 0.5
 """Share of KV that idle prefixes keep beside running sequences (assumed)."""
-MOST_CASES = 8192
-"""Steady states evaluated together: their arrays stay in the cache."""
+MOST_CASES = 512
+"""Curves drawn together: their arrays stay in the cache."""
 BUDGETS = (512, 1024, 2048, 4096, 8192, 16384)
 SEQUENCES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -127,8 +119,9 @@ class ReplicaCases:
     def of_group(cls, question: ServingQuestion, group: ReplicaGroup, count: int = 1) -> ReplicaCases:
         """``count`` times a replica of a deployment's group, with its role and limits."""
         replica = cls.with_limits(question, [group.shape], [group.budget], [group.sequences])
-        some = replica[np.zeros(count, np.int64)].shared_by(group.replicas)
-        return replace(some, role=np.full(count, ROLES.index(group.role)))
+        replica = replace(replica.shared_by(group.replicas), role=np.array([ROLES.index(group.role)]))
+        replica.curve  # noqa: B018 (drawn once for all)
+        return replica[np.zeros(count, np.int64)]
 
     @cached_property
     def steps(self) -> DraftedSteps:
@@ -187,6 +180,8 @@ class ReplicaCases:
         names = ("shape", "role", "budget", "sequences", "replicas", "prompt", "output", "bandwidth")
         some = replace(self, **{name: getattr(self, name)[index] for name in names})
         some.__dict__["steps"] = self.steps
+        if "curve" in self.__dict__:
+            some.__dict__["curve"] = self.curve[index]
         return some
 
     def shared_by(self, replicas: ArrayLike) -> ReplicaCases:
@@ -195,7 +190,18 @@ class ReplicaCases:
         some.__dict__["steps"] = self.steps
         return some
 
-    def _load(self, rate: ArrayLike = 0.0) -> Load:
+    @cached_property
+    def curve(self) -> RateCurve:
+        """States of one replica of each case by its rate."""
+        starts = range(0, max(len(self), 1), MOST_CASES)
+        return RateCurve.joined([self[start : start + MOST_CASES]._curves() for start in starts])
+
+    def _curves(self) -> RateCurve:
+        return self._evaluate(
+            lambda index, steps: rate_curve(steps, self[index]._load(), self[index]._bounds)
+        )
+
+    def _load(self) -> Load:
         """Requests of each case: prefill writes one token, decode receives the prompt's KV."""
         output = np.where(self.role == PREFILL, 1.0, self.output)
         cached = np.where(self.role == DECODE, self.prompt - 1.0, self.reused)
@@ -203,7 +209,6 @@ class ReplicaCases:
         return Load(
             self.prompt,
             output,
-            rate=rate,
             cached=cached,
             variation=self.question.output_variation,
             prompt_variation=np.where(self.role == DECODE, 0.0, varied),
@@ -230,11 +235,9 @@ class ReplicaCases:
         """The steady state of one replica of each case.
 
         Args:
-            rate: requests a second of one replica, shape (cases,).
+            rate: requests a second of one replica, shape (..., cases).
         """
-        return self._evaluate(
-            lambda index, steps: steady_state(steps, self[index]._load(rate[index]), self[index]._bounds)
-        )
+        return self.curve.at(rate)
 
     def closed_state(self, clients: Array) -> Steady:
         """The steady state of one replica of each case under its own clients.
@@ -252,20 +255,6 @@ class ReplicaCases:
         """Arrays, or a steady state, of all cases; decode replicas apart where others stop for prompts."""
         apart = None if mixes(self.steps.steps.engine) else self.role == DECODE
         return self.steps.evaluate(self.shape, call, apart)
-
-    def highest_stable_rate(self) -> Array:
-        """Upper bound of the rate, requests a second."""
-        return self._evaluate(
-            lambda index, steps: highest_stable_rate(steps, self[index]._load(), self[index]._bounds)
-        )
-
-    def slowest_rate(self) -> Array:
-        """Lowest rate tried, requests a second."""
-        lone = np.ones(len(self))
-        seconds = self.steps.evaluate(
-            self.shape, lambda index, steps: steps.decode_seconds(lone[index], lone[index])
-        )
-        return SLOWEST / np.maximum(seconds, 1e-6)
 
     def meets(self, rate: Array) -> NDArray[np.bool_]:
         """Whether a replica holds its part of the targets at a rate; see `state`."""
@@ -345,99 +334,37 @@ def tpot_quantile(question: ServingQuestion, state: Steady) -> Array:
     return state.tpot_s + question.deviations * state.tpot_spread_s
 
 
-def largest_rate(cases: ReplicaCases, most: Array | None = None, group: Ints | None = None) -> Array:
+def largest_rate(cases: ReplicaCases) -> Array:
     """Requests a second of one replica within the targets, by case; 0 where even few miss.
 
-    All cases are searched together: a first grid below the highest stable rate, then grids inside the
-    interval left, until it is narrower than ``CLOSE``.
-
-    Args:
-        cases: cases to search.
-        most: highest rate tried; by default the highest stable one.
-        group: cases that compete, by number, shape (cases,). A case that cannot be the best of its group is
-            left early, with a rate that it holds but perhaps not its largest.
+    Latencies of a curve do not fall as its rate rises, so both its points and the part between two of them
+    are halved until the largest rate is known to `CLOSE`.
     """
-    lowest = cases.slowest_rate()
-    bound = np.maximum(MARGIN * cases.highest_stable_rate() if most is None else most, 2.0 * lowest)
-    grid = np.concatenate([lowest[None], np.maximum(bound * FIRST_GRID[:, None], lowest)])
-    low, high = np.zeros(len(cases)), bound.copy()
-    below, above = np.full(len(cases), -1), np.full(len(cases), len(grid))
-    tried = None
-    if grid.size <= FEW_POINTS:
-        # One call for all points costs less than one for some of them and one for the rest.
-        every = np.tile(np.arange(len(cases)), len(grid))
-        tried = _meets(cases, every, grid.ravel()).reshape(grid.shape)
-    for points in FIRST_POINTS:
-        inside = (points[:, None] > below) & (points[:, None] < above) & _open(low, high, group)
-        number, index = np.nonzero(inside)
-        at = points[number]
-        meets = _meets(cases, index, grid[at, index]) if tried is None else tried[at, index]
-        np.minimum.at(above, index[~meets], at[~meets])
-        meets &= at < above[index]
-        np.maximum.at(below, index[meets], at[meets])
-        some = below >= 0
-        low[some] = grid[below[some], np.flatnonzero(some)]
-        some = above < len(grid)
-        high[some] = grid[above[some], np.flatnonzero(some)]
-    active = np.flatnonzero((low > 0) & _open(low, high, group))
-    while len(active):
-        parts = _parts(low[active], high[active])
-        rates = low[active] + (high - low)[active] * (np.arange(1, parts) / parts)[:, None]
-        every = np.tile(active, parts - 1)
-        meets = _meets(cases, every, rates.ravel()).reshape(rates.shape)
-        low[active], high[active] = _bracket(low[active], high[active], meets)
-        active = active[_open(low, high, group)[active]]
-    return low
+    curve, every = cases.curve, np.arange(len(cases))
+    below, above = np.full(len(cases), -1), np.full(len(cases), len(curve.rate))
+    for _ in range(len(curve.rate).bit_length()):
+        middle = np.maximum((below + above) // 2, 0)
+        meets = cases.meets(curve.rate[middle, every] * curve.lanes)
+        below, above = np.where(meets, middle, below), np.where(meets, above, middle)
+    last = len(curve.rate) - 1
+    low = np.where(below >= 0, curve.rate[below, every] * curve.lanes, 0.0)
+    high = np.where(below >= 0, curve.rate[np.minimum(above, last), every] * curve.lanes, 0.0)
+    for _ in range(HALVES):
+        middle = 0.5 * (low + high)
+        meets = cases.meets(middle)
+        low, high = np.where(meets, middle, low), np.where(meets, high, middle)
+    return on_ladder(low)
 
 
-def _open(low: Array, high: Array, group: Ints | None) -> NDArray[np.bool_]:
-    """Cases whose largest rate is not known to `CLOSE`, and that may be the best of their group."""
-    wide = high - low > CLOSE * high
-    if group is not None:
-        best = np.zeros(int(group.max()) + 1)
-        np.maximum.at(best, group, low)
-        wide &= high > best[group] * (1.0 + CLOSE)
-    return wide
+def on_ladder(rates: Array) -> Array:
+    """Rates rounded down to a ladder, steps of ``CLOSE`` apart; 0 stays 0.
 
-
-def _bracket(low: Array, high: Array, meets: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """The part of each interval that holds the largest rate, or a wider one within `CLOSE`.
-
-    Larger parts are compared before the smaller ones inside of them, so the number of parts has no effect.
-
-    Args:
-        low, high: ends of the intervals, shape (cases,).
-        meets: whether the targets hold between equal parts of each, shape (parts - 1, cases).
+    Last bits of a case depend on those beside it: rungs do not, so a plan alone carries what it carries
+    among others.
     """
-    column, parts = np.arange(len(low)), len(meets) + 1
-    first, last = np.zeros(len(low), np.int64), np.full(len(low), parts)
-    stride = parts
-    while stride > 1:
-        stride //= PARTS
-        below, above = ((low + (high - low) * (at / parts)) for at in (first, last))
-        wide = (above - below > CLOSE * above) | (stride * PARTS == parts)
-        inner = first + stride * np.arange(1, PARTS)[:, None]
-        inside = meets[np.minimum(inner, parts - 1) - 1, column]
-        passed = np.where(inside.all(axis=0), PARTS - 1, np.argmin(inside, axis=0))
-        first = np.where(wide, first + stride * passed, first)
-        last = np.where(wide, first + stride, last)
-    return low + (high - low) * (first / parts), low + (high - low) * (last / parts)
-
-
-def _parts(low: Array, high: Array) -> int:
-    """Parts of the remaining intervals: few of many cases, many of few, which cost little more."""
-    parts, most = PARTS, np.max((high - low) / (CLOSE * high))
-    while parts < most and PARTS * parts * len(low) <= MOST_POINTS:
-        parts *= PARTS
-    return parts
-
-
-def _meets(cases: ReplicaCases, index: Ints, rates: Array) -> NDArray[np.bool_]:
-    """Whether the targets hold at the rates of some cases, by number; in blocks of ``MOST_CASES``."""
-    blocks = [slice(start, start + MOST_CASES) for start in range(0, len(index), MOST_CASES)]
-    return np.concatenate(
-        [cases[index[block]].meets(rates[block]) for block in blocks] or [np.zeros(0, bool)]
-    )
+    step = np.log1p(CLOSE)
+    rungs = np.floor(np.log(np.maximum(rates, LEAST_RATE)) / step + SAME_RUNG)
+    return np.where(rates > LEAST_RATE, np.exp(rungs * step), 0.0)
 
 
 def best_of_group(rates: Array, group: Ints) -> Ints:

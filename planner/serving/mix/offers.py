@@ -140,7 +140,7 @@ def _options(
         alone = replace(question, workload=wanted[index].workload(question.workload))
         cases = ReplicaCases.of(alone, [shape], [role])
         group = np.zeros(len(cases), np.int64)
-        best = int(best_of_group(largest_rate(cases, group=group), group)[0])
+        best = int(best_of_group(largest_rate(cases), group)[0])
         limits[float(cases.budget[best]), float(cases.sequences[best])] = None
     every = len(wanted) * len(widths)
     listed = []

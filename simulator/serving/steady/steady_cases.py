@@ -15,6 +15,7 @@ from simulator.serving.steps.speculation_cases import SpeculativeCases
 from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
+Steps = StepCases | SpeculativeCases
 
 SEVERAL = 3.0
 """Prompts of a full step from which on a middle number is priced too: below, the two are a tile apart."""
@@ -113,9 +114,9 @@ class Prefills:
         own = np.maximum(self.again - self.beside, 0.0)
         return self.seconds(chunks) + np.maximum(longest - np.maximum(chunks / self.ranks, 1.0), 0.0) * own
 
-    def beside_step(self, step: Array, closed: NDArray[np.bool_]) -> Prefills:
+    def beside_step(self, step: Array) -> Prefills:
         """The same with a slightly different batch of clients, whose own step takes ``step``."""
-        shift = np.where(closed, step - self.step, 0.0)
+        shift = step - self.step
         return replace(self, step=self.step + shift, one_chunk=self.one_chunk + shift)
 
     @cached_property
@@ -135,7 +136,7 @@ class Prefills:
 class Cases:
     """Loads and limits of one attention rank, as arrays of one shape, and the steps of its prompts."""
 
-    def __init__(self, table: StepCases | SpeculativeCases, load: Load, limits: Limits) -> None:
+    def __init__(self, table: Steps, load: Load, limits: Limits) -> None:
         figures = (
             *(load.prompt, load.output, load.concurrency, load.rate, load.cached, load.variation),
             *(load.prompt_variation, load.replicas, load.together),

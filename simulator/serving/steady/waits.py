@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,44 +18,81 @@ RUNAWAY = 2.0
 it follows from the times between plans; four stages do so at the same load on the event engine."""
 
 
-def budget_wait(cases: Cases, arriving: Array, steps: Prefills, running: Array) -> Array:
+class Waiting(Protocol):
+    """What waits depend on, arrays of one shape; see `Cases`."""
+
+    @property
+    def ranks(self) -> Array: ...
+    @property
+    def stages(self) -> Array: ...
+    @property
+    def shared(self) -> Array: ...
+    @property
+    def varied(self) -> Array: ...
+    @property
+    def decodes(self) -> NDArray[np.bool_]: ...
+    @property
+    def slots(self) -> Array: ...
+    @property
+    def gaps(self) -> Array: ...
+
+
+class FullSteps(Protocol):
+    """Steps that prompts fill; see `Prefills`."""
+
+    @property
+    def most(self) -> Array: ...
+    @property
+    def full(self) -> Array: ...
+    @property
+    def growing(self) -> Array: ...
+
+
+def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
     """Wait for the prompts of others where steps are full: M/D/c, of varied prompts Pollaczek-Khinchine's
     factor above it. Without decodes a step starts at once, so steps are full only where all prompts wait.
-    Clients wait for two prompts, or until all clients' prompts are computed once.
 
     Args:
         cases: the loads.
         arriving: other prompts a second, on all ranks.
         steps: steps with prompts.
-        running: seconds of a request without the wait.
     """
     busy = np.minimum(np.maximum(arriving * steps.full, 0.0), MOST_FILLED)
     # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
     pooled = cases.shared / cases.ranks
-    servers = pooled * steps.ranks * steps.most
+    servers = pooled * cases.ranks * steps.most
     # What a full micro batch leaves waits for a turn of one of them.
-    power = servers
-    if cases.staged:
-        full = (cases.stages > 1) & (RUNAWAY * arriving * steps.growing >= 1.0)
-        power = np.where(full, pooled, servers)
+    full = (cases.stages > 1) & (RUNAWAY * arriving * steps.growing >= 1.0)
+    power = np.where(full, pooled, servers)
     power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
     wait = 0.5 * busy**power / (1.0 - busy) * steps.full
-    wait = wait * (1.0 + cases.varied) / pooled
-    if not cases.loops:
-        return wait
+    return wait * (1.0 + cases.varied) / pooled
+
+
+def most_wait(cases: Cases, steps: Prefills, running: Array) -> Array:
+    """Longest wait of clients for prompts of others: for two, or until all clients' are computed once.
+
+    Args:
+        cases: the loads.
+        steps: steps with prompts.
+        running: seconds of a request without the wait.
+    """
     others = np.maximum(cases.clients - 1.0, 0.0) * steps.ranks * steps.full
-    bound = np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
-    return np.where(cases.closed, np.minimum(wait, bound), wait)
+    return np.minimum(0.5 * others, np.maximum(others - running, 2.0 * steps.full))
 
 
-def slot_wait(
-    cases: Cases, through: Array, tpot: Array, alone: Array, longest: Array, service: Array
-) -> Array:
-    """Wait for a slot: of clients beyond them, or of arrivals that find all of them in use.
+def slot_wait(cases: Waiting, through: Array, tpot: Array, alone: Array, longest: Array) -> Array:
+    """Wait of arrivals that find all slots in use.
 
     The number of decoding sequences varies as that of a shared processor does (negative binomial, its
     variance 1 / (1 - load) of the mean); beyond the slots it falls off geometrically. Ranks, micro
     batches and replicas share arrivals, each of which goes to a free slot.
+
+    Args:
+        cases: the loads.
+        through: requests a second of one batch.
+        tpot, alone: mean seconds between decodes of a request, and those of a lone one.
+        longest: decode time of a request beside as many as slots hold, s.
     """
     slots, arrivals = cases.slots * cases.shared, np.maximum(through * cases.shared, 1e-9)
     mean = arrivals * tpot * cases.gaps
@@ -63,8 +102,4 @@ def slot_wait(
     ratio = np.minimum(np.maximum(arrivals * longest / slots, 0.0), MOST_FILLED)
     full = density / (1.0 - ratio)
     # Seconds between ends of requests in full slots; they do not fall as arrivals rise.
-    opened = 0.5 * full / (1.0 + full) * longest / slots / (1.0 - ratio)
-    if not cases.loops:
-        return opened
-    beyond = np.maximum(cases.clients / cases.slots - 1.0, 0.0) * (tpot * cases.gaps + service)
-    return np.where(cases.closed, beyond, opened)
+    return 0.5 * full / (1.0 + full) * longest / slots / (1.0 - ratio)

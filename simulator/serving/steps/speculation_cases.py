@@ -32,7 +32,7 @@ class SpeculativeCases:
     def __init__(self, target: StepCases, speculation: Speculation, layers: int) -> None:
         if speculation.asynchronous:
             raise InputError("asynchronous drafts are simulated, not searched", "speculation.asynchronous")
-        self._target, self._heads = target, HeadTimes.of(speculation, layers)
+        self._heads = HeadTimes.of(speculation, layers)
         self._passes, self._host_s = speculation.draft_passes, speculation.host_s
         self.verified = float(speculation.queries)
         self.pace = speculation.mean()
@@ -43,9 +43,19 @@ class SpeculativeCases:
         """Mean tokens of the last step beyond the last one asked for (renewal theory)."""
         self.draws = max(square - self.pace**2, 0.0) ** 0.5
         """Standard deviation of the tokens of a step."""
+        self._of(target)
+
+    def _of(self, target: StepCases) -> None:
+        self._target = target
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
         self.window, self.windows = target.window, target.windows
+
+    def repeated(self, times: int) -> Self:
+        """See `StepCases.repeated`."""
+        cases = copy(self)
+        cases._of(self._target.repeated(times))
+        return cases
 
     def varying(self, shared: Array) -> Self:
         """See `StepCases.varying`."""

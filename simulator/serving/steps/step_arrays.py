@@ -182,6 +182,10 @@ class StepCases:
             arrays.grids[name].at(index) for name in ("decodes", "mixed", "chunks")
         )
 
+    def repeated(self, times: int) -> StepCases:
+        """All cases one after the other, as often as asked."""
+        return StepCases(self.arrays, np.tile(self.which, times)) if self.which.ndim else self
+
     def varying(self, shared: Array) -> Self:
         """The same, where decode batches vary about their mean as those of random arrivals do.
 

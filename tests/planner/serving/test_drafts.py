@@ -110,7 +110,7 @@ def test_cases_of_several_drafts_together_are_as_alone(found):
     question = replace(found.question, fix=ONE)
     kept = list(shapes(question, {}))
     every = ReplicaCases.of(question, kept, [MIXED])
-    rates = 0.3 * every.highest_stable_rate()
+    rates = 0.3 * every.curve.highest
     together = every.state(rates)
     for index in range(len(kept)):
         own = np.flatnonzero(every.shape == index)

@@ -18,7 +18,7 @@ from meshwright.reports.serving_plans import falls_short, nearest_words, shortfa
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_run import trial
 from planner.serving.refine import bisect, settled
-from planner.serving.score import CLOSE, ROLES, ReplicaCases, best_of_group, largest_rate, ttft_quantile
+from planner.serving.score import CLOSE, ROLES, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.scores import scores
 from planner.serving.search import search_serving
 from planner.serving.shapes import choices, shapes
@@ -91,9 +91,9 @@ def test_every_candidate_is_accounted_for(asked, found):
 @pytest.mark.parametrize("objective", ["cost", "energy", "latency"])
 def test_every_ranked_plan_carries_the_rate(objective):
     """The mean TPOT of a pipeline may keep a target that too few of its requests keep."""
-    limit, tight = {"tensor": 2, "pipeline": 2}, {"rate": 40.0, "tpot": 0.016}
+    limit, tight = {"tensor": 2, "pipeline": 2}, {"rate": 40.0, "tpot": 0.018}
     table = scores(asked := question(limit, objective=objective, **tight), list(shapes(asked, {})))
-    mean_kept = (table.ttft <= 0.5) & (table.tpot <= 0.016)
+    mean_kept = (table.ttft <= 0.5) & (table.tpot <= 0.018)
     assert np.any(mean_kept & (table.goodput < 0.99 * 40.0))
     assert np.all(table.goodput[table.meets] >= (1.0 - 5.0 * CLOSE) * 40.0)
 
@@ -169,17 +169,6 @@ def test_shapes_and_roles_searched_together_find_what_each_finds_alone(asked):
             own = (every.shape == index) & (every.role == role)
             alone = largest_rate(ReplicaCases.of(asked, [shape], [role]))
             assert together[own] == pytest.approx(alone, rel=1e-12)
-
-
-def test_leaving_the_losers_of_a_group_early_keeps_its_best(asked):
-    kept = list(shapes(asked, {}))
-    cases = ReplicaCases.of(asked, kept)
-    every, raced = largest_rate(cases), largest_rate(cases, group=cases.shape)
-    best = best_of_group(raced, cases.shape)
-    assert cases.shape[best].tolist() == list(range(len(kept)))
-    for index in range(len(kept)):
-        assert every[cases.shape == index].max() == pytest.approx(raced[best[index]], rel=2 * CLOSE)
-    assert np.all(raced <= every * (1 + 2 * CLOSE))
 
 
 def test_a_wider_target_never_carries_less(found):

@@ -436,7 +436,8 @@ def test_steps_of_many_short_prompts_agree_with_the_event_engine(
 def test_latencies_rise_over_a_riser_of_the_step():
     """A leap of the iteration beyond the riser was taken for a solution: 54 ms, and 48 at the next rate."""
     price = StepPrice(models.get("llama3.1-8b"), usual_cluster("h100-sxm"), Pool(), engines.get(STATED))
-    load = Load(700, 100, rate=np.linspace(38.8, 43.2, 11), replicas=4)
+    load = Load(700, 100, rate=np.linspace(38.4, 43.6, 131), replicas=4)
     state = steady_state(IterationTable(price, 8192, 512, 4096), load, Limits(8192, 512, 400_000))
     assert state.tpot_s[-1] > 2.0 * state.tpot_s[0]
-    assert (state.tpot_s[1:] >= state.tpot_s[:-1] * (1 - 2e-3)).all()
+    assert (np.diff(state.tpot_s) >= 0.0).all()
+    assert (np.diff(state.e2e_s[state.stable]) >= 0.0).all()

@@ -1,0 +1,281 @@
+"""Steady states of replicas by their rate, over arrays: a curve through states of given batches.
+
+Of a batch that is known, a rate follows from the equations; the other way round they have several solutions
+where step times jump. So a curve is drawn through states of growing batches, and a rate has the state at
+which the curve first reaches it. Between these states the token rate of a request, which a load takes from
+linearly, is linear. What cannot fall as batches grow is held at its maximum so far: no latency of a curve
+falls as its rate rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.serving.steady.company import companions, met_share
+from simulator.serving.steady.meetings import MOST_INTERFERENCE, STEADIEST, Meetings, meetings
+from simulator.serving.steady.state import Steady, watts
+from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
+from simulator.serving.steady.waits import MOST_FILLED, budget_wait, slot_wait
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+POINTS = 32
+"""States of a curve: batches up to 256 grow by a fifth from one to the next."""
+MIXED_ROUNDS, ROUNDS = 5, 8
+"""Iterations of a state where prompts share steps with decodes, and where they come before them. At a given
+batch all that is left to find is what prompts that share steps spare."""
+PRICED = 0, 1
+"""Iterations that price prompts beside the batch, which varies by its bunching alone."""
+MOST_BUNCHING = 0.2
+"""Maximum share that bunched arrivals add to a batch."""
+AVERAGED = (2.0 / 3.0) ** 0.5
+"""Standard deviation of the batch averaged over a request's time, over that of the batch at an instant."""
+CORRELATED = 0.5 / AVERAGED
+"""Correlation of that average with the number of arrivals in the same time."""
+LONGEST_SPREAD = 0.2
+"""Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
+LIKELY = 2.33
+"""Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
+RISING = "rate", "slow_s", "running_s", "service_s", "full", "growing", "longest_s", "met"
+FALLING = "pace", "most"
+
+
+@dataclass(frozen=True, eq=False)
+class RateCurve:
+    """States of cases by their rate; arrays of shape (points, cases), and (cases,) of the cases themselves.
+
+    Rates are requests a second of one attention rank and pipeline stage.
+    """
+
+    rate: Array
+    pace: Array
+    """Decodes of a request a second."""
+    slow_s: Array
+    """Mean time between decodes, and ``LIKELY`` deviations of it over requests."""
+    running_s: Array
+    """The step that an arrival finds running."""
+    service_s: Array
+    """From arrival to first token, without waits for slots and full steps."""
+    full: Array
+    most: Array
+    growing: Array
+    longest_s: Array
+    """Decode time of a request beside as many as slots hold."""
+    met: Array
+    """Share of time that prompts take from decodes, over the most that they may take."""
+    watts: Array
+    lanes: Array
+    ranks: Array
+    stages: Array
+    shared: Array
+    varied: Array
+    decodes: NDArray[np.bool_]
+    slots: Array
+    gaps: Array
+    steps_per_token: Array
+    output: Array
+    alone_s: Array
+    prefill_s: Array
+    prefill_beside_s: Array
+
+    @property
+    def highest(self) -> Array:
+        """Rate at which decodes fill all slots, requests a second of a whole replica; shape (cases,)."""
+        return self.rate[-1] * self.lanes
+
+    @classmethod
+    def joined(cls, curves: Sequence[Self]) -> Self:
+        """The cases of several curves, in their order."""
+        if len(curves) == 1:
+            return curves[0]
+        names = [field.name for field in fields(cls)]
+        return cls(
+            **{name: np.concatenate([getattr(curve, name) for curve in curves], axis=-1) for name in names}
+        )
+
+    def __getitem__(self, index: Ints | slice) -> Self:
+        """The curves of some cases, by their numbers."""
+        return type(self)(**{field.name: getattr(self, field.name)[..., index] for field in fields(self)})
+
+    def at(self, rate: Array) -> Steady:
+        """States at rates.
+
+        Args:
+            rate: requests a second of a whole replica, shape (..., cases).
+        """
+        through = rate / self.lanes
+        passed = np.sum(self.rate.reshape(POINTS, *(1,) * (rate.ndim - 1), -1) <= through, axis=0)
+        low = np.clip(passed - 1, 0, POINTS - 2)
+        low, high, every = low, low + 1, np.arange(rate.shape[-1])
+        before, after = self.rate[low, every], self.rate[high, every]
+        part = np.clip((through - before) / np.maximum(after - before, 1e-12), 0.0, 1.0)
+
+        def between(values: Array) -> Array:
+            first = values[low, every]
+            return first + part * (values[high, every] - first)
+
+        pace, longest, service = between(self.pace), between(self.longest_s), between(self.service_s)
+        tpot = 1.0 / pace
+        arriving = through * self.ranks
+        steps = _Full(between(self.most), between(self.full), between(self.growing))
+        busy = np.maximum(between(self.met), arriving * steps.full / MOST_FILLED)
+        stable = (through * longest <= self.slots) & (busy < 1.0) & (through <= self.rate[-1])
+        wait = budget_wait(self, arriving, steps) + slot_wait(self, through, tpot, self.alone_s, longest)
+        decode = tpot * self.gaps
+        return Steady(
+            ttft_s=np.where(stable, service + wait, np.inf),
+            queue_s=np.where(stable, wait, np.inf),
+            tpot_s=tpot * self.steps_per_token,
+            tpot_spread_s=np.maximum(between(self.slow_s) - tpot, 0.0) / LIKELY * self.steps_per_token,
+            batch=np.minimum(through * decode, self.slots) * self.stages,
+            prefill_s=np.broadcast_to(self.prefill_s, rate.shape),
+            prefill_beside_s=np.broadcast_to(self.prefill_beside_s, rate.shape),
+            step_s=between(self.running_s),
+            requests_s=rate,
+            output_tokens_s=rate * self.output,
+            watts=between(self.watts),
+            stable=stable,
+            decode_s=decode,
+            last_tpot_s=tpot * self.steps_per_token,
+        )
+
+
+class _Full(NamedTuple):
+    most: Array
+    full: Array
+    growing: Array
+
+
+def rate_curve(table: Steps, load: Load, limits: Limits) -> RateCurve:
+    """The curves of cases.
+
+    Args:
+        table: step times of the replica of each case, or of one replica.
+        load, limits: as of `steady_state`; the rate is not read.
+    """
+    figures = (
+        *(load.prompt, load.output, load.cached, load.variation, load.prompt_variation, load.replicas),
+        *(limits.budget, limits.sequences, limits.kv_tokens, table.ranks),
+    )
+    whole = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, np.float64)) for value in figures))
+    prompt, output, cached, variation, varied, replicas, budget, sequences, room, _ = (
+        np.tile(values, POINTS) for values in whole
+    )
+    every = Load(
+        prompt, output, cached=cached, variation=variation, prompt_variation=varied, replicas=replicas
+    )
+    cases = Cases(table.repeated(POINTS), every, Limits(budget, sequences, room, limits.interleaved))
+    return _curve(cases, whole[0].size)
+
+
+def _curve(cases: Cases, count: int) -> RateCurve:
+    """Curves of ``count`` cases, each of which comes once a point."""
+    share = np.repeat(np.linspace(0.0, 1.0, POINTS), count)
+    slots, gaps, decodes = cases.slots, cases.gaps, cases.decodes
+    steps = cases.prefills(np.ones_like(slots))
+    # Replicas that only prefill have no batch: their points are rates, closer where these fill all steps.
+    filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
+    # Sequences of a batch that arrivals at random find decoding.
+    around = np.where(decodes, (slots + 1.0) ** share - 1.0, 0.0)
+    beside = companions(around, cases.balanced) if cases.balances else around
+    alone, full = cases.decode(np.ones_like(slots)), cases.decode(slots)
+    growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
+    bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
+    zero = np.zeros_like(slots)
+    tpot, delay = cases.decode(np.minimum(1.0 + beside, slots)), steps.one_chunk
+    met = Meetings(tpot, delay, steps.one_chunk, zero, zero, np.ones_like(slots), None)
+    through = meeting = seen = uneven = step = zero
+    for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
+        through = np.where(decodes, around / (tpot * gaps), filled)
+        bunched = np.minimum(bunching * delay, MOST_BUNCHING * beside)
+        seen = np.minimum(1.0 + beside + bunched, slots)
+        if number in PRICED:
+            steps = cases.prefills(seen)
+        step = cases.decode(seen)
+        if cases.staged:
+            lasting = np.maximum(1.0 - through * cases.stages * growth, STEADIEST)
+            uneven = np.where(cases.stages == 1.0, 0.0, beside) / lasting
+            step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
+        meeting = through * cases.ranks
+        if cases.balances:
+            present = through * cases.lanes * (tpot * gaps + met.prefill_s)
+            meeting = meeting * met_share(present, cases.others_take)
+        met = meetings(cases, meeting, step, tpot, steps, met.chunks)
+        delay = met.delay_s
+        # At a given batch a longer step meets fewer prompts a second, and as many a step.
+        tpot = met.mean_s if cases.interleaved else step + tpot * (1.0 - step / met.mean_s)
+    longest = _longest(cases, meeting, full, met.chunks)
+    interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
+    points = {
+        "rate": through,
+        "pace": 1.0 / tpot,
+        "slow_s": tpot + LIKELY * _spread(cases, through, tpot, alone, seen, uneven, delay, interference),
+        "running_s": np.where(decodes, step, met.running_s),
+        "service_s": cases.fixed + met.first_s + met.prefill_s,
+        "full": steps.full,
+        "most": steps.most,
+        "growing": steps.growing,
+        "longest_s": longest,
+        "met": meeting * delay / MOST_INTERFERENCE,
+        "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),
+    }
+    shape = POINTS, count
+    points = {name: np.broadcast_to(values, slots.shape).reshape(shape) for name, values in points.items()}
+    points |= {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
+    points |= {name: np.minimum.accumulate(points[name], axis=0) for name in FALLING}
+    prefill, prefill_beside = cases.prefill()
+    own = {
+        **{name: getattr(cases, name) for name in ("lanes", "ranks", "stages", "shared", "varied")},
+        **{name: getattr(cases, name) for name in ("decodes", "slots", "gaps", "steps_per_token", "output")},
+        "alone_s": alone,
+        "prefill_s": prefill,
+        "prefill_beside_s": prefill_beside,
+    }
+    own = {name: np.broadcast_to(values, slots.shape)[:count] for name, values in own.items()}
+    return RateCurve(**points, **own)
+
+
+def _longest(cases: Cases, meeting: Array, full: Array, chunks: Array) -> Array:
+    """Decode time of a request beside as many as slots hold, s.
+
+    Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
+    of a step's time falls where the present batch comes to a riser of the stair of step times.
+    """
+    steps = cases.prefills(cases.slots)
+    delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
+    tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
+    # From above: prompts share steps that are longer than those without them.
+    return cases.gaps * meetings(cases, meeting, full, tpot, steps, chunks).mean_s
+
+
+def _spread(
+    cases: Cases,
+    through: Array,
+    tpot: Array,
+    alone: Array,
+    seen: Array,
+    uneven: Array,
+    delay: Array,
+    interference: Array,
+) -> Array:
+    """Standard deviation of the time between decodes at a rate of Poisson arrivals, s.
+
+    A request sees the mean batch over its own decoding: two thirds of the variance of the batch (that of a
+    shared processor), a triangle of weights over arrivals. The prompts that delay it arrive meanwhile; their
+    number has correlation ``CORRELATED`` with that batch. Accepted drafts vary the steps of a request.
+    """
+    arrivals = through * tpot * cases.gaps
+    deviation = np.sqrt(arrivals / cases.shared * tpot / alone + LONGEST_SPREAD * uneven)
+    more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
+    slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
+    batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
+    # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
+    prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps
+    drafts = tpot * cases.draws
+    return np.sqrt(batch**2 + prompts**2 + 2.0 * CORRELATED * batch * prompts + drafts**2)
