@@ -108,9 +108,12 @@ def _best(
     told: Sequence[tuple[ServingPlan, str, str | None]],
 ) -> Iterator[Variant]:
     """Replicas of each shape, as `Variant` says; none of a shape that carries nothing."""
+    # A layout's limits suit its own room for KV; the engine's own stand beside them.
+    limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
+    limits += [(shape.options.token_budget, shape.options.max_sequences) for shape in kept]
+    told, kept = [*told, *told], [*kept, *kept]
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
     most = np.array([shape.most for shape in kept], float)
-    limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
     cases = ReplicaCases.with_limits(question, kept, *zip(*limits, strict=True)).shared_by(
         np.minimum(counts, most)
     )
@@ -123,9 +126,18 @@ def _best(
         load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
         state = cases.state(np.maximum(load, LEAST_RATE))
     first = ttft_quantile(question, state)
-    for index in map(int, np.flatnonzero(rates > 0)):
+    carried_by = rates * cases.replicas
+    short = np.zeros(len(rates)) if question.rate is None else np.maximum(question.rate - carried_by, 0.0)
+    # The limits that carry the rate, with fewer replicas, or carry more.
+    order = np.lexsort((-carried_by, cases.replicas, short))
+    pairs = len(kept) // 2
+    first_of = {int(index) % pairs: int(index) for index in order[::-1]}
+    for index in sorted(first_of.values(), key=lambda number: number % pairs):
+        if not rates[index]:
+            continue
         count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
-        group = replace(plan.groups[0], shape=kept[index], replicas=count)
+        budget, sequences = map(int, limits[index])
+        group = replace(plan.groups[0], shape=kept[index], replicas=count, budget=budget, sequences=sequences)
         carried = float(load[index] * count)
         yield Variant(
             weights,

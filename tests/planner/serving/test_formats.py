@@ -23,3 +23,12 @@ def test_the_price_told_is_the_price_asked():
         asked = serving_question(None, {**NONE, **ASKED, **TARGETS, "objective": "cost"}, fixed, {})
         mixed = [plan for plan in search_serving(asked, 20).plans if len(plan.groups) == 1]
         assert mixed[0].usd_per_million == pytest.approx(variant.plan.usd_per_million, rel=1e-6)
+
+
+def test_narrower_kv_holds_more_of_repeated_prompts():
+    """A layout's sequence limit, chosen for the checkpoint's KV, is no limit of a narrower one."""
+    agents = {**ASKED, "gpus": 16, "isl": 16_000, "rate": 2.0, "prefix": "94%", "ttft": 2.0, "tpot": 0.05}
+    search = search_serving(serving_question(None, {**NONE, **agents}, {}, {}), 3, formats=True)
+    best = search.plans[0].goodput / search.plans[0].groups[0].replicas
+    told = [variant.plan for variant in search.variants if variant.kv == "fp8"]
+    assert told and all(plan.goodput / plan.groups[0].replicas > best for plan in told)
