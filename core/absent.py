@@ -8,8 +8,8 @@ KINDS = frozenset({"model", "framework", "cluster", "device", "engine", "engine 
 """Kinds of names that are looked up."""
 ABSENT = {
     r"(flan-)?t5|bart|ul2|whisper": "encoder-decoders are not predicted",
-    r"(distil|modern|de|ro)?berta?|bge|e5|gte|electra": "encoders are not predicted; a decoder that embeds "
-    "answers with --osl 0",
+    r"(distil|de|ro)?berta?|bge|e5|gte|electra": "`meshwright show models bert` lists encoders; "
+    "another's config.json is read",
     r"gemma-?3n": "its several streams of residuals and predicted sparsity are not modelled",
     r"vit|clip|dino": "vision encoders alone are not predicted",
     r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",

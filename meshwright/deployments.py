@@ -196,4 +196,6 @@ def deployment_question(
     values |= _targets(values)
     fix, limit, watts = values.pop("fix"), values.pop("limit"), power_budget(values["watts"])
     question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
-    return replace(question, split=split and question.concurrency is None)
+    # Requests of one token have nothing to decode.
+    several = question.output > 1.0
+    return replace(question, split=split and several and question.concurrency is None)

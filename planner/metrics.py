@@ -56,7 +56,7 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = step_flops_per_token(setting, plans)
-        causal = _computed(setting, float(flops_per_token(setting.model, training.attended, training.causal)))
+        causal = _computed(setting, float(flops_per_token(setting.model, training.attended, setting.causal)))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -76,7 +76,7 @@ class Metrics:
 def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     """MFU, or causal MFU, of a step of some length."""
     training = setting.training
-    own = flops_per_token(setting.model, training.attended, causal and training.causal)
+    own = flops_per_token(setting.model, training.attended, causal and setting.causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
     return _computed(setting, float(own)) * training.tokens / step_s / peak
 

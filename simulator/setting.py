@@ -212,6 +212,11 @@ class Setting:
             metric_passes=framework.kernels.metric_passes,
         )
 
+    @property
+    def causal(self) -> bool:
+        """Whether attention looks back only: neither the model nor the workload says otherwise."""
+        return self.model.causal and self.training.causal
+
     def rank(self, plans: Plans) -> Rank:
         """One rank's view of a micro batch; cases are plans."""
         return self._rank(plans, self.sharing(plans), *self.sequences(plans))
@@ -230,7 +235,7 @@ class Setting:
             plans.head_ranks_of(context),
             self.training.expert_load,
         )
-        batch = Batch.training(sequences, length, self.training.causal)
+        batch = Batch.training(sequences, length, self.causal)
         return Rank(self.model, batch, shard, self.formats, self.implementation)
 
     def sharing(self, plans: Plans) -> np.ndarray:
@@ -285,7 +290,7 @@ class Setting:
     def square_cost(self) -> float:
         """FLOPs of attention for a squared token over those of linear layers for a token."""
         length = self.training.attended
-        attention = float(attention_flops_per_token(self.model, length, self.training.causal))
+        attention = float(attention_flops_per_token(self.model, length, self.causal))
         return attention / length / matmul_flops_per_token(self.model)
 
     @cached_property

@@ -33,6 +33,10 @@ def training_question(
     scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
     plan = needs_plan(scenario, where)
     setting = scenario.setting
+    if not setting.model.causal:
+        raise InputError(
+            f"{setting.model.name} is an encoder; launch files train decoders", f"{where}: model"
+        )
     title = (
         scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
     )

@@ -121,10 +121,12 @@ def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], w
         deployment = {"pools": [{"name": f"{pool['role']}-{i}", **pool} for i, pool in enumerate(pools)]}
         if len({pool["role"] for pool in pools}) == len(pools):
             deployment = {"pools": pools}
-    scenario = {"model": name, "cluster": stated["cluster"], "gpus": gpus, "workload": dict(LOAD)}
+    load = {**LOAD, **({} if model.causal else {"output": {"kind": "fixed", "tokens": 1}})}
+    scenario = {"model": name, "cluster": stated["cluster"], "gpus": gpus, "workload": load}
     scenario["deployment"] = deployment
     notes.append(
-        "the file states no load: 16 clients with prompts of 1,000 and answers of 200 tokens stand for it"
+        "the file states no load: 16 clients with prompts of 1,000 and answers of "
+        f"{200 if model.causal else 1} tokens stand for it"
     )
     make_serving(scenario, where, Path())
     unknown = tuple(option for option in aside if not HARMLESS.match(option))

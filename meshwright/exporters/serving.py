@@ -74,6 +74,7 @@ def pool_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     facts.pop("options.scheduler_options")
     for name in ("options.max_context", "options.kv_blocks", "pool.expert_tensor"):
         facts[name] = facts[name] or None
+    facts["derived.pooling"] = None if pool.model.causal else True
     if pool.model.moe is None:
         facts["pool.expert"] = facts["pool.expert_tensor"] = None
     facts["role"] = shape.role

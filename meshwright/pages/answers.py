@@ -16,7 +16,8 @@ from meshwright.reports.mixes import option_errors
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import Band, days_band, in_proportion
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
-from meshwright.reports.units import cell, percent, seconds
+from meshwright.reports.serving_verdict import prompts_only, tokens_s, usd_per_million
+from meshwright.reports.units import cell, per_second, percent, seconds
 from planner.run_search import RunRanking
 from planner.serving.curves import load_curve
 from planner.serving.day import DayPlan
@@ -34,46 +35,50 @@ PLACES = ("top center", "bottom center", "middle right", "middle left")
 def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Page:
     """The page of a ranking of deployments."""
     best, slo = search.plans[0], search.question.workload.slo
-    error = plan_errors(search, best).get("tpot")
+    error, prompts = plan_errors(search, best).get("tpot"), prompts_only(search)
     facts = {
         "first choice": best.describe(),
-        "goodput": f"{best.goodput:.3g} requests/s",
+        "goodput": f"{per_second(best.goodput)} requests/s",
         "GPUs": f"{best.devices:,}",
         "TTFT": f"{seconds(best.ttft_s)} (p{100 * slo.share:.3g})",
         "TPOT": seconds(best.tpot_s) + ("" if error is None else f" ± {percent(error.p90, 0)}"),
-        "cost": f"{best.usd_per_million:.3g} $/Mtok of output",
+        "cost": f"{usd_per_million(search, best):.3g} $/Mtok of {'input' if prompts else 'output'}",
         "evidence": short_evidence(search, best),
     }
+    if prompts:
+        del facts["TPOT"]
     plans = search.plans
     points = {
         "type": "scatter",
         "mode": "markers+text",
-        "x": [1.0 / plan.tpot_s for plan in plans],
-        "y": [plan.output_tokens_s / plan.devices for plan in plans],
+        "x": [plan.ttft_s if prompts else 1.0 / plan.tpot_s for plan in plans],
+        "y": [tokens_s(search, plan) / plan.devices for plan in plans],
         "text": [str(rank) for rank in range(1, len(plans) + 1)],
         "textposition": [PLACES[place % len(PLACES)] for place in range(len(plans))],
         "hovertext": [
-            f"{label(plan.describe())}<br>{plan.goodput:.3g} requests/s, TTFT {seconds(plan.ttft_s)}, "
-            f"{plan.usd_per_million:.3g} $/Mtok"
+            f"{label(plan.describe())}<br>{per_second(plan.goodput)} requests/s, "
+            f"TTFT {seconds(plan.ttft_s)}, {usd_per_million(search, plan):.3g} $/Mtok"
             for plan in plans
         ],
         "hovertemplate": "%{hovertext}<extra></extra>",
         "marker": {"size": 10, "color": COLOURS[0]},
     }
-    shapes = [] if slo.tpot is None else [target_line(1.0 / slo.tpot)]
+    target = slo.ttft if prompts else slo.tpot and 1.0 / slo.tpot
+    shapes = [] if target is None else [target_line(target)]
     axes = {
-        "xaxis": axis("output tokens/s of a user"),
-        "yaxis": axis("output tokens/s of a GPU", rangemode="tozero"),
+        "xaxis": axis("TTFT, s" if prompts else "output tokens/s of a user"),
+        "yaxis": axis(f"{'prompt' if prompts else 'output'} tokens/s of a GPU", rangemode="tozero"),
     }
     data = [*_curves(search), {**points, "showlegend": False}]
     figure = {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, **axes)}
     words = (
         "Each line is a deployment from a low load up to its goodput, each point one at the rate of its row, "
-        "by rank; right and high is good."
+        f"by rank; {'left' if prompts else 'right'} and high is good."
     )
-    words += "" if slo.tpot is None else " The dashed line is the target of TPOT."
+    words += "" if target is None else f" The dashed line is the target of {'TTFT' if prompts else 'TPOT'}."
     title = f"Serving {search.question.model.name}"
-    sections = [Section("A user's speed and a GPU's", words, figure), *sections_of(tables)]
+    heading = "A prompt's latency and a GPU's speed" if prompts else "A user's speed and a GPU's"
+    sections = [Section(heading, words, figure), *sections_of(tables)]
     return Page(title, facts, sections)
 
 
@@ -90,9 +95,9 @@ def _curves(search: ServingSearch) -> list[dict[str, Any]]:
                 "type": "scatter",
                 "mode": "lines",
                 "name": f"{rank}: {label(plan.describe())}",
-                "x": curve.user.tolist(),
+                "x": (curve.ttft_s if prompts_only(search) else curve.user).tolist(),
                 "y": curve.device.tolist(),
-                "hovertext": [f"{rate:.3g} requests/s, TTFT {seconds(ttft)}" for rate, ttft in told],
+                "hovertext": [f"{per_second(rate)} requests/s, TTFT {seconds(ttft)}" for rate, ttft in told],
                 "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>",
                 "line": {"color": COLOURS[rank - 1], "width": 1.5, "shape": "spline"},
             }

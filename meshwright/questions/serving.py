@@ -21,6 +21,7 @@ from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
+from simulator.serving.checks import check_output
 from simulator.serving.engines import RELEASE, engines, nearest
 from simulator.serving.question.deployment import Pool, pools_of
 from simulator.serving.question.speculation import (
@@ -114,6 +115,7 @@ def serving_question(
         policies=kept_policies(written.deployment),
         site=site,
     )
+    check_output(model, question.output, f"{where}: workload.output")
     check_switches(question)
     return question
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.reports.units import percent
+from meshwright.reports.units import per_second, percent
 from planner.serving.engine_check import CHECKED, Check
 
 
@@ -43,7 +43,7 @@ def checked_words(look: Check | None) -> list[str]:
 
 
 def _rate(goodput: float) -> str:
-    return f"{goodput:.3g} requests/s" if goodput > 0 else "no rate within the targets"
+    return f"{per_second(goodput)} requests/s" if goodput > 0 else "no rate within the targets"
 
 
 def _gap(simulated: float, steady: float) -> str:

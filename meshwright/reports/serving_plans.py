@@ -12,9 +12,18 @@ from meshwright.reports.finite import finite
 from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
-from meshwright.reports.serving_verdict import EQUAL, gap_words, money_words, reason_words, serving_headline
+from meshwright.reports.serving_verdict import (
+    EQUAL,
+    gap_words,
+    money_words,
+    prompts_only,
+    reason_words,
+    serving_headline,
+    tokens_s,
+    usd_per_million,
+)
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import kernels_words, percent, seconds
+from meshwright.reports.units import kernels_words, per_second, percent, seconds
 from planner.serving.alternatives import FIRST, NEXT, PROVEN, STEADY_ERROR
 from planner.serving.deployment import scenario_of
 from planner.serving.drafts import measured_on
@@ -136,7 +145,7 @@ def deployment_tables(
         look: what the event engine said of the first deployments by default.
         more: also engine limits, energy, what was searched and what each rule removed.
     """
-    columns = _columns(refined, more)
+    columns = _columns(search, refined, more)
     rows = [[read(index, plan) for read in columns.values()] for index, plan in enumerate(search.plans)]
     ranking = table(list(columns), rows, _title(search), left=2 + more)
     verdict = _shortfall(search) or serving_headline(search)
@@ -180,8 +189,8 @@ def shortfall_words(search: ServingSearch, plan: ServingPlan) -> str:
     other = f", another checkpoint: {formats}" if formats else ", narrower weights"
     return (
         f"no deployment meets the targets at {rate:g} requests/s; {plan.describe()} carries most, "
-        f"{plan.goodput:.3g} requests/s on {plan.devices:,} devices (about {needed:,} would carry the load); "
-        f"more or faster devices, a lower rate{other} or wider targets would help"
+        f"{per_second(plan.goodput)} requests/s on {plan.devices:,} devices (about {needed:,} would carry "
+        f"the load); more or faster devices, a lower rate{other} or wider targets would help"
     )
 
 
@@ -195,9 +204,8 @@ def _most_words(search: ServingSearch) -> list[str]:
     if search.most is None or not search.plans:
         return []
     most = search.most
-    return [
-        f"Most goodput on all GPUs: {most.describe()} carries {most.goodput:.3g}/s (--objective goodput)."
-    ]
+    carries = f"{most.describe()} carries {per_second(most.goodput)}/s"
+    return [f"Most goodput on all GPUs: {carries} (--objective goodput)."]
 
 
 def _choices(search: ServingSearch) -> list[Table]:
@@ -208,7 +216,8 @@ def _choices(search: ServingSearch) -> list[Table]:
     rows |= _reasons(search)
     if search.guessed is not None:
         plan = search.guessed
-        rows["with assumed acceptance"] = f"{plan.describe()}, {plan.goodput:.3g}/s; no source for this model"
+        rate = per_second(plan.goodput)
+        rows["with assumed acceptance"] = f"{plan.describe()}, {rate}/s; no source for this model"
     cheap = min(search.plans, key=lambda plan: plan.usd_per_hour / plan.goodput)
     if cheap.usd_per_hour and cheap is not search.plans[0]:
         rows["most goodput for each $"] = cheap.describe()
@@ -216,7 +225,7 @@ def _choices(search: ServingSearch) -> list[Table]:
         plan, first, token = search.fastest
         drafts = plan.groups[-1].shape.pool.speculation
         told = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
-        times = f"TTFT {seconds(first)}, TPOT {seconds(token)}"
+        times = f"TTFT {seconds(first)}" + ("" if prompts_only(search) else f", TPOT {seconds(token)}")
         rows["fastest for one user"] = f"{plan.describe()}: {times}{told}"
     return [facts(rows, "How to choose")]
 
@@ -245,17 +254,12 @@ def _variants(search: ServingSearch) -> list[Table]:
     for variant in ranked[:VARIANTS]:
         own = variant.weights == search.question.model.checkpoint
         from_ = "this checkpoint" if own else (names.get(variant.weights) or ["another checkpoint"])[0]
-        rows.append(
-            [
-                variant.plan.describe(),
-                f"{variant.plan.goodput:.3g}/s",
-                seconds(variant.plan.tpot_s),
-                str(variant.plan.devices),
-                f"{variant.plan.usd_per_million:.3g}",
-                from_,
-            ]
-        )
-    headings = ("other formats, other answers", "goodput", "TPOT", "GPUs", "$/Mtok", "weights from")
+        plan = variant.plan
+        latency = plan.ttft_s if prompts_only(search) else plan.tpot_s
+        cells = [plan.describe(), f"{per_second(plan.goodput)}/s", seconds(latency), str(plan.devices)]
+        rows.append([*cells, f"{usd_per_million(search, plan):.3g}", from_])
+    latency = "TTFT" if prompts_only(search) else "TPOT"
+    headings = ("other formats, other answers", "goodput", latency, "GPUs", "$/Mtok", "weights from")
     return [table(headings, rows, left=1)]
 
 
@@ -268,10 +272,8 @@ def _title(search: ServingSearch) -> str:
         if limit is not None
     ]
     within = f", {percent(slo.share, 0)} within {', '.join(targets)}" if targets else ""
-    return (
-        f"{question.model.name} on up to {_devices(search)}: "
-        f"{question.prompt:,.0f} in, {question.output:,.0f} out{within}"
-    )
+    out = "none" if prompts_only(search) else f"{question.output:,.0f}"
+    return f"{question.model.name} on up to {_devices(search)}: {question.prompt:,.0f} in, {out} out{within}"
 
 
 def _devices(search: ServingSearch) -> str:
@@ -286,7 +288,7 @@ def _devices(search: ServingSearch) -> str:
 Column = Callable[[int, ServingPlan], str]
 
 
-def _columns(refined: Runs, more: bool) -> dict[str, Column]:
+def _columns(search: ServingSearch, refined: Runs, more: bool) -> dict[str, Column]:
     """Columns of the ranking by heading; each reads the index of a deployment, and the deployment."""
     columns: dict[str, Column] = {
         "rank": lambda index, plan: str(index + 1),
@@ -297,17 +299,17 @@ def _columns(refined: Runs, more: bool) -> dict[str, Column]:
             f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups
         )
     columns |= {
-        "goodput": lambda index, plan: f"{plan.goodput:.3g}/s{'' if plan.meets else MISSES}",
+        "goodput": lambda index, plan: f"{per_second(plan.goodput)}/s{'' if plan.meets else MISSES}",
         **({"engine": lambda index, plan: _engine_words(refined.get(index))} if refined else {}),
         "TTFT": lambda index, plan: seconds(plan.ttft_s),
-        "TPOT": lambda index, plan: seconds(plan.tpot_s),
+        **({} if prompts_only(search) else {"TPOT": lambda index, plan: seconds(plan.tpot_s)}),
     }
     if more:
         columns["e2e"] = lambda index, plan: seconds(plan.e2e_s)
     columns |= {
-        "tok/s/GPU": lambda index, plan: f"{plan.output_tokens_s / plan.devices:,.0f}",
+        "tok/s/GPU": lambda index, plan: f"{tokens_s(search, plan) / plan.devices:,.0f}",
         "GPUs": lambda index, plan: str(plan.devices),
-        "$/Mtok": lambda index, plan: f"{plan.usd_per_million:.3g}",
+        "$/Mtok": lambda index, plan: f"{usd_per_million(search, plan):.3g}",
     }
     if more:
         columns["J/tok"] = lambda index, plan: f"{plan.joules_per_token:.3g}"
@@ -316,7 +318,7 @@ def _columns(refined: Runs, more: bool) -> dict[str, Column]:
 
 def _engine_words(run: RefinedServing | None) -> str:
     """The rate of a deployment on the event engine."""
-    return "" if run is None else run.problem or f"{run.goodput:.3g} ± {run.half_width:.2g}/s"
+    return "" if run is None else run.problem or f"{per_second(run.goodput)} ± {run.half_width:.2g}/s"
 
 
 def _gap(search: ServingSearch) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.tables import fitted
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import per_second, percent, seconds
 from planner.serving.alternatives import FIRST, STEADY_ERROR
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import EVEN, lead, mechanisms
@@ -33,14 +33,33 @@ def serving_headline(search: ServingSearch) -> list[str]:
     error = plan_errors(search, plan).get("tpot")
     share = f"p{100 * question.workload.slo.share:.3g}"
     gpus = "1 GPU" if plan.devices == 1 else f"{plan.devices:,} GPUs"
+    tokens = "input" if prompts_only(search) else "output"
     parts = [
-        f"{plan.describe()}: {plan.goodput:.3g} req/s on {gpus}",
+        f"{plan.describe()}: {per_second(plan.goodput)} req/s on {gpus}",
         f"TTFT {seconds(plan.ttft_s)} ({share})",
-        f"TPOT {seconds(plan.tpot_s)}" + ("" if error is None else f" ± {percent(error.p90, 0)}"),
-        f"{plan.usd_per_million:.3g} $/Mtok of output" if plan.usd_per_hour else "",
+        ""
+        if prompts_only(search)
+        else f"TPOT {seconds(plan.tpot_s)}" + ("" if error is None else f" ± {percent(error.p90, 0)}"),
+        f"{usd_per_million(search, plan):.3g} $/Mtok of {tokens}" if plan.usd_per_hour else "",
         short_evidence(search, plan),
     ]
     return ["\n".join(fitted(list(filter(None, parts)), _as_good(search)))]
+
+
+def prompts_only(search: ServingSearch) -> bool:
+    """Whether requests end with their prompt's pass: embeddings, whose tokens are those of prompts."""
+    return search.question.output <= 1.0
+
+
+def tokens_s(search: ServingSearch, plan: ServingPlan) -> float:
+    """Tokens a second that a deployment is paid for: of outputs, or of prompts where these are all."""
+    return plan.load * search.question.prompt if prompts_only(search) else plan.output_tokens_s
+
+
+def usd_per_million(search: ServingSearch, plan: ServingPlan) -> float:
+    """Dollars of a million of these tokens."""
+    rate = tokens_s(search, plan)
+    return plan.usd_per_million * plan.output_tokens_s / rate if rate else plan.usd_per_million
 
 
 def money_words(search: ServingSearch) -> str:
@@ -49,6 +68,10 @@ def money_words(search: ServingSearch) -> str:
         return ""
     question, plan = search.question, search.plans[0]
     request = plan.usd_per_million * question.output / 1e6
+    if prompts_only(search):
+        return (
+            f"counts prompt tokens at the rate of the row; rank 1: {1000 * request:.3g} $ for 1,000 requests"
+        )
     both = 1e6 * request / (question.prompt + question.output)
     return (
         f"counts output tokens at the rate of the row; rank 1: {both:.3g} $/Mtok of input and output, "

@@ -21,6 +21,11 @@ def counted(value: float) -> str:
     return f"{value:.4g}"
 
 
+def per_second(value: float) -> str:
+    """A rate: ``22.4``, ``1,510``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def gibibytes(value: float) -> str:
     """Bytes of memory: ``79.1 GiB``."""
     return f"{value / 2**30:.1f} GiB"

@@ -22,7 +22,7 @@ class LoadCurve:
     Attributes:
         rate: requests a second of the deployment.
         user: output tokens/s of a user.
-        device: output tokens/s of a device.
+        device: output tokens/s of a device; prompt tokens/s where requests end with their prompts.
         ttft_s: time to first token at the targets' share of requests, s.
     """
 
@@ -50,7 +50,7 @@ def load_curve(question: ServingQuestion, plan: ServingPlan) -> LoadCurve | None
     rates = rates[stable]
     return LoadCurve(
         rates,
-        1.0 / np.asarray(last.tpot_s)[stable],
-        rates * question.output / plan.devices,
+        1.0 / np.maximum(np.asarray(last.tpot_s)[stable], 1e-12),
+        rates * (question.output if question.output > 1.0 else question.prompt) / plan.devices,
         ttft_quantile(question, first)[stable],
     )

@@ -106,7 +106,10 @@ class ServingQuestion:
         if self.rate is None and self.concurrency is None and self.objective != "goodput":
             raise InputError(f"objective {self.objective} needs a rate of arrivals", "workload.arrivals")
         if not self.workload.slo.has_targets and self.objective == "goodput":
-            raise InputError("objective goodput needs a target: ttft, tpot or e2e", "workload.slo")
+            raise InputError(
+                "objective goodput needs a target: ttft, tpot or e2e (--ttft 1s); with a rate, cost counts",
+                "workload.slo",
+            )
         self._check_trace()
         if self.prompt + self.output > self.model.max_sequence:
             raise InputError(

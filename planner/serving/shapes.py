@@ -22,7 +22,7 @@ from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
 from simulator.serving.state.route import Route
 from simulator.serving.steps.capped import iteration_table
-from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of, speculating, within_states
+from simulator.serving.steps.costs import MOST_CONTEXT, allowed_options, engine_of, options_of, speculating
 from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import ReplicaCosts
@@ -296,7 +296,7 @@ def make_shape(
     pool = question.pool(**fields)
     engine = engine_of(pool.engine, Path(), "engine")
     options = options_of(pool, question.cluster.device)
-    options = within_states(options, question.model, question.cluster, pool, engine)
+    options = allowed_options(options, question.model, question.cluster, pool, engine)
     price = StepPrice(question.model, question.cluster, pool, engine)
     budget = max(options.token_budget, int(question.fix.get("token_budget", 0)))
     footprint = memory(price, budget, options.max_sequences, options.memory_share, options.block_tokens)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.errors import InputError
+from simulator.models.huggingface_encoders import bert, modernbert
 from simulator.models.huggingface_hybrids import (
     falcon_h1,
     jamba,
@@ -22,6 +23,7 @@ from simulator.models.huggingface_hybrids import (
 )
 from simulator.models.huggingface_rules import Config, pattern_of, whole_of
 
+ENCODERS = "pooling and the heads of tasks; no run or server of an encoder was measured"
 UNPRICED: Mapping[str, str] = {
     "deepseek_v4": "compressors of keys and hyper-connections take memory, not time; attention is priced "
     "over the window and the chosen keys",
@@ -31,6 +33,9 @@ UNPRICED: Mapping[str, str] = {
     "falcon_h1": "the state-space half of each layer takes memory, not time",
     "lfm2": "short convolutions take memory, not time",
     "jamba": "Mamba-1 scans are priced as Mamba-2 with a state of the same size",
+    "bert": ENCODERS,
+    "modernbert": ENCODERS,
+    "distilbert": ENCODERS,
     "longcat_flash": "experts that compute nothing are left out of the experts of a token in the mean",
 }
 """What the predictions of a family leave out, in words for the user."""
@@ -270,6 +275,8 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "jamba": jamba,
     **dict.fromkeys(("lfm2", "lfm2_moe"), lfm2),
     "longcat_flash": longcat_flash,
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert"), bert),
+    "modernbert": modernbert,
 }
 """Rules by model_type."""
 

@@ -1,4 +1,4 @@
-"""The architecture of a decoder-only transformer: shapes, and the kind of each layer.
+"""The architecture of a transformer, a decoder or an encoder alone: shapes, and the kind of each layer.
 
 ``simulator.ops.counts`` counts parameters and FLOPs. Where a publication rounds or leaves out small vectors,
 ``stated_parameters`` keeps its own figure.
@@ -92,6 +92,8 @@ class Model(Strict):
     """Whether queries, keys and values have biases (as ``bias``, where it is not given)."""
     qk_norm: bool = False
     """Whether each query and key head is normalised."""
+    causal: bool = True
+    """Whether a token attends only to those before it; encoders attend to all, and write none."""
     parallel_block: bool = False
     """Whether attention and MLP read the same input and are added once (GPT-J, PaLM)."""
 

@@ -65,9 +65,16 @@ class Batch:
         return cls((Segment(sequences, 1, context, "decode"),), sequences)
 
     @classmethod
-    def prefill(cls, sequences: ArrayLike, queries: ArrayLike, context: ArrayLike | None = None) -> Batch:
+    def prefill(
+        cls,
+        sequences: ArrayLike,
+        queries: ArrayLike,
+        context: ArrayLike | None = None,
+        causal: bool = True,
+    ) -> Batch:
         """Prompts or prompt chunks; the last token attends to ``context`` tokens, including itself."""
-        return cls((Segment(sequences, queries, queries if context is None else context),), sequences)
+        seen = queries if context is None else context
+        return cls((Segment(sequences, queries, seen, causal=causal),), sequences)
 
     def __add__(self, other: Batch) -> Batch:
         """Both batches in one pass, e.g. a prefill chunk beside decodes."""

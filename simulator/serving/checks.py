@@ -18,6 +18,21 @@ from simulator.serving.workload import Serving
 from simulator.serving.workload.programs import SPAN
 
 
+def check_output(model: Model, tokens: float, where: str) -> None:
+    """Refuse outputs of a model that writes none.
+
+    Args:
+        model: of the question.
+        tokens: mean output of a request.
+        where: key path of the output.
+
+    Raises:
+        InputError: an encoder is asked for more than the prompt's pass.
+    """
+    if not model.causal and tokens > 1:
+        raise InputError(f"{model.name} is an encoder and writes no tokens: 1, or --osl 0", where)
+
+
 def check_tiers(
     serving: Serving, deployment: Deployment, engine: str, token_bytes: float, block_tokens: int, where: str
 ) -> None:

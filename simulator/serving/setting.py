@@ -15,6 +15,7 @@ from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import (
     check_deadline,
     check_lending,
+    check_output,
     check_qualities,
     check_resize,
     check_roles,
@@ -45,7 +46,7 @@ from simulator.serving.routers import Router, make_router
 from simulator.serving.routers.migration import Migration
 from simulator.serving.scalers import Scaler, make_scaler
 from simulator.serving.starts import Loaded, WeightSource, make_source, stages
-from simulator.serving.steps.costs import engine_of, options_of, within_states
+from simulator.serving.steps.costs import allowed_options, engine_of, options_of
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.workload import Serving
@@ -188,6 +189,8 @@ def serving_setting(
     """
     place = f"{where}: deployment"
     pictures = pictures_of(model, serving.images, f"{where}: workload.images")
+    if serving.output is not None:
+        check_output(model, serving.output.mean(), f"{where}: workload.output")
     pools, attention, encoders, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
     if pictures is not None:
         # The answer holds what the note says is left out.
@@ -357,7 +360,7 @@ def _pool_setting(
         engine = engine_of(pool.engine, folder, f"{place}.engine").name
         check_server(pool.site, own.device.name, engine, f"{place}.site")
     options = options_of(pool, own.device, folder, place)
-    options = within_states(options, model, used, pool, engine_of(pool.engine, folder, f"{place}.engine"))
+    options = allowed_options(options, model, used, pool, engine_of(pool.engine, folder, f"{place}.engine"))
     if pool.speculation is not None:
         options = options.model_copy(update={"preemption": "none"})
     if pool.role == "decode" and "scheduler" not in pool.options:

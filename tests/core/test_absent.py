@@ -42,7 +42,7 @@ def test_names_are_offered_within_a_few_letters(unknown, names, offered):
     ("kind", "name", "word"),
     [
         ("model", "google/flan-t5-xl", "encoder-decoders"),
-        ("model", "BAAI/bge-m3", "encoders"),
+        ("model", "BAAI/bge-micro", "encoders"),
         ("model", "google/gemma-3n-E4B-it", "streams of residuals"),
         ("cluster", "tpu-v5p-256", "TPU"),
         ("device", "trainium2", "Trainium"),

@@ -70,15 +70,20 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
     return options.model_copy(update={"memory_share": share})
 
 
-def within_states(
+def allowed_options(
     options: EngineOptions, model: Model, cluster: Cluster, pool: Pool, engine: Engine
 ) -> EngineOptions:
-    """The options with no more sequences than the engine's pool of states admits.
+    """The options that the model leaves.
+
+    No more sequences than the engine's pool of states admits; prompts of encoders are computed whole, and
+    none is found in a cache (vLLM turns chunked prefill and prefix caching off for them).
 
     Args:
         options: of the pool.
         model, cluster, pool, engine: of the replica.
     """
+    if not model.causal:
+        options = options.model_copy(update={"chunked_prefill": False, "prefix_caching": False})
     if model.linear is None or engine.state_pool is None:
         return options
     price = StepPrice(model, cluster, pool, engine)

@@ -177,7 +177,7 @@ class StepPrice:
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
         queries, context = np.asarray(queries, dtype=np.float64), np.asarray(context, dtype=np.float64)
-        rank = self._rank(Batch.prefill(1.0, queries, context))
+        rank = self._rank(Batch.prefill(1.0, queries, context, self.model.causal))
         shape = np.broadcast_shapes(queries.shape, context.shape)
         return self._attention(rank, shape, self.prefill_prices)
 
@@ -235,8 +235,13 @@ class StepPrice:
         return self.site.factor("attention") * seconds
 
     def head(self, rows: ArrayLike) -> Array:
-        """Output layer and two passes over its logits in fp32, for sequences that are sampled."""
+        """Output layer and two passes over its logits in fp32, for sequences that are sampled.
+
+        Encoders have none: the mean of their vectors, or the first, is the answer.
+        """
         rows = np.asarray(rows, dtype=np.float64)
+        if not self.model.causal:
+            return np.zeros(rows.shape)
         rank = self._rank(Batch.decode(rows, 1.0))
         logits = 2.0 * 4.0 * rows * self.model.vocabulary
         passes = self.prices.kernels.memory_bound(logits, "softmax")

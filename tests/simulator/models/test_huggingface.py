@@ -116,7 +116,7 @@ def test_a_file_without_a_model_type_is_read_by_its_class(tmp_path):
 @pytest.mark.parametrize(
     ("model_type", "message"),
     [
-        ("bert", "model_type 'bert': encoders are not supported"),
+        ("albert", "model_type 'albert': encoders of this kind are not supported"),
         ("t5", "encoder-decoder models are not supported"),
         ("mamba", "Mamba-1 and recurrent mixers are not modelled"),
         (["llama"], "model_type: a name is needed"),

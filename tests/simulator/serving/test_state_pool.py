@@ -11,7 +11,7 @@ from hwmodels.cluster import clusters
 from simulator.models import models
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.steps.costs import engine_of, options_of, within_states
+from simulator.serving.steps.costs import allowed_options, engine_of, options_of
 from simulator.serving.steps.memory import admitted, memory, state_bytes
 from simulator.serving.steps.price import StepPrice
 
@@ -28,7 +28,7 @@ def replica(model="qwen3.5-9b", engine="sglang-0.5.9", **stated):
 
 def limits(*asked):
     model, cluster, pool, preset = asked
-    return within_states(options_of(pool, cluster.device), model, cluster, pool, preset)
+    return allowed_options(options_of(pool, cluster.device), model, cluster, pool, preset)
 
 
 def footprint(*asked):

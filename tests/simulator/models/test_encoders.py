@@ -1,0 +1,103 @@
+"""Encoders: parameters, attention to all tokens, and questions that they answer."""
+
+import json
+
+import numpy as np
+import pytest
+
+from core.errors import InputError
+from hwmodels.cluster import clusters
+from meshwright.questions.serving import serving_question
+from simulator.models import models
+from simulator.ops.counts import model_parameters
+from simulator.serving.engines import engines
+from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.price import StepPrice
+
+BERT = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 24,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+ROBERTA = BERT | {"model_type": "xlm-roberta", "max_position_embeddings": 514, "type_vocab_size": 1}
+MODERN = {
+    "model_type": "modernbert",
+    "hidden_activation": "gelu",
+    "hidden_size": 768,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 8192,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 22,
+    "global_attn_every_n_layers": 3,
+    "local_attention": 128,
+    "vocab_size": 50368,
+}
+DISTILLED = {
+    "model_type": "distilbert",
+    "activation": "gelu",
+    "dim": 768,
+    "hidden_dim": 3072,
+    "max_position_embeddings": 512,
+    "n_heads": 12,
+    "n_layers": 6,
+    "vocab_size": 30522,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (BERT, 335_141_888),
+        (ROBERTA | {"vocab_size": 250002}, 559_890_432),
+        (MODERN, 149_014_272),
+        (DISTILLED, 66_362_880),
+    ],
+)
+def test_parameters_are_those_that_transformers_counts(config, parameters, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    model = models.get(str(tmp_path))
+    assert model_parameters(model) == parameters
+    assert not model.causal and "no run or server of an encoder" in model.left_out
+
+
+def test_the_catalogue_holds_what_it_states():
+    encoders = [models.get(name) for name in models.names() if not models.get(name).causal]
+    assert len(encoders) >= 7
+    assert {model.name: model_parameters(model) for model in encoders} == {
+        model.name: model.stated_parameters for model in encoders
+    }
+
+
+@pytest.mark.parametrize("key", ["position_embedding_type", "is_decoder"])
+def test_other_positions_and_decoders_are_refused(key, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(BERT | {key: "relative_key"}), encoding="utf-8")
+    with pytest.raises(InputError, match=f"{key}: only encoders with learned positions"):
+        models.get(str(path))
+
+
+def test_attention_to_all_tokens_takes_up_to_twice_that_to_earlier_ones():
+    encoder, engine = models.get("bge-m3"), engines.get("vllm-0.19")
+    decoder = encoder.model_copy(update={"causal": True})
+    all_, earlier = (
+        StepPrice(model, clusters.get("dgx-h100").resized(1), Pool(), engine) for model in (encoder, decoder)
+    )
+    long = float(all_.prefill_attention(8192, 8192) / earlier.prefill_attention(8192, 8192))
+    assert 1.4 < long < 2.05
+    assert np.all(all_.linear(1024) == earlier.linear(1024))
+    # No output layer over 250,002 words.
+    assert float(all_.head(8)) == 0.0 < float(earlier.head(8))
+
+
+def test_an_encoder_writes_no_tokens():
+    values = dict.fromkeys(("share", "engine", "objective", "tpot", "rate"))
+    values |= {"model": "bert-large", "cluster": "dgx-h100", "gpus": 1, "isl": 384, "ttft": 0.1}
+    assert serving_question(None, {**values, "osl": 0}, {}, {}).output == 1.0
+    with pytest.raises(InputError, match="is an encoder and writes no tokens"):
+        serving_question(None, {**values, "osl": 20}, {}, {})
