@@ -11,6 +11,8 @@ ABSENT = {
     r"(distil|de|ro)?berta?|bge|e5|gte|electra": "`meshwright show models bert` lists encoders; "
     "another's config.json is read",
     r"gemma-?3n": "its several streams of residuals and predicted sparsity are not modelled",
+    r"sd|sdxl|stable-diffusion|flux|wan|cogvideox?|pixart|sana|hunyuan-(dit|video)|qwen-image": "it is asked "
+    "with kind: diffusion, or plan serve --images",
     r"vit|clip|dino": "vision encoders alone are not predicted",
     r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",
     r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",

@@ -196,8 +196,9 @@ class PlanSearch(Shown):
         if not len(self.result.plans):
             return ["no plan fits"]
         from meshwright.reports.plans import ranked
+        from meshwright.reports.verdict import headline
 
-        return [ranked(self.found, wide=False)]
+        return [headline(self.found), ranked(self.found, wide=False)]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         named = enumerate(self.plans, start=1)

@@ -140,6 +140,12 @@ def _graph_fields() -> Mapping[str, Any]:
     return GraphLayout.model_fields
 
 
+def _rl_catalogues() -> Mapping[str, Catalogue[Any]]:
+    from simulator.rl.frameworks import rl_frameworks
+
+    return {**CATALOGUES, "framework": rl_frameworks}
+
+
 def _diffusion_catalogues() -> Mapping[str, Catalogue[Any]]:
     from simulator.diffusion.libraries import diffusion_libraries
     from simulator.diffusion.models import diffusion_models
@@ -209,6 +215,7 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 searched=False,
                 elsewhere="is a step of post-training; `simulate` and `whatif` take it",
                 definition=_rl_definition,
+                catalogues=_rl_catalogues,
             ),
             QuestionKind(
                 name="diffusion",

@@ -362,8 +362,8 @@ def simulate_mixed(
 
 def whatif(
     scenario: Reference | None = None,
-    *,
     variations: Mapping[str, Any] | None = None,
+    *,
     plan: Mapping[str, Any] | Plan | None = None,
     engine: bool = False,
     replications: int | None = None,

@@ -29,6 +29,19 @@ def makes_images(model: str | None) -> bool:
     return True
 
 
+def check_makes_images(model: str) -> None:
+    """Refuse a model of no catalogue, where a question is about images.
+
+    Raises:
+        UnknownNameError: the name is neither of a language model nor of one of diffusion.
+    """
+    from simulator.diffusion.models import diffusion_models
+    from simulator.models import models
+
+    if models.resolve(model) is None:
+        diffusion_models.get(model, "--model")
+
+
 def question_of(flags: ImageFlags) -> dict[str, Any]:
     """The flags as a scenario of one replica under a load.
 
@@ -40,7 +53,11 @@ def question_of(flags: ImageFlags) -> dict[str, Any]:
 
     missing = [flag(name) for name in NEEDED if getattr(flags, name) is None]
     if missing:
-        raise InputError(f"needs {', '.join(missing)}", "plan serve")
+        raise InputError(
+            f"plans of diffusion models need {', '.join(missing)} (a second, and seconds that 90 % stay "
+            "below); a picture on one layout: meshwright simulate diffusion-sd3.5-large",
+            "plan serve",
+        )
     written = SIZE.fullmatch(str(flags.images).strip())
     if written is None:
         raise InputError(

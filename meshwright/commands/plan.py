@@ -65,12 +65,14 @@ def answer(name: str, values: Mapping[str, Any]) -> None:
         InputError: a flag that the question does not read, a wrong one, or one that is missing.
         InfeasibleError: no plan fits.
     """
-    from meshwright.commands.diffusion_plan import makes_images, plan_diffusion
+    from meshwright.commands.diffusion_plan import check_makes_images, makes_images, plan_diffusion
     from meshwright.commands.serving_plan import plan_days, plan_mix
 
     if name == "serve" and makes_images(values["model"]):
         plan_diffusion(read_as(ImageFlags, values, "plans of diffusion models do not read it"))
     elif name == "serve":
+        if values["images"] is not None and values["model"] is not None:
+            check_makes_images(values["model"])
         _answer_serving(read_as(ServeFlags, values))
     elif name == "mix":
         plan_mix(read_as(MixFlags, values))

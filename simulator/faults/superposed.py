@@ -68,14 +68,14 @@ def read_faults(reference: object, where: str, folder: Path) -> Faults:
 
     Args:
         reference: a preset's name, a path to a file of that form, a mapping with ``preset`` or ``kind``, or a
-            list of them; None: no faults.
+            list of them; None and "none": no faults.
         where: name of the key in errors.
         folder: base of relative paths.
 
     Raises:
         InputError: an unknown name, a wrong key or value, an unreadable file.
     """
-    if reference is None:
+    if reference in (None, "none"):
         return Faults("none", ())
     if isinstance(reference, str):
         return _preset(_PresetUse(preset=reference), where, folder)
