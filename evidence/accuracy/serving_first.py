@@ -1,83 +1,89 @@
-"""Goodput of first choices on the event engine: ``python -m benchmarks.serving_first``.
+"""Goodput of first choices: steady state against event engine.
 
-    python -m benchmarks.serving_first [--only gpt-oss]
+    python -m benchmarks.serving_first [--only NAME]
 
-The steady state ranks the deployments of a few well-known questions. The first one runs on the event engine
-at rates above and below its goodput, to find the largest one at which 90 % of the requests meet the targets.
-Printed are both rates and the distance of the first from the second.
+The first deployment of each question: its largest rate within the targets on the steady state, and on the
+event engine (bisection, three seeds). Well-known questions may be answered by any deployment; those with
+prefixes or drafts by one pool without pipeline. ``benchmarks.serving_refined`` has questions without either.
 """
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from core.errors import InfeasibleError
-from meshwright.questions.serving import serving_question
-from planner.serving.deployment import scenario_of
-from planner.serving.plan import ServingPlan
-from planner.serving.question import ServingQuestion
-from planner.serving.refine import bisect, lifetime, settled
-from planner.serving.search import search_serving
-from planner.serving.search_tables import PricedTables
-from simulator.serving.scenario import make_serving
+import numpy as np
 
-QUESTIONS: dict[str, dict[str, Any]] = {
-    "README": {"model": "qwen3-32b", "cluster": "dgx-h100", "gpus": 16},
-    "70B on 16": {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 16},
+import meshwright as mw
+from planner.execution import Execution
+
+TARGETS = {"ttft": 1.0, "tpot": 0.04}
+USUAL = {"isl": 2000, "osl": 300, **TARGETS}
+"""README's question without its rate."""
+KNOWN: dict[str, dict[str, Any]] = {
+    "README": {**USUAL, "model": "qwen3-32b", "cluster": "dgx-h100", "gpus": 16},
+    "70B on 16": {**USUAL, "model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 16},
     "gpt-oss on 4": {
         "model": "gpt-oss-20b",
         "cluster": "dgx-h100",
         "gpus": 4,
+        "engine": "vllm-0.6",
         "isl": 100,
         "osl": 100,
         "ttft": 0.5,
         "tpot": 0.05,
-        "engine": "vllm-0.6",
     },
-    "DeepSeek-V3 on 16": {"model": "deepseek-v3", "cluster": "dgx-h200", "gpus": 16},
-    "DeepSeek-V3 on 64": {"model": "deepseek-v3", "cluster": "dgx-h200", "gpus": 64},
+    "DeepSeek-V3 on 16": {**USUAL, "model": "deepseek-v3", "cluster": "dgx-h200", "gpus": 16},
+    "DeepSeek-V3 on 64": {**USUAL, "model": "deepseek-v3", "cluster": "dgx-h200", "gpus": 64},
 }
-"""README's question without its rate, and others."""
-USUAL = dict.fromkeys(("share", "objective", "rate", "engine")) | {
-    "isl": 2000,
-    "osl": 300,
-    "ttft": 1.0,
-    "tpot": 0.04,
+DENSE = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 1, "osl": 200, **TARGETS}
+LARGE = {"model": "llama3.1-70b", "cluster": "dgx-h100", "gpus": 4, "osl": 200, **TARGETS}
+HEADS = {"cluster": "dgx-h200", "isl": 1000, "osl": 200, **TARGETS}
+ONE_POOL: dict[str, dict[str, Any]] = {
+    "prefix half, 8B": {**DENSE, "isl": 4000, "prefix": 2000},
+    "prefix most, 8B": {**DENSE, "isl": 4000, "prefix": 3600},
+    "prefix short, 8B": {**DENSE, "isl": 1000, "prefix": 500},
+    "prefix half, 70B": {**LARGE, "isl": 4000, "prefix": 2000},
+    "prefix most, 70B": {**LARGE, "isl": 8000, "prefix": 7000},
+    "prefix, experts": {**DENSE, "model": "qwen3-30b-a3b", "isl": 4000, "prefix": 3000},
+    "mtp:1, 35B experts": {**HEADS, "model": "qwen3.5-35b-a3b", "gpus": 1, "speculate": "mtp:1"},
+    "mtp:3, 35B experts": {**HEADS, "model": "qwen3.5-35b-a3b", "gpus": 1, "speculate": "mtp:3"},
+    "mtp:1, 27B": {**HEADS, "model": "qwen3.5-27b", "gpus": 1, "speculate": "mtp:1"},
+    "mtp:3, 27B": {**HEADS, "model": "qwen3.5-27b", "gpus": 1, "speculate": "mtp:3"},
+    "mtp:3, V3 TP8": {**HEADS, "model": "deepseek-v3", "gpus": 8, "speculate": "mtp:3", "tensor": 8},
+    "mtp:3, V3 attention DP": {**HEADS, "model": "deepseek-v3", "gpus": 8, "speculate": "mtp:3", "data": 8},
 }
+FIXED = ("tensor", "data")
 
 
-def first_of(values: dict[str, Any]) -> tuple[ServingQuestion, ServingPlan]:
-    """A question and the deployment that carries most."""
-    question = serving_question(None, {**USUAL, **values}, {}, {})
-    plans = search_serving(question, 1).plans
-    if not plans:
-        raise InfeasibleError("nothing meets the targets")
-    return question, plans[0]
-
-
-def engine_rate(question: ServingQuestion, plan: ServingPlan) -> float:
-    """Largest rate of a deployment within the targets on the event engine, requests a second."""
-    tables = PricedTables([group.shape for group in plan.groups], question.sample)
-    setting = make_serving(scenario_of(question, plan), "plan", Path(), tables)
-    return bisect(settled(setting, plan.goodput * lifetime(question, plan)), plan.goodput, None)
+def error(name: str) -> tuple[str, float, float]:
+    """The first deployment, its rate on the steady state, and that on the event engine, requests/s."""
+    asked: dict[str, Any] = dict(KNOWN.get(name) or ONE_POOL[name])
+    if name in ONE_POOL:
+        fix = {field: asked.pop(field) for field in FIXED if field in asked}
+        fix["speculation"] = asked.pop("speculate", "none")
+        if "data" in fix:
+            fix |= {"tensor": 1, "expert": fix["data"]}
+        asked |= {"fix": fix, "limit": {"pipeline": 1}, "split": False}
+    found = mw.deploy(**asked, top=1, refine=1, execution=Execution(workers=1))
+    return found.best.describe(), found.best.goodput, found.refined[0].goodput
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="Goodput of first choices on the event engine.")
-    parser.add_argument("--only", default="", help="part of a question's name")
-    only = parser.parse_args().only
-    asked = {name: values for name, values in QUESTIONS.items() if only in name}
-    if not asked:
-        parser.error(f"no question has {only!r} in its name; names: {', '.join(QUESTIONS)}")
-    print(f"{'question':18} {'first choice':50} {'steady':>9} {'engine':>9}   off by")
-    for name, values in asked.items():
-        question, plan = first_of(values)
-        rate = engine_rate(question, plan)
-        off = f"{plan.goodput / rate - 1.0:+.1%}" if rate else "no rate holds"
-        print(f"{name:18} {plan.describe():50} {plan.goodput:7.4g}/s {rate:7.4g}/s   {off}", flush=True)
+    """Print a line a question, and the quantiles of the errors."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="questions whose name has this")
+    only, errors = parser.parse_args().only, []
+    for name in (*KNOWN, *ONE_POOL):
+        if only not in name:
+            continue
+        told, steady, engine = error(name)
+        errors.append(steady / engine - 1.0)
+        print(f"{name:24} {steady:7.3g}/s, engine {engine:7.3g}/s, {errors[-1]:+6.1%}  {told}", flush=True)
+    if not errors:
+        parser.error(f"no question has {only!r} in its name; names: {', '.join((*KNOWN, *ONE_POOL))}")
+    size = np.abs(errors)
+    print(f"{len(errors)} questions: median {np.median(size):.1%}, p90 {np.quantile(size, 0.9):.1%}")
 
 
 if __name__ == "__main__":

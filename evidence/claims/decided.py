@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from evidence.claims import papers, serving_papers, tiers
-from evidence.claims.diffusion_papers import DIFFUSION_CLAIMS, predicted, requests_of
+from evidence.claims.gain_papers import GAIN_CLAIMS, predicted, runs_of
 
 
 class Gain(NamedTuple):
@@ -49,19 +49,19 @@ def tier_gains() -> Iterator[Gain]:
             yield Gain("tiers", point.scenario, what, point.published, not point.inside(1.0))
 
 
-def diffusion_gains() -> Iterator[Gain]:
-    """Gains of systems for diffusion models; each is predicted again by its runs without the mechanism."""
-    runs = {name: requests_of(name) for name in dict.fromkeys(claim.scenario for claim in DIFFUSION_CLAIMS)}
-    for claim in DIFFUSION_CLAIMS:
-        requests = runs[claim.scenario]
-        off = predicted(claim, requests | {on: requests[without] for on, without in claim.without.items()})
+def other_gains() -> Iterator[Gain]:
+    """Gains of diffusion and of graphs; each is predicted again by its runs without the mechanism."""
+    runs = {name: runs_of(name) for name in dict.fromkeys(claim.scenario for claim in GAIN_CLAIMS)}
+    for claim in GAIN_CLAIMS:
+        named = runs[claim.scenario]
+        off = predicted(claim, named | {on: named[without] for on, without in claim.without.items()})
         fails = not claim.band[0] <= off <= claim.band[1]
-        yield Gain("diffusion", claim.scenario, claim.what, claim.published, fails)
+        yield Gain(claim.scenario.partition("-")[0], claim.scenario, claim.what, claim.published, fails)
 
 
 def gains() -> list[Gain]:
     """All published gains that a band or a tolerance judges."""
-    return [*serving_gains(), *schedule_gains(), *tier_gains(), *diffusion_gains()]
+    return [*serving_gains(), *schedule_gains(), *tier_gains(), *other_gains()]
 
 
 def rows(published: Iterable[Gain]) -> Iterator[str]:

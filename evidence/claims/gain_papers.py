@@ -1,23 +1,29 @@
-"""Published gains of systems for diffusion models, and what the simulator says.
+"""Published gains of systems for diffusion models and for graphs, and what the simulator says.
 
-    python -m evidence.claims.diffusion_papers
+    python -m benchmarks.gain_papers
 
-Bands were set before the runs (the issue's table, after hand rooflines). A claim without its mechanism falls
-out of its band, which a test holds.
+Bands were set before the runs (after hand rooflines). A claim without its mechanism falls out of its band,
+which a test holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
+from meshwright.variations.question import ScenarioRun
 from simulator.diffusion.request import DiffusionRequest, predict_request
 from simulator.diffusion.scenario import make_diffusion
+from simulator.graphs.epoch import Epoch, predict_epoch
+from simulator.graphs.question import make_graph
+from simulator.kinds import kind_of
 
 Requests = Mapping[str, DiffusionRequest]
+Epochs = Mapping[str, Epoch]
 
 
-class DiffusionClaim(FigureClaim):
+class GainClaim(FigureClaim):
     """A published gain of a scenario in ``scenarios/papers``; its figure is one of `FIGURES`."""
 
     published: float
@@ -35,7 +41,7 @@ def speed_up(runs: Requests, name: str) -> float:
     return runs["base"].times.latency_s / runs[name].times.latency_s
 
 
-def fewer_bytes(runs: Requests) -> float:
+def spared_bytes(runs: Requests) -> float:
     """Share of the bytes that partial conditioning saves."""
     return 1.0 - runs["eight, partial"].received_bytes / runs["eight"].received_bytes
 
@@ -51,30 +57,46 @@ def fewer_calls(runs: Requests) -> float:
     return runs["base"].times.step_s / runs["residual guidance"].times.step_s
 
 
+def fewer_bytes(runs: Epochs) -> float:
+    """Copies between partitions over what stages pass on."""
+    base, stages = (runs[name].replica_bytes + runs[name].boundary_bytes for name in ("base", "stages"))
+    return base / stages
+
+
+def less_time(runs: Epochs) -> float:
+    """Time of an epoch of partitions over that of stages."""
+    return runs["base"].epoch_s / runs["stages"].epoch_s
+
+
 FIGURES: dict[str, Callable[..., float]] = {
-    each.__name__: each for each in (batched_frames, fewer_bytes, fewer_calls, speed_up)
+    each.__name__: each
+    for each in (batched_frames, fewer_bytes, fewer_calls, less_time, spared_bytes, speed_up)
 }
 """Predictions by name, from the predicted runs of a scenario by name."""
-DIFFUSION_CLAIMS = read_figures("diffusion", DiffusionClaim, FIGURES)
+GAIN_CLAIMS = read_figures("gains", GainClaim, FIGURES)
 
 
-def predicted(claim: DiffusionClaim, runs: Requests) -> float:
+def predicted(claim: GainClaim, runs: Mapping[str, Any]) -> float:
     """The claim's figure."""
     return FIGURES[claim.figure](runs, **claim.given)
 
 
-def requests_of(scenario: str) -> dict[str, DiffusionRequest]:
+def runs_of(scenario: str) -> dict[str, Any]:
     """Predicted runs of a scenario by name; its base is ``base``."""
-    return {
-        name: predict_request(make_diffusion(run.data, run.where, run.folder))
-        for name, run in named_runs(paper(scenario)).items()
-    }
+    return {name: _run(run) for name, run in named_runs(paper(scenario)).items()}
+
+
+def _run(run: ScenarioRun) -> DiffusionRequest | Epoch:
+    question = run.data, run.where, run.folder
+    if kind_of(run.data).name == "graph":
+        return predict_epoch(make_graph(*question))
+    return predict_request(make_diffusion(*question))
 
 
 def main() -> None:
-    runs = {name: requests_of(name) for name in {claim.scenario for claim in DIFFUSION_CLAIMS}}
+    runs = {name: runs_of(name) for name in {claim.scenario for claim in GAIN_CLAIMS}}
     print("| claim | published | predicted | band | |\n|---|---|---|---|---|")
-    for claim in DIFFUSION_CLAIMS:
+    for claim in GAIN_CLAIMS:
         figure, (least, largest) = predicted(claim, runs[claim.scenario]), claim.band
         verdict = "" if least <= figure <= largest else f"missed: {claim.missed}"
         print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {largest:g} | {verdict} |")

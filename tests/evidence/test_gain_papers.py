@@ -1,23 +1,23 @@
-"""Claims of systems for diffusion models: in their bands, and out of them without their mechanism."""
+"""Claims about diffusion and graphs: in their bands, and out of them without their mechanism."""
 
 import pytest
 
-from evidence.claims.diffusion_papers import DIFFUSION_CLAIMS, predicted, requests_of
+from evidence.claims.gain_papers import GAIN_CLAIMS, predicted, runs_of
 
 
 @pytest.fixture(scope="module")
 def runs():
     """Predicted runs by scenario."""
-    return {name: requests_of(name) for name in {claim.scenario for claim in DIFFUSION_CLAIMS}}
+    return {name: runs_of(name) for name in {claim.scenario for claim in GAIN_CLAIMS}}
 
 
-@pytest.mark.parametrize("claim", DIFFUSION_CLAIMS, ids=lambda claim: claim.what)
+@pytest.mark.parametrize("claim", GAIN_CLAIMS, ids=lambda claim: claim.what)
 def test_a_claim_is_in_its_band_or_says_why_not(claim, runs):
     least, most = claim.band
     assert (least <= predicted(claim, runs[claim.scenario]) <= most) == (not claim.missed)
 
 
-@pytest.mark.parametrize("claim", DIFFUSION_CLAIMS, ids=lambda claim: claim.what)
+@pytest.mark.parametrize("claim", GAIN_CLAIMS, ids=lambda claim: claim.what)
 def test_a_claim_without_its_mechanism_falls_out_of_its_band(claim, runs):
     named = runs[claim.scenario]
     without = named | {name: named[other] for name, other in claim.without.items()}
