@@ -26,7 +26,8 @@ from meshwright.validation.rows import SkippedRow
 from simulator.serving.question.speculation import RANDOM, TEXT, Speculation, published_acceptance
 from simulator.serving.steady.disaggregated import PoolSide, disaggregated
 from simulator.serving.steady.kinds import memory_of, table_of
-from simulator.serving.steady.steady import Limits, Load, SpeculativeCases, steady_state
+from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady_cases import SpeculativeCases
 
 CLIENT = client_defaults()
 JITTER_MEAN = 0.5 * (1.0 + CLIENT["jittered_from"])
