@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from meshwright.commands.plan_flags import ServeFlags
     from planner.pareto import Fronts
 
-UNREAD = ("rate", "prefix", "concurrency")
+UNREAD = ("rate", "prefix", "images", "concurrency")
 """Flags of a load that fronts do not read: each point has its own concurrency and computes its prompts."""
 
 

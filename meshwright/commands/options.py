@@ -220,8 +220,8 @@ Rate = Annotated[float | None, typer.Option(min=1e-6, help="Requests per second.
 Images = Annotated[
     str | None,
     typer.Option(
-        metavar="WxH[@FRAMES]",
-        help="Images or videos of a diffusion model: 1024x1024, 1280x720@81.",
+        metavar="[Nx]WxH[@FRAMES]",
+        help="Images in a prompt (2x1280x720), or made by a diffusion model (1024x1024, 1280x720@81).",
     ),
 ]
 Steps = Annotated[

@@ -166,6 +166,7 @@ class ServeFlags(RankingFlags, LoadFlags):
     use: options.Use = None
     requests: options.Requests = None
     prefix: options.Prefix = None
+    images: options.Images = None
     speculate: options.Speculate = None
     kv: options.Kv = None
     together: options.Together = False
@@ -247,7 +248,6 @@ OTHERWISE = {
     ("serve", "precision"): "serving plans take --fix weights=fp8 and --fix kv=fp8",
     ("serve", "price"): "serving plans take a price with the GPU type (--cluster dgx-h100=8@2.5)",
     **{("serve", name): "only plans of diffusion models read it" for name in words("steps latency")},
-    ("serve", "images"): "only plans of diffusion models read it, and `simulate` reads `workload.images`",
 }
 """What says the same in a question that does not read a flag."""
 

@@ -196,7 +196,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
-    names = (*names, "prefix", "use", "concurrency", "site")
+    names = (*names, "prefix", "images", "use", "concurrency", "site")
     return {
         **{name: getattr(flags, name) for name in names},
         "split": not flags.together,

@@ -159,6 +159,7 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
         objective: goodput, cost, energy or latency; by default cost where ``rate`` or ``concurrency`` is
             stated, else goodput.
         prefix: tokens of ``isl`` that all prompts share, or their share of it (``0.75``).
+        images: images in every prompt beside ``isl`` (``"2x1280x720"``, ``"1280x720@16"``: a video).
         requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
             and, without ``rate``, arrivals.
         use: chat, code, agents or batch: lengths and targets where none are stated.
@@ -168,6 +169,7 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
 
     objective: str | None
     prefix: str | float | None
+    images: str | Sequence[Any] | Mapping[str, Any] | None
     requests: str | None
     use: str | None
     concurrency: int | str | None

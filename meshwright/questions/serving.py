@@ -78,6 +78,9 @@ def serving_question(
     data, where, folder = _data(scenario, values, where, folder or Path())
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
+    if written.workload.images and model.tower is not None:
+        # The answer holds what the note says is left out.
+        model = model.model_copy(update={"left_out": ""})
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     pools = pools_of(written.deployment, f"{where}: deployment")
     own = [pool for pool in pools if pool.cluster in (None, written.cluster)]
@@ -228,6 +231,7 @@ def _data(
         if arguments["rate"] is None
         else {"kind": "poisson", "rate": arguments["rate"]},
         "workload.prefix": _prefix(arguments),
+        "workload.images": arguments.get("images"),
         "workload.slo.ttft": arguments["ttft"],
         "workload.slo.tpot": arguments["tpot"],
         "workload.slo.share": arguments["share"],

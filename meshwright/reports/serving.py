@@ -10,10 +10,10 @@ import numpy as np
 from rich.table import Table
 
 from hwmodels.grids import grids
+from meshwright.reports.pictures import pictures_words
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
-from simulator.ops.tower import tower_parameters
 from simulator.serving.bytes_moved import moved
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.row_power import RowPower
@@ -105,11 +105,7 @@ def _images(result: ServingResult) -> dict[str, str]:
     pictures, encoder = result.setting.pictures, result.fleet.encoder
     if pictures is None:
         return {}
-    parameters = tower_parameters(pictures.tower)
-    words = (
-        f"{pictures.count} a request, {pictures.tokens:,} tokens; tower {pictures.tower.name}, "
-        f"{counted(parameters)} parameters"
-    )
+    words = pictures_words(pictures)
     if encoder is None:
         return {"images": f"{words}, in the prompts' steps"}
     pool = encoder.pool

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.finite import finite
+from meshwright.reports.pictures import searched_pictures
 from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
@@ -353,6 +354,7 @@ def _basis(search: ServingSearch, more: bool) -> Table:
             **error_rows(search),
             **unproven(search),
             **({} if question.site is None else {"site": f"learned from {question.site.source}"}),
+            **searched_pictures(question.pictures),
             **({"left out": question.model.left_out} if question.model.left_out else {}),
             "price": f"{', '.join(prices)} $ an hour and device{', list price' if listed else ''}",
             **({"$/Mtok": money} if (money := money_words(search)) else {}),

@@ -76,6 +76,7 @@ class ServeQuestion(ServiceQuestion):
     objective: str | None = Field(None, description="goodput, cost, energy or latency")
     concurrency: Number | None = Field(None, description="requests in flight instead of a rate")
     prefix: Number | float | None = Field(None, description="tokens, or share, that all prompts share")
+    images: str | None = Field(None, description="images in every prompt: 2x1280x720, 1280x720@16")
     together: bool = Field(False, description="no separate pools for prompts and outputs")
     fix: dict[str, Any] | None = Field(None, description="fields of a replica and their values")
     limit: dict[str, Any] | None = Field(None, description="highest values of fields of a replica")

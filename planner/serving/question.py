@@ -19,6 +19,7 @@ from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.request_sample import Sample, sample
 from simulator.models import Model
 from simulator.serving.adapters import make_kernel
+from simulator.serving.encoders import Pictures, pictures_of
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.workload import Serving
@@ -172,15 +173,26 @@ class ServingQuestion:
         Raises:
             InputError: they cannot be read, or are programs.
         """
-        return sample(self.workload, self.seed, self.folder, self.model.max_sequence)
+        images = self.pictures.tokens if self.pictures else 0
+        return sample(self.workload, self.seed, self.folder, self.model.max_sequence, images)
+
+    @cached_property
+    def pictures(self) -> Pictures | None:
+        """The pictures of a request; None without any.
+
+        Raises:
+            InputError: the model has no tower for them.
+        """
+        return pictures_of(self.model, self.workload.images, "workload.images")
 
     @property
     def prompt(self) -> float:
-        """Mean prompt tokens, the shared prefix counted."""
+        """Mean prompt tokens, the shared prefix and images counted."""
         if self.workload.input is None:
             return float(self.sample.prompts.mean())
         prefix = self.workload.prefix.tokens if self.workload.prefix else 0
-        return prefix + self.workload.input.mean()
+        images = self.pictures.tokens if self.pictures else 0
+        return prefix + images + self.workload.input.mean()
 
     @property
     def output(self) -> float:

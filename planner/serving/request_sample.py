@@ -40,7 +40,7 @@ class Sample:
     common: bool = False
 
 
-def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
+def sample(workload: Serving, seed: int, folder: Path, longest: int, images: int = 0) -> Sample:
     """Draw or read the first requests.
 
     Args:
@@ -48,13 +48,12 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
         seed: seed of the drawn lengths.
         folder: base of a trace's relative path.
         longest: maximum tokens of a request.
+        images: tokens of a request's images, which drawn lengths do not count.
 
     Raises:
         InputError: a wrong row of the trace, a request longer than ``longest``, programs, or no request.
     """
-    if workload.images:
-        raise InputError("a search of deployments sees no images yet; `simulate` does", "workload.images")
-    source = Source(workload.model_copy(update={"requests": DRAWS}), seed, folder, longest)
+    source = Source(workload.model_copy(update={"requests": DRAWS}), seed, folder, longest, images=images)
     if source.feeds_back:
         raise InputError(
             "a search needs single requests in an open loop: no closed arrivals, no program of several turns",
@@ -63,7 +62,7 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int) -> Sample:
     lengths, arrivals = (workload.input, workload.output), workload.arrivals
     if not source.shares_prefixes and arrivals and all(isinstance(length, FixedLength) for length in lengths):
         prompt, output = (np.array([length.mean()]) for length in lengths if length is not None)
-        return Sample(prompt, output, arrivals.mean_rate())
+        return Sample(prompt + images, output, arrivals.mean_rate())
     seen: set[int] = set()
     requests = list(source.requests())
     if not requests:

@@ -20,6 +20,7 @@ from planner.serving.drafts import DraftedSteps, Steps
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
+from simulator.serving.encoders import EncodingArrays
 from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
 from simulator.serving.steady.rate_curve import RateCurve, rate_curve
@@ -127,7 +128,7 @@ class ReplicaCases:
     def steps(self) -> DraftedSteps:
         """Step times of all shapes."""
         drafts = [shape.pool.speculation for shape in self.shapes]
-        tables = _joined(self.shapes)
+        tables = _joined(self.question, self.shapes)
         return DraftedSteps(tables, drafts, self.question.model.layers)
 
     @cached_property
@@ -277,11 +278,12 @@ class ReplicaCases:
         return meets
 
 
-def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
-    """Step times of shapes, with the overlap inside their steps."""
+def _joined(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> StepArrays:
+    """Step times of shapes, with the overlap inside their steps and the pictures of prompts."""
     tables = [shape.table for shape in shapes]
+    encoding = _encoding(question, shapes)
     if all(shape.pool.overlap is None for shape in shapes):
-        return step_arrays(tables)
+        return step_arrays(tables, *encoding)
     steps: dict[int, OverlapSteps] = {}
     overlapped = []
     for shape in shapes:
@@ -289,7 +291,15 @@ def _joined(shapes: Sequence[ReplicaShape]) -> StepArrays:
         if overlap is not None and key not in steps:
             steps[key] = OverlapSteps(shape.table, make_overlap(overlap, "overlap"))
         overlapped.append(None if overlap is None else steps[key])
-    return step_arrays(tables, Overlaps(overlapped))
+    return step_arrays(tables, Overlaps(overlapped), *encoding)
+
+
+def _encoding(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> list[EncodingArrays]:
+    """The towers of shapes, where requests have images."""
+    towers = [shape.tower for shape in shapes if shape.tower is not None]
+    if question.pictures is None or len(towers) < len(shapes):
+        return []
+    return [EncodingArrays(towers, question.pictures, question.prompt - question.repeated)]
 
 
 def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Array]:

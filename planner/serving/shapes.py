@@ -17,6 +17,7 @@ from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.adapters import adapted_table, with_adapters
 from simulator.serving.adapters.steps import AdapterSteps
+from simulator.serving.encoders import EncoderTimes
 from simulator.serving.question.deployment import Pool, checkpoint_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
@@ -47,6 +48,8 @@ class ReplicaShape:
     """Whether a description names the GPU type."""
     plain: IterationTable | None = None
     """Step times without adapters, where requests have some."""
+    tower: EncoderTimes | None = None
+    """Times of the vision tower, where requests have images."""
 
     @property
     def devices(self) -> int:
@@ -329,6 +332,9 @@ def make_shape(
         if kv_tokens < longest:
             raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     shape = ReplicaShape(pool, options, table, kv_tokens, token, offer, question.named)
+    if question.pictures is not None:
+        tower = EncoderTimes(question.pictures.tower, question.model, question.cluster, pool, engine)
+        shape = replace(shape, tower=tower)
     return shape if question.adapters is None else _adapted(question, shape, footprint.weights, longest)
 
 

@@ -198,7 +198,7 @@ def serving_setting(
         if not encoders:
             before = serving.prefix.tokens if serving.prefix else 0
             for number, pool in enumerate(pools):
-                question = (pool.model, pool.cluster, pool.pool, pool.options, pool.first_rank)
+                question = (pool.model, pool.cluster, pool.pool, pool.first_rank)
                 encoding = encoding_costs(pool.costs, *question, pictures, before, folder, place)
                 pools[number] = dataclasses.replace(pool, costs=encoding)
     check_roles([(pool.pool.role, pool.model.name) for pool in pools], f"{place}.pools")

@@ -9,6 +9,7 @@ from core.errors import InputError
 from simulator.models import Model
 from simulator.models.towers import Shape, Tower
 from simulator.ops.tower import tower_parameters
+from simulator.serving.encoders.times import EncoderTimes
 from simulator.serving.workload.images import Images
 
 WIDTH = 2.0
@@ -39,6 +40,12 @@ class Pictures:
     def count(self) -> int:
         """Pictures of a request."""
         return sum(count for count, _ in self.groups)
+
+    def seconds(self, times: EncoderTimes, requests: int = 1) -> float:
+        """Seconds of a tower for the pictures of some requests together."""
+        if not requests:
+            return 0.0
+        return sum(times.seconds(requests * count, shape) for count, shape in self.groups)
 
     @property
     def embedding_bytes(self) -> float:

@@ -36,7 +36,7 @@ class EncoderPool:
 
     def seconds(self, pictures: Pictures) -> float:
         """Seconds to encode the pictures of one request."""
-        return sum(self.times.seconds(count, shape) for count, shape in pictures.groups)
+        return pictures.seconds(self.times)
 
 
 def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:

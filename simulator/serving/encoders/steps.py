@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,9 @@ from core.errors import InputError
 from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.models.towers import Shape
-from simulator.serving.encoders.pictures import Pictures, tower_bytes
+from simulator.serving.encoders.pictures import Pictures
 from simulator.serving.encoders.times import EncoderTimes
 from simulator.serving.question.deployment import Pool
-from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.costs import engine_of
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
@@ -83,20 +81,20 @@ def encoding_costs(
     model: Model,
     cluster: Cluster,
     pool: Pool,
-    options: EngineOptions,
     first_rank: int,
     pictures: Pictures,
     before: int,
     folder: Path,
     where: str,
 ) -> ReplicaCosts:
-    """Costs of a replica that holds the tower beside its language model: less memory for KV.
+    """Costs of a replica that encodes the pictures of its prompts itself.
 
-    Decode pools see no images, and keep their costs.
+    Decode pools see no images, and keep their costs. The tower's memory is the language model's own: engines
+    build it with or without images (``simulator.serving.steps.tower_memory``).
 
     Args:
         costs: of the language model.
-        model, cluster, pool, options, first_rank: of the replica.
+        model, cluster, pool, first_rank: of the replica.
         pictures: of each request.
         before: tokens in front of the first picture.
         folder, where: base of relative paths, and key path of the deployment for errors.
@@ -114,12 +112,4 @@ def encoding_costs(
     used = cluster.resized(first_rank + pool.devices)
     engine = engine_of(pool.engine, folder, f"{where}.engine")
     times = EncoderTimes(pictures.tower, model, used, pool, engine)
-    weights = tower_bytes(pictures.tower, pool.tensor)
-    block = costs.kv_token_bytes * options.block_tokens / (pool.tensor * pool.pipeline)
-    lost = 0 if options.kv_blocks else math.ceil(weights / block)
-    return replace(
-        costs,
-        steps=EncodingSteps(costs.steps, pictures, times, before),
-        kv_blocks=max(costs.kv_blocks - lost, 0),
-        weight_bytes=costs.weight_bytes + weights,
-    )
+    return replace(costs, steps=EncodingSteps(costs.steps, pictures, times, before))

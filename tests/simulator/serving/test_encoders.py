@@ -8,11 +8,12 @@ from core.errors import InputError
 from hwmodels.cluster import clusters
 from simulator.models import models
 from simulator.models.towers import Picture
-from simulator.serving.encoders import EncoderTimes
+from simulator.serving.encoders import EncoderTimes, EncodingArrays
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steps.capped import step_arrays
 
 BASE = {
     "model": "qwen3-vl-8b",
@@ -65,6 +66,35 @@ def test_image_tokens_are_in_the_prompt_and_the_encoder_in_its_step():
     assert mean_ttft(seeing) > mean_ttft(same_prompt) + 0.9 * encoder
 
 
+def test_a_tower_lies_in_memory_once():
+    """Engines build it with or without images."""
+    plain, seeing = (
+        make_serving({**BASE, "workload": BASE["workload"] | images}, "test", Path())
+        for images in ({}, {"images": "2x1280x720"})
+    )
+    assert plain.pools[0].costs.kv_blocks == seeing.pools[0].costs.kv_blocks
+    assert plain.pools[0].costs.weight_bytes == seeing.pools[0].costs.weight_bytes
+
+
+@pytest.mark.parametrize("requests", [1, 2, 3])
+def test_arrays_add_what_steps_add(requests):
+    seeing = make_serving({**BASE, "workload": BASE["workload"] | {"images": "2x1280x720"}}, "test", Path())
+    steps, pictures = seeing.pools[0].costs.steps, seeing.pictures
+    prompt = pictures.tokens + 200
+    added = steps.step([(prompt, 0)] * requests, 4, 4000) - steps.target.step(
+        [(prompt, 0)] * requests, 4, 4000
+    )
+    table = steps.target
+    cases = {
+        name: step_arrays([table], *more).cases(0)
+        for name, more in (("plain", []), ("seeing", [EncodingArrays([steps.times], pictures, prompt)]))
+    }
+    batch = requests * prompt, 0.0, 4.0, 1000.0, requests
+    arrays = cases["seeing"].mixed_seconds(*batch) - cases["plain"].mixed_seconds(*batch)
+    assert float(arrays) == pytest.approx(added, rel=1e-9)
+    assert cases["seeing"].decode_seconds(4.0, 1000.0) == cases["plain"].decode_seconds(4.0, 1000.0)
+
+
 def test_a_chunk_encodes_the_images_that_it_begins():
     steps = run("3x1280x720").setting.pools[0].costs.steps
     assert steps.encoder_s([(880, 880)]) == steps.encoder_s([(880, 0)]) > 0
@@ -83,7 +113,7 @@ def test_an_encoder_pool_takes_the_tower_off_the_prompts_replica():
     together, apart = run("4x1280x720", DISAGGREGATED), run("4x1280x720", APART)
     encoder = apart.fleet.encoder
     assert encoder.busy_s == pytest.approx(60 * encoder.seconds)
-    assert apart.setting.pools[0].costs.kv_blocks > together.setting.pools[0].costs.kv_blocks
+    assert apart.setting.pools[0].costs.kv_blocks == together.setting.pools[0].costs.kv_blocks
     assert apart.setting.gpus == together.setting.gpus + 1
     first = apart.records.columns()
     assert (first["scheduled_s"] >= first["arrival_s"] + encoder.seconds).all()

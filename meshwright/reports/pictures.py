@@ -1,0 +1,23 @@
+"""Pictures of a request, and the tower that encodes them, in words."""
+
+from __future__ import annotations
+
+from meshwright.reports.units import counted
+from simulator.ops.tower import tower_parameters
+from simulator.serving.encoders import Pictures
+
+
+def pictures_words(pictures: Pictures) -> str:
+    """Pictures and their tokens of a request, and the tower."""
+    return (
+        f"{pictures.count} a request, {pictures.tokens:,} tokens; tower {pictures.tower.name}, "
+        f"{counted(tower_parameters(pictures.tower))} parameters"
+    )
+
+
+def searched_pictures(pictures: Pictures | None) -> dict[str, str]:
+    """The row of a search on the pictures of its requests; empty without any."""
+    if pictures is None:
+        return {}
+    place = "in the prompts' steps; the host's time for a picture is that of the engine's `picture_s`"
+    return {"images": f"{pictures_words(pictures)}, {place}"}
