@@ -40,8 +40,8 @@ def _mapped(value: object) -> Any:
     written = WRITTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     if written is None:
         raise ValueError(
-            "COUNTxWIDTHxHEIGHT is needed (2x1280x720; a video of 16 frames: 1280x720@16), or a mapping with "
-            f"width and height; found {value!r}"
+            "must be COUNTxWIDTHxHEIGHT (2x1280x720; a video of 16 frames: 1280x720@16), or a mapping with "
+            "width and height"
         )
     names = ("count", "width", "height", "frames")
     numbers = zip(names, written.groups(), strict=True)
