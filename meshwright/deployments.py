@@ -12,9 +12,8 @@ from meshwright.questions.arguments import DeployArguments, check_names
 from meshwright.questions.references import Reference
 from meshwright.questions.serving import serving_question
 from meshwright.questions.targets import one_share, target
-from meshwright.results import check_rank
 from meshwright.served_errors import measured_of
-from meshwright.shown import Shown
+from meshwright.shown import Shown, check_rank
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_check import Check, check

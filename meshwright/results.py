@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InfeasibleError, InputError
+from core.errors import InfeasibleError
 from meshwright.reports.flat import of_plan
 from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
-from meshwright.shown import Shown
+from meshwright.shown import Shown, check_rank
 from planner.prediction import Prediction, Simulation
 from planner.search import SearchResult
 from simulator.plan import Plan
@@ -417,8 +417,3 @@ class Comparison(Shown):
         from meshwright.variations.tables import describe_answer
 
         return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
-
-
-def check_rank(index: int, plans: int) -> None:
-    if not 0 <= index < plans:
-        raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")

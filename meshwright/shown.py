@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
@@ -202,3 +205,16 @@ def bars(parts: Mapping[str, Mapping[str, float]]) -> str:
         f'<span style="color:{colour}">&#9632;</span> {escape(group)}' for group, colour in colours.items()
     )
     return f'<div style="max-width:900px">{rows}<small>{legend}</small></div>'
+
+
+AnswerT = TypeVar("AnswerT", bound=Shown)
+
+
+def shown_as(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
+    """A result of the planner as an answer: a record with the same fields, and ``more``."""
+    return kind(**{each.name: getattr(planned, each.name) for each in fields(planned)}, **more)
+
+
+def check_rank(index: int, plans: int) -> None:
+    if not 0 <= index < plans:
+        raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from core.errors import InfeasibleError
 from meshwright.reports.flat import flat
@@ -13,13 +12,6 @@ from planner.sizing import Sizing
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
-
-AnswerT = TypeVar("AnswerT", bound=Shown)
-
-
-def shown_as(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
-    """A result of the planner as an answer: a record with the same fields, and ``more``."""
-    return kind(**{each.name: getattr(planned, each.name) for each in fields(planned)}, **more)
 
 
 class SizingAnswer(Shown, Sizing):

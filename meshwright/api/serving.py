@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Unpack
 
 from core.errors import InputError
-from meshwright.api.answers import shown_as
 from meshwright.api.serving_answers import DayAnswer, FrontsAnswer, MixAnswer
 from meshwright.deployments import DeploymentSearch, deploy, deployment_question, power_budget
 from meshwright.questions.arguments import (
@@ -18,6 +17,7 @@ from meshwright.questions.arguments import (
     check_names,
 )
 from meshwright.questions.references import Reference
+from meshwright.shown import shown_as
 from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
 from planner.serving.fronts import serving_fronts

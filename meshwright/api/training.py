@@ -234,7 +234,8 @@ def size(
         raise InputError(f"must be tokens above 0, found {tokens:g}", "tokens")
     if days is not None and not days > 0:
         raise InputError(f"must be days above 0, found {days:g}", "days")
-    from meshwright.api.answers import SizingAnswer, shown_as
+    from meshwright.api.answers import SizingAnswer
+    from meshwright.shown import shown_as
     from planner.sizing import counts, size_up
 
     if isinstance(gpus, str):
