@@ -59,17 +59,21 @@ class Looking:
 
     def look(self, takers: list[Member], time: float) -> None:
         """Run the steps that end before a time; count KV blocks up to it where the router reads them."""
-        rows = self.targets(takers).rows
-        for index in self._due(rows, time):
-            self._members[index].replica.advance(time)
-            self.touch(self._members[index])
-        if not self.router.reads_kv:
-            return
-        unsettled = sorted(self._unsettled.intersection(rows))
-        for index in unsettled:
-            self._members[index].replica.settle(time)
-            self.touch(self._members[index])
-        self._unsettled.difference_update(unsettled)
+        rows, members = self.targets(takers).rows, self._members
+        due = self._due(rows, time)
+        for index in due:
+            members[index].replica.advance(time)
+        if self.router.reads_kv:
+            due = sorted(self._unsettled.intersection(rows).union(due))
+            for index in due:
+                members[index].replica.settle(time)
+        for index in due:
+            end = members[index].replica.next_s
+            if end < inf:
+                heappush(self.ends, (end, index))
+        for readings in self._readings.values():
+            readings.changed.update(due)
+        self._unsettled.difference_update(due)
 
     def _due(self, rows: dict[int, int], time: float) -> list[int]:
         """Replicas that take requests and whose next step ends before a time, by index."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from simulator.serving.adapters import AdapterStore
 from simulator.serving.replica.base import StepLoop
@@ -69,10 +71,10 @@ class Member:
         return self.replica.queue
 
     @property
-    def _waiting(self) -> list[Sequence]:
+    def _waiting(self) -> Iterable[Sequence]:
         """Sequences waiting, of all ranks."""
-        queues = {id(batcher.waiting): batcher.waiting for batcher in self.replica.batchers}
-        return [sequence for queue in queues.values() for sequence in queue]
+        queues = self.replica.queues
+        return queues[0] if len(queues) == 1 else chain(*queues)
 
     @property
     def running(self) -> int:
@@ -82,19 +84,19 @@ class Member:
     @property
     def batch_tokens(self) -> int:
         """KV tokens of the decodes, and tokens of the sequences waiting."""
-        decodes = sum(batcher.kv_tokens for batcher in self.replica.batchers)
-        return decodes + sum(sequence.target for sequence in self._waiting)
+        decodes = sum([batcher.kv_tokens for batcher in self.replica.batchers])
+        return decodes + sum([sequence.target for sequence in self._waiting])
 
     @property
     def queued_s(self) -> float:
         """Seconds to compute the prompts of the sequences waiting, each alone."""
         steps = self.pool.costs.steps
-        return float(sum(steps.step(((sequence.target, 0),), 0, 0) for sequence in self._waiting))
+        return float(sum([steps.step(((sequence.target, 0),), 0, 0) for sequence in self._waiting]))
 
     @property
     def queued_output(self) -> int:
         """Output tokens of the sequences waiting."""
-        return sum(sequence.output for sequence in self._waiting)
+        return sum([sequence.output for sequence in self._waiting])
 
     @property
     def group(self) -> str:
@@ -117,16 +119,15 @@ class Member:
     @property
     def free_blocks(self) -> int:
         """Free KV blocks of all ranks, less the demand of waiting sequences; negative where it is more."""
-        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
         block = self.pool.options.block_tokens
-        demand = sum(sequence.target // block + 1 for sequence in self._waiting)
-        return sum(kv.free for kv in kvs.values()) - demand
+        demand = sum([sequence.target // block + 1 for sequence in self._waiting])
+        return sum([kv.free for kv in self.replica.caches]) - demand
 
     @property
     def kv_use(self) -> float:
         """Share of KV blocks in use."""
-        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
-        return 1.0 - sum(kv.free for kv in kvs.values()) / sum(kv.total for kv in kvs.values())
+        kvs = self.replica.caches
+        return 1.0 - sum([kv.free for kv in kvs]) / sum([kv.total for kv in kvs])
 
     @property
     def pending(self) -> int:
@@ -139,8 +140,8 @@ class Member:
     @property
     def used_tokens(self) -> int:
         """Tokens that its KV blocks in use hold."""
-        kvs = {id(batcher.kv): batcher.kv for batcher in self.replica.batchers}
-        return self.pool.options.block_tokens * sum(kv.total - kv.free for kv in kvs.values())
+        used = sum([kv.total - kv.free for kv in self.replica.caches])
+        return self.pool.options.block_tokens * used
 
     def seconds(self, request: Request) -> tuple[float, float]:
         """Seconds that the request would wait and compute beside the present batch; outputs are known."""

@@ -40,11 +40,7 @@ class Readings(Targets):
         self.changed: set[int] = set()
         self._few = len(self.members) < self.fewest
         self._columns: dict[str, Column] = {}
-        self._caches = [
-            (row, kv)
-            for row, member in enumerate(self.members)
-            for kv in {id(batcher.kv): batcher.kv for batcher in member.replica.batchers}.values()
-        ]
+        self._caches = [(row, kv) for row, member in enumerate(self.members) for kv in member.replica.caches]
         self._alone = all(kv.alone for _, kv in self._caches)
         self._in_blocks = all(type(kv) is PrefixBlocks for _, kv in self._caches)
 

@@ -8,11 +8,14 @@ there sees them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
+from functools import cached_property
 from math import inf, sqrt
 from typing import NamedTuple
 
 from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
@@ -151,6 +154,16 @@ class StepLoop(ABC):
     @abstractmethod
     def under_way(self) -> tuple[int, int, int, float] | None:
         """Query tokens, decodes, KV tokens and seconds of the running step; of a stretch, its first step."""
+
+    @cached_property
+    def caches(self) -> tuple[PagedBlocks, ...]:
+        """KV blocks of its ranks or micro batches, which may share them, each once."""
+        return tuple({id(batcher.kv): batcher.kv for batcher in self.batchers}.values())
+
+    @cached_property
+    def queues(self) -> tuple[deque[Sequence], ...]:
+        """Waiting sequences of its ranks or micro batches, which may share them, each once."""
+        return tuple({id(batcher.waiting): batcher.waiting for batcher in self.batchers}.values())
 
     @property
     def running(self) -> int:

@@ -68,6 +68,11 @@ class Replica(StepLoop):
         """Slots in use."""
         return self.batcher.running
 
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return len(self.waiting) + self.batcher.running
+
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced."""
         if self._count > 1 and not self.scheduler.waits(self.batcher):
@@ -200,6 +205,10 @@ class Replica(StepLoop):
     def _cut(self, now: float) -> None:
         """End the running stretch with the step that is under way."""
         first, growth = self._first_s, self._growth_s
+        if now - self._start_s <= first:
+            # In its first step, as where a router looks at many replicas.
+            self._count, self.next_s = 1, self._start_s + first
+            return
         count = steps_done(now - self._start_s, first, growth, self._count)
         if count < self._count:
             self._count = count
