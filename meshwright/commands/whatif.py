@@ -79,6 +79,9 @@ def whatif(
     if interrupted:
         note(f"interrupted: {len(finished):,} of {work.runs:,} runs finished")
         raise typer.Exit(INTERRUPTED)
+    # Infeasible, as a plan that does not fit: nothing answers the question.
+    if finished and all(outcome.report is None for outcome in finished):
+        raise typer.Exit(1)
 
 
 def _ask(work: Remaining, yes: bool) -> None:

@@ -260,7 +260,7 @@ def _variants(search: ServingSearch) -> list[Table]:
         cells = [plan.describe(), f"{per_second(plan.goodput)}/s", seconds(latency), str(plan.devices)]
         rows.append([*cells, f"{usd_per_million(search, plan):.3g}", from_])
     latency = "TTFT" if prompts_only(search) else "TPOT"
-    headings = ("other formats, other answers", "goodput", latency, "GPUs", "$/Mtok", "weights from")
+    headings = ("other formats", "goodput", latency, "GPUs", "$/Mtok", "weights from")
     return [table(headings, rows, left=1)]
 
 

@@ -31,10 +31,10 @@ RELEASE = re.compile(r"(?P<family>[A-Za-z][A-Za-z.-]*?)[-_ ]?[vV]?(?P<version>\d
 
 
 class Engines(Catalogue[Engine]):
-    """Engine presets by name; a release without a preset is the nearest one."""
+    """Engine presets by name; a release without a preset is the nearest one, a family its newest."""
 
     def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> Engine:
-        """Return the preset that a name, a release, a path or a mapping means.
+        """Return the preset that a name, a release, a family, a path or a mapping means.
 
         Raises:
             UnknownNameError: no shipped engine of that family.
@@ -42,8 +42,8 @@ class Engines(Catalogue[Engine]):
         """
         if isinstance(reference, str) and self.resolve(reference) is None and not looks_like_path(reference):
             told = RELEASE.fullmatch(reference.strip())
-            if told and (wanted := _family(told["family"])):
-                return _nearest_of(wanted, told["version"]).engine
+            if wanted := _family(told["family"] if told else reference):
+                return _nearest_of(wanted, told["version"] if told else "").engine
         return super().get(reference, where)
 
 
@@ -122,7 +122,9 @@ def _nearest_of(wanted: str, version: str) -> Preset:
 
 
 def stands_for(reference: object) -> str:
-    """What a stated engine is predicted as, where the catalogue has no preset of that release; else empty."""
+    """What a stated engine is predicted as, where the catalogue has no preset of that name; else empty."""
+    if isinstance(reference, str) and engines.resolve(reference) is None and _family(reference):
+        return f"{engines.get(reference).name} stands for {reference}"
     told = RELEASE.fullmatch(reference.strip()) if isinstance(reference, str) else None
     if told is None or engines.resolve(told[0]) is not None or _family(told["family"]) is None:
         return ""

@@ -255,3 +255,10 @@ def test_blackwell_has_times_of_its_own():
     # NVIDIA's generations stand for each other before another class of layers does.
     other, assumed = layer_times(engines.get("vllm-0.6"), "dense", "16-bit", "blackwell")
     assert assumed and other.layers == "dense" and other.generation in ("", "blackwell")
+
+
+def test_a_family_is_its_newest_preset_with_measured_rows():
+    assert engines.get("sglang") is nearest("sglang").engine
+    assert engines.get("trtllm").engine == "tensorrt-llm"
+    assert stands_for("vllm") == f"{nearest('vllm').engine.name} stands for vllm"
+    assert stands_for(nearest("vllm").engine.name) == ""
