@@ -98,12 +98,20 @@ def format_mechanism(setting: Setting) -> str:
     return "16 bits" if precision in SIXTEEN_BITS else precision
 
 
+def workload_mechanisms(setting: Setting) -> tuple[str, ...]:
+    """Mechanisms that the workload asks for, whatever the plan."""
+    return ("a vision tower",) if setting.training.images else ()
+
+
 def mechanisms(setting: Setting, plan: Plan, left_out: Collection[str] = ()) -> tuple[str, ...]:
-    """Mechanisms that a plan uses, its number format among them, without those of fields ``left_out``."""
+    """Mechanisms that a plan uses, its number format and its workload's among them.
+
+    Those of fields ``left_out`` are not.
+    """
     used = [
         words
         for name in MECHANISMS
         if name not in left_out and _relevant(plan, name)
         for words in words_of(setting, plan, name)
     ]
-    return (format_mechanism(setting), *dict.fromkeys(used))
+    return (format_mechanism(setting), *workload_mechanisms(setting), *dict.fromkeys(used))

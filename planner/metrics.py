@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from core.records import record
+from simulator.layout.tower import tower_flops
 from simulator.ops.counts import attention_flops_per_token, flops_per_token
 from simulator.plan import Choice, Plans
 from simulator.setting import Setting
@@ -103,7 +104,7 @@ def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndar
     forward = float(flops_per_token(model, length))
     attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary
-    return _computed(setting, forward), np.select(
+    return _computed(setting, forward) + tower_flops(setting) / setting.training.seq_len, np.select(
         [plans.recompute == FULL, plans.recompute == SELECTIVE], [layers, attention], 0.0
     )
 

@@ -23,6 +23,7 @@ from simulator.frameworks import Framework, default_name, frameworks
 from simulator.lengths.histogram import with_histogram
 from simulator.levers import LEVERS, stated
 from simulator.models import Model, models
+from simulator.models.towers.pictures import seeing
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
@@ -198,10 +199,10 @@ def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scena
     Raises:
         InputError: unreadable, a wrong key or value, an unknown name, an impossible plan; with the key path.
     """
-    data = read_mapping(path)
+    data, where = read_mapping(path), str(path)
     for key, value in (changes or {}).items():
-        data = changed(data, key, value, str(path))
-    return make_scenario(data, str(path), path.parent)
+        data = changed(data, key, value, where)
+    return make_scenario(data, where, path.parent)
 
 
 def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario:
@@ -222,6 +223,7 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
     site = _site(written, sized, framework, where, folder)
+    model = seeing(model, written.workload.images, written.workload.seq_len, f"{where}: workload.images")
     setting = Setting(
         model, sized, written.workload, framework, tuple(written.stragglers), site, tuple(written.allow)
     )

@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, TypeAdapter, model_se
 
 from core.loading import Strict
 from simulator.lengths import AnyLengths, Lengths
+from simulator.models.towers.images import AnyImages
 from simulator.packing import PACKINGS
 from simulator.packing.grouped_steps import GROUPED, GroupedSteps
 from simulator.packing.steps import DrawnSteps
@@ -66,6 +67,15 @@ class Training(Strict):
         "`lengths`: pack",
     )
 
+    images: AnyImages = Field(
+        default_factory=list,
+        description="images of every sequence, as tokens of it (`4x1280x720`, `1280x720@16` for a video, a "
+        "mapping, a list)",
+    )
+    tower: Literal["frozen", "trained"] = Field(
+        "frozen", description="whether the vision tower of `images` is trained, with its projector"
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _of_tokens(cls, data: object) -> object:
@@ -88,12 +98,18 @@ class Training(Strict):
     def _packs_lengths(self) -> "Training":
         if self.packing and self.lengths is None:
             raise ValueError(f"packing ({self.packing}) needs `lengths`")
+        if self.tower == "trained" and not self.images:
+            raise ValueError("tower (trained) needs `images`")
+        if self.images and (self.adapter is not None or self.lengths is not None):
+            raise ValueError("images beside `adapter` or `lengths` are not modelled")
         return self
 
     @model_serializer(mode="wrap")
     def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A workload without adapters, or with one length, is written as before others existed."""
         written, late = write(self), ("adapter", "lengths", "packing")
+        unused = () if self.images else ("images", "tower")
+        written = {key: value for key, value in written.items() if key not in unused}
         return {key: value for key, value in written.items() if value is not None or key not in late}
 
     @cached_property

@@ -19,7 +19,7 @@ PARTS = ("moe", "mla", "linear", "numerics")
 UNTOLD = (
     *("name", "aliases", "family", "source", "stated_parameters", "left_out", "checkpoint", "checkpoints"),
     *("draft_heads", "fp4", "parts", "weight_only", "checkpoint_kv", "checkpoint_problem"),
-    "tower_problem",
+    *("causal", "tower", "tower_problem"),
     *PARTS,
 )
 """Keys of a model that are no shape, or that are flattened."""
@@ -56,6 +56,8 @@ def facts_of(scenario: Scenario, plan: Plan, known: LauncherTable) -> Facts:
         "workload.dropout": setting.dropout,
         "workload.causal": workload.causal,
     }
+    unsaid = {"images": workload.images, "lengths": workload.lengths}
+    facts |= {f"workload.{name}": "as in the scenario" for name, value in unsaid.items() if value}
     launched = chosen_levers(setting.of(plan), plan)
     for name in FRAMEWORK:
         if f"plan.{name}" in facts:  # after the options of the number format

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from meshwright.reports.units import counted
+from simulator.models.towers.pictures import Pictures
 from simulator.ops.tower import tower_parameters
-from simulator.serving.encoders import Pictures
 
 
 def pictures_words(pictures: Pictures) -> str:

@@ -18,8 +18,8 @@ from hwmodels.cluster import Cluster
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.request_sample import Sample, sample
 from simulator.models import Model
+from simulator.models.towers.pictures import Pictures, pictures_of
 from simulator.serving.adapters import make_kernel
-from simulator.serving.encoders import Pictures, pictures_of
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.workload import Serving

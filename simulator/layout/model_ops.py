@@ -10,6 +10,7 @@ import numpy as np
 from core.records import record
 from hwmodels.collectives.cost import Cost, Links
 from simulator import ops
+from simulator.layout.tower import step_tower
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
 from simulator.ops import Op, Rank
@@ -58,7 +59,8 @@ class LeverOps:
         rank = step_rank(setting, plans)
         further = further_prediction(rank) if setting.predictions else []
         layers = layer_lists(setting, plans, groups)
-        return cls(setting, plans, rows, ops.embedding(rank), ops.head(rank), further, layers)
+        embedding = [*ops.embedding(rank), *step_tower(setting, plans)]
+        return cls(setting, plans, rows, embedding, ops.head(rank), further, layers)
 
 
 @record()

@@ -10,6 +10,7 @@ import numpy as np
 from core.records import record
 from simulator.layout.model_ops import ModelOps
 from simulator.layout.stages import FIRST, LAST, Stages, by_schedule
+from simulator.layout.tower import is_tower
 from simulator.ops import Op
 from simulator.plan import Plans, taken
 from simulator.setting import Setting
@@ -103,4 +104,8 @@ def _ends(setting: Setting, plans: Plans, stages: Stages, ops: ModelOps) -> np.n
     embedded = np.zeros(share.shape)
     embedded[FIRST], embedded[LAST] = 1.0, both
     tables = np.where(spread, table / plans.pipeline, embedded * table)
-    return tables + embedded * positions + share * output + (share > 0) * norm
+    ends = tables + embedded * positions + share * output + (share > 0) * norm
+    if setting.training.tower == "trained":
+        towers = [sum(op.parameters for op in part.embedding if is_tower(op)) for part in ops.by_levers]
+        ends = ends + embedded * ops.gathered(towers)[ops.index]
+    return ends

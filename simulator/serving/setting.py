@@ -10,6 +10,7 @@ from pathlib import Path
 from core.errors import InputError
 from hwmodels.cluster import Cluster, clusters
 from simulator.models import Model, models
+from simulator.models.towers.pictures import Pictures, pictures_of
 from simulator.scenario import find
 from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
 from simulator.serving.checks import (
@@ -25,11 +26,9 @@ from simulator.serving.checks import (
 )
 from simulator.serving.encoders import (
     EncoderPool,
-    Pictures,
     check_encoders,
     encoder_pool,
     encoding_costs,
-    pictures_of,
 )
 from simulator.serving.kv_states import (
     AttentionReplicas,

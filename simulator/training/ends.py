@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from core.records import record
 from simulator import ops
+from simulator.layout.tower import step_tower
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
@@ -23,8 +24,8 @@ class End:
 
 
 def embedding(setting: Setting, plans: Plans) -> End:
-    """Passes through the input embedding; arrays of shape (plans,)."""
-    listed = ops.embedding(setting.rank(plans))
+    """Passes through the input embedding, and a vision tower; arrays of shape (plans,)."""
+    listed = [*ops.embedding(setting.rank(plans)), *step_tower(setting, plans)]
     return embedding_passes(setting, plans, price_passes(setting, listed)[0])
 
 

@@ -34,6 +34,7 @@ from simulator.training.lever_memory import graph_bytes, has_partner, partner_la
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
+from simulator.training.tower_memory import tower_memory
 from simulator.training.weight_copies import narrow_copies, parameters_between_passes
 
 PeakCount = Literal["device", "reserved", "allocated"]
@@ -199,6 +200,10 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         update = update * (1 - share_on(sharding, "optimizer"))
     if setting.choices.states in PAGED_STATES:
         tiers["host"] = tiers.get("host", {}) | {"optimizer": _devices_of_node(setting) * moments}
+    if setting.training.images:
+        weights, kept_by_tower = tower_memory(setting, plans, counts.ops, flight)
+        parts["parameters"] = parts["parameters"] + weights
+        parts["activations"] = parts["activations"] + kept_by_tower * framework.memory.fragmentation
     copies = narrow_copies(sharding, stages, counts.ops)
     if copies.any():
         parts["parameters"] = parts["parameters"] + copies

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels.collectives.cost import Cost, Links
+from simulator.layout.tower import FROZEN
 from simulator.ops import Collective, Op, backward
 from simulator.ops.adapters import is_adapter
 from simulator.pricing import NO_TIME, price
@@ -66,11 +67,13 @@ def with_routed(setting: Setting, priced: list[Priced], ops: list[Op]) -> list[P
 
 
 def _backward(setting: Setting, op: Op) -> list[Op]:
-    """Backward ops of an op; of frozen weights no gradient.
+    """Backward ops of an op; of frozen weights no gradient, of a frozen tower none.
 
     Log-probabilities in pieces compute that of the output layer whoever trains it (prime-rl, lm_head.py:
     grad_weight).
     """
+    if op.part == FROZEN:
+        return []
     gradients = backward([op])
     pieces = op.name == "output_layer" and setting.choices.cross_entropy == "log-probabilities"
     if setting.training.adapter is None or is_adapter(op) or pieces:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.encoders.pictures import Pictures
+from simulator.models.towers.pictures import Pictures
 from simulator.serving.encoders.times import EncoderTimes
 from simulator.serving.steps.case_mechanism import Array, CaseBatch
 from simulator.serving.steps.joined import JoinedVectors
@@ -31,7 +31,7 @@ class EncodingArrays:
 
     def __init__(self, towers: Sequence[EncoderTimes], pictures: Pictures, new_tokens: float) -> None:
         requests = range(MOST_TOGETHER + 1)
-        lines = {id(times): [pictures.seconds(times, count) for count in requests] for times in towers}
+        lines = {id(times): [times.requests_s(pictures, count) for count in requests] for times in towers}
         self.seconds = JoinedVectors([np.array(lines[id(times)]) for times in towers])
         """Seconds by requests of a step."""
         self.new_tokens = new_tokens

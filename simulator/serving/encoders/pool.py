@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from core.errors import InfeasibleError, InputError
 from hwmodels.cluster import Cluster
 from simulator.models import Model
-from simulator.serving.encoders.pictures import Pictures, tower_bytes
-from simulator.serving.encoders.times import EncoderTimes
+from simulator.models.towers.pictures import Pictures
+from simulator.serving.encoders.times import EncoderTimes, tower_bytes
 from simulator.serving.engines import Engine
 from simulator.serving.question.deployment import Pool
 
@@ -36,7 +36,7 @@ class EncoderPool:
 
     def seconds(self, pictures: Pictures) -> float:
         """Seconds to encode the pictures of one request."""
-        return pictures.seconds(self.times)
+        return self.times.requests_s(pictures)
 
 
 def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:

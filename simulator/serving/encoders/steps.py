@@ -10,7 +10,7 @@ from core.errors import InputError
 from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.models.towers import Shape
-from simulator.serving.encoders.pictures import Pictures
+from simulator.models.towers.pictures import Pictures
 from simulator.serving.encoders.times import EncoderTimes
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.costs import engine_of

@@ -9,8 +9,9 @@ import numpy as np
 from hwmodels.cluster import Cluster
 from simulator.models import Model
 from simulator.models.towers import Shape, Tower
+from simulator.models.towers.pictures import WIDTH, Pictures
 from simulator.ops.rank import Formats, Shard
-from simulator.ops.tower import tower_ops
+from simulator.ops.tower import tower_ops, tower_parameters
 from simulator.pricing import price
 from simulator.serving.engines import Engine
 from simulator.serving.question.deployment import Pool
@@ -44,7 +45,18 @@ class EncoderTimes:
         self.seconds = cache(self._seconds)
         """Seconds to encode a number of pictures of a shape together."""
 
+    def requests_s(self, pictures: Pictures, requests: int = 1) -> float:
+        """Seconds for the pictures of some requests together."""
+        if not requests:
+            return 0.0
+        return sum(self.seconds(requests * count, shape) for count, shape in pictures.groups)
+
     def _seconds(self, pictures: int, shape: Shape) -> float:
         ops = tower_ops(self.tower, shape, float(pictures), Shard(tensor=self._tensor), self._formats)
         kernels = sum(float(np.sum(seconds)) for seconds in price(ops, self._prices))
         return max(kernels, self._floor) + self._picture_s * pictures
+
+
+def tower_bytes(tower: Tower, tensor: int) -> float:
+    """Weights of a tower on one device, in 16 bits, sharded over tensor-parallel ranks."""
+    return WIDTH * tower_parameters(tower) / tensor

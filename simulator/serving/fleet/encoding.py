@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.serving.encoders import EncoderPool, Pictures
+from simulator.models.towers.pictures import Pictures
+from simulator.serving.encoders import EncoderPool
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.transfer import Transfers
 from simulator.serving.replica.sequence import Sequence

@@ -10,8 +10,8 @@ from core.errors import InputError
 from core.loading import Strict
 from core.quantities import Duration, NotNegative, Tokens
 from simulator.lengths import AnyLengths
+from simulator.models.towers.images import AnyImages
 from simulator.serving.workload.arrivals import AnyArrivals
-from simulator.serving.workload.images import AnyImages
 from simulator.serving.workload.programs import AnyProgram
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.traces import get_format

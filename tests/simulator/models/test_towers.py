@@ -8,13 +8,13 @@ from core.errors import InputError
 from simulator.models import models
 from simulator.models.huggingface_rules import Config
 from simulator.models.towers import Picture, published_tower, read_tower
+from simulator.models.towers.images import Images
+from simulator.models.towers.pictures import pictures_of
 from simulator.models.towers.rules.budget import TokenBudget
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.grid import PixelGrid
 from simulator.models.towers.rules.tiles import Tiles
 from simulator.ops.tower import tower_ops, tower_parameters
-from simulator.serving.encoders import pictures_of
-from simulator.serving.workload.images import Images
 
 SIZES = [(1280, 720), (640, 480), (3840, 2160), (100, 80), (448, 896)]
 

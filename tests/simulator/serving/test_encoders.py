@@ -145,7 +145,7 @@ def test_more_images_a_request_take_longer_to_encode():
         ({"images": "0x1280x720"}, "count"),
         ({"images": "1280"}, "COUNTxWIDTHxHEIGHT"),
         ({"images": {"width": 0, "height": 5}}, "width"),
-        ({"images": "64x4096x4096"}, "the images of a request have"),
+        ({"images": "64x4096x4096"}, "the images have"),
         ({"model": "llama3.1-8b", "pools": APART}, "deployment.pools.2.role"),
         ({"pools": [{"role": "encoder"}]}, "needs pools of the language model"),
         ({"pools": [*APART, {"role": "encoder"}]}, "one pool of role encoder"),

@@ -1,4 +1,4 @@
-"""Images of a request."""
+"""Images of a request, or of a sequence that is trained on, as they are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from core.loading import Strict
-from simulator.models.towers import Picture
+from simulator.models.towers.rules import Picture
 
 WRITTEN = re.compile(r"(?:(\d{1,6})x)?(\d{1,6})x(\d{1,6})(?:@(\d{1,6}))?")
 """``2x1280x720``: two images; ``1280x720@16``: a video of 16 frames."""
@@ -18,7 +18,7 @@ WRITTEN = re.compile(r"(?:(\d{1,6})x)?(\d{1,6})x(\d{1,6})(?:@(\d{1,6}))?")
 class Images(Strict):
     """Pictures of one size."""
 
-    count: int = Field(1, ge=1, le=4096, description="pictures of a request")
+    count: int = Field(1, ge=1, le=4096, description="pictures of this size")
     width: int = Field(ge=1, le=2**16, description="pixels")
     height: int = Field(ge=1, le=2**16, description="pixels")
     frames: int = Field(1, ge=1, le=2**16, description="frames that are encoded; above 1 it is a video")
@@ -49,4 +49,4 @@ def _mapped(value: object) -> Any:
 
 
 AnyImages = Annotated[list[Images], BeforeValidator(_listed), Field(max_length=64)]
-"""Pictures of a request, the same for all."""
+"""Pictures of a request or sequence, the same for all."""

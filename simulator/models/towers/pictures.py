@@ -1,16 +1,18 @@
-"""The pictures of a request as its model's tower sees them."""
+"""The pictures of a request, or of a sequence that is trained on, as the model's tower sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from simulator.models import Model
-from simulator.models.towers import Shape, Tower
-from simulator.ops.tower import tower_parameters
-from simulator.serving.encoders.times import EncoderTimes
-from simulator.serving.workload.images import Images
+from simulator.models.towers.images import Images
+from simulator.models.towers.rules import Shape
+from simulator.models.towers.tower import Tower
+
+if TYPE_CHECKING:
+    from simulator.models import Model
 
 WIDTH = 2.0
 """Bytes of a weight and of an element of an embedding: engines keep towers in 16 bits (vLLM 0.19,
@@ -19,7 +21,7 @@ quantization configurations leave ``visual`` out)."""
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of each request.
+    """Pictures of each request or sequence.
 
     Attributes:
         tower: the model's.
@@ -40,12 +42,6 @@ class Pictures:
     def count(self) -> int:
         """Pictures of a request."""
         return sum(count for count, _ in self.groups)
-
-    def seconds(self, times: EncoderTimes, requests: int = 1) -> float:
-        """Seconds of a tower for the pictures of some requests together."""
-        if not requests:
-            return 0.0
-        return sum(times.seconds(requests * count, shape) for count, shape in self.groups)
 
     @property
     def embedding_bytes(self) -> float:
@@ -78,13 +74,29 @@ def pictures_of(model: Model, images: Sequence[Images], where: str) -> Pictures 
     pictures = Pictures(model.tower, groups, model.hidden)
     if pictures.tokens >= model.max_sequence:
         raise InputError(
-            f"the images of a request have {pictures.tokens:,} tokens; {model.name} takes fewer than "
+            f"the images have {pictures.tokens:,} tokens; {model.name} takes fewer than "
             f"{model.max_sequence:,}",
             where,
         )
     return pictures
 
 
-def tower_bytes(tower: Tower, tensor: int) -> float:
-    """Weights of a tower on one device, in 16 bits, sharded over tensor-parallel ranks."""
-    return WIDTH * tower_parameters(tower) / tensor
+def seeing(model: Model, images: Sequence[Images], tokens: int, where: str) -> Model:
+    """The model of sequences of some tokens with these images; as it is without any.
+
+    Args:
+        model: which sees them.
+        images: of every sequence.
+        tokens: of a sequence.
+        where: key path of the images, for errors.
+
+    Raises:
+        InputError: as `pictures_of`, or a sequence has fewer tokens than its images.
+    """
+    pictures = pictures_of(model, images, where)
+    if pictures is None:
+        return model
+    if pictures.tokens > tokens:
+        raise InputError(f"the images have {pictures.tokens:,} tokens; a sequence has {tokens:,}", where)
+    # The answer holds what the note says is left out.
+    return model.model_copy(update={"left_out": ""})
