@@ -87,9 +87,9 @@ def scenario(row, facts, sigma):
 
 
 def drivers(step):
-    """What host times multiply: tokens of a step, weight tensors, and bytes of state a device moves."""
+    """What host times multiply: tokens of a node, weight tensors, and bytes of state a device moves."""
     setting = step.setting
-    return np.array([step.tokens, tensors(setting.model), step.memory.state])
+    return np.array([step.tokens / setting.nodes, tensors(setting.model), step.memory.state])
 
 
 def host_seconds(step):

@@ -75,8 +75,7 @@ def solved_mean(facts: dict[str, Any], seconds: float, sigma: float) -> float:
     def update(mean: float) -> float:
         setting = make_rl(scenario(facts, mean, sigma), "row", Path())
         time = float(predict(setting.trainer, Plans.of(setting.plan)).time[0])
-        work = setting.workload
-        return work.updates * time + PASSES["update"] * setting.framework.token_s * work.answers * work.mean
+        return setting.workload.updates * time + PASSES["update"] * setting.host_s
 
     return secant(update, seconds, 1500.0)
 

@@ -14,22 +14,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from evidence.accuracy.errors import Errors
 from simulator.lengths.lognormal import median_of_mean
-from simulator.plan import Plans
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting
 from simulator.rl.step import predict_rl
-from simulator.training import predict
-from simulator.training.memory import memory
 
 FACTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-OFFLOAD = {"place": "zero-offload"}
-"""Where the trainer's state does not fit: the optimizer on the host."""
+STREAMED = {"host": 1.0, "prefetch": 0}
+OFFLOAD = {
+    "place": {"parameters": STREAMED, "gradients": STREAMED, "optimizer": {"host": 1.0, "unit": "sub-group"}},
+    "update": {"on": "host"},
+}
+"""--offload of DeepSpeed-Chat moves parameters and the optimizer (utils/ds_utils.py)."""
+ADAM = {"place": {"optimizer": {"host": 1.0, "unit": "sub-group"}}, "update": {"on": "host"}}
+"""--adam_offload of OpenRLHF."""
 
 
 def setting_of(data: dict[str, Any]) -> RlSetting:
@@ -42,42 +44,41 @@ def seconds(data: dict[str, Any]) -> float:
     return predict_rl(setting_of(data)).timing.seconds
 
 
-def fits(setting: RlSetting) -> bool:
-    """Whether the trainer's step fits its devices."""
-    plans = Plans.of(setting.plan)
-    step = predict(setting.trainer, plans)
-    usage = memory(setting.trainer, plans, step.stages, step.parameters)
-    return float(np.max(usage.peak)) <= setting.cluster.device.memory_bytes
-
-
-def largest(make: Callable[[int, dict[str, Any]], dict[str, Any]], most: int) -> tuple[int, dict[str, Any]]:
-    """Answers a device in a batch, and the mapping, of the largest batch whose training fits.
+def largest(
+    make: Callable[[int, dict[str, Any]], dict[str, Any]], most: int, *ways: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """Answers a device in a batch, and the mapping, of the largest batch that fits.
 
     Args:
         make: the mapping of answers a device and further keys of the plan.
         most: answers a device, a power of two.
+        ways: further keys of the plan, in the order in which they are tried.
     """
-    for placed in ({}, OFFLOAD):
+    for placed in ways:
         each = most
         while each:
             data = make(each, placed)
-            if fits(setting_of(data)):
+            if predict_rl(setting_of(data), engine=False).memory.fits:
                 return each, data
             each //= 2
-    return 1, make(1, OFFLOAD)
+    return 1, make(1, ways[-1])
 
 
-def chat(base: dict[str, Any], lengths: dict[str, Any], roles: dict[str, Any], tensor: int):
-    """Maker of DeepSpeed-Chat's mappings: a batch is generated, scored and trained on at once."""
+def chat(
+    base: dict[str, Any], step: dict[str, Any], roles: dict[str, Any], tensor: int, **stated: str
+) -> Callable[[int, dict[str, Any]], dict[str, Any]]:
+    """Maker of DeepSpeed-Chat's mappings of some answers a device in a batch.
+
+    Without ``prompts`` in the step, a batch is generated, scored and trained on at once.
+    """
 
     def make(each: int, placed: dict[str, Any]) -> dict[str, Any]:
-        answers = each * base["gpus"]
-        plan = {"zero": 3, "recompute": "full", "micro_batch": each, **placed}
+        plan = {"zero": 3, "recompute": "full", "micro_batch": each, **stated, **placed}
         generate = {"tensor": tensor, "options": {"max_sequences": each * tensor}}
         return {
             **base,
             "framework": "deepspeed-chat",
-            "workload": {"kind": "rl", "algorithm": "ppo", "prompts": answers, **lengths},
+            "workload": {"kind": "rl", "algorithm": "ppo", "prompts": each * base["gpus"], **step},
             "roles": {"train": {"plan": plan}, "generate": generate, **roles},
         }
 
@@ -92,8 +93,8 @@ def hours_table(folder: Path) -> None:
         base = {"model": model, "cluster": facts["clusters"][row["gpu"]], "gpus": gpus}
         lengths = {"input": facts["input"], "output": facts["output"]}
         small = {"reward": facts["small"], "critic": facts["small"]}
-        make = chat(base, lengths, small, facts["tensor"][model])
-        each, data = largest(make, facts["batch"] // gpus)
+        make = chat(base, lengths, small, facts["tensor"][model], attention=facts["attention"])
+        each, data = largest(make, facts["batch"] // gpus, {}, OFFLOAD)
         hours = facts["samples"] / (each * gpus) * seconds(data) / 3600
         error = errors.add(hours, float(row["hours"]), "hours")
         print(
@@ -104,36 +105,56 @@ def hours_table(folder: Path) -> None:
     print("\n".join(errors.lines()))
 
 
+def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
+    """A mapping of 1,024 prompts under one of the systems that OpenRLHF compares."""
+    facts = FACTS["openrlhf"]
+    step = {key: facts[key] for key in ("prompts", "mini_batch", "input", "output")}
+    base = {"model": row["model"], "cluster": facts["cluster"]}
+    if system == "deepspeed-chat":
+        make = chat(base | {"gpus": row["gpus"]}, step, {}, row.get("tensor", 1))
+        data = make(row["batch"], OFFLOAD) if "batch" in row else largest(make, facts["most"], OFFLOAD)[1]
+        data["roles"]["generate"] |= {"engine": row.get("engine", "static")}
+        return data
+    # Actor and critic train at once on half of these devices each: as long as both in turn on all.
+    split = {"train": row["gpus"] // 2, "generate": row["gpus"] // 4}
+    plan = {"zero": 3, "recompute": "full", "micro_batch": row["batch"], **ADAM}
+    return {
+        **base,
+        "gpus": sum(split.values()),
+        "framework": "openrlhf",
+        "workload": {"kind": "rl", "algorithm": "ppo", **step},
+        "roles": {
+            "train": {"plan": plan, "packing": "none", "scoring_micro_batch": row["scoring"]},
+            "generate": {"engine": "vllm-0.4", "tensor": row["tensor"]},
+        },
+        "schedule": {"kind": "synchronous", "split": split},
+    }
+
+
 def totals_table(folder: Path) -> None:
     """Seconds of 1,024 prompts under DeepSpeed-Chat and OpenRLHF."""
     facts = FACTS["openrlhf"]
-    most, sigma = facts["longest"], facts["sigma"]
-    law = {"kind": "lognormal", "median": round(median_of_mean(most / 2, sigma, most)), "sigma": sigma}
     for row in rows_of(folder / "openrlhf.csv"):
-        named, gpus = facts["models"][row["model"]], int(row["gpus"])
-        base = {"model": named["model"], "cluster": facts["cluster"], "gpus": gpus}
-        make = chat(base, {"input": most // 2, "output": most}, {}, named["tensor"])
-        each, data = largest(make, most // gpus)
-        theirs = most / (each * gpus) * seconds(data)
-        work = {"kind": "rl", "algorithm": "ppo", "prompts": most, "mini_batch": 128, "input": most // 2}
-        ours = seconds(
-            {
-                **base,
-                "framework": "openrlhf",
-                "workload": work | {"output": law | {"most": most}},
-                "roles": {
-                    "train": {"plan": {"zero": 3, "recompute": "full"}},
-                    "generate": {"engine": "vllm-0.4", "tensor": named["tensor"]},
-                },
-                "schedule": {"kind": "synchronous", "split": {"train": gpus * 3 // 4, "generate": gpus // 4}},
-            }
-        )
+        named = facts["models"][row["model"]]
+        gpus = {"gpus": int(row["gpus"])}
+        theirs = seconds(compared(named["deepspeed-chat"] | gpus, "deepspeed-chat"))
+        ours = seconds(compared(named["openrlhf"] | gpus, "openrlhf"))
         print(
             f"{row['id']}  {row['model']}: DeepSpeed-Chat {theirs:.0f} s ({row['deepspeed_chat_s']}), "
             f"OpenRLHF {ours:.0f} s ({row['openrlhf_s']}), ratio {theirs / ours:.2f}, "
             f"published {row['ratio']}",
             flush=True,
         )
+    errors = Errors()
+    for row in facts["phases"]:
+        phases = predict_rl(setting_of(compared(row, row["system"]))).phases
+        shown = {"training": phases.update, "generation": phases.total - phases.update}
+        words = f"{row['system']}, {row['model']} on {row['gpus']}:"
+        for phase, time in shown.items():
+            error = errors.add(time, row[f"{phase}_s"], f"{row['system']} {phase}", f"all {phase}")
+            words += f"  {phase} {time:.0f} s ({row[f'{phase}_s']:.0f}, {100 * error:+.0f} %)"
+        print(words, flush=True)
+    print("\n".join(errors.lines("phases, %")))
 
 
 def steps_table() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
+from meshwright.exporters.host_state import BRIDGE
 from meshwright.exporters.post_training import Posted, engine_name, memory_share, posted, yaml_file
 
 VERSION = "NeMo RL 0.5"
@@ -69,6 +70,7 @@ def _trainer(plan: Posted) -> dict[str, Any]:
         "policy.model_name": setting.model.name,
         "policy.train_global_batch_size": work.mini_batch or work.answers,
         "policy.train_micro_batch_size": layout.micro_batch,
+        "policy.logprob_batch_size": plan.scoring_rows,
         "policy.max_total_sequence_length": setting.trainer.training.seq_len,
         "policy.precision": "bfloat16",
         "policy.sequence_packing.enabled": setting.trainer.training.packing in ("pack", "balance"),
@@ -95,6 +97,7 @@ def _trainer(plan: Posted) -> dict[str, Any]:
         f"{MEGATRON}.activation_checkpointing": layout.recompute == "full",
         f"{MEGATRON}.num_layers_in_first_pipeline_stage": layout.first_stage_layers or None,
         f"{MEGATRON}.num_layers_in_last_pipeline_stage": layout.last_stage_layers or None,
+        **plan.host_optimizer(f"{MEGATRON}.", BRIDGE),
     }
 
 

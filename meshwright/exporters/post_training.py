@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from core.errors import InputError
+from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
+from meshwright.exporters.table import Options
 from simulator.plan import Plan
 from simulator.scenario import fill_plan
 
@@ -60,6 +62,21 @@ class Posted:
         return self.setting.plan
 
     @property
+    def scoring_rows(self) -> int:
+        """Rows of a forward pass over answers."""
+        return self.setting.scoring[1].micro_batch
+
+    @property
+    def offloads(self) -> bool:
+        """State leaves shared devices for rollouts."""
+        return self.setting.schedule.split is None and self.setting.offload
+
+    def host_optimizer(self, prefix: str, names: Mapping[str, str]) -> Options:
+        """Options of Megatron's optimizer where it lies on the host, with a prefix before each."""
+        options = megatron_offload(self.plan, names)[0] if self.megatron else {}
+        return {f"{prefix}{name}": value for name, value in options.items()}
+
+    @property
     def row_tokens(self) -> int:
         """Tokens of a row, of which a micro batch has some."""
         return self.setting.trainer.training.seq_len * self.plan.micro_batch
@@ -102,13 +119,19 @@ def posted(question: ExportQuestion, schedules: Mapping[str, str]) -> Posted:
 
 def _gaps(setting: RlSetting, megatron: bool) -> list[str]:
     plan = setting.plan
-    expressed = (*LAYOUT, *FOLLOWS) if megatron else ("context", "context_algorithm", "recompute", *FOLLOWS)
+    expressed = (
+        (*LAYOUT, *FOLLOWS, *EXPRESSED)
+        if megatron
+        else ("context", "context_algorithm", "recompute", *FOLLOWS)
+    )
     launched = fill_plan(setting.trainer, {name: getattr(plan, name) for name in expressed}, "plan")
     gaps = [
         f"plan.{name} = {getattr(plan, name)}"
         for name in Plan.model_fields
         if getattr(plan, name) != getattr(launched, name)
     ]
+    if megatron:
+        gaps += megatron_offload(plan, MEGATRON)[1]
     pool = setting.rollouts.pools[0].pool
     if len(setting.rollouts.pools) > 1:
         gaps.append("roles.generate: pools of prefill and decoding")

@@ -272,6 +272,9 @@ def _verl(values: _Values) -> dict[str, Any]:
     tokens = values.whole(f"{actor}.ppo_max_token_len_per_gpu", 16384) * plan["context"]
     row, micro = _rows(tokens, prompt + longest)
     values.flag("reward_model.enable")
+    scored = values.whole(f"{rollout}.log_prob_max_token_len_per_gpu", tokens // plan["context"])
+    scoring = _rows(scored * plan["context"], prompt + longest)[1]
+    offload = values.flag(f"{actor}.{'megatron' if megatron else 'fsdp_config'}.optimizer_offload")
     return {
         "title": f"verl: {values.model('actor_rollout_ref.model.path')} on {train + generate} GPUs",
         "model": values.model("actor_rollout_ref.model.path"),
@@ -289,7 +292,11 @@ def _verl(values: _Values) -> dict[str, Any]:
             "seq_len": row,
         },
         "roles": {
-            "train": {"plan": plan | ({"micro_batch": micro} if micro > 1 else {})},
+            "train": {
+                "plan": plan | ({"micro_batch": micro} if micro > 1 else {}),
+                **({"scoring_micro_batch": scoring} if scoring != micro else {}),
+                **({"offload": True} if offload else {}),
+            },
             "generate": _engine(values, rollout, "tensor_model_parallel_size", "pipeline_model_parallel_size")
             | {"options": {"memory_share": values.share(f"{rollout}.gpu_memory_utilization", 0.5)}}
             | _sglang(values, rollout),
@@ -323,6 +330,7 @@ def _verl_plan(values: _Values, actor: str, megatron: bool) -> tuple[dict[str, A
         plan = _megatron_plan(values, f"{actor}.megatron", granularity == "full")
         if granularity == "selective":
             plan["recompute"] = "selective"
+        plan |= _host_optimizer(values, f"{actor}.optim.override_optimizer_config.")
         keys = {
             f"{end}_stage_layers": f"{transformer}.num_layers_in_{end}_pipeline_stage"
             for end in ("first", "last")
@@ -337,6 +345,11 @@ def _verl_plan(values: _Values, actor: str, megatron: bool) -> tuple[dict[str, A
     if group > 0:
         plan["shard_group"] = group
     return plan, "verl"
+
+
+def _host_optimizer(values: _Values, prefix: str) -> dict[str, Any]:
+    """Where Megatron's optimizer lies on the host: all of it, which the host updates."""
+    return {"place": "megatron-hybrid"} if values.flag(f"{prefix}optimizer_cpu_offload") else {}
 
 
 def _nemo(values: _Values) -> dict[str, Any]:
@@ -358,6 +371,7 @@ def _nemo(values: _Values) -> dict[str, Any]:
     megatron = values.flag("policy.megatron_cfg.enabled")
     plan = _nemo_plan(values, megatron)
     micro = values.whole("policy.train_micro_batch_size", 4)
+    scoring = values.whole("policy.logprob_batch_size", 4)
     longest = values.whole("policy.max_total_sequence_length", 512)
     answers = min(values.whole("policy.generation.max_new_tokens", longest), longest - longest // 32)
     precision = values.word(f"{engine}.precision", "bfloat16")
@@ -384,6 +398,7 @@ def _nemo(values: _Values) -> dict[str, Any]:
                 **({} if megatron else {"framework": "torch-fsdp-eager"}),
                 **({} if packs else {"packing": "pad"}),
                 "plan": plan | ({"micro_batch": micro} if micro > 1 else {}),
+                **({"scoring_micro_batch": scoring} if scoring != micro else {}),
             },
             "generate": _engine(values, engine, "tensor_parallel_size", "pipeline_parallel_size")
             | ({"weights": "fp8"} if precision == "fp8" else {})
@@ -397,6 +412,7 @@ def _nemo_plan(values: _Values, megatron: bool) -> dict[str, Any]:
     if megatron:
         prefix = "policy.megatron_cfg"
         plan = _megatron_plan(values, prefix, values.flag(f"{prefix}.activation_checkpointing"))
+        plan |= _host_optimizer(values, f"{prefix}.optimizer.")
         keys = {
             f"{end}_stage_layers": f"{prefix}.num_layers_in_{end}_pipeline_stage" for end in ("first", "last")
         }

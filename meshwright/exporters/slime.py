@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, array, commented, flags, header
+from meshwright.exporters.host_state import MEGATRON
 from meshwright.exporters.post_training import Posted, engine_name, memory_share, posted
 from meshwright.exporters.table import Options
 from simulator.rl.schedules.partial import PartialRollouts
@@ -80,7 +81,11 @@ def _layout(plan: Posted) -> Options:
         "--expert-tensor-parallel-size": layout.expert_tensor,
         "--use-dynamic-batch-size": True,
         "--max-tokens-per-gpu": plan.row_tokens // layout.context,
+        **plan.host_optimizer("", MEGATRON),
     }
+    if plan.scoring_rows != layout.micro_batch:
+        tokens = plan.setting.trainer.training.seq_len * plan.scoring_rows
+        options["--log-probs-max-tokens-per-gpu"] = tokens // layout.context
     if layout.sequence_parallel:
         options["--sequence-parallel"] = True
     if layout.zero:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
+from meshwright.exporters.host_state import BRIDGE
 from meshwright.exporters.post_training import Posted, engine_name, memory_share, posted, yaml_file
 from simulator.rl.schedules.asynchronous import RolloutsAhead
 
@@ -24,6 +25,8 @@ ESTIMATORS = {
     "ppo": "gae",
 }
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+OVERRIDES = {field: name.removeprefix("optimizer.") for field, name in BRIDGE.items()}
+"""Fields of Megatron Core's OptimizerConfig in verl's override_optimizer_config."""
 BASES = {
     "synchronous": "ppo",
     "one-step-off": "one_step_off_ppo",
@@ -83,14 +86,15 @@ def _actor(plan: Posted) -> dict[str, Any]:
         f"{ACTOR}.strategy": "megatron" if plan.megatron else "fsdp2",
         f"{ACTOR}.use_dynamic_bsz": True,
         f"{ACTOR}.ppo_max_token_len_per_gpu": tokens,
+        f"{ROLLOUT}.log_prob_max_token_len_per_gpu": tokens // layout.micro_batch * plan.scoring_rows,
     }
     if not plan.megatron:
         return keys | {
             "actor_rollout_ref.model.enable_gradient_checkpointing": layout.recompute == "full",
             f"{ACTOR}.ulysses_sequence_parallel_size": layout.context,
             f"{ACTOR}.fsdp_config.fsdp_size": layout.shard_group or -1,
-            f"{ACTOR}.fsdp_config.param_offload": plan.setting.schedule.split is None,
-            f"{ACTOR}.fsdp_config.optimizer_offload": plan.setting.schedule.split is None,
+            f"{ACTOR}.fsdp_config.param_offload": plan.offloads,
+            f"{ACTOR}.fsdp_config.optimizer_offload": plan.offloads,
         }
     for role in (ACTOR, "actor_rollout_ref.ref"):
         keys |= {
@@ -103,8 +107,10 @@ def _actor(plan: Posted) -> dict[str, Any]:
             f"{role}.megatron.expert_model_parallel_size": layout.expert,
             f"{role}.megatron.expert_tensor_parallel_size": layout.expert_tensor,
             f"{role}.megatron.sequence_parallel": layout.sequence_parallel,
-            f"{role}.megatron.param_offload": plan.setting.schedule.split is None,
+            f"{role}.megatron.param_offload": plan.offloads or role != ACTOR,
         }
+    keys |= {f"{ACTOR}.megatron.{name}_offload": plan.offloads for name in ("grad", "optimizer")}
+    keys |= plan.host_optimizer(f"{ACTOR}.optim.override_optimizer_config.", OVERRIDES)
     transformer = f"{ACTOR}.megatron.override_transformer_config"
     if layout.recompute != "none":
         keys[f"{transformer}.recompute_granularity"] = layout.recompute

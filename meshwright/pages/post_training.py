@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from meshwright.pages.page import Page, Section, axis, layout
-from meshwright.reports.post_training import WORDS, rl_facts
+from meshwright.reports.post_training import DEVICES, WORDS, rl_facts
 from meshwright.reports.units import percent, seconds
 from simulator.rl.step import RlStep, step_lanes
 
@@ -17,7 +17,7 @@ COLOURS: Mapping[str, str] = MappingProxyType(
         "scoring": "#9ad3a6",
         "update": "#2aa198",
         "weights": "#f0a202",
-        "state": "#7b8794",
+        "state": "#b56576",
         "host": "#b39ddb",
         "idle": "#e2e8f0",
     }
@@ -35,8 +35,8 @@ def rl_page(step: RlStep) -> Page:
         Section(
             "Waiting",
             "Share of the step in which devices of a role have no work.",
-            columns=("role", "idle"),
-            rows=[[role, percent(share)] for role, share in step.timing.idle.items()],
+            columns=("devices", "idle"),
+            rows=[[DEVICES[role], percent(share)] for role, share in step.timing.idle.items()],
         ),
         Section(
             "Phases",

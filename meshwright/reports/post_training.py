@@ -10,7 +10,8 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from simulator.rl.memory import RlMemory
+from simulator.rl.lanes import ALL, GENERATE, TRAIN
+from simulator.rl.memory import RlMemory, lacking
 from simulator.rl.step import RlStep
 
 WORDS = {
@@ -24,6 +25,8 @@ WORDS = {
     "environment": "calls of environments",
 }
 """Phases in the order of a step."""
+DEVICES = {"train": TRAIN, "generate": GENERATE, "all": ALL}
+"""Devices by the role that holds them."""
 HOUR = 3600.0
 
 
@@ -80,8 +83,11 @@ def rl_facts(step: RlStep) -> dict[str, str]:
     if split is not None:
         places = f"on {split.train} and {split.generate} devices"
     engine = pool.engine if isinstance(pool.engine, str) else "own engine"
+    verdict = f"{WORDS[step.timing.binding]} decide"
+    if not step.memory.fits:
+        verdict = f"does not fit: {lacking(step.memory)}; `plan rl` finds layouts that fit"
     return {
-        "verdict": f"{WORDS[step.timing.binding]} decide",
+        "verdict": verdict,
         "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width)} for {answers:,} answers "
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
@@ -93,15 +99,14 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         f"tokens an update ({training.packing})",
         "rollouts": f"{pool.replicas} x {engine}, TP{pool.tensor}",
         "memory": memory_words(step.memory),
-        "idle": ", ".join(f"{role} {percent(share)}" for role, share in step.timing.idle.items()),
+        "idle": ", ".join(f"{DEVICES[role]} {percent(share)}" for role, share in step.timing.idle.items()),
     }
 
 
 def memory_words(memory: RlMemory) -> str:
-    """Memory of a device in both halves, and what does not fit."""
+    """Memory of a device in both halves."""
     trainer, rollouts = gibibytes(memory.trainer), gibibytes(memory.rollouts)
-    words = f"trainer {trainer}, rollouts {rollouts} of {gibibytes(memory.capacity)}"
-    return words if memory.fits else f"{words}: does not fit"
+    return f"trainer {trainer}, rollouts {rollouts} of {gibibytes(memory.capacity)}"
 
 
 def rl_tables(step: RlStep) -> list[Table]:

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.plan import Plans
 from simulator.rl.schedules import Phases
 from simulator.rl.setting import RlSetting
-from simulator.training import predict
+from simulator.training.analytic import Step
 from simulator.uncertainty.bands import NINETY, band
 from simulator.uncertainty.servers import server_errors
 
@@ -17,20 +16,23 @@ OF_ROLLOUTS = ("generation", "busy_generation", "resume")
 OF_TRAINER = ("scoring", "update")
 
 
-def halves(setting: RlSetting) -> tuple[float, float]:
+def halves(setting: RlSetting, trained: Step) -> tuple[float, float]:
     """Relative half-widths of the time of the trainer's passes and of the engine's steps, 90 %.
 
     The trainer's is that of a training step. The engine's is that of a server that was not measured: the
     error of its steps and the residual of its time per output token.
+
+    Args:
+        setting: the question.
+        trained: the trainer's step.
     """
-    plans = Plans.of(setting.plan)
-    trained = float(band(setting.trainer, predict(setting.trainer, plans))[0])
+    updates = float(band(setting.trainer, trained)[0])
     errors = server_errors()
     served = NINETY * float(np.hypot(errors.tokens, errors.residual["tpot"]))
-    return trained, served
+    return updates, served
 
 
-def half_width(setting: RlSetting, phases: Phases) -> float:
+def half_width(setting: RlSetting, phases: Phases, trained: Step) -> float:
     """Relative half-width of a step's 90 % band.
 
     Both halves err independently; each is made longer and shorter by its own half-width, and the schedule
@@ -38,7 +40,7 @@ def half_width(setting: RlSetting, phases: Phases) -> float:
     """
     seconds = setting.schedule.timing(phases).seconds
     widths = []
-    for names, width in zip((OF_TRAINER, OF_ROLLOUTS), halves(setting), strict=True):
+    for names, width in zip((OF_TRAINER, OF_ROLLOUTS), halves(setting, trained), strict=True):
         ends = [
             setting.schedule.timing(
                 replace(phases, **{name: factor * getattr(phases, name) for name in names})

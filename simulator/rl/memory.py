@@ -14,6 +14,7 @@ from simulator.setting import Setting
 from simulator.training.analytic import Step
 from simulator.training.memory import StageMemory, memory
 
+GIB = 2.0**30
 KEPT = "parameters", "optimizer"
 """Parts of the trainer's memory between two steps; gradients are given up."""
 STATE_BYTES = 14.0
@@ -94,8 +95,8 @@ def lacking(held: RlMemory) -> str:
     halves = {"the trainer": held.trainer, "the rollout engine": held.rollouts}
     role = max(halves, key=lambda name: halves[name])
     return (
-        f"{role} needs {halves[role] / 1e9:,.1f} GB of a device, with what lies beside it; it has "
-        f"{held.capacity / 1e9:,.1f}"
+        f"{role} needs {halves[role] / GIB:,.1f} GiB of a device, with what lies beside it, of "
+        f"{held.capacity / GIB:,.1f}"
     )
 
 

@@ -88,10 +88,7 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         )
     deployment = _deployment(written, system.engine, system.memory_share)
     place = generate, written.seed, where, folder
-    rollouts, more = (
-        rollout_setting(written.workload, written.model, written.cluster, deployment, place, steps)
-        for steps in (1, 2)
-    )
+    rollouts = rollout_setting(written.workload, written.model, written.cluster, deployment, place)
     scorers = {
         role: replace(
             scoring[0], model=find(models, reference or written.model, folder, f"{where}: roles.{role}")
@@ -111,7 +108,6 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         plan=plan,
         scoring=scoring,
         rollouts=rollouts,
-        more_rollouts=more,
         scorers=scorers,
         offload=system.offload if written.roles.train.offload is None else written.roles.train.offload,
         environments=written.roles.environment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,18 @@ class RlSetting:
     """The trainer's setting and plan in forward passes over answers."""
     rollouts: ServingSetting
     """Of one step's answers, on the rollout engine's devices."""
-    more_rollouts: ServingSetting
-    """Of two steps' answers at once."""
     scorers: Mapping[str, Setting]
     """The setting of ``scoring`` with the model of the reference, the reward and the critic."""
     offload: bool = True
     """The trainer's state leaves shared devices for rollouts."""
     environments: Environments | None = None
+
+    @property
+    def more_rollouts(self) -> ServingSetting:
+        """The rollouts of two steps' answers at once."""
+        serving = self.rollouts.serving
+        more = serving.model_copy(update={"requests": 2 * serving.requests})
+        return replace(self.rollouts, serving=more)
 
     @property
     def critic(self) -> Setting | None:
@@ -70,17 +76,40 @@ class RlSetting:
         return None if critic is None else replace(self.trainer, model=critic.model)
 
     @property
+    def nodes(self) -> int:
+        """Nodes of the job."""
+        return self.cluster.nodes_for(self.cluster.devices)
+
+    @property
+    def host_s(self) -> float:
+        """Seconds in which each node's hosts move its share of a step's tokens."""
+        return self.framework.token_s * self.workload.answers * self.workload.mean / self.nodes
+
+    @property
     def replicas(self) -> int:
         """Replicas of the rollout engine."""
         return self.rollouts.pools[0].pool.replicas
 
 
-def lengths_of(workload: RlWorkload, seed: int) -> dict[str, Any]:
-    """The law of prompts with their answers: quantiles of drawn sums, as a training workload states them."""
-    random = np.random.default_rng(seed)
-    drawn = [_drawn(law, random) for law in (workload.input, workload.output)]
+@lru_cache(maxsize=64)
+def _sample(workload: str, packing: str, seed: int) -> Training:
+    """Rows of prompts with their answers under a packing, of a workload that is written as JSON.
+
+    The law is made of quantiles of drawn sums.
+    """
+    work, random = RlWorkload.model_validate_json(workload), np.random.default_rng(seed)
+    drawn = [_drawn(law, random) for law in (work.input, work.output)]
     places = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    return {"kind": "empirical", "tokens": np.rint(np.quantile(sum(drawn), places)).astype(int).tolist()}
+    lengths = np.rint(np.quantile(sum(drawn), places)).astype(int).tolist()
+    return Training.model_validate(
+        {
+            "seq_len": work.seq_len or work.longest,
+            "lengths": {"kind": "empirical", "tokens": lengths},
+            "packing": packing,
+            "precision": work.precision,
+            "global_batch": ROWS,
+        }
+    )
 
 
 def _drawn(law: Lengths, random: np.random.Generator) -> np.ndarray:
@@ -96,27 +125,20 @@ def training_workload(workload: RlWorkload, packing: str, unit: int, seed: int) 
         unit: rows are a multiple of it: the trainer's replicas times their micro batch.
         seed: of the drawn lengths.
     """
-    stated = {
-        "seq_len": workload.seq_len or workload.longest,
-        "lengths": lengths_of(workload, seed),
-        "packing": packing,
-        "precision": workload.precision,
-    }
-    answers = workload.mini_batch or workload.answers
-    sample = Training.model_validate({**stated, "global_batch": ROWS}).drawn
-    rows = float(answers)
-    if sample is not None and sample.fills:
-        rows = answers * workload.mean * ROWS / sample.real
+    sample = _sample(workload.model_dump_json(), packing, seed)
+    rows = float(workload.mini_batch or workload.answers)
+    if sample.drawn is not None and sample.drawn.fills:
+        rows *= workload.mean * ROWS / sample.drawn.real
+    stated = sample.model_dump(mode="json")
     return Training.model_validate({**stated, "global_batch": math.ceil(rows / unit) * unit})
 
 
-def serving_workload(workload: RlWorkload, steps: int) -> dict[str, Any]:
-    """The rollouts of some steps at once, as a serving workload: a burst whose answers share their prompt."""
-    prompts = math.ceil(workload.prompts * workload.sampled) * steps
+def serving_workload(workload: RlWorkload) -> dict[str, Any]:
+    """The rollouts of a step as a serving workload: a burst whose answers share their prompt."""
     one = workload.samples == 1
     return {
         "kind": "serving",
-        "requests": prompts * workload.samples,
+        "requests": math.ceil(workload.prompts * workload.sampled) * workload.samples,
         "arrivals": {"kind": "burst"},
         "input": workload.input.model_dump(mode="json"),
         "output": workload.output.model_dump(mode="json"),
@@ -130,7 +152,6 @@ def rollout_setting(
     cluster: Any,
     deployment: Mapping[str, Any],
     place: tuple[int, int, str, Path],
-    steps: int,
 ) -> ServingSetting:
     """The rollout engine on its devices.
 
@@ -139,7 +160,6 @@ def rollout_setting(
         model, cluster: as the scenario names them.
         deployment: a replica, with the keys of a serving deployment.
         place: devices, seed, name of the source in errors, and base of relative paths.
-        steps: steps whose answers are generated at once.
     """
     devices, seed, where, folder = place
     degrees = [int(deployment.get(name) or 1) for name in ("tensor", "pipeline", "data")]
@@ -152,7 +172,7 @@ def rollout_setting(
         "model": model,
         "cluster": cluster,
         "gpus": devices,
-        "workload": serving_workload(workload, steps),
+        "workload": serving_workload(workload),
         "deployment": {**deployment, "replicas": devices // each},
         "seed": seed,
     }

@@ -68,9 +68,11 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     answers_of_update = work.mini_batch or work.answers
     batches = work.answers / answers_of_update
     scoring, scoring_plans = setting.scoring[0], Plans.of(setting.scoring[1])
-    policy = float(forward_seconds(scoring, scoring_plans)[0])
-    passes = {"policy": policy} if setting.algorithm.old_log_probs else {}
-    passes |= {role: float(forward_seconds(each, scoring_plans)[0]) for role, each in setting.scorers.items()}
+    scored = {"policy": scoring} if setting.algorithm.old_log_probs else {}
+    scored |= setting.scorers
+    by_model = {id(each.model): each for each in scored.values()}
+    seconds_of = {key: float(forward_seconds(each, scoring_plans)[0]) for key, each in by_model.items()}
+    passes = {role: seconds_of[id(each.model)] for role, each in scored.items()}
     trained = predict(setting.trainer, plans)
     critic = None if setting.critic is None else predict(setting.critic, plans)
     update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
@@ -84,7 +86,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         update=work.updates * update,
         weights=move.seconds,
         state=_state(setting, held),
-        host=setting.framework.token_s * work.answers * work.mean,
+        host=setting.host_s,
         resume=_resume(setting),
         batches=int(batches),
         environment=served,
@@ -92,7 +94,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     seconds = {role: batches * each for role, each in passes.items()}
     return RlStep(
         *(setting, phases, setting.schedule.timing(phases), seconds, move),
-        half_width=half_width(setting, phases),
+        half_width=half_width(setting, phases, trained),
         memory=held,
     )
 
@@ -119,8 +121,7 @@ def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, 
     if setting.environments is None:
         return seconds, 0.0
     answers = setting.workload.answers * setting.workload.sampled * steps
-    nodes = setting.cluster.nodes_for(setting.cluster.devices)
-    served = setting.environments.busy_s(answers, nodes)
+    served = setting.environments.busy_s(answers, setting.nodes)
     return max(seconds + setting.environments.waits_s, served), served
 
 

@@ -29,9 +29,11 @@ class RlFramework(Sourced):
     )
     transfer: str = Field(description="default way of the weights to the engine (`show weight-transfers`)")
     schedule: Literal["synchronous", "asynchronous", "one-step-off"] = Field(
-        "synchronous", description="schedule that it is known for; a scenario may say"
+        "synchronous", description="schedule that it is known for; scenarios state their own"
     )
-    token_s: NotNegative = Field(description="host time of a token of a step's prompts and answers, s")
+    token_s: NotNegative = Field(
+        description="host time of a node for each token of prompts and answers in its share of a step, s"
+    )
     tensor_s: NotNegative = Field(description="host time to hand one weight tensor to the engine, s")
     degrees: Annotated[tuple[Degree, ...], Field(strict=False)] = Field(
         description="parallel degrees above 1 that its trainer takes, beside data"

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from core.quantities import Count
 from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
 from simulator.rl.schedules.streaming import streamed_seconds
 
@@ -45,6 +46,8 @@ class RolloutsAhead(RlSchedule):
         False, description="updates begin with the first mini batch of answers (`streaming`)"
     )
 
+    pulled: Count = Field(1, description="mini batches that the trainer takes at once, where streamed")
+
     @property
     def recomputes(self) -> bool:
         """See `RlSchedule.recomputes`."""
@@ -60,5 +63,5 @@ class RolloutsAhead(RlSchedule):
         beside = max(rollouts, trainer) + phases.weights
         share = min(self.staleness, 1.0)
         deciding = ("generation",) if rollouts >= trainer else TRAINER
-        fresh = streamed_seconds(phases) if self.streamed else phases.total
+        fresh = streamed_seconds(phases, self.pulled) if self.streamed else phases.total
         return self.timed(phases, share * beside + (1.0 - share) * fresh, deciding)

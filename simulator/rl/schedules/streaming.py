@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
+from core.quantities import Count
 from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
 
 
-def streamed_seconds(phases: Phases) -> float:
-    """Seconds of a step whose mini batches go to the trainer as they are done."""
-    trainer, batches = phases.training + phases.host, max(phases.batches, 1)
-    last = phases.generation + trainer / batches
-    first = trainer + phases.busy_generation / batches
+def streamed_seconds(phases: Phases, pulled: int) -> float:
+    """Seconds of a step whose mini batches go to the trainer as they are done, some of them at once."""
+    trainer, pieces = phases.training + phases.host, max(phases.batches / pulled, 1.0)
+    last = phases.generation + trainer / pieces
+    first = trainer + phases.busy_generation / pieces
     return max(last, first) + phases.weights
 
 
@@ -29,6 +30,8 @@ class MiniBatchesStreamed(RlSchedule):
     beside: ClassVar[bool] = True
     kind: Literal["streaming"] = "streaming"
 
+    pulled: Count = Field(1, description="mini batches that the trainer takes at once")
+
     @model_validator(mode="after")
     def _apart(self) -> MiniBatchesStreamed:
         if self.split is None:
@@ -38,4 +41,4 @@ class MiniBatchesStreamed(RlSchedule):
     def timing(self, phases: Phases) -> RlTiming:
         """See `RlSchedule.timing`."""
         deciding = ("generation",) if phases.generation >= phases.training + phases.host else TRAINER
-        return self.timed(phases, streamed_seconds(phases), deciding)
+        return self.timed(phases, streamed_seconds(phases, self.pulled), deciding)

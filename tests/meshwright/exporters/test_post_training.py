@@ -66,6 +66,12 @@ def same_plan(question, again, where):
     assert second.algorithm.name == first.algorithm.name
 
 
+def round_trip(question, target, folder):
+    """A question exported without gaps, and imported again."""
+    assert not mw.export(question, target, folder).gaps
+    return mw.import_(folder / f"{target}.yaml", cluster="dgx-h100").scenario
+
+
 @pytest.mark.parametrize(
     "target, framework, schedule",
     [
@@ -83,6 +89,22 @@ def test_an_exported_plan_is_imported_as_the_same_plan(target, framework, schedu
     imported = mw.import_(tmp_path / f"{target}.yaml", cluster="dgx-h100")
     assert imported.target == target
     same_plan(question, imported.scenario, target)
+
+
+@pytest.mark.parametrize("target, framework", [("verl", "verl-megatron"), ("nemo-rl", "nemo-rl")])
+def test_an_optimizer_on_the_host_and_rows_of_passes_come_back(target, framework, tmp_path):
+    train = QUESTION["roles"]["train"]
+    train = {**train, "plan": {**train["plan"], "place": "megatron-hybrid"}, "scoring_micro_batch": 4}
+    question = {**QUESTION, "framework": framework, "roles": {**QUESTION["roles"], "train": train}}
+    again = round_trip(question, target, tmp_path)
+    same_plan(question, again, target)
+    assert again["roles"]["train"]["scoring_micro_batch"] == 4
+
+
+def test_state_that_leaves_shared_devices_comes_back_from_verl(tmp_path):
+    roles = {**DENSE["roles"], "train": {**DENSE["roles"]["train"], "offload": True}}
+    again = round_trip({**QUESTION, **DENSE, "roles": roles}, "verl", tmp_path)
+    assert again["roles"]["train"]["offload"] is True
 
 
 def test_fsdp_with_ulysses_comes_back_from_verl(tmp_path):
