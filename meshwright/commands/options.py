@@ -221,7 +221,8 @@ Images = Annotated[
     str | None,
     typer.Option(
         metavar="[Nx]WxH[@FRAMES]",
-        help="Images in a prompt (2x1280x720), or made by a diffusion model (1024x1024, 1280x720@81).",
+        help="Images in a prompt or a trained sequence (2x1280x720), or made by a diffusion model "
+        "(1024x1024, 1280x720@81).",
     ),
 ]
 Steps = Annotated[

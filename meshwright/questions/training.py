@@ -25,6 +25,7 @@ KEYS = {
     "global_batch": "workload.global_batch",
     "precision": "workload.precision",
     "adapter": "workload.adapter",
+    "images": "workload.images",
     "framework": "framework",
     "recipe": "recipe",
     "plan": "plan",
