@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from simulator.serving.replica.meter import Meter, gap_percentiles
-from simulator.serving.replica.records import Records
 from simulator.serving.workload import Slo
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
@@ -114,7 +113,7 @@ class Hardware:
 
 
 def serving_metrics(
-    records: Records,
+    columns: Mapping[str, np.ndarray],
     meters: list[Meter],
     slo: Slo,
     skipped: float,
@@ -125,7 +124,7 @@ def serving_metrics(
     """Figures of a run.
 
     Args:
-        records: of all requests that ended.
+        columns: of the records of all requests that ended.
         meters: of all replicas.
         slo: latency targets.
         skipped: share of the first requests to leave out.
@@ -133,7 +132,6 @@ def serving_metrics(
         hardware: devices and prices.
         open_loop: whether arrivals do not wait for completions.
     """
-    columns = records.columns()
     arrival, first, last = columns["arrival_s"], columns["first_s"], columns["last_s"]
     kept = slice(int(skipped * len(arrival)), None)
     begin, end, inside = _window(arrival, last, kept, open_loop)

@@ -258,7 +258,7 @@ def metrics_of(setting: ServingSetting, fleet: Fleet) -> ServingMetrics:
     serving = setting.serving
     arrivals = serving.arrivals
     return serving_metrics(
-        fleet.records,
+        columns,
         [member.meter for member in fleet.members],
         serving.slo,
         serving.skipped,

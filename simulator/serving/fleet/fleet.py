@@ -61,7 +61,7 @@ class Fleet:
         """Sequences held while all replicas have failed or are drained."""
         self.starts: dict[str, list[dict[str, float]]] = {}
         """Starts in stages by pool: time, and seconds of each stage."""
-        self._sent = setting.serving.requests
+        self.sent = setting.serving.requests
         """Number of requests of the workload; for a trace, known only at its end."""
         self.interrupted = False
         self._watch: Watch | None = None
@@ -103,7 +103,7 @@ class Fleet:
         """Clients whose programs send a request after another ends; None where arrivals are independent."""
         if not self.source.feeds_back:
             return None
-        return ProgramClients(self.source, self._sent, self.send, self._at, self._later)
+        return ProgramClients(self.source, self.sent, self.send, self._at, self._later)
 
     def _user_clients(self) -> Users | None:
         """Users who each wait for their own requests; None where the workload has none."""
@@ -113,7 +113,7 @@ class Fleet:
     @property
     def ended(self) -> bool:
         """Whether all requests of the workload have ended."""
-        return len(self.records) + self.refused + self.failed >= self._sent
+        return len(self.records) + self.refused + self.failed >= self.sent
 
     def add(self, pool: PoolSetting, now: float, rank: int = 0) -> Member:
         """Start a replica of a pool; it takes no requests before it is in ``entry``."""
@@ -148,7 +148,9 @@ class Fleet:
             if self._programs is not None:
                 self._run_fed((time, None) for time in self.source.starts())
             elif self._feeds_back:
-                self._run_fed((request.arrival_s, request) for request in self._requests())
+                self._run_fed(
+                    (request.arrival_s, request) for request in self.counted(self.source.requests())
+                )
             else:
                 self._run_stream()
         except KeyboardInterrupt:
@@ -167,19 +169,19 @@ class Fleet:
             member.replica.on_leave = ignore
         self.clock = simpy.Environment(self.clock.now)
 
-    def _requests(self) -> Iterator[Request]:
-        """Number of requests of the workload, at most those of its trace."""
+    def counted(self, requests: Iterator[Request]) -> Iterator[Request]:
+        """Requests of the workload, whose number is known when the last of them came."""
         sent = 0
-        for request in self.source.requests():
+        for request in requests:
             sent += 1
             yield request
-        self._sent = sent
+        self.sent = sent
 
     def _run_stream(self) -> None:
         """Requests of an open loop, independent of the fleet."""
         clock = self.clock
         self._timed = clock.peek() < inf
-        for request in replay(self, self._requests(), self._most_tokens, self._watch):
+        for request in replay(self, self._most_tokens, self._watch):
             # A request may add events: the copy of its adapter ends later.
             while self._timed and clock.peek() <= request.arrival_s:
                 clock.step()

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
-from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +51,7 @@ from simulator.serving.routers.round_robin import RoundRobin
 from simulator.serving.routers.scored import Scored
 from simulator.serving.steps.table import IterationTable
 from simulator.serving.workload.request import Request
+from simulator.serving.workload.request_columns import RequestColumns
 
 if TYPE_CHECKING:
     import simpy
@@ -62,12 +61,11 @@ if TYPE_CHECKING:
     from simulator.serving.fleet.watch import Watch
     from simulator.serving.replica.records import Records
     from simulator.serving.setting import ServingSetting
+    from simulator.serving.workload.source import Source
 
 SCHEDULERS = (Chunked, Continuous, ExactBudget, PrefillFirst)
 MOST_UNITS = 1 << 25
 """Prefix ids times replicas of a fleet whose caches are kept side by side, 24 bytes each."""
-BLOCK = 65536
-"""Requests that are packed together."""
 AUTOMATIC, LOOPS, LISTS, COMPILED = "automatic", "loops", "lists", "compiled"
 """Forms of a run: compiled where that is sooner done; the loops of `simulator.serving.replica`; kernels
 over lists; kernels compiled, however short the run."""
@@ -87,7 +85,13 @@ class Run(Protocol):
     moves: Any
     records: Records
     refused: int
+    sent: int
     random: np.random.Generator
+    source: Source
+
+    def counted(self, requests: Iterator[Request]) -> Iterator[Request]:
+        """Requests of the workload, whose number is known when the last of them came."""
+        ...
 
 
 @contextmanager
@@ -155,94 +159,38 @@ def _knows_replica(member: Member) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class RequestColumns:
-    """Requests as columns, in order of arrival.
-
-    Attributes:
-        arrival_s: shape (requests,).
-        serial, prompt, output, priority, program, cached: as in `Request`.
-        first_id, ids: where the ids of each prefix begin in ``prefixes``, and how many there are.
-        prefixes: ids of the prefixes of all requests that were packed.
-    """
-
-    arrival_s: Floats
-    serial: Ints
-    prompt: Ints
-    output: Ints
-    priority: Ints
-    program: Ints
-    cached: Ints
-    first_id: Ints
-    ids: Ints
-    prefixes: Ints
-
-    @classmethod
-    def of(cls, requests: Iterator[Request]) -> RequestColumns:
-        """Pack all requests."""
-        blocks: list[list[NDArray[Any]]] = []
-        while block := list(islice(requests, BLOCK)):
-            serial, arrival, prompt, output, prefix, priority, program, _, cached, *_ = zip(
-                *block, strict=True
-            )
-            numbers = np.array([serial, prompt, output, priority, program, cached], np.int64)
-            ids = np.fromiter(map(len, prefix), np.int64, len(block))
-            prefixes = np.fromiter(chain.from_iterable(prefix), np.int64, int(ids.sum()))
-            blocks.append([np.array(arrival, np.float64), *numbers, ids, prefixes])
-        *columns, ids, prefixes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        return cls(*columns, first_id=np.cumsum(ids) - ids, ids=ids, prefixes=prefixes)
-
-    def __len__(self) -> int:
-        return len(self.serial)
-
-    def take(self, rows: Ints | slice | NDArray[np.bool_]) -> RequestColumns:
-        """Some of the requests."""
-        columns = (getattr(self, field.name)[rows] for field in fields(self)[:-1])
-        return RequestColumns(*columns, prefixes=self.prefixes)
-
-    def units(self, kv: PrefixBlocks) -> Units:
-        """Units of the prefixes of all requests in a cache, numbered from 0 on."""
-        step = kv.unit_tokens // kv.span_tokens
-        count = self.ids // step
-        first = np.cumsum(count) - count
-        places = np.arange(int(count.sum())) - np.repeat(first, count)
-        ids = self.prefixes[np.repeat(self.first_id + step - 1, count) + places * step]
-        different, numbers = np.unique(ids, return_inverse=True)
-        blocks = kv.unit_tokens // kv.block_tokens
-        return Units(numbers, first, count, len(different), kv.unit_tokens, blocks)
-
-    def unpacked(self) -> Iterator[Request]:
-        """The requests; replicas that kernels know read no more of them."""
-        columns = (column.tolist() for column in (self.serial, self.arrival_s, self.prompt, self.output))
-        others = (column.tolist() for column in (self.priority, self.program, self.cached))
-        prefixes = (self.first_id.tolist(), self.ids.tolist())
-        for row in zip(*columns, *others, *prefixes, strict=True):
-            serial, arrival, prompt, output, priority, program, cached, first, ids = row
-            prefix = tuple(self.prefixes[first : first + ids].tolist()) if ids else ()
-            yield Request(serial, arrival, prompt, output, prefix, priority, program, 0, cached)
+def _units(requests: RequestColumns, kv: PrefixBlocks) -> Units:
+    """Units of the prefixes of all requests in a cache, numbered from 0 on."""
+    step = kv.unit_tokens // kv.span_tokens
+    count = requests.ids // step
+    first = np.cumsum(count) - count
+    places = np.arange(int(count.sum())) - np.repeat(first, count)
+    ids = requests.prefixes[np.repeat(requests.first_id + step - 1, count) + places * step]
+    different, numbers = np.unique(ids, return_inverse=True)
+    blocks = kv.unit_tokens // kv.block_tokens
+    return Units(numbers, first, count, len(different), kv.unit_tokens, blocks)
 
 
-def replay(
-    fleet: Run, requests: Iterator[Request], most_tokens: int, watch: Watch | None = None
-) -> Iterator[Request]:
+def replay(fleet: Run, most_tokens: int, watch: Watch | None = None) -> Iterator[Request]:
     """Run all requests of an open loop over columns; returns those that are left for other loops to run.
 
     Args:
         fleet: a run before its first request.
-        requests: of the workload, in order of arrival.
         most_tokens: of the longest request that a replica takes.
         watch: who follows the run.
     """
+    source, fewest = fleet.source, 0 if _FORM.get() != AUTOMATIC else LOADED
     if not knows(fleet) or (watch is not None and watch.enough is not None):
-        return requests
-    first = list(islice(requests, LOADED))
-    if not first or (_FORM.get() == AUTOMATIC and (len(first) < LOADED or not COMPILER.usable())):
-        return chain(first, requests)
-    packed = RequestColumns.of(chain(first, requests))
-    placed = packed.take(packed.prompt + packed.output <= most_tokens)
-    loops = _loops(fleet, placed)
+        return fleet.counted(source.requests())
+    if source.serving.requests < fewest or (fewest and not COMPILER.usable()):
+        return fleet.counted(source.requests())
+    packed = source.columns()
+    inside = packed.prompt + packed.output <= most_tokens
+    placed = packed if inside.all() else packed.take(inside)
+    loops = _loops(fleet, placed) if len(packed) >= fewest else {}
     if not loops:
-        return packed.unpacked()
+        return fleet.counted(packed.unpacked())
+    fleet.sent = len(packed)
     fleet.refused += len(packed) - len(placed)
     if ROUTED in loops:
         _run_routed(fleet, placed, loops[ROUTED])
@@ -323,7 +271,7 @@ def _run_routed(fleet: Run, requests: RequestColumns, loop: Callable[..., Any]) 
     kv, table, rule = members[0].replica.batchers[0].kv, members[0].replica.steps, rule_of(fleet)
     assert isinstance(table, IterationTable)
     assert rule is not None
-    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
+    units = _units(requests, kv) if isinstance(kv, PrefixBlocks) else None
     queued_s = requests.arrival_s + members[0].ingest_s
     sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
     cached = np.zeros(1, np.int64) if units is None else cache_columns(units, len(members))
@@ -350,8 +298,8 @@ def _run_routed(fleet: Run, requests: RequestColumns, loop: Callable[..., Any]) 
 
 def _record(fleet: Run, requests: RequestColumns, times: Floats, seen: Ints, replica: Ints) -> None:
     """Keep the records of requests that have all their tokens."""
-    ends = [requests.prompt, requests.output, seen, replica, requests.program, requests.priority]
     none = np.zeros(len(requests))
+    ends = [requests.prompt, requests.output, seen, replica, none - 1.0, requests.priority]
     fleet.records.add_rows(np.column_stack([requests.serial, requests.arrival_s, times, *ends, none]))
 
 
@@ -363,7 +311,7 @@ def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Call
     table, batchers = replica.steps, replica.batchers
     assert isinstance(table, IterationTable)
     kv = batchers[0].kv
-    units = requests.units(kv) if isinstance(kv, PrefixBlocks) else None
+    units = _units(requests, kv) if isinstance(kv, PrefixBlocks) else None
     queued_s = requests.arrival_s + member.ingest_s
     sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
     cached = np.zeros(1, np.int64) if units is None else cache_columns(units)

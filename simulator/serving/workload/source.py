@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from math import inf
 from pathlib import Path
 
@@ -17,11 +17,15 @@ from simulator.serving.workload.programs.base import Calls
 from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.recorded import replayed
 from simulator.serving.workload.request import Request
+from simulator.serving.workload.request_columns import RequestColumns
 from simulator.serving.workload.serving import Chunks, Serving
 from simulator.serving.workload.traces import TraceRow, get_format
 
 LATEST_S = 1e9
 """Of a trace; 30 years. A later time was probably given in milliseconds, or as a date."""
+READ = 1 << 16
+"""Rows of a trace that become arrays together."""
+EMPTY = [np.zeros(0), *[np.zeros(0, np.int64)] * 5]
 FRESH = 1 << 40
 """First prefix id that is used once only; below are system prompts and the ids of traces."""
 
@@ -91,6 +95,51 @@ class Source:
             # By position: names cost as much as the rest of the request. No program, turn and adapter.
             due_s = time + within
             yield Request(serial, time, prompt, output, prefix, urgency, -1, 0, cached, -1, documents, due_s)
+
+    def columns(self) -> RequestColumns:
+        """All requests of an open loop as arrays; documents are left out.
+
+        Raises:
+            InputError: see `requests`.
+        """
+        most = self.serving.requests
+        drawn = self.serving.arrivals is not None and self.serving.trace is None
+        arrival, prompt, output, cached, *prefixes = self._drawn_columns() if drawn else self._read_columns()
+        long = np.flatnonzero(prompt + output > self.longest)
+        if len(long):
+            self.check(int(long[0]), int(prompt[long[0]]), int(output[long[0]]))
+        serial = np.arange(len(arrival))
+        priority = np.fromiter(islice(self.priorities(), most), np.int64, most)[: len(arrival)]
+        return RequestColumns(arrival, serial, prompt, output, priority, cached, *prefixes)
+
+    def _drawn_columns(self) -> list[np.ndarray]:
+        """Columns of ``_rows`` without a trace; prefixes of one group share their ids."""
+        assert self.serving.arrivals is not None
+        most, prefix = self.serving.requests, self.serving.prefix
+        arrival = np.fromiter(islice(self.serving.arrivals.times(self._arrivals), most), np.float64)
+        blocks = range(0, len(arrival), BLOCK)
+        lengths = [*islice(self._drawn_blocks(), len(blocks)), (np.zeros(0, np.int64),) * 2]
+        prompt, output = (np.concatenate(parts)[: len(arrival)] for parts in zip(*lengths, strict=True))
+        none = np.zeros(len(arrival), np.int64)
+        if prefix is None:
+            return [arrival, prompt, output, none, none, none, none[:0]]
+        drawn = [self._groups.integers(0, prefix.groups, BLOCK) for _ in blocks]
+        groups, number = np.unique(np.concatenate([none[:0], *drawn])[: len(arrival)], return_inverse=True)
+        spans = prefix.tokens // self.prefix_tokens
+        ids = (groups[:, np.newaxis] * spans + np.arange(spans)).ravel()
+        return [arrival, prompt, output, none, number * spans, none + spans, ids]
+
+    def _read_columns(self) -> list[np.ndarray]:
+        """Columns of ``_rows`` with a trace."""
+        rows, blocks = islice(self._rows(), self.serving.requests), [EMPTY]
+        while block := list(islice(rows, READ)):
+            arrival, prompt, output, prefix, cached = zip(*block, strict=True)
+            ids = np.fromiter(map(len, prefix), np.int64, len(block))
+            prefixes = np.fromiter(chain.from_iterable(prefix), np.int64, int(ids.sum()))
+            numbers = np.array([prompt, output, cached], np.int64)
+            blocks.append([np.array(arrival, np.float64), *numbers, ids, prefixes])
+        *columns, ids, prefixes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return [*columns, np.cumsum(ids) - ids, ids, prefixes]
 
     def _chunks(self) -> Iterator[tuple[int, ...]] | None:
         """Yields the documents of each prompt; None where prompts have none."""
@@ -190,13 +239,18 @@ class Source:
         return self._drawn()
 
     def _drawn(self) -> Iterator[tuple[int, int]]:
+        for prompts, outputs in self._drawn_blocks():
+            yield from zip(prompts.tolist(), outputs.tolist(), strict=True)
+
+    def _drawn_blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Prompts and outputs, ``BLOCK`` of them at a time."""
         first = self._images + (self.serving.prefix.tokens if self.serving.prefix else 0)
         if self.serving.chunks is not None:
             first += self.serving.chunks.per_prompt * self.serving.chunks.tokens
         inputs, outputs = self.serving.input, self.serving.output
         while inputs is not None and outputs is not None:
             prompts = inputs.draw(self._lengths, BLOCK) + first
-            yield from zip(prompts.tolist(), outputs.draw(self._lengths, BLOCK).tolist(), strict=True)
+            yield prompts, outputs.draw(self._lengths, BLOCK)
 
     def _prefixes(self) -> Iterator[tuple[int, ...]]:
         prefix = self.serving.prefix
