@@ -155,7 +155,11 @@ def _prompts(
     if not cases.all_decode:
         # Of several, a prompt meets a busy one only where all are busy.
         meets = np.where(cases.decodes, meets, meets ** (cases.shared / cases.lanes))
-    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
+    ahead = cases.ahead
+    if not cases.all_decode:
+        # Behind the last chunks of all ranks no step is planned before another prompt comes.
+        ahead = np.where(cases.decodes, ahead, ahead * (1.0 - np.maximum(steps.chunks, 1.0) ** -together))
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + ahead * following), running
 
 
 def _running(

@@ -20,7 +20,7 @@ from simulator.serving.steady.company import companions, met_share
 from simulator.serving.steady.meetings import MOST_INTERFERENCE, STEADIEST, Meetings, meetings
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
-from simulator.serving.steady.waits import MOST_FILLED, budget_wait, slot_wait
+from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +42,10 @@ LONGEST_SPREAD = 0.2
 """Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
 LIKELY = 2.33
 """Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
-RISING = "rate", "slow_s", "running_s", "service_s", "full", "growing", "longest_s", "met"
+RISING = (
+    *("rate", "slow_s", "running_s", "service_s", "prompt_s", "chunks"),
+    *("full", "growing", "longest_s", "met"),
+)
 FALLING = "pace", "most"
 
 
@@ -62,6 +65,9 @@ class RateCurve:
     """The step that an arrival finds running."""
     service_s: Array
     """From arrival to first token, without waits for slots and full steps."""
+    prompt_s: Array
+    chunks: Array
+    """Seconds and number of the steps of a prompt."""
     full: Array
     most: Array
     growing: Array
@@ -81,6 +87,8 @@ class RateCurve:
     steps_per_token: Array
     output: Array
     alone_s: Array
+    fixed_s: Array
+    """Part of TTFT outside of steps."""
     prefill_s: Array
     prefill_beside_s: Array
 
@@ -126,7 +134,10 @@ class RateCurve:
         steps = _Full(between(self.most), between(self.full), between(self.growing))
         busy = np.maximum(between(self.met), arriving * steps.full / MOST_FILLED)
         stable = (through * longest <= self.slots) & (busy < 1.0) & (through <= self.rate[-1])
-        wait = budget_wait(self, arriving, steps) + slot_wait(self, through, tpot, self.alone_s, longest)
+        prompt = between(self.prompt_s), between(self.chunks)
+        behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.most)
+        wait = np.maximum(budget_wait(self, arriving, steps), behind)
+        wait = wait + slot_wait(self, through, tpot, self.alone_s, longest)
         decode = tpot * self.gaps
         return Steady(
             ttft_s=np.where(stable, service + wait, np.inf),
@@ -218,6 +229,8 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "slow_s": tpot + LIKELY * _spread(cases, through, tpot, alone, seen, uneven, delay, interference),
         "running_s": np.where(decodes, step, met.running_s),
         "service_s": cases.fixed + met.first_s + met.prefill_s,
+        "prompt_s": met.prefill_s,
+        "chunks": steps.chunks,
         "full": steps.full,
         "most": steps.most,
         "growing": steps.growing,
@@ -234,6 +247,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         **{name: getattr(cases, name) for name in ("lanes", "ranks", "stages", "shared", "varied")},
         **{name: getattr(cases, name) for name in ("decodes", "slots", "gaps", "steps_per_token", "output")},
         "alone_s": alone,
+        "fixed_s": cases.fixed,
         "prefill_s": prefill,
         "prefill_beside_s": prefill_beside,
     }

@@ -198,8 +198,8 @@ class Cases:
         self.in_turn = (self.ranks > 1.0) & ~self.undelayed & (not self.interleaved)
         """Cases whose ranks compute prompts in steps without own decodes, beside decodes of other ranks."""
         self.turns = bool(np.any(self.in_turn))
-        self.ahead = float(engine.schedules_ahead.value) * ((self.stages == 1) & self.decodes)
-        """Steps planned before the running one ends: not by pipelines, nor behind a lone prompt."""
+        self.ahead = float(engine.schedules_ahead.value) * (self.stages == 1)
+        """Steps planned before the running one ends: not by pipelines."""
         fixed = engine.first_token_s.value + table.fixed_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT outside of steps, s."""

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steady.company import companions
 from simulator.serving.steady.steady_cases import Cases, Prefills
 
 Array = NDArray[np.float64]
@@ -67,6 +68,30 @@ def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
     power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
     wait = 0.5 * busy**power / (1.0 - busy) * steps.full
     return wait * (1.0 + cases.varied) / pooled
+
+
+def rank_wait(
+    cases: Waiting, through: Array, service: Array, prompt: Array, chunks: Array, most: Array
+) -> Array:
+    """Wait of prompts behind those of their rank or replica, which take several steps each.
+
+    An arrival goes where fewest prompts are, also where the one that is there has just begun: it waits for
+    half of what that one has left after the running step on average, and for all of the further ones.
+
+    Args:
+        cases: the loads.
+        through: requests a second of one batch.
+        service: seconds of a prompt on its rank without the wait, those until its first step included.
+        prompt: seconds of its steps.
+        chunks: its steps.
+        most: prompts that share a step.
+    """
+    wait, left = np.zeros_like(through), 0.5 * (1.0 - 1.0 / np.maximum(chunks, 1.0))
+    for _ in range(2):
+        behind = companions(through * (service + wait), cases.shared)
+        blocked = np.maximum(behind - np.maximum(most - 1.0, 0.0), 0.0)
+        wait = prompt * (left * np.minimum(blocked, 1.0) + np.maximum(blocked - 1.0, 0.0))
+    return np.where(cases.stages == 1, wait, 0.0)
 
 
 def most_wait(cases: Cases, steps: Prefills, running: Array) -> Array:
