@@ -18,6 +18,7 @@ import numpy as np
 from core.errors import MeshwrightError
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
+from planner.serving.engine_run import trial
 from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
@@ -30,6 +31,9 @@ from simulator.serving.workload.serving import MOST_REQUESTS
 BISECTION = Steps(factor=1.15, close=0.02, runs=9)
 """Trial rates of one seed."""
 SEEDS = 3
+LONGER = 4
+"""Length of the run that confirms a rate, over that of the trial runs: a queue that grows by a twentieth of
+the arrivals adds two lifetimes to its last requests."""
 LIFETIMES, SETTLING = 10, 2
 """Length of a run, and of its skipped warm-up, over the time of a request in the system."""
 STUDENT = 4.303
@@ -124,6 +128,9 @@ def settled(setting: ServingSetting, sequences: float) -> ServingSetting:
 def bisect(setting: ServingSetting, expected: float, natural: float | None) -> float:
     """Largest rate of one seed: growing steps from the steady state's rate, then halves of the interval.
 
+    A queue that grows slowly breaks no target before a short run ends, so the rate is confirmed by a longer
+    one, and lowered until that holds.
+
     Args:
         setting: the run.
         expected: first rate, requests a second.
@@ -132,7 +139,22 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
     Returns:
         Requests a second; 0 where no rate meets the targets.
     """
-    return bracket(setting, expected, natural, BISECTION)[0]
+    rate, _ = bracket(setting, expected, natural, BISECTION)
+    confirming = longer(setting)
+    for _ in range(BISECTION.runs):
+        if not rate or trial(confirming, rate, natural).holds:
+            return rate
+        rate *= 1.0 - BISECTION.close
+    return rate
+
+
+def longer(setting: ServingSetting) -> ServingSetting:
+    """The run that confirms a rate; a trace has the requests that it has."""
+    serving = setting.serving
+    if serving.trace is not None:
+        return setting
+    requests = min(LONGER * serving.requests, MOST_REQUESTS)
+    return replace(setting, serving=serving.model_copy(update={"requests": requests}))
 
 
 def closed_rate(setting: ServingSetting) -> float:
