@@ -143,6 +143,12 @@ class Batcher:
 
     # Called by schedulers.
 
+    def left(self, step: PlannedStep) -> int:
+        """Tokens of the budget that decodes leave to prompts; drafts count (vLLM's scheduler)."""
+        if self.drafts is None:
+            return self.budget - step.decodes
+        return max(self.budget - self.drafts.queries(step.decodes), 0)
+
     def decode(self, step: PlannedStep) -> None:
         """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
         if not self.decodes:

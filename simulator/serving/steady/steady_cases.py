@@ -219,9 +219,9 @@ class Cases:
         return np.where(self.together, reserved, number)
 
     def prefills(self, batch: Array) -> Prefills:
-        """Steps with prompts beside a batch, whose tokens count towards the budget."""
+        """Steps with prompts beside a batch, whose tokens and drafts count towards the budget."""
         decoding = batch if self.interleaved else np.zeros_like(batch)
-        room = np.maximum(self.budget - decoding, 1.0)
+        room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
         chunk = np.minimum(self.new, room)
         before = self.cached + 0.5 * (self.new - chunk)
 

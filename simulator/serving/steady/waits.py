@@ -75,8 +75,9 @@ def rank_wait(
 ) -> Array:
     """Wait of prompts behind those of their rank or replica, which take several steps each.
 
-    An arrival goes where fewest prompts are, also where the one that is there has just begun: it waits for
-    half of what that one has left after the running step on average, and for all of the further ones.
+    Arrivals go where fewest sequences are. Those without tokens of their own yet are avoided, but one whose
+    prompt is computed counts as a decode does: where others decode, an arrival finds it by chance. It waits
+    for half of what that one has left after the running step on average, and for all of the further ones.
 
     Args:
         cases: the loads.
@@ -87,10 +88,15 @@ def rank_wait(
         most: prompts that share a step.
     """
     wait, left = np.zeros_like(through), 0.5 * (1.0 - 1.0 / np.maximum(chunks, 1.0))
+    shared = np.maximum(most - 1.0, 0.0)
+    computed = np.minimum(np.maximum(through * prompt - shared, 0.0), 1.0)
     for _ in range(2):
-        behind = companions(through * (service + wait), cases.shared)
-        blocked = np.maximum(behind - np.maximum(most - 1.0, 0.0), 0.0)
-        wait = prompt * (left * np.minimum(blocked, 1.0) + np.maximum(blocked - 1.0, 0.0))
+        inside = np.where(cases.decodes, service - prompt, service) + wait
+        behind = companions(through * inside, cases.shared)
+        behind = np.where(cases.decodes, behind, np.maximum(behind - shared, 0.0))
+        begun = np.where(cases.decodes, computed, np.minimum(behind, 1.0))
+        whole = np.where(cases.decodes, np.maximum(behind - shared, 0.0), np.maximum(behind - 1.0, 0.0))
+        wait = prompt * (left * begun + whole)
     return np.where(cases.stages == 1, wait, 0.0)
 
 

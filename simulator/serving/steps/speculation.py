@@ -23,6 +23,13 @@ class Drafts:
         self._ends /= self._ends[-1]
         self._random = np.random.default_rng(seed)
         self._budgeted = None if speculation.budget is None else Budgeted(speculation)
+        self._queries = speculation.queries
+
+    def queries(self, sequences: int) -> int:
+        """Tokens of a batch that a step computes, drafts among them."""
+        if self._budgeted is None or not sequences:
+            return sequences * self._queries
+        return ceil(sequences * self._budgeted[sequences].queries)
 
     def steps(self, tokens: int, sequences: int) -> int:
         """Steps that yield the given number of tokens, beside a batch as when the sequence joins."""

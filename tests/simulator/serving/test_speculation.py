@@ -1,5 +1,6 @@
 """Speculative decoding: kinds, acceptance, costs, and two ways to the same TPOT."""
 
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,13 @@ import pytest
 from core.errors import InputError, MeshwrightError
 from simulator.models import models
 from simulator.serving.question.speculation import KINDS, Speculation, drafting_defaults, read_speculation
+from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.steady import Limits, Load, steady_state
-from simulator.serving.steps.speculation import SpeculativeSteps
+from simulator.serving.steady.steady_cases import Cases
+from simulator.serving.steps.speculation import Drafts, SpeculativeSteps
 from simulator.serving.steps.speculation_cases import SpeculativeCases
 from tests.simulator.serving.conftest import STEPS
 
@@ -94,6 +98,29 @@ def test_the_steady_state_agrees_with_the_event_engine(model, speculation, degre
     limits = Limits(pool.options.token_budget, pool.options.max_sequences, 1e6)
     state = steady_state(cases, Load(500.0, 300.0, concurrency=16.0), limits)
     assert float(state.tpot_s) == pytest.approx(tpot(setting), rel=0.04)
+
+
+def test_drafts_take_tokens_of_the_budget():
+    """vLLM's scheduler: 64 decodes with three drafts leave half of 512 tokens to prompts."""
+    options = scenario(None).pools[0].options
+    batcher = Batcher(options, PagedBlocks(1000, options.block_tokens, False), deque(), 64)
+    batcher.budget, step = 512, PlannedStep()
+    step.decodes = 64
+    assert batcher.left(step) == 448
+    batcher.drafts = Drafts(Speculation(kind="eagle", tokens=3), [0])
+    assert batcher.left(step) == 256
+    step.decodes = 200
+    assert batcher.left(step) == 0
+
+
+@pytest.mark.parametrize(("drafts", "chunks"), [(None, 2.0), (Speculation(kind="eagle", tokens=3), 3.5)])
+def test_drafts_take_tokens_of_the_budget_of_steady_states(drafts, chunks):
+    setting = scenario(None)
+    cases = setting.pools[0].costs.steps.cases
+    if drafts is not None:
+        cases = SpeculativeCases(cases, drafts, setting.model.layers)
+    loaded = Cases(cases, Load(896.0, 100.0, rate=1.0), Limits(512, 64, 1e6))
+    assert loaded.prefills(np.array(64.0)).chunks == pytest.approx(chunks)
 
 
 def test_accepted_drafts_vary_tpot_as_drawn():

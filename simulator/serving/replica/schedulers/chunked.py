@@ -29,7 +29,7 @@ class Chunked(Scheduler):
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
         batcher.decode(step)
-        tokens = batcher.budget - step.decodes
+        tokens = batcher.left(step)
         if batcher.prefilling:
             tokens = go_on(batcher, step, tokens)
         if not step.preempted and batcher.waiting:

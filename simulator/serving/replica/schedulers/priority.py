@@ -44,7 +44,7 @@ class Priority(Scheduler):
         if waiting:
             self._make_room(batcher, step)
         batcher.decode(step)
-        tokens = batcher.budget - step.decodes
+        tokens = batcher.left(step)
         if batcher.prefilling:
             tokens = go_on(batcher, step, tokens)
         if waiting:
