@@ -126,7 +126,28 @@ EXAMPLES = [
         },
         {"recompute_kind": "selective", "recompute_modules": "mla_up_proj, mlp"},
     ),
-    ({"framework": "torchtitan (FSDP2; DeepEP)"}, {"recompute_kind": "least"}),
+    ({"framework": "torchtitan (FSDP2; DeepEP)"}, {"activation_recompute": "selective"}),
+    ({"framework": "MaxText"}, {"recompute_kind": "least"}),
+    (
+        {"framework": "torchtitan", "n_experts": "128", "notes": "network and compile not stated"},
+        {"activation_recompute": "selective", "loss": "fused"},
+    ),
+    (
+        {"framework": TITAN, "source": "smoke suite (2026-07)", "activation_recompute": "full"},
+        {"loss": "chunked"},
+    ),
+    (
+        {"source": "TRL PR 6845: 1M-token training", "model_name": "qwen3-30b-a3b"},
+        {"offload": "activations, optimizer and parameters to the host"},
+    ),
+    (
+        {"source": "TRL PR 6845: 1M-token training", "model_name": "qwen3-8b"},
+        {"offload": "activations to the host"},
+    ),
+    (
+        {"source": "DeepSpeed blog 2022-07-26 Azure, Fig 7 1T", "model_name": "GPT-1T"},
+        {"offload": "optimizer to the host"},
+    ),
     ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
     (
         {"framework": "Megatron-Kwai (fork of Megatron-LM, TP communication overlapped)"},
