@@ -79,10 +79,11 @@ class KernelFacts(Strict):
         description="norm kernel: one kernel, one over input that another casts to 32 bits, or RMSNorm as a "
         "chain of torch kernels over 32-bit values",
     )
-    softmax: Literal["", "reductions"] = Field(
+    softmax: Literal["", "reductions", "wide"] = Field(
         default="",
-        description="softmax of unfused attention in loops around its reductions: the maximum, exponentials "
-        "with their sum, the division; empty: as ``elementwise`` says",
+        description="softmax of unfused attention in loops around its reductions (the maximum, exponentials "
+        "with their sum, the division), or wide: a torch kernel with results of 32 bits, which are cast; "
+        "empty: as ``elementwise`` says",
     )
     one_hot_embedding: bool = Field(
         default=False,

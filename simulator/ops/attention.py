@@ -317,14 +317,14 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
     """Softmax over ``scores`` elements of each of ``batch`` matrices: one kernel, or a chain of them.
 
     Megatron's fused kernel takes multiples of four matrices; torch runs the others. XLA keeps the 32-bit
-    exponentials beside the 16-bit probabilities.
+    exponentials beside the 16-bit probabilities, transformers a softmax of 32 bits.
     """
-    fusion, dropout, reductions = rank.how.elementwise, rank.how.dropout, rank.how.softmax == "reductions"
-    fused = fusion == "fused" and not reductions
+    fusion, dropout, named = rank.how.elementwise, rank.how.dropout, rank.how.softmax
+    fused = fusion == "fused" and not named
     apart = np.where(batch % passes.FUSED_SOFTMAX_MULTIPLE > 0, 1.0, 0.0) * fused
     chained = bool(np.any(apart))
-    count = passes.REDUCED_SOFTMAX[dropout] if reductions else passes.SOFTMAX[fusion, dropout]
-    saved = rank.width + 4.0 * reductions
+    count = passes.SOFTMAX_KERNELS[named][dropout] if named else passes.SOFTMAX[fusion, dropout]
+    saved = rank.width + (4.0 if named else 0.0)
     chosen = [("softmax", count, saved, 1.0 - apart if chained else 1.0)]
     if chained:
         chosen.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, apart))

@@ -103,6 +103,14 @@ the product with the exponentials (1 + 2), the gradient (1 + 2 + 1); dropout wri
 (0.5 each). Read in Praxis, attentions.py: _dot_atten, and jax.nn.softmax; XLA duplicates no exponential
 (instruction_fusion.cc: IsExpensive), so 4 bytes a score are kept."""
 
+WIDE_SOFTMAX = {True: MemoryPasses(12.5, 12.5, 5, 4), False: MemoryPasses(10.0, 10.0, 4, 3)}
+"""The same where torch's softmax of 16-bit scores has a 32-bit result, which is kept, by dropout. Scale (2),
+mask (2), softmax (1 + 2), cast (2 + 1) and dropout (2.5); backward dropout (2.5), cast (1 + 2), softmax
+(2 + 2 + 1) and scale (2) (transformers, modeling_llama.py: eager_attention_forward)."""
+
+SOFTMAX_KERNELS = {"reductions": REDUCED_SOFTMAX, "wide": WIDE_SOFTMAX}
+"""Softmax kernels by name; both keep 32-bit values beside the probabilities."""
+
 FUSED_SOFTMAX_MULTIPLE = 4
 """Megatron's fused softmax needs a multiple of four matrices of scores, sequences times heads of a rank
 (fused_softmax.py: is_kernel_available)."""

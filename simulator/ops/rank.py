@@ -84,7 +84,8 @@ class Implementation:
         attention: fused (flash, or an older version) or unfused.
         elementwise: fused kernels between products, or one kernel per operation.
         norm: one kernel, one over input cast to 32 bits, or RMSNorm as a chain of kernels over 32-bit values.
-        softmax: kernels of unfused attention's softmax: ``reductions``, or empty: those of ``elementwise``.
+        softmax: kernels of unfused attention's softmax (``elementwise.SOFTMAX_KERNELS``), or empty: those of
+            ``elementwise``.
         one_hot_embedding: whether tokens are looked up by a product.
         whole_ends: whether every tensor-parallel rank computes the whole ends of the model.
         joins_residual: the residual sum is part of the norm that follows.
@@ -147,7 +148,7 @@ class Implementation:
     ] = "flash"
     elementwise: Literal["fused", "eager"] = "fused"
     norm: Literal["fused", "casts", "composite"] = "fused"
-    softmax: Literal["", "reductions"] = ""
+    softmax: Literal["", "reductions", "wide"] = ""
     one_hot_embedding: bool = False
     whole_ends: bool = False
     joins_residual: bool = False
