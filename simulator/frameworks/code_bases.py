@@ -16,7 +16,7 @@ CODE_BASES: Mapping[str, tuple[str, ...]] = {
     "DeepSpeed": ("deepspeed-zero1", "deepspeed-zero3", "deepspeed-zero3-2021"),
     "torchtitan": ("torchtitan", "torchtitan-eager"),
     "FSDP": ("torch-fsdp", "torch-fsdp-eager"),
-    "prime-rl": ("prime-rl", "prime-rl-eager", "prime-rl-loop"),
+    "prime-rl": ("prime-rl", "prime-rl-eager", "prime-rl-loop", "prime-rl-sft"),
     "KempnerForge": ("kempnerforge", "kempnerforge-eager"),
 }
 """Frameworks that are releases or recipes of one code base; any other is its own."""

@@ -63,6 +63,13 @@ class HostFacts(Strict):
         description="host time after an update with a sharded optimizer for each layer and each rank that "
         "shares it, while the device waits: loops that copy gathered slices of parameters to their place",
     )
+    seconds_per_tensor: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="host time of a step for each trained weight tensor, while the device waits: operators "
+        "of sharded tensors that clip gradients and update, dispatched after the host has read the loss",
+    )
 
 
 class KernelFacts(Strict):

@@ -11,6 +11,11 @@ from simulator.training.overlap import Exchange, contention, hide
 from simulator.training.sharding import Sharding
 from simulator.training.state_moves import move_between_levels, move_copy, move_state, sent_state
 
+LAYER_TENSORS = 9
+"""Weight tensors of a decoder layer: four of attention, three of an MLP (experts are stacked), two norms."""
+ADAPTER_TENSORS = 14
+"""Those of a layer's adapters: two for each linear layer."""
+
 
 @record()
 class OnceAStep:
@@ -67,7 +72,8 @@ def once_a_step(
         sharding.reductions(micro_batches),
         _gradient_kernels(sharding, owned, unsharded, micro_batches),
         setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer")
-        + _slice_loops(sharding) * here,
+        + _slice_loops(sharding) * here
+        + _tensor_loops(sharding),
         narrowed,
         owned,
         sharding,
@@ -100,6 +106,14 @@ def _slice_loops(sharding: Sharding) -> np.ndarray:
     layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
     ranks = sharding.pieces("optimizer")
     return np.where(ranks > 1, setting.framework.host.seconds_per_shard * layers * ranks, 0.0)
+
+
+def _tensor_loops(sharding: Sharding) -> np.ndarray:
+    """Host seconds that operators of trained tensors take around an update, shape (plans,)."""
+    setting = sharding.setting
+    a_layer = ADAPTER_TENSORS if setting.training.adapter is not None else LAYER_TENSORS
+    layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
+    return setting.framework.host.seconds_per_tensor * a_layer * layers
 
 
 def exposed_once(

@@ -287,7 +287,7 @@ def test_dense_models_of_transformers_leave_prime_rl_to_eager_torch():
         full | loss | experts | {"model_name": "qwen3-30b-a3b"},
     )
     found = [rule_of(PublishedRow(each, "row"))["release"] for each in listed]
-    assert found == ["prime-rl-eager", "torch-fsdp-eager", "prime-rl", "prime-rl"]
+    assert found == ["prime-rl-eager", "prime-rl-sft", "prime-rl", "prime-rl"]
 
 
 @pytest.mark.parametrize(

@@ -142,3 +142,15 @@ def test_ranks_of_a_sharded_optimizer_cost_loops_where_the_release_makes_them(ma
     plain, sharded = predict(setting, plans).seconds["optimizer"]
     loops = setting.framework.host.seconds_per_shard * 32 * 8
     assert sharded > loops > sharded - plain
+
+
+def test_updates_of_sharded_tensors_wait_for_the_host_where_it_reads_the_loss(make_setting):
+    """Nine tensors of a layer; with stages, of a device's layers alone."""
+    plans = Plans.of([Plan(data=64, zero=3), Plan(data=32, pipeline=2)])
+    waits, none = (
+        make_setting("llama3-8b", "dgx-h100", 64, framework="prime-rl-sft", **keys)
+        for keys in ({}, {"host": {"seconds_per_tensor": 0.0}})
+    )
+    each = waits.framework.host.seconds_per_tensor
+    more = predict(waits, plans).seconds["optimizer"] - predict(none, plans).seconds["optimizer"]
+    assert more == pytest.approx([9 * 32 * each, 9 * 16 * each])
