@@ -414,6 +414,8 @@ class Comparison(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""
-        from meshwright.variations.tables import describe_answer
+        from meshwright.variations.tables import describe_outcomes, step_changes
 
-        return describe_answer(self.title, self.outcomes, self.engine, self.interrupted)
+        return describe_outcomes(
+            self.title, self.outcomes, self.interrupted, step_changes, engine=self.engine
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.serving.placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
+from evidence.claims.expert_placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
 
 LAYERS, RANKS = 12, 8
 

@@ -130,18 +130,12 @@ class StepsCompared(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""
-        from meshwright.variations.tables import change
+        from meshwright.variations.tables import change, describe_outcomes
 
-        base = self.outcomes[0].report or {}
-        variations = []
-        for outcome in self.outcomes[1:]:
-            run, report = outcome.run, outcome.report
-            figures: dict[str, Any] = {"problem": outcome.problem}
-            if report is not None:
-                figures = {"step_time_change": change(report, base, "step_time_s"), **report}
-            told = {"name": run.name, "label": run.label, "changed": dict(run.changed)}
-            variations.append({**told, "replanned": run.replan, **figures})
-        return {"title": self.title, "interrupted": self.interrupted, "base": base, "variations": variations}
+        def changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+            return {"step_time_change": change(report, base, "step_time_s")}
+
+        return describe_outcomes(self.title, self.outcomes, self.interrupted, changes)
 
 
 def _plain(run: Run, variation: ScenarioRun) -> dict[str, Any]:

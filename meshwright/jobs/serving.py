@@ -82,9 +82,10 @@ class ServingComparison(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright whatif --json``."""
-        from meshwright.variations.serving_tables import describe_comparison
+        from meshwright.variations.serving_tables import serving_changes
+        from meshwright.variations.tables import describe_outcomes
 
-        return describe_comparison(self.title, self.outcomes, self.interrupted)
+        return describe_outcomes(self.title, self.outcomes, self.interrupted, serving_changes)
 
     def page(self) -> Page:
         """The page of the variations."""

@@ -33,26 +33,12 @@ PLANNED = ("highest rate", "deployment")
 """Of re-planned runs: requests a second within the targets by the search, and its choice."""
 
 
-def describe_comparison(title: str, outcomes: Sequence[Outcome], interrupted: bool) -> dict[str, Any]:
-    """All outcomes with documented keys; the first is the base."""
-    base = outcomes[0].report or {}
-    return {
-        "title": title,
-        "interrupted": interrupted,
-        "base": base,
-        "variations": [_described(outcome, base) for outcome in outcomes[1:]],
-    }
-
-
-def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
-    run = outcome.run
-    variation = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
-    if outcome.report is None:
-        return {**variation, "problem": outcome.problem}
-    changes = {f"{key}_change": change(outcome.report, base, key) for key in CHANGES}
-    paired = {name: difference(outcome.report, base, name) for name in FIGURES}
+def serving_changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """Changes of a deployment's figures, and differences over the seeds."""
+    changes = {f"{key}_change": change(report, base, key) for key in CHANGES}
+    paired = {name: difference(report, base, name) for name in FIGURES}
     told = {name: vars(each) for name, each in paired.items() if each is not None}
-    return {**variation, **changes, **({"differences": told} if told else {}), **outcome.report}
+    return {**changes, **({"differences": told} if told else {})}
 
 
 def comparison_rows(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], list[list[str]]]:

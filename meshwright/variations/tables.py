@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -26,31 +26,38 @@ LEAST_SHARE = 0.002
 """Minimum change of a part to name, as a share of the base step."""
 
 
-def describe_answer(
-    title: str, outcomes: Sequence[Outcome], engine: bool, interrupted: bool = False
+Figures = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+"""What a report adds to itself beside that of the base."""
+
+
+def describe_outcomes(
+    title: str, outcomes: Sequence[Outcome], interrupted: bool, figures: Figures, **more: Any
 ) -> dict[str, Any]:
-    """All outcomes with documented keys; the first is the base."""
+    """All outcomes with documented keys; the first is the base.
+
+    Args:
+        title: of the scenario.
+        outcomes: the base first.
+        interrupted: whether Ctrl-C ended the variations early.
+        figures: changes of a variation's report from the base's.
+        more: further keys of the answer.
+    """
     base = outcomes[0].report or {}
-    return {
-        "title": title,
-        "engine": engine,
-        "interrupted": interrupted,
-        "base": base,
-        "variations": [_described(outcome, base) for outcome in outcomes[1:]],
-    }
+    variations = []
+    for outcome in outcomes[1:]:
+        run, report = outcome.run, outcome.report
+        told = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
+        result = {"problem": outcome.problem} if report is None else {**figures(report, base), **report}
+        variations.append({**told, **result})
+    return {"title": title, **more, "interrupted": interrupted, "base": base, "variations": variations}
 
 
-def _described(outcome: Outcome, base: dict[str, Any]) -> dict[str, Any]:
-    run = outcome.run
-    variation = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
-    if outcome.report is None:
-        return {**variation, "problem": outcome.problem}
+def step_changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """Changes of a training step, and what moved."""
     return {
-        **variation,
-        "step_time_change": change(outcome.report, base, "step_time_s"),
-        "usd_per_million_tokens_change": change(outcome.report, base, "usd_per_million_tokens"),
-        "moved_s": moved(outcome.report, base),
-        **outcome.report,
+        "step_time_change": change(report, base, "step_time_s"),
+        "usd_per_million_tokens_change": change(report, base, "usd_per_million_tokens"),
+        "moved_s": moved(report, base),
     }
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from planner.serving.placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
+from evidence.claims.expert_placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
 
 
 def test_shares_sum_to_one_and_load_is_even():
