@@ -87,36 +87,50 @@ def scenario(row, facts, sigma):
 
 
 def drivers(step):
-    """What host times multiply: tokens of a node, weight tensors, and bytes of state a device moves."""
-    setting = step.setting
-    return np.array([step.tokens / setting.nodes, tensors(setting.model), step.memory.state])
+    """What host times multiply: tokens of a node, weight tensors, bytes of state, tensors sent elsewhere."""
+    setting, handed = step.setting, tensors(step.setting.model)
+    return np.array([step.tokens / setting.nodes, handed, step.memory.state, handed])
+
+
+def in_turn(step):
+    """Whether roles share devices: then state moves, and weights are handed over there."""
+    return step.setting.schedule.split is None
 
 
 def host_seconds(step):
     """Seconds of the parts of a step that the system's constants give."""
     system = step.setting.framework
-    return drivers(step) * [system.token_s, system.tensor_s, 1 / system.state_bytes_s]
+    return drivers(step) * [system.token_s, system.shared_tensor_s, 1 / system.state_bytes_s, system.tensor_s]
 
 
 def fitted(rows):
-    """Seconds a token, a tensor and a byte that fit synchronous rows, relative errors squared."""
-    synchronous = [(step, seconds) for step, seconds in rows if step.setting.schedule.split is None]
-    measured = np.array([seconds for _, seconds in synchronous])
-    missing = [seconds - step.timing.seconds + host_seconds(step).sum() for step, seconds in synchronous]
-    return nnls(
-        np.stack([drivers(step) for step, _ in synchronous]) / measured[:, np.newaxis], missing / measured
-    )[0]
+    """Seconds a token, a tensor and a byte that fit synchronous rows, relative errors squared.
+
+    The seconds of a tensor that goes to devices of an engine's own fit the other rows, with these.
+    """
+    steps, measured = zip(*[row for row in rows if in_turn(row[0])], strict=True)
+    measured = np.array(measured)
+    missing = [
+        seconds - step.timing.seconds + host_seconds(step)[:3].sum()
+        for step, seconds in zip(steps, measured, strict=True)
+    ]
+    design = np.stack([drivers(step)[:3] for step in steps])
+    shared = nnls(design / measured[:, np.newaxis], missing / measured)[0]
+    apart = [(step, seconds) for step, seconds in rows if not in_turn(step)]
+    handed = np.array([drivers(step)[3] / seconds for step, seconds in apart])
+    rest = np.array([1 - seconds_with(step, [*shared, 0.0]) / seconds for step, seconds in apart])
+    return [*shared, max(float(handed @ rest / (handed @ handed)), 0.0)]
 
 
 def seconds_with(step, constants):
     """Seconds of a step with such constants."""
-    host, handed, state = drivers(step) * constants
-    phases, (_, handed_before, _) = step.phases, host_seconds(step)
-    split = step.setting.schedule.split is not None
-    weights = phases.weights - handed_before + handed
+    host, shared, state, apart = drivers(step) * constants
+    phases, (_, shared_before, _, apart_before) = step.phases, host_seconds(step)
+    handed = shared - shared_before if in_turn(step) else apart - apart_before
     changed = Phases(
-        *(phases.generation, phases.busy_generation, phases.scoring, phases.update, weights),
-        state=0.0 if split else state,
+        *(phases.generation, phases.busy_generation, phases.scoring, phases.update),
+        weights=phases.weights + handed,
+        state=state if in_turn(step) else 0.0,
         host=host,
     )
     return step.setting.schedule.timing(changed).seconds
@@ -155,14 +169,17 @@ def main() -> None:
     errors = Errors()
     for name, (step, measured, model) in steps.items():
         constants = fitted([(other, seconds) for other, seconds, of in steps.values() if of != model])
-        mode = "sync" if step.setting.schedule.split is None else "async"
+        mode = "sync" if in_turn(step) else "async"
         groups = f"{mode}, model left out", "all, model left out"
         error = 100 * errors.add(seconds_with(step, constants), measured, *groups)
         shipped = 100 * errors.add(step.timing.seconds, measured, "all, shipped constants")
         print(f"{name}  {model}: model left out {error:+.1f} %  (shipped {shipped:+.1f} %)")
     print("\n".join(errors.lines("step, %")))
-    token_s, tensor_s, byte_s = fitted([(step, seconds) for step, seconds, _ in steps.values()])
-    print(f"fitted on all: token_s {token_s:.2e}, tensor_s {tensor_s:.2e}, state_bytes_s {1 / byte_s:.2e}")
+    token_s, shared_s, byte_s, tensor_s = fitted([(step, seconds) for step, seconds, _ in steps.values()])
+    print(
+        f"fitted on all: token_s {token_s:.2e}, shared_tensor_s {shared_s:.2e}, tensor_s {tensor_s:.2e}, "
+        f"state_bytes_s {1 / byte_s:.2e}"
+    )
 
 
 if __name__ == "__main__":

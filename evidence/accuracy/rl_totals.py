@@ -170,7 +170,7 @@ def steps_table() -> None:
     work |= {key: facts[key] for key in ("prompts", "samples")}
     for name, row in facts["rows"].items():
         base = {"model": row["model"], "cluster": "dgx-h100", "gpus": row["gpus"], "workload": work}
-        base |= {"framework": system | {"token_s": free, "tensor_s": free}}
+        base |= {"framework": system | {"token_s": free, "tensor_s": free, "shared_tensor_s": free}}
         half = row["gpus"] // 2
         apart = {"kind": "asynchronous", "staleness": 2, "split": {"train": half, "generate": half}}
         times = []

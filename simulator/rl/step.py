@@ -135,8 +135,9 @@ def _state(setting: RlSetting, held: RlMemory) -> float:
 def _weights(setting: RlSetting) -> WeightMove:
     served = setting.rollouts.pools[0]
     pool = served.pool
+    system, shared = setting.framework, setting.schedule.split is None
     engines = Receivers(
-        devices=pool.replicas * pool.devices if setting.schedule.split is not None else 0,
+        devices=0 if shared else pool.replicas * pool.devices,
         weight_bytes=served.costs.weight_bytes * pool.devices / model_parameters(setting.model),
     )
     return moved(
@@ -145,7 +146,7 @@ def _weights(setting: RlSetting) -> WeightMove:
         setting.plan,
         setting.transfer,
         engines,
-        setting.framework.tensor_s,
+        system.shared_tensor_s if shared else system.tensor_s,
     )
 
 

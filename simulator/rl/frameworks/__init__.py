@@ -34,7 +34,10 @@ class RlFramework(Sourced):
     token_s: NotNegative = Field(
         description="host time of a node for each token of prompts and answers in its share of a step, s"
     )
-    tensor_s: NotNegative = Field(description="host time to hand one weight tensor to the engine, s")
+    tensor_s: NotNegative = Field(
+        description="host time to convert and hand one weight tensor to engines on devices of their own, s"
+    )
+    shared_tensor_s: NotNegative = Field(description="the same to an engine on shared devices, s")
     degrees: Annotated[tuple[Degree, ...], Field(strict=False)] = Field(
         description="parallel degrees above 1 that its trainer takes, beside data"
     )
