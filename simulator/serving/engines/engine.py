@@ -44,6 +44,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "first_token_s": (0, 60),
     "first_token_per_token_s": (0, 1),
     "picture_s": (0, 60),
+    "cdna3_latents_s": (0, 60),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
@@ -164,6 +165,11 @@ class Engine(Strict):
         value=False, kind="assumed", source="engines bring scales into the kernels' layout once"
     )
     """Whether DeepGEMM packs the scales of block-scaled weights on Blackwell at every call."""
+    cdna3_latents_s: Figure[float] = Figure[float](
+        value=0.0, kind="assumed", source="its library has a tile for this shape"
+    )
+    """Least time, on CDNA 3, of the fp8 product of hidden states into the latents, where its library has no
+    tile for the shape and few of the default's blocks fill the device, s; 0: it has one."""
     scans_decodes: Figure[bool] = Figure[bool](
         value=False, kind="assumed", source="decodes beside prompts run in the kernel of decodes"
     )

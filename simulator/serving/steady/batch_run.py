@@ -7,9 +7,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from simulator.serving.steps.speculation_cases import SpeculativeCases
+from simulator.serving.steps.step_arrays import StepCases
 from simulator.serving.steps.table import IterationTable
 
 Array = NDArray[np.float64]
+
+
+class PromptsRun(NamedTuple):
+    """Times of prompts that all wait at once, s; arrays of equal shape."""
+
+    total_s: Array
+    mean_s: Array
+    """Until a prompt's last step ends, mean over the prompts."""
 
 
 class BatchRun(NamedTuple):
@@ -22,6 +32,29 @@ class BatchRun(NamedTuple):
     total_s: Array
     kv_tokens: Array
     """Mean KV of the batch while it decodes."""
+
+
+def prompts_run(
+    cases: StepCases | SpeculativeCases, batch: Array, prompt: Array, budget: ArrayLike
+) -> PromptsRun:
+    """Return the run of prompts in steps that are filled up to their token budget, without decodes.
+
+    Args:
+        cases: step times.
+        batch: prompts of one rank.
+        prompt: tokens of each.
+        budget: maximum query tokens of a step.
+    """
+    tokens = batch * prompt
+    steps = np.ceil(tokens / budget)
+    queries = tokens / steps
+    # Whole prompts share a step; a prompt longer than the budget is cut into chunks.
+    prompts = np.maximum(queries / prompt, 1.0)
+    before = np.maximum(0.5 * (prompt - queries), 0.0)
+    step = cases.mixed_seconds(queries, before, np.zeros_like(tokens), np.ones_like(tokens), prompts)
+    # A prompt's last step is that of its share of all, at least as many as it takes alone.
+    own = np.maximum(prompt / queries, 1.0)
+    return PromptsRun(steps * step, 0.5 * (steps + own) * step)
 
 
 def batch_run(
@@ -47,13 +80,7 @@ def batch_run(
     )
     together = np.minimum(batch, np.maximum(slots, 1.0))
     rounds = batch / together
-    tokens = together * prompt
-    steps = np.ceil(tokens / budget)
-    queries = tokens / steps
-    # Whole prompts share a step; a prompt longer than the budget is cut into chunks.
-    prompts = np.maximum(queries / prompt, 1.0)
-    before = np.maximum(0.5 * (prompt - queries), 0.0)
-    prefill = steps * table.cases.mixed_seconds(queries, before, 0.0, 1.0, prompts)
+    prefill = prompts_run(table.cases, together, prompt, budget).total_s
     keys = prompt + 0.5 * output
     step = table.cases.decode_seconds(together, keys)
     total = rounds * (prefill + np.maximum(output - 1.0, 0.0) * step)

@@ -58,6 +58,8 @@ LINEAR = "linear"
 STATE_COPIES = 4.0
 """Passes over states where decodes are scanned: a gather before the scan and a scatter after it read and
 write them (vLLM, gdn_linear_attn.py: ``ssm_state[non_spec_state_indices_tensor]``)."""
+CDNA3, LATENTS = "cdna3", "query_down"
+"""Generation on which an engine may lack a tile for the product into the latents, and that product."""
 
 UNLEARNED = ServerSite(source="", device="", engine="")
 """Factors of a server that nobody measured."""
@@ -129,6 +131,8 @@ class StepPrice:
         """Times of layers without experts beside layers with them."""
         if model.moe is not None and model.linear is None and model.dense_layers:
             self.dense_times, _ = layer_times(engine, "dense", format_class(pool.stored), generation)
+        lacks = cluster.device.generation.name == CDNA3 and self.weights.dense == "fp8_block"
+        self.least_latents_s = engine.cdna3_latents_s.value if lacks else 0.0
         self.site = pool.site or UNLEARNED
         if pool.site is not None:
             same_times = self.dense_times is self.times
@@ -377,7 +381,8 @@ class StepPrice:
             if reduced:
                 total = total + self._reduce(op)
             else:
-                total = total + self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+                own = self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+                total = total + (np.maximum(own, self.least_latents_s) if op.name == LATENTS else own)
                 if self.packs_scales and isinstance(op, Product) and op.dtype == "fp8_block":
                     total = total + packing_seconds(op, self.prices.kernels)
         return total

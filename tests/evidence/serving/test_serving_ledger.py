@@ -8,7 +8,7 @@ import yaml
 
 from core.errors import InputError
 from evidence.serving.case import MeasuredRow
-from evidence.serving.closed_loop import predict_steady, read
+from evidence.serving.closed_loop import predict, predict_steady, read
 from evidence.serving.inferencex import DEFAULTS, flags_of
 from evidence.serving.ledger import evaluate, write_scenarios
 from evidence.serving.names import find_cluster, find_format, find_model
@@ -127,6 +127,16 @@ def test_more_clients_wait_longer(tmp_path):
     found = evaluate([written(tmp_path / "closed.csv", *rows)]).entries
     tpot = [entry.predicted for entry in found if entry.metric == "tpot_ms_mean"]
     assert tpot == sorted(tpot) and tpot[0] < tpot[-1]
+
+
+@pytest.mark.parametrize("clients", ["16", "128"])
+def test_the_first_burst_of_a_run_shares_full_steps(clients):
+    """A tenth of the requests begin at once. Alone, a short prompt reads all experts; 22 share this here."""
+    row = CLOSED | {"engine": "trtllm", "engine_version": "1.2.0rc2", "model": "openai/gpt-oss-120b"}
+    row |= {"gpu": "b200", "weight_precision": "fp4", "osl_tokens": "1024", "concurrency": clients}
+    question = read(MeasuredRow(row, "row"), "closed_loop.csv").question
+    steady, events = predict_steady([question])[0], predict([question])[0]
+    assert steady["ttft_ms_mean"] == pytest.approx(events["ttft_ms_mean"], rel=0.1)
 
 
 def test_a_file_of_another_kind_is_refused_by_name_and_skipped_in_a_folder(tmp_path):

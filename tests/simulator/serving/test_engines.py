@@ -1,5 +1,6 @@
 """Engine presets: every file loads, versions fall back, inherited figures say so."""
 
+import numpy as np
 import pytest
 
 from core.errors import InputError, UnknownNameError
@@ -262,3 +263,23 @@ def test_a_family_is_its_newest_preset_with_measured_rows():
     assert engines.get("trtllm").engine == "tensorrt-llm"
     assert stands_for("vllm") == f"{nearest('vllm').engine.name} stands for vllm"
     assert stands_for(nearest("vllm").engine.name) == ""
+
+
+LOST_MS = {4: 6.7, 8: 11.6, 16: 16.3, 32: 12.3}
+"""TPOT of DeepSeek-R1 under SGLang on MI300X with the default tile less that with a tuned one, by clients
+(ROCm/aiter, pull 1930)."""
+
+
+def test_a_product_without_a_tile_of_its_own_takes_the_time_of_the_default():
+    def step_ms(engine, device="mi300x", model="deepseek-r1", tokens=tuple(LOST_MS)):
+        price = StepPrice(
+            models.get(model), usual_cluster(device), Pool(tensor=8, weights="fp8"), engines.get(engine)
+        )
+        return 1e3 * price.linear(np.array(tokens, dtype=float))
+
+    lost = step_ms("sglang-0.5.9") - step_ms("sglang-0.5.12")
+    assert lost.mean() == pytest.approx(np.mean(list(LOST_MS.values())), rel=0.1)
+    prompt = step_ms("sglang-0.5.9", tokens=(16384.0,)) - step_ms("sglang-0.5.12", tokens=(16384.0,))
+    assert prompt == pytest.approx(0.0)
+    for others in ({"device": "mi355x"}, {"model": "qwen3-235b-a22b"}):
+        assert np.all(step_ms("sglang-0.5.9", **others) == step_ms("sglang-0.5.12", **others))
