@@ -1,7 +1,7 @@
 """Training workload: sequences, batch, number format and optimizer."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar
 
 from numpy.typing import NDArray
@@ -117,8 +117,8 @@ class Training(Strict):
         """Drawn steps of documents; None where all sequences are equal."""
         if self.lengths is None:
             return None
-        steps = GroupedSteps if self.packing in GROUPED else DrawnSteps
-        return steps(self.lengths, self.packing or "pack", self.seq_len, self.global_batch)
+        written = self.lengths.model_dump_json()
+        return _drawn_steps(written, self.packing or "pack", self.seq_len, self.global_batch)
 
     @property
     def tokens(self) -> int:
@@ -152,3 +152,11 @@ class Training(Strict):
     def mixed(self) -> bool:
         """Whether the optimizer holds a 32-bit master copy of the parameters."""
         return self.activation_bytes < 4
+
+
+@lru_cache(maxsize=8)
+def _drawn_steps(law: str, packing: str, seq_len: int, rows: int) -> DrawnSteps | GroupedSteps:
+    """Drawn steps of lengths as JSON: a search of layouts makes many workloads of the same documents."""
+    steps = GroupedSteps if packing in GROUPED else DrawnSteps
+    lengths: Lengths = TypeAdapter(AnyLengths).validate_json(law)
+    return steps(lengths, packing, seq_len, rows)
