@@ -185,8 +185,13 @@ class _Space:
         """
         host = setting.cluster.node is not None and setting.cluster.node.host_bytes is not None
         system = self.first.framework
-        missing = {name: 1 for name in DEGREES if name not in system.degrees}
-        offered, in_order = (Constraints.of({**missing, **more}) for more in ({}, {"virtual_pipeline": 1}))
+        fixed = {name: 1 for name in DEGREES if name not in system.degrees}
+        if min(system.zero) > 1:
+            fixed["zero"] = max(system.zero)
+        most = {"zero": max(system.zero)}
+        offered, in_order = (
+            Constraints.of({**fixed, **more}, most) for more in ({}, {"virtual_pipeline": 1})
+        )
         beside = least_beside(self.first, setting, shared) / setting.cluster.device.memory_bytes
         free = min(default_headroom(setting) + beside, MOST_FREE)
         layouts, problems = [], []

@@ -163,6 +163,7 @@ def steps_table() -> None:
     free = {"value": 0.0, "kind": "read", "source": facts["host"]}
     system = {**rl_frameworks.definition("nemo-rl"), "name": "llamarl", "title": "LlamaRL"}
     system |= {"train": {"value": "torch-fsdp-eager", "kind": "read", "source": facts["source"]}}
+    system |= {"zero": {"value": [0, 1, 2, 3], "kind": "assumed", "source": facts["source"]}}
     algorithm = {"name": "aipo", "title": "AIPO", "source": facts["source"], "old_log_probs": True}
     law = {"kind": "lognormal", "sigma": facts["sigma"], "most": facts["longest"]}
     law["median"] = round(median_of_mean(facts["mean"], facts["sigma"], facts["longest"]))

@@ -72,7 +72,8 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
     )
     packing = written.roles.train.packing or system.packing
     plan_at = f"{where}: roles.train.plan"
-    _offered(written.roles.train.plan, system, plan_at)
+    if written.roles.train.framework in (None, system.train):
+        _offered(written.roles.train.plan, system, plan_at)
     on_train = _sized(cluster, train, f"{where}: schedule.split.train")
     trainer, plan = trainer_setting(
         (model, on_train, framework, written.workload),
@@ -122,7 +123,7 @@ def _sized(cluster: Cluster, devices: int, where: str) -> Cluster:
 
 
 def _offered(plan: Mapping[str, Any], system: RlFramework, where: str) -> None:
-    """Check that a system's trainer takes the degrees of a plan.
+    """Check that a system's own trainer takes the degrees of a plan, and its stage of ZeRO.
 
     Raises:
         InputError: it does not.
@@ -133,6 +134,11 @@ def _offered(plan: Mapping[str, Any], system: RlFramework, where: str) -> None:
             raise InputError(
                 f"the trainer of {system.title} has no such degree; it has {offered}", f"{where}.{name}"
             )
+
+    stage = plan.get("zero")
+    if stage is not None and stage not in system.zero:
+        stages = ", ".join(map(str, system.zero))
+        raise InputError(f"the trainer of {system.title} shards by {stages}, found {stage}", f"{where}.zero")
 
 
 def _devices(written: RlDefinition, where: str) -> tuple[int, int]:

@@ -82,8 +82,9 @@ class RlSetting:
 
     @property
     def host_s(self) -> float:
-        """Seconds in which each node's hosts move its share of a step's tokens."""
-        return self.framework.token_s * self.workload.answers * self.workload.mean / self.nodes
+        """Seconds in which hosts move a step's tokens: each node its share, or one controller all."""
+        hosts = self.nodes if self.framework.token_hosts == "nodes" else 1
+        return self.framework.token_s * self.workload.answers * self.workload.mean / hosts
 
     @property
     def replicas(self) -> int:

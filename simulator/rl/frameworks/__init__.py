@@ -32,7 +32,10 @@ class RlFramework(Sourced):
         "synchronous", description="schedule that it is known for; scenarios state their own"
     )
     token_s: NotNegative = Field(
-        description="host time of a node for each token of prompts and answers in its share of a step, s"
+        description="host time of each token of a step's prompts and answers that passes through a host, s"
+    )
+    token_hosts: Literal["nodes", "one"] = Field(
+        description="hosts that tokens pass through: those of all nodes at once, or one controller"
     )
     tensor_s: NotNegative = Field(
         description="host time to convert and hand one weight tensor to engines on devices of their own, s"
@@ -40,6 +43,9 @@ class RlFramework(Sourced):
     shared_tensor_s: NotNegative = Field(description="the same to an engine on shared devices, s")
     degrees: Annotated[tuple[Degree, ...], Field(strict=False)] = Field(
         description="parallel degrees above 1 that its trainer takes, beside data"
+    )
+    zero: Annotated[tuple[int, ...], Field(strict=False)] = Field(
+        description="stages of ZeRO that its trainer shards by"
     )
     host_state: Annotated[tuple[StateClass, ...], Field(strict=False)] = Field(
         description="classes of the trainer's state that it can keep in host memory"

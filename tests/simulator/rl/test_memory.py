@@ -58,13 +58,19 @@ def test_a_critic_and_scorers_on_the_device_take_memory():
 
 
 def test_more_than_a_device_holds_does_not_fit():
-    wide = asked(model="qwen3-32b", roles={"train": {"plan": {"zero": 3}}, "generate": {"tensor": 8}})
+    wide = asked(model="qwen3-32b", roles={"train": {"plan": {"zero": 1}}, "generate": {"tensor": 8}})
     assert not wide.memory.fits
 
 
 def test_a_degree_that_the_system_lacks_is_refused():
     with pytest.raises(InputError, match="no such degree; it has data, context"):
         asked({"zero": 3, "pipeline": 2}, framework="verl")
+
+
+def test_a_stage_of_zero_that_the_system_lacks_is_refused_for_its_own_trainer_alone():
+    with pytest.raises(InputError, match="shards by 0, 1, found 3"):
+        asked({"zero": 3})
+    assert asked({"zero": 3}, {"framework": "torch-fsdp-eager"}).memory.fits
 
 
 def test_wider_forward_passes_are_no_slower_and_leave_updates_as_they_are():
