@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ NOTES = (
 )
 AUTO = "auto"
 MICRO = "train_micro_batch_size_per_gpu"
+INSIDE_REPLICAS = "tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages"
 
 
 def write(question: ExportQuestion) -> Export:
@@ -38,6 +40,8 @@ def write(question: ExportQuestion) -> Export:
     facts["derived.micro_batches"] = micro_batches(setting, plan)
     gaps = [f"model = {setting.model.name}: the training script builds the model"]
     gaps.append(f"workload.seq_len = {setting.training.seq_len}: the training script cuts its data so")
+    if plan.pipeline > 1:
+        gaps.append(f"plan.pipeline = {plan.pipeline}: the training script builds its PipelineModule")
     if plan.zero == 3:
         facts["derived.prefetch"] = plan.overlap_parameters
     elif plan.zero and plan.overlap_parameters:
@@ -50,8 +54,7 @@ def write(question: ExportQuestion) -> Export:
     options |= state
     unexpressed = question_gaps(scenario, _framework(setting.framework.name), EXPRESSED)
     gaps = (*unexpressed, *gaps, *more, *lacking)
-    if plan.pipeline == 1:
-        check_derived(setting, plan, computed(options, setting.cluster.devices))
+    check_derived(setting, plan, computed(options, setting.cluster.devices))
     nodes = setting.cluster.nodes_for(setting.cluster.devices)
     each = min(setting.cluster.devices_per_node, setting.cluster.devices)
     text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
@@ -79,7 +82,7 @@ def _shard_group(facts: Facts, zero: int, group: int, ranks: int) -> list[str]:
 
 def computed(options: Options, devices: int) -> dict[str, int]:
     """DeepSpeed's own arithmetic (runtime/config.py: _configure_train_batch_size)."""
-    ranks = int(options.get("tensor_parallel.autotp_size", 1)) * int(options.get("sequence_parallel_size", 1))
+    ranks = prod(int(options.get(name, 1)) for name in INSIDE_REPLICAS)
     data = devices // ranks
     step = int(options["train_micro_batch_size_per_gpu"]) * int(options["gradient_accumulation_steps"]) * data
     return {"devices": ranks * data, "data": data, "global_batch": step}
@@ -142,7 +145,9 @@ def read(launch: Launch, where: str) -> Facts:
             facts["plan.shard_group"] = group
     elif facts.get("plan.zero"):
         facts["plan.overlap_parameters"] = False
-    if facts.get("plan.zero") != 3:
+    if (whole(facts, "plan.pipeline", where) or 1) > 1:
+        facts["derived.framework"] = "megatron-deepspeed"
+    elif facts.get("plan.zero") != 3:
         facts["derived.framework"] = "deepspeed-zero1"
     facts.pop("plan.overlap_pipeline", None)
     if {"bf16.enabled", "fp16.enabled"} & {*launch.automatic} and facts["workload.precision"] == "fp32":
@@ -167,7 +172,7 @@ def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
     micro = whole(facts, "plan.micro_batch", where) or 1
     if launch.devices is None or total is None:
         return
-    ranks = (whole(facts, "plan.tensor", where) or 1) * (whole(facts, "plan.context", where) or 1)
+    ranks = prod(whole(facts, f"plan.{name}", where) or 1 for name in ("tensor", "context", "pipeline"))
     data = max(launch.devices // ranks, 1)
     if not stated and total % (data * (steps or 1)) == 0:
         facts["plan.micro_batch"] = max(total // (data * (steps or 1)), 1)
