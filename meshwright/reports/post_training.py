@@ -65,6 +65,7 @@ def describe_rl(step: RlStep) -> dict[str, Any]:
         "phases_s": {name: getattr(phases, name) for name in (*WORDS, "busy_generation")},
         "weights_s": {each.name: getattr(step.move, each.name) for each in fields(step.move)},
         "passes_s": step.passes,
+        "environment_cores": step.cores,
         "memory": {**asdict(step.memory), "fits": step.memory.fits},
         "idle_share": step.timing.idle,
         "binding": step.timing.binding,
@@ -86,6 +87,10 @@ def rl_facts(step: RlStep) -> dict[str, str]:
     verdict = f"{WORDS[step.timing.binding]} decide"
     if not step.memory.fits:
         verdict = f"does not fit: {lacking(step.memory)}; `plan rl` finds layouts that fit"
+    calls = {}
+    if step.cores is not None and setting.environments is not None:
+        there = setting.environments.node_cores
+        calls = {"environments": f"{step.cores:,.0f} cores a node keep up with rollouts; there are {there:,}"}
     return {
         "verdict": verdict,
         "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width)} for {answers:,} answers "
@@ -99,6 +104,7 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         f"tokens an update ({training.packing})",
         "rollouts": f"{pool.replicas} x {engine}, TP{pool.tensor}",
         "memory": memory_words(step.memory),
+        **calls,
         "idle": ", ".join(f"{DEVICES[role]} {percent(share)}" for role, share in step.timing.idle.items()),
     }
 

@@ -31,6 +31,7 @@ class RlStep:
         move: seconds of the parts of the move of weights.
         half_width: of the 90 % band of the step's seconds, as a share of them.
         memory: of a device in both halves.
+        cores: of a node, with which calls of environments keep up with rollouts; None without such calls.
     """
 
     setting: RlSetting
@@ -40,6 +41,7 @@ class RlStep:
     move: WeightMove
     half_width: float
     memory: RlMemory
+    cores: float | None
 
     @property
     def tokens(self) -> float:
@@ -76,7 +78,8 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     trained = predict(setting.trainer, plans)
     critic = None if setting.critic is None else predict(setting.critic, plans)
     update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
-    generation, served = _with_calls(setting, _generation(setting, setting.rollouts, engine), 1)
+    rollouts = _generation(setting, setting.rollouts, engine)
+    generation, served = _with_calls(setting, rollouts, 1)
     more, _ = _with_calls(setting, _generation(setting, setting.more_rollouts, engine), 2)
     move, held = _weights(setting), step_memory(setting, trained, critic)
     phases = Phases(
@@ -96,6 +99,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         *(setting, phases, setting.schedule.timing(phases), seconds, move),
         half_width=half_width(setting, phases, trained),
         memory=held,
+        cores=_cores(setting, rollouts, served),
     )
 
 
@@ -123,6 +127,18 @@ def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, 
     answers = setting.workload.answers * setting.workload.sampled * steps
     served = setting.environments.busy_s(answers, setting.nodes)
     return max(seconds + setting.environments.waits_s, served), served
+
+
+def _cores(setting: RlSetting, rollouts: float, served: float) -> float | None:
+    """CPU cores of a node with which calls take as long as rollouts do while an answer waits for its own.
+
+    Args:
+        setting: the question.
+        rollouts: seconds of the rollout engine alone.
+        served: seconds in which the stated cores serve all calls.
+    """
+    calls = setting.environments
+    return None if calls is None else calls.node_cores * served / (rollouts + calls.waits_s)
 
 
 def _state(setting: RlSetting, held: RlMemory) -> float:

@@ -1,5 +1,6 @@
 """One step of post-training: phases from a serving run and a training step."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,7 @@ def test_calls_of_environments_wait_while_cores_are_free_and_decide_where_they_a
     served = short.setting.workload.answers * 10.0 * 2.0 / nodes
     assert short.phases.generation == short.phases.environment == pytest.approx(served)
     assert short.timing.binding == "environment"
+    assert step.cores is None
+    enough = predict_rl(asked(roles={"environment": {**calls, "node_cores": math.ceil(short.cores)}}))
+    assert enough.timing.binding == step.timing.binding
+    assert enough.phases.environment == pytest.approx(enough.phases.generation, rel=0.1)
