@@ -223,10 +223,9 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
     sized = _sized(cluster, written.gpus, where)
     site = _site(written, sized, framework, where, folder)
-    model = seeing(model, written.workload.images, written.workload.seq_len, f"{where}: workload.images")
-    setting = Setting(
-        model, sized, written.workload, framework, tuple(written.stragglers), site, tuple(written.allow)
-    )
+    work, stragglers = written.workload, tuple(written.stragglers)
+    model = seeing(model, work.images, work.seq_len, f"{where}: workload.images")
+    setting = Setting(model, sized, work, framework, stragglers, site, tuple(written.allow))
     check_allow(setting, f"{where}: allow")
     _has_format(setting.cluster.device.peak, setting.training.precision, where)
     if problem := adapter_problem(setting):

@@ -17,8 +17,9 @@ from simulator.layout.parameters import Parameters, head_share, parameters
 from simulator.layout.stages import Stages, by_schedule, gathered_together
 from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
-from simulator.setting import PAGED_STATES, Setting
+from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
+from simulator.state.formats import PAGED_STATES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.activations import (
     LossMemory,
