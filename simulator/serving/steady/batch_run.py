@@ -46,7 +46,7 @@ def prompts_run(
         budget: maximum query tokens of a step.
     """
     tokens = batch * prompt
-    steps = np.ceil(tokens / budget)
+    steps = np.ceil(tokens / np.asarray(budget, dtype=np.float64))
     queries = tokens / steps
     # Whole prompts share a step; a prompt longer than the budget is cut into chunks.
     prompts = np.maximum(queries / prompt, 1.0)

@@ -37,6 +37,7 @@ from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.steps.deepgemm import packing_seconds, padded_seconds
+from simulator.serving.steps.site_times import at_site
 from simulator.serving.steps.weight_only import (
     WeightFormats,
     experts_kernel,
@@ -63,21 +64,6 @@ CDNA3, LATENTS = "cdna3", "query_down"
 
 UNLEARNED = ServerSite(source="", device="", engine="")
 """Factors of a server that nobody measured."""
-
-
-def _at_site(times: LayerTimes, site: ServerSite, engine: Engine) -> LayerTimes:
-    """Times around kernels under a site's factors; TTFT's part outside of steps stays positive."""
-    host = site.factor("host")
-    return times.model_copy(
-        update={
-            "layer_s": host * times.layer_s,
-            "all_reduce_s": host * times.all_reduce_s,
-            "eager_layer_s": site.factor("launches") * times.eager_layer_s,
-            "sequence_s": site.factor("sequence") * times.sequence_s,
-            "prefill_factor": site.factor("prefill") * times.prefill_factor,
-            "first_token_s": max(times.first_token_s + site.front_s, -engine.first_token_s.value),
-        }
-    )
 
 
 def layer_class(model: Model) -> LayerClass:
@@ -136,8 +122,8 @@ class StepPrice:
         self.site = pool.site or UNLEARNED
         if pool.site is not None:
             same_times = self.dense_times is self.times
-            self.times = _at_site(self.times, pool.site, engine)
-            self.dense_times = self.times if same_times else _at_site(self.dense_times, pool.site, engine)
+            self.times = at_site(self.times, pool.site, engine)
+            self.dense_times = self.times if same_times else at_site(self.dense_times, pool.site, engine)
         self.layer_kinds = {kind: len(layers) for kind, layers in model.layer_groups.items()}
         """Number of layers by kind."""
         self.attention_kinds = Counter(model.attention_kind(i) for i in range(model.layers))
