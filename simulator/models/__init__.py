@@ -12,9 +12,8 @@ from core.errors import InputError
 from core.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, read_mapping
 from core.parsing import check_plain
 from simulator.models.checkpoints import format_of_name
-from simulator.models.huggingface import VISION, config_path, looks_like_config, read_config
 from simulator.models.linear_attention import LinearAttention
-from simulator.models.model import Model
+from simulator.models.model import VISION, Model
 from simulator.models.parts import AttentionShape, LatentAttention, LayerKind, MixtureOfExperts
 from simulator.models.towers import published_tower
 
@@ -66,6 +65,9 @@ class ModelCatalogue(Catalogue[Model]):
             return super().get(reference, where)
         if not self._is_path(reference):
             return self._published(super().get(reference, where), str(reference))
+        # Most questions name a model of the catalogue.
+        from simulator.models.huggingface import config_path, looks_like_config, read_config
+
         path = config_path(Path(reference))
         data = read_mapping(path, bounded=False)
         if path.name == "config.json" or looks_like_config(data):

@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from core.errors import InputError, UnknownNameError, shown
-from simulator.models.huggingface_rules import Config
 from simulator.models.model import Model
 from simulator.models.module_formats import WIDE, ModuleFormats, ModuleList, part_formats
 from simulator.models.parts import CheckpointFormat, PartFormats
+
+if TYPE_CHECKING:
+    from simulator.models.huggingface_rules import Config
 
 KEYS = ("quantization_config", "compression_config")
 SIDECAR = "hf_quant_config.json"
@@ -207,7 +209,7 @@ def _of_bits(bits: object, kind: str, where: str) -> CheckpointFormat:
 Listed = tuple[CheckpointFormat, tuple[tuple[ModuleList, CheckpointFormat], ...]]
 Read = tuple[CheckpointFormat | Listed, tuple[CheckpointFormat, ...]]
 """The format of all modules, or that of unnamed ones and lists of others; formats with 16-bit inputs."""
-Reader = Callable[[Config], Read]
+Reader = Callable[["Config"], Read]
 
 
 def _integers(part: Config) -> Read:

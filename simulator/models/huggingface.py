@@ -27,11 +27,9 @@ from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
 from simulator.models.parts import PartFormats, Shares
-from simulator.models.towers import read_tower
+from simulator.models.towers.families import read_tower
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
-VISION = "the vision encoder, and prompts' image tokens beyond those of the text"
-"""What predictions of a vision-language model leave out."""
 MOST_PERIOD = 1024
 """Maximum period of a layer pattern, layers."""
 NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")

@@ -33,6 +33,9 @@ CACHED: tuple[AttentionKind, ...] = ("full", "sliding")
 
 GATED: frozenset[str] = frozenset({"swiglu", "geglu"})
 
+VISION = "the vision encoder, and prompts' image tokens beyond those of the text"
+"""What predictions of a vision-language model leave out."""
+
 
 class Model(Strict):
     """A transformer architecture.

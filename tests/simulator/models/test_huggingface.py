@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.errors import InputError, UnknownNameError
 from core.loading import parse_text
 from simulator.models import models
-from simulator.models.huggingface import VISION
+from simulator.models.model import VISION
 from simulator.ops.counts import model_parameters
 from tests.simulator.models.hf_configs import CONFIGS, CONSTANTS, LLAMA, PUBLISHED_2025
 

@@ -7,7 +7,8 @@ import pytest
 from core.errors import InputError
 from simulator.models import models
 from simulator.models.huggingface_rules import Config
-from simulator.models.towers import Picture, published_tower, read_tower
+from simulator.models.towers import Picture, published_tower
+from simulator.models.towers.families import read_tower
 from simulator.models.towers.images import Images
 from simulator.models.towers.pictures import pictures_of
 from simulator.models.towers.rules.budget import TokenBudget
