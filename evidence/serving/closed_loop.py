@@ -50,6 +50,11 @@ MTP_DRAFTS = {"sglang": (2, 2), "tensorrt-llm": (3, 1)}
 """Tokens that prediction heads draft a step, without and with data-parallel attention (InferenceX's scripts
 dsr1_fp8_b200_mtp.sh, dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh)."""
 OTHER_DRAFTS = 1, 1
+PLANNED = {"sglang": 2, "vllm": 1}
+"""Steps that are planned before a prompt's own on a prefill server that steps without pause: SGLang looks for
+prompts whose decode server has answered once a step, and plans a step ahead (disaggregation/prefill.py,
+``event_loop_overlap_disagg_prefill``); vLLM plans ahead; TensorRT-LLM's context servers do not
+(``disable_overlap_scheduler: true`` in every recipe)."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +247,9 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
             serving = flags.server(serving)
             drafts = 0 if row.text("spec") else flags_of(serving, "speculating").drafts
     batch = row.number("batch")
-    concurrency = row.number("concurrency") or (batch or row.number("decode_batch") or 0.0) * replicas
+    if prefill is not None and not row.number("concurrency"):
+        raise SkippedRow("clients not stated: the decode batch is that of AIConfigurator's plan")
+    concurrency = row.number("concurrency") or (batch or 0.0) * replicas
     if not concurrency:
         raise SkippedRow("concurrency not stated")
     ranks = replicas * serving.pool.data
@@ -335,8 +342,11 @@ def _side(row: MeasuredRow, collection: Collection, side: str) -> tuple[Setup, f
         raise SkippedRow(f"{side} workers not stated")
     listed = row.text("harness") == "inferencex"
     serving = collection.replica(row, degrees(tp, dp, ep, pp, tp * pp if listed else tp * dp * pp))
-    if listed and dp == 1 and flags_of(serving, PARTS[side]).spreads_attention:
-        serving = serving.with_pool(tensor=1, data=tp)
+    if listed:
+        flags = flags_of(serving, PARTS[side])
+        if dp == 1 and flags.spreads_attention:
+            serving = serving.with_pool(tensor=1, data=tp)
+        serving = flags.server(serving)
     return serving, workers or max((gpus or 0.0) / serving.pool.devices, 1.0)
 
 
@@ -367,7 +377,10 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     else:
         ranks = prefills * first.prefill.pool.data
         sides = _steady_side(questions, first.prefill, speculates=False), decode
-        pools = disaggregated(*sides, prompt, output, clients, ranks, replicas)
+        handoff_s = first.prefill.engine.handoff_s.value
+        pools = disaggregated(
+            *sides, prompt, output, clients, ranks, replicas, handoff_s, _widening(questions)
+        )
         ttft, state = pools.ttft_s, pools.decode
         queue, most = np.maximum(clients / ranks - 1, 0) / 2 * pools.prompt_s, ttft
         prefill_gpus = prefills * first.prefill.pool.devices
@@ -397,6 +410,14 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     return rows_of(columns)
 
 
+def _widening(questions: Sequence[ClosedLoop]) -> np.ndarray:
+    """What jittered outputs add to the time within which a round of requests comes, over a request's decode
+    time: the width of a uniform distribution of the variance that half of the rounds add up."""
+    rounds = 0.5 * (CLIENT["requests_per_client"] - 1.0)
+    jitter = (1.0 - CLIENT["jittered_from"]) / JITTER_MEAN
+    return np.array([jitter * rounds**0.5 if row.bursts and row.jitters else np.inf for row in questions])
+
+
 def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool = True) -> PoolSide:
     """Step times and limits of the replicas of one role, over the rows."""
     first = questions[0]
@@ -412,6 +433,6 @@ def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool 
     room = [replace(row, serving=kind).room(sequences) for row in questions]
     limits = Limits(budget, slots, np.array(room), interleaved=first.sized or None)
     if not (first.speculates and speculates):
-        return PoolSide(table.cases, limits)
+        return PoolSide(table.cases, limits, PLANNED.get(kind.engine.engine, 0))
     speculation = build(Speculation, first.speculation, "speculation")
     return PoolSide(SpeculativeCases(table.cases, speculation, kind.model.layers), limits)

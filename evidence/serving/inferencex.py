@@ -24,6 +24,7 @@ class Flags(Strict):
     """Token budget in prompts of the nominal length, where the scripts size it so; 0 otherwise."""
     memory_share: Positive | None = None
     kv: Literal["fp8"] | None = None
+    exchange: Literal["all-gather", "deepep"] | None = None
     expert_kernels: Literal["triton", "marlin"] | None = None
     activations: Literal["fp8"] | None = None
     """Number format of the experts' inputs."""
@@ -49,6 +50,7 @@ class Flags(Strict):
         pool = serving.pool
         fields: dict[str, Any] = {
             "kv": pool.kv or self.kv,
+            "exchange": self.exchange,
             "expert_kernels": self.expert_kernels,
             "activations": pool.activations or self.activations,
         }

@@ -171,6 +171,7 @@ class ReplicaCases:
         sending, busy = self.sending_s, rate * self.sending_s
         wait = sending * busy / (2.0 * np.maximum(1.0 - busy, 1e-9))
         arrival = arrival_s(sending, prefill_s, self.question.model.layers, wait)
+        arrival += np.array([shape.options.handoff_s for shape in self.shapes])[self.shape]
         return np.where(busy < 1.0, arrival, np.inf)
 
     def __len__(self) -> int:

@@ -43,6 +43,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "step_s": (0, 60),
     "first_token_s": (0, 60),
     "first_token_per_token_s": (0, 1),
+    "handoff_s": (0, 60),
     "picture_s": (0, 60),
     "cdna3_latents_s": (0, 60),
     "custom_all_reduce_bytes": (0, 2**40),
@@ -195,6 +196,8 @@ class Engine(Strict):
     """Fixed part of TTFT outside of steps: HTTP, tokenizer, queue hand-over, s."""
     first_token_per_token_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
     """Host time of one prompt token (tokenizer), s."""
+    handoff_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
+    """Time from a prefill to a decode replica beside the way of the KV, s."""
     picture_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
     """Host time of one picture in the step that encodes it, in addition to its tower's kernels, s."""
     custom_all_reduce_bytes: Figure[int]

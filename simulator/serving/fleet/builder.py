@@ -71,6 +71,7 @@ class Builder:
                 batcher.beside_s = replica.copy_s if options.swap_asynchronous else 0.0
         for batcher in replica.batchers:
             batcher.window = costs.window
+            batcher.receives = pool.pool.role == "decode"
         if pool.pool.speculation is not None:
             seed = [self._setting.seed, 11, self._made]
             self._made += 1

@@ -358,6 +358,7 @@ class Fleet:
             self._routes[key] = Route.of(here.cluster, there.cluster, *ranks)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
         end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        end += source.pool.options.handoff_s
         if source.adapters is not None and target.adapters is not None:
             source.adapters.leave(request.adapter)
             end = max(end, target.adapters.take(request.adapter, now))

@@ -73,3 +73,9 @@ class EngineOptions(Strict):
     ingest_s: float = Field(
         0.001, ge=0, le=60, description="seconds from the client's send to the engine's queue"
     )
+    handoff_s: float = Field(
+        0.0,
+        ge=0,
+        le=60,
+        description="seconds from a prefill to a decode replica beside the KV's way: handshake, polls",
+    )

@@ -88,6 +88,7 @@ class Batcher:
         "phases",
         "preemptions",
         "prefilling",
+        "receives",
         "reserves",
         "running",
         "serial",
@@ -117,6 +118,8 @@ class Batcher:
         self.admits_whole = options.admits_whole
         self.keeps = options.swap_keeps
         """Whether the host keeps copies of swapped sequences."""
+        self.receives = False
+        """Whether prompts come with their KV from a prefill replica."""
         self.beside_s = 0.0
         """Seconds to copy a swapped token beside steps; 0: steps wait for the copies."""
         self.running = 0
@@ -227,8 +230,13 @@ class Batcher:
     def compute(self, step: PlannedStep, sequence: Sequence, tokens: int) -> None:
         """Put the next ``tokens`` of an admitted sequence into the step; its blocks are held."""
         before, prefilling = sequence.computed, self.prefilling
-        step.chunks += ((tokens, before),)
-        step.prompt += tokens
+        if self.receives and tokens == 1:
+            # All other keys came with it: the token runs in the kernels and graphs of decodes.
+            step.decodes += 1
+            step.kv_tokens += before + 1
+        else:
+            step.chunks += ((tokens, before),)
+            step.prompt += tokens
         sequence.computed = after = before + tokens
         if self.shares:
             self.kv.computed(sequence)

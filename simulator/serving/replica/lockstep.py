@@ -191,7 +191,7 @@ class LockstepReplica(StepLoop):
             if step is None or after is None:
                 continue
             for planned in (step, after):
-                if planned.chunks or planned.leaving or planned.preempted:
+                if planned.firsts or planned.chunks or planned.leaving or planned.preempted:
                     return 0
                 if planned.decodes != step.decodes or planned.until_s < inf:
                     return 0

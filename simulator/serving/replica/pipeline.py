@@ -210,7 +210,7 @@ class PipelinedReplica(StepLoop):
         if step is None:
             return
         chunks, decodes, kv_tokens = step.chunks, step.decodes, step.kv_tokens
-        changes = chunks or step.leaving or step.preempted or step.until_s < inf
+        changes = chunks or step.firsts or step.leaving or step.preempted or step.until_s < inf
         if self.stretches and decodes and not changes:
             seconds, lane.growth_s, lane.valid = self.steps.stretch(decodes, kv_tokens)
         else:

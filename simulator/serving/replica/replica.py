@@ -172,7 +172,7 @@ class Replica(StepLoop):
     def _seconds(self, step: PlannedStep) -> float:
         """Seconds of the step to launch, or of the stretch that it begins."""
         decodes = step.decodes
-        if decodes and self.stretches and not (step.chunks or step.leaving or step.preempted):
+        if decodes and self.stretches and not (step.firsts or step.chunks or step.leaving or step.preempted):
             more = self._quiet(step)
             if more + 1 >= SHORTEST_STRETCH:
                 first, growth, count = self.steps.stretch(decodes, step.kv_tokens)
@@ -196,7 +196,7 @@ class Replica(StepLoop):
         if not self.ahead:
             return self.batcher.quiet()
         planned = self._planned
-        if planned is None or planned.chunks or planned.leaving or planned.preempted:
+        if planned is None or planned.firsts or planned.chunks or planned.leaving or planned.preempted:
             return 0
         if planned.decodes != step.decodes:
             return 0

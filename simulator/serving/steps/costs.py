@@ -62,6 +62,7 @@ def options_of(pool: Pool, device: Device, folder: Path = Path(), where: str = "
         "admits_whole": engine.admits_whole.value,
         "stream_interval": engine.stream_interval.value,
         "ingest_s": engine.first_token_s.value,
+        "handoff_s": engine.handoff_s.value,
     }
     options = build(EngineOptions, {**defaults, **pool.options}, f"{where}.options")
     if "memory_share" in pool.options:
