@@ -165,9 +165,8 @@ class Cases:
         self.arrivals = rate / self.lanes
         self.new = np.maximum(prompt - cached, 1.0)
         """Prompt tokens to compute."""
-        self.arrives = self.closed & (self.new <= 1.0)
-        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode. At a
-        rate it stays a prompt of one token, as on the event engine."""
+        self.arrives = self.new <= 1.0
+        """Whether the KV of the prompt comes from a prefill replica: its last token is one more decode."""
         growth = Growth(prompt, output, varied * self.new**2, variation, np.zeros_like(prompt))
         self.keys = growth.context
         """Mean context of a decoding sequence."""
