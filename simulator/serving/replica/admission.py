@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 
 
 def go_on(batcher: Batcher, step: PlannedStep, tokens: int) -> int:

@@ -14,9 +14,10 @@ from functools import cached_property
 from math import inf, sqrt
 from typing import NamedTuple
 
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import Meter
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes

@@ -10,55 +10,16 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from math import inf
 from typing import TYPE_CHECKING
 
 from simulator.serving.replica.kv.paged import PagedBlocks
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.sequence import Sequence
-from simulator.serving.steps.step_times import Chunk, SlidingKv
+from simulator.serving.steps.step_times import SlidingKv
 
 if TYPE_CHECKING:
     from simulator.serving.question.options import EngineOptions
     from simulator.serving.steps.speculation import Drafts
-
-
-class PlannedStep:
-    """One planned step: its computation, and the sequences that yield first tokens or leave when it ends."""
-
-    __slots__ = (
-        "chunks",
-        "copied",
-        "decodes",
-        "firsts",
-        "kv_tokens",
-        "leaving",
-        "preempted",
-        "prompt",
-        "read_s",
-        "until_s",
-    )
-
-    def __init__(self) -> None:
-        # Empty tuples by default: most steps allocate no list.
-        self.chunks: tuple[Chunk, ...] = ()
-        self.prompt = 0
-        """Prompt tokens: the sum over the chunks."""
-        self.decodes = 0
-        self.kv_tokens = 0
-        self.firsts: tuple[Sequence, ...] = ()
-        self.leaving: tuple[Sequence, ...] = ()
-        self.preempted = False
-        self.until_s = inf
-        """Time from which the scheduler may decide otherwise: no stretch of equal steps goes past it."""
-        self.read_s = 0.0
-        """Seconds to read KV from tiers, beside the computation."""
-        self.copied = 0
-        """KV tokens copied to or from the host in this step."""
-
-    @property
-    def tokens(self) -> int:
-        """Query tokens of the step."""
-        return self.decodes + self.prompt
 
 
 class Batcher:

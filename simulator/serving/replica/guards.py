@@ -24,7 +24,8 @@ from weakref import ReferenceType, ref
 from pydantic import PrivateAttr
 
 from simulator.serving.replica.base import StepLoop
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 

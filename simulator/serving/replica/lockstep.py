@@ -12,9 +12,10 @@ from math import inf
 
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.replica.base import Listener, StepLoop, finish, steps_done
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import FULL, Meter
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import RankBatch, StepTimes

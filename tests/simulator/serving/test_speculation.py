@@ -9,8 +9,9 @@ import pytest
 from core.errors import InputError, MeshwrightError
 from simulator.models import models
 from simulator.serving.question.speculation import KINDS, Speculation, drafting_defaults, read_speculation
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
 from simulator.serving.replica.kv.paged import PagedBlocks
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.steady.steady import Limits, Load, steady_state

@@ -6,7 +6,8 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from core.loading import Strict
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 
 
 class Scheduler(Strict):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from simulator.serving.replica.admission import admit, go_on
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers.base import Scheduler
 
 

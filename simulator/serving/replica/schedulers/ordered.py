@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from pydantic import PrivateAttr
 
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers.chunked import Chunked
 from simulator.serving.replica.sequence import Sequence
 

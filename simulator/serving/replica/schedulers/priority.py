@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import ClassVar
 
 from simulator.serving.replica.admission import admit, go_on
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers.base import Scheduler
 from simulator.serving.replica.sequence import Sequence
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.replica.batcher import Batcher, PlannedStep
+from simulator.serving.replica.batcher import Batcher
+from simulator.serving.replica.planned_step import PlannedStep
 from simulator.serving.replica.schedulers.base import Scheduler
 from simulator.serving.replica.sequence import Sequence
 
