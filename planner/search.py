@@ -253,8 +253,8 @@ def _chunks(enumeration: Enumeration) -> Iterator[Plans]:
         waiting.append(block.plans)
         while sum(map(len, waiting)) >= CHUNK:
             plans = concatenate(waiting)
-            yield plans.take(np.arange(CHUNK))
-            waiting = [plans.take(np.arange(CHUNK, len(plans)))]
+            yield plans.take(slice(0, CHUNK))
+            waiting = [plans.take(slice(CHUNK, None))]
     if sum(map(len, waiting)):
         yield concatenate(waiting)
 

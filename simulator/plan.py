@@ -302,8 +302,8 @@ class Plans(LeverColumns):
     def __len__(self) -> int:
         return len(self.tensor)
 
-    def take(self, index: np.ndarray) -> "Plans":
-        """The plans selected by a mask or an index array."""
+    def take(self, index: np.ndarray | slice) -> "Plans":
+        """The plans selected by a mask, an index array or a slice."""
         columns = {name: getattr(self, name)[index] for name in ARRAYS}
         return Plans(**columns, **{name: getattr(self, name) for name in TABLES})
 
