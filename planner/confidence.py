@@ -89,7 +89,9 @@ def confidence(setting: Setting, plans: Plans, step: Step) -> Confidence:
         for plan, seconds in zip(plans, step.time, strict=True)
     )
     # First choices that measured runs do not bear out are further off the best measured step than others.
-    beyond = [each.marked and setting.site is None for each in evidence]
+    # Errors of the parts are those of decoders.
+    doubted = not setting.model.causal
+    beyond = [(each.marked or doubted) and setting.site is None for each in evidence]
     return Confidence(
         np.where(beyond, model_errors().unproven, 1.0) * band(setting, step, exposed),
         NINETY * spread,

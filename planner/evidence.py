@@ -210,6 +210,13 @@ class PlanEvidence:
         return self.doubtful and not self.nowhere
 
 
+def kind_words(model: Model) -> str:
+    """Models of one kind, whose runs are evidence for each other."""
+    if not model.causal:
+        return "encoders"
+    return "models with experts" if model.moe else "dense models"
+
+
 class RunEvidence:
     """Measured runs that are evidence for plans of a setting."""
 
@@ -221,10 +228,12 @@ class RunEvidence:
         self.runs = [run for run in listed if self._counts(run)]
 
     def _counts(self, run: MeasuredRun) -> bool:
-        experts = self.setting.model.moe is not None
+        model = self.setting.model
+        experts = model.moe is not None
         rack = (run.domain > LARGEST_NODE) == self._rack
         same = run.generation == self.generation and rack and run.experts == experts
-        return same and code_base(run.framework) == self.code
+        # All measured runs train decoders.
+        return same and model.causal and code_base(run.framework) == self.code
 
     @cached_property
     def used(self) -> Mapping[str, int]:
@@ -349,7 +358,7 @@ class RunEvidence:
     @property
     def place(self) -> str:
         """What runs are evidence, in words."""
-        kind = "models with experts" if self.setting.model.moe else "dense models"
+        kind = kind_words(self.setting.model)
         return f"{self.code} on {self.generation}{' racks' if self._rack else ''} with {kind}"
 
     @property

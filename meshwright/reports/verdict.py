@@ -14,7 +14,7 @@ from meshwright.reports.plans import chance
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, seconds
 from planner.confidence import Confidence
-from planner.evidence import code_base
+from planner.evidence import code_base, kind_words
 from planner.prediction import Prediction
 from planner.proven import BEYOND
 from planner.search import SearchResult
@@ -137,7 +137,7 @@ def unproven_words(known: Confidence, setting: Setting) -> list[str]:
     """Plans that rest on mechanisms without a measured run, and runs near them that took far longer."""
     words = []
     where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation.name}"
-    kind = "models with experts" if setting.model.moe else "dense models"
+    kind = kind_words(setting.model)
     if known.evidence and known.evidence[0].nowhere:
         return [f"All plans are unproven: no run of {where} with {kind} is measured."]
     lacking: dict[tuple[str, ...], list[str]] = {}

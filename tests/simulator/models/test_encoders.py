@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import meshwright as mw
 from core.errors import InputError
 from hwmodels.cluster import clusters
 from meshwright.questions.serving import serving_question
@@ -101,3 +102,9 @@ def test_an_encoder_writes_no_tokens():
     assert serving_question(None, {**values, "osl": 0}, {}, {}).output == 1.0
     with pytest.raises(InputError, match="is an encoder and writes no tokens"):
         serving_question(None, {**values, "osl": 20}, {}, {})
+
+
+def test_runs_of_decoders_are_no_evidence_for_an_encoder():
+    search = mw.plan(model="bert-large", cluster="dgx-h100", gpus=8, seq_len=512, global_batch=256, top=1)
+    known = search.found.confidence
+    assert known is not None and known.evidence[0].nowhere
