@@ -190,8 +190,9 @@ def shortfall_words(search: ServingSearch, plan: ServingPlan) -> str:
     other = f", another checkpoint: {formats}" if formats else ", narrower weights"
     return (
         f"no deployment meets the targets at {rate:g} requests/s; {plan.describe()} carries most, "
-        f"{per_second(plan.goodput)} requests/s on {plan.devices:,} devices (about {needed:,} would carry "
-        f"the load); more or faster devices, a lower rate{other} or wider targets would help"
+        f"{per_second(plan.goodput)} requests/s on {plan.devices:,} GPU{'s' * (plan.devices > 1)} "
+        f"(about {needed:,} would carry the load); more or faster devices, a lower rate{other} or wider "
+        "targets would help"
     )
 
 

@@ -10,8 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Table
 
-WHOLE = 12
-"""Length up to which a cell stays on one line: "13.4 %" and "2.04 TB/s" are not broken."""
+WHOLE = 14
+"""Length up to which a cell stays on one line: "13.4 %" and "607 ms ± 16 %" are not broken."""
 GAP, EDGES = 3, 2
 """Characters between two columns, and at both ends of a line."""
 
