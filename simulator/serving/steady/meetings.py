@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
-from simulator.serving.steady.prompts_first import rank_steps
+from simulator.serving.steady.prompts_first import lane_steps, rank_steps
 from simulator.serving.steady.steady_cases import Cases, Prefills
 from simulator.serving.steady.waits import RUNAWAY
 
@@ -57,6 +57,11 @@ def meetings(
     else:
         mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
         mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
+    if cases.staged and not cases.interleaved:
+        lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
+        turns, added = lane_steps(cases, arriving, step, steps)
+        mean, delay = np.where(lanes, turns, mean), np.where(lanes, added, delay)
+        taken = arriving * delay
     mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
     if cases.turns:
         ranked = rank_steps(cases, arriving, step, steps, chunks)

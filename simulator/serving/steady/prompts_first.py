@@ -1,4 +1,4 @@
-"""Data-parallel attention ranks whose prompts come before their decodes, over arrays.
+"""Data-parallel attention ranks and pipelines whose prompts come before their decodes, over arrays.
 
 A rank decodes in the steps that compute none of its own prompts, and every step lasts until the slowest rank
 ends: prompts of any rank make a step long, and cost their own rank that step. Prompts that arrive during a
@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 
 MOST_PROMPTS = 0.999
 """Maximum share of a rank's steps that its own prompts take."""
+LANE_ROUNDS = 4
+"""Iterations between the length of a round and the prompts that come in it."""
 LONGEST_SPELL = 40.0
 """Logarithm of the longest spell: beyond it all steps have prompts."""
 
@@ -70,6 +72,30 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
         first_s=0.5 * met + cases.ahead * mean,
         chunks=np.clip(came * steps.chunks / np.maximum(share, 1e-9), 1.0, ranks * steps.most),
     )
+
+
+def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> tuple[Array, Array]:
+    """Mean seconds between decode steps of a micro batch of a pipeline, and what a prompt adds to them.
+
+    A round lasts as long as its longest step. The micro batch that plans next takes all waiting prompts and
+    gives up that turn; the others decode in a round that the prompts make longer.
+
+    Args:
+        cases: the loads.
+        arriving: prompts a second of one micro batch.
+        step: seconds of a decode step.
+        steps: steps with prompts.
+    """
+    turn, prompts = step, np.zeros_like(step)
+    for _ in range(LANE_ROUNDS):
+        came = np.maximum(arriving * turn * steps.chunks, 1e-9)
+        # Those that came in one turn share the next one, as far as they fit.
+        prompts = np.minimum(np.maximum(-np.expm1(-came), came / steps.most), MOST_PROMPTS)
+        longest = steps.seconds(np.minimum(np.maximum(came / prompts, 1.0), steps.most))
+        some = -np.expm1(cases.stages * np.log1p(-prompts))
+        turn = step + some * np.maximum(longest - step, 0.0)
+    tpot = turn / (1.0 - prompts)
+    return tpot, (1.0 - step / np.maximum(tpot, step)) / np.maximum(arriving, 1e-9)
 
 
 def _excess(mean: Array, limit: Array) -> tuple[Array, Array]:
