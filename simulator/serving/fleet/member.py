@@ -84,19 +84,28 @@ class Member:
     @property
     def batch_tokens(self) -> int:
         """KV tokens of the decodes, and tokens of the sequences waiting."""
-        decodes = sum([batcher.kv_tokens for batcher in self.replica.batchers])
-        return decodes + sum([sequence.target for sequence in self._waiting])
+        tokens = 0
+        for batcher in self.replica.batchers:
+            tokens += batcher.kv_tokens
+        for sequence in self._waiting:
+            tokens += sequence.target
+        return tokens
 
     @property
     def queued_s(self) -> float:
         """Seconds to compute the prompts of the sequences waiting, each alone."""
-        steps = self.pool.costs.steps
-        return float(sum([steps.step(((sequence.target, 0),), 0, 0) for sequence in self._waiting]))
+        seconds, steps = 0.0, self.pool.costs.steps
+        for sequence in self._waiting:
+            seconds += steps.step(((sequence.target, 0),), 0, 0)
+        return float(seconds)
 
     @property
     def queued_output(self) -> int:
         """Output tokens of the sequences waiting."""
-        return sum([sequence.output for sequence in self._waiting])
+        tokens = 0
+        for sequence in self._waiting:
+            tokens += sequence.output
+        return tokens
 
     @property
     def group(self) -> str:
@@ -119,15 +128,21 @@ class Member:
     @property
     def free_blocks(self) -> int:
         """Free KV blocks of all ranks, less the demand of waiting sequences; negative where it is more."""
-        block = self.pool.options.block_tokens
-        demand = sum([sequence.target // block + 1 for sequence in self._waiting])
-        return sum([kv.free for kv in self.replica.caches]) - demand
+        # A loop takes a fifth of the time of sums over one cache and no sequence, and routers ask often.
+        free, block = 0, self.pool.options.block_tokens
+        for kv in self.replica.caches:
+            free += kv.free
+        for sequence in self._waiting:
+            free -= sequence.target // block + 1
+        return free
 
     @property
     def kv_use(self) -> float:
         """Share of KV blocks in use."""
-        kvs = self.replica.caches
-        return 1.0 - sum([kv.free for kv in kvs]) / sum([kv.total for kv in kvs])
+        free = total = 0
+        for kv in self.replica.caches:
+            free, total = free + kv.free, total + kv.total
+        return 1.0 - free / total
 
     @property
     def pending(self) -> int:
@@ -140,7 +155,9 @@ class Member:
     @property
     def used_tokens(self) -> int:
         """Tokens that its KV blocks in use hold."""
-        used = sum([kv.total - kv.free for kv in self.replica.caches])
+        used = 0
+        for kv in self.replica.caches:
+            used += kv.total - kv.free
         return self.pool.options.block_tokens * used
 
     def seconds(self, request: Request) -> tuple[float, float]:
