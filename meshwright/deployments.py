@@ -52,7 +52,8 @@ class DeploymentSearch(Shown):
     def page(self) -> Page:
         """The page of the ranking."""
         from meshwright.pages.answers import deployments_page
-        from meshwright.reports.serving_plans import deployment_tables, nearest_words
+        from meshwright.reports.serving_plans import deployment_tables
+        from meshwright.reports.serving_shortfall import nearest_words
 
         if not self.search.plans:
             raise InfeasibleError(nearest_words(self.search))

@@ -43,13 +43,9 @@ def plan_serving(
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.questions.policies import tried_policies
-    from meshwright.reports.serving_plans import (
-        deployment_tables,
-        describe_deployments,
-        falls_short,
-        nearest_words,
-    )
+    from meshwright.reports.serving_plans import deployment_tables, describe_deployments
     from meshwright.reports.serving_policies import describe_policies, policy_tables
+    from meshwright.reports.serving_shortfall import falls_short, nearest_words
 
     files.refuse("serving plans", "csv")
     top = PLANS if flags.top is None else flags.top

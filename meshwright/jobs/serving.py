@@ -205,7 +205,8 @@ def _best_row(data: Mapping[str, Any]) -> dict[str, Any]:
     """The best deployment."""
     from meshwright.deployments import deploy
     from meshwright.reports.flat import flat
-    from meshwright.reports.serving_plans import describe_deployments, nearest_words
+    from meshwright.reports.serving_plans import describe_deployments
+    from meshwright.reports.serving_shortfall import nearest_words
 
     search = deploy(dict(data), top=1, refine=0)
     if not search.search.plans:

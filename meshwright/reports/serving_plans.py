@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import ceil
 from typing import Any
 
 from rich.table import Table
@@ -13,8 +12,8 @@ from meshwright.reports.pictures import searched_pictures
 from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
+from meshwright.reports.serving_shortfall import falls_short, shortfall_words, stored_formats
 from meshwright.reports.serving_verdict import (
-    EQUAL,
     gap_words,
     money_words,
     prompts_only,
@@ -171,34 +170,6 @@ def _missing(search: ServingSearch) -> list[str]:
 def _shortfall(search: ServingSearch) -> list[str]:
     """A first line where no deployment carries the stated rate."""
     return [f"{shortfall_words(search, search.plans[0])}."] if falls_short(search) else []
-
-
-def falls_short(search: ServingSearch) -> bool:
-    """Whether the rate is stated and the first deployment carries less."""
-    rate = search.question.rate
-    return rate is not None and bool(search.plans) and search.plans[0].goodput < rate * (1.0 - EQUAL)
-
-
-def shortfall_words(search: ServingSearch, plan: ServingPlan) -> str:
-    """The rate carried of the rate asked, and what would carry the rest."""
-    question = search.question
-    rate = question.rate or 0.0
-    needed = ceil(plan.devices * rate / plan.goodput)
-    formats = ", ".join(
-        f"{own} ({names[0]})" for own, names in question.model.checkpoints.items() if own not in _stored(plan)
-    )
-    other = f", another checkpoint: {formats}" if formats else ", narrower weights"
-    return (
-        f"no deployment meets the targets at {rate:g} requests/s; {plan.describe()} carries most, "
-        f"{per_second(plan.goodput)} requests/s on {plan.devices:,} GPU{'s' * (plan.devices > 1)} "
-        f"(about {needed:,} would carry the load); more or faster devices, a lower rate{other} or wider "
-        "targets would help"
-    )
-
-
-def _stored(plan: ServingPlan) -> set[str]:
-    """Number formats of a plan's weights."""
-    return {group.shape.pool.stored for group in plan.groups}
 
 
 def _most_words(search: ServingSearch) -> list[str]:
@@ -402,7 +373,7 @@ def _drafts(question: ServingQuestion) -> list[Speculation]:
 def _weights_words(search: ServingSearch) -> str:
     """Format of the weights, and whether it is the checkpoint's."""
     model = search.question.model
-    stored = sorted(set().union(*(_stored(plan) for plan in search.plans)))
+    stored = sorted(set().union(*(stored_formats(plan) for plan in search.plans)))
     told = ", ".join(stored)
     if stored != [model.checkpoint]:
         return (
@@ -411,43 +382,3 @@ def _weights_words(search: ServingSearch) -> str:
     parts = f" ({model.parts.describe()})" if model.parts else ""
     kv = f", KV in {model.checkpoint_kv}" if model.checkpoint_kv else ""
     return f"{told}, as the checkpoint{parts}{kv}"
-
-
-def nearest_words(search: ServingSearch) -> str:
-    """Reason why no deployment meets the targets, and the best latency available."""
-    plan, slo = search.nearest, search.question.workload.slo
-    if plan is None:
-        return "no deployment meets the targets"
-    load = search.question.rate
-    if load is not None and 0 < plan.goodput < load:
-        return shortfall_words(search, plan)
-    missed = []
-    if slo.ttft is not None and plan.ttft_s > slo.ttft:
-        missed.append(f"TTFT {seconds(plan.ttft_s)} (target {seconds(slo.ttft)})")
-    if slo.tpot is not None and plan.tpot_s > slo.tpot:
-        missed.append(f"TPOT {seconds(plan.tpot_s)} (target {seconds(slo.tpot)})")
-    if slo.e2e is not None and plan.e2e_s > slo.e2e:
-        missed.append(f"e2e {seconds(plan.e2e_s)} (target {seconds(slo.e2e)})")
-    rate = search.question.rate
-    demand = "" if rate is None else f" at {rate:g} requests/s"
-    clients = search.question.concurrency
-    if clients is not None:
-        demand = f" with {clients:,} requests in flight"
-    fewer = "a lower rate" if clients is None else "fewer clients"
-    return (
-        f"no deployment meets the targets{demand}; the best is {plan.describe()} with "
-        f"{', '.join(missed) or 'a queue that grows without end'}{_floor(search)}; more devices, "
-        f"{fewer}, narrower weights or wider targets would help"
-    )
-
-
-def _floor(search: ServingSearch) -> str:
-    """The least latency of a lone request, where a target is below it."""
-    slo = search.question.workload.slo
-    if search.fastest is None:
-        return ""
-    plan, first, token = search.fastest
-    if first <= (slo.ttft or first) and token <= (slo.tpot or token):
-        return ""
-    least = f"TTFT {seconds(first)} and TPOT {seconds(token)}"
-    return f"; a lone request takes {least} on {plan.describe()}, the fastest"

@@ -60,7 +60,7 @@ def _train(values: dict[str, Any], page: bool) -> dict[str, Any]:
 
 def _serve(values: dict[str, Any], page: bool) -> dict[str, Any]:
     import meshwright as mw
-    from meshwright.reports.serving_plans import nearest_words
+    from meshwright.reports.serving_shortfall import nearest_words
 
     together = values.pop("together")
     found = mw.deploy(split=not together, **values)

@@ -10,7 +10,7 @@ from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
 from meshwright.replications import over_seeds, seeded
 from meshwright.reports.serving_evidence import described, run_errors
-from meshwright.reports.serving_plans import nearest_words
+from meshwright.reports.serving_shortfall import nearest_words
 from meshwright.served_errors import measured_of
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import ScenarioRun

@@ -14,7 +14,7 @@ import meshwright as mw
 from core.errors import InfeasibleError, InputError
 from hwmodels.cluster import clusters
 from meshwright.questions.serving import serving_question
-from meshwright.reports.serving_plans import falls_short, nearest_words, shortfall_words
+from meshwright.reports.serving_shortfall import falls_short, nearest_words, shortfall_words
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_run import trial
 from planner.serving.refine import bisect, longer, settled
