@@ -1,9 +1,9 @@
-"""Every decoder of transformers, by its default configuration: parameters here and on torch's meta device.
+"""Every decoder of transformers, and published ``config.json``: parameters here and on torch's meta device.
 
     python -m benchmarks.decoder_types FILE.json
 
 The first run writes what transformers builds (it needs torch and transformers), the second compares; they may
-run in two environments.
+run in two environments. Published files are those of ``tests/simulator/models/hf_configs.py``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,28 @@ SECONDS = 60
 
 
 def build() -> dict[str, Any]:
-    """Configuration and parameters of each type of causal language model, or the error."""
+    """Configuration and parameters of each type of causal language model and of each file, or the error."""
     import torch
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+    from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025
+
     built: dict[str, Any] = {}
-    for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+    asked = {name: {"model_type": name} for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
+    for name, stated in (asked | CONFIGS | PUBLISHED_2025).items():
         signal.alarm(SECONDS)
         try:
-            config = transformers.AutoConfig.for_model(name)
+            fields = {
+                key: value for key, value in stated.items() if key not in ("model_type", "architectures")
+            }
+            config = transformers.AutoConfig.for_model(stated["model_type"], **fields)
             with torch.device("meta"):
                 model = transformers.AutoModelForCausalLM.from_config(getattr(config, "text_config", config))
             model.tie_weights()
             count = sum({id(tensor): tensor.numel() for tensor in model.parameters()}.values())
-            built[name] = {"params": count, "config": json.loads(config.to_json_string(use_diff=False))}
+            told = stated if fields else json.loads(config.to_json_string(use_diff=False))
+            built[name] = {"params": count, "config": told}
         except Exception as error:  # whatever a release refuses
             built[name] = {"error": f"{type(error).__name__}: {error}"[:160]}
         finally:
