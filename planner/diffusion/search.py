@@ -131,7 +131,9 @@ def search_diffusion(
         few = f"{rate:g} a second need at least {fewest:,} devices; {cluster.name} has {cluster.devices:,}"
         raise InfeasibleError(few if fewest < math.inf else problem)
     found.sort(key=lambda plan: (plan.devices, plan.p90_s))
-    nearest = max(short, key=lambda plan: plan.result.share_within(load.latency or 0.0), default=None)
+    # Of plans of which none is in time, the quickest.
+    within = load.latency or 0.0
+    nearest = max(short, key=lambda plan: (plan.result.share_within(within), -plan.p90_s), default=None)
     return DiffusionSearch(tuple(found[:top]), tried, removed, nearest)
 
 
