@@ -17,9 +17,10 @@ from core.records import record
 from hwmodels.device import Device
 from planner.constraints import Constraints
 from planner.search import search
+from simulator.offload import offload_systems
 from simulator.plan import Plan
 from simulator.rl.frameworks import DEGREES
-from simulator.rl.memory import lacking, least_beside
+from simulator.rl.memory import lacking, least_beside, peak_bytes
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting, trainer_setting, training_workload
 from simulator.rl.step import RlStep, predict_rl
@@ -30,12 +31,16 @@ FIRST_DEGREES = 0, 2, 4, 8, 16
 """Tensor degrees of the rollout engine that are tried until the model fits; 0: as stated, or the default."""
 LAYOUTS = 16
 """Plans of the trainer that are tried, fastest first, until one allows the rows of a step."""
+OFFLOADED = 256
+"""The same with state on the host: Megatron's trainers keep more of it on devices than others."""
 TENSOR_DEGREES = 2
 """Tensor degrees of the rollout engine that go with every split."""
 MEMORY_SHARES = 0.5, 0.6, 0.7, 0.8, 0.9
 """Shares of a device's memory for the rollout engine that are tried on the first plan."""
 MOST_FREE = 0.9
 """Most of a device's memory that the trainer's search leaves free."""
+HYBRID = offload_systems.get("megatron-hybrid")
+"""Who updates an optimizer on the host, where a system's trainer is Megatron's."""
 EVEN = 0.01
 """A share of memory within which plans are equal: the smaller one stays."""
 EIGHTHS = 1, 2, 3, 4, 5, 6
@@ -192,8 +197,10 @@ class _Space:
         offered, in_order = (
             Constraints.of({**fixed, **more}, most) for more in ({}, {"virtual_pipeline": 1})
         )
-        beside = least_beside(self.first, setting, shared) / setting.cluster.device.memory_bytes
+        there = setting.cluster.device.memory_bytes
+        beside = least_beside(self.first, setting, shared) / there
         free = min(default_headroom(setting) + beside, MOST_FREE)
+        rooms = ((1 - free) * there, (1 - beside) * there)
         layouts, problems = [], []
         moved = shared and self.first.offload
         attempts = [(offered, False), (in_order, False), *([(in_order, True)] if host else [])]
@@ -201,38 +208,54 @@ class _Space:
             if layouts and not (offload and moved):
                 continue
             ranking = search(
-                *(setting, devices, constraints, "time", LAYOUTS),
+                *(setting, devices, constraints, "time", OFFLOADED if offload else LAYOUTS),
                 headroom=free,
                 alternatives=False,
                 offload=offload,
             )
             try:
-                layouts.append(self._valid(setting, [*ranking.plans]))
+                layouts.append(self._valid(setting, [*ranking.plans], rooms))
             except InfeasibleError as error:
                 problems.append(error)
         if not layouts:
             raise problems[-1]
         return layouts
 
-    def _valid(self, setting: Setting, plans: list[Plan]) -> Mapping[str, Any]:
+    def _valid(self, setting: Setting, plans: list[Plan], rooms: tuple[float, float]) -> Mapping[str, Any]:
         """The first plan that the rows of a step allow: its replicas round them otherwise than the search.
+
+        State on the host lies there as the system has it; then the first plan that leaves the headroom, or
+        one that fits without.
+
+        Args:
+            setting: the trainer's, over full rows.
+            plans: fastest first.
+            rooms: bytes of a device that the trainer may fill, with the headroom and without.
 
         Raises:
             InfeasibleError: none does.
         """
         role = setting.model, setting.cluster, setting.framework, self.first.workload
-        problem = "no layout fits"
+        packing, problem = setting.training.packing or "pack", "no layout fits"
+        full = None
         for plan in plans:
             stated = plan.model_dump(mode="json", exclude_defaults=True)
             if any(name not in self.first.framework.host_state for name in stated.get("place", {})):
                 problem = f"{self.first.framework.title} keeps such state on devices"
                 continue
+            if "place" in stated and self.first.framework.host_state == ("optimizer",):
+                stated["update"] = HYBRID.update.model_dump(mode="json", exclude_defaults=True)
             try:
-                trainer_setting(role, stated, setting.training.packing or "pack", 0, "roles.train.plan")
+                laid = trainer_setting(role, stated, packing, 0, "roles.train.plan")
             except MeshwrightError as error:
                 problem = str(error)
                 continue
-            return stated
+            if "place" not in stated or (peak := peak_bytes(*laid)) <= rooms[0]:
+                return stated
+            full = full or (stated if peak <= rooms[1] else None)
+            problem = "an optimizer on the host leaves 32-bit weights on devices"
+        if full:
+            return full
         raise InfeasibleError(f"no plan of the trainer on {setting.cluster.devices} devices: {problem}")
 
     def plan(self, schedule: Mapping[str, Any], tensor: int, gpus: int) -> RlPlan:

@@ -6,12 +6,12 @@ import numpy as np
 
 from core.records import record
 from simulator.ops.counts import model_parameters
-from simulator.plan import Plans
+from simulator.plan import Plan, Plans
 from simulator.rl.setting import RlSetting
 from simulator.serving.engines import Engine
 from simulator.serving.steps.costs import engine_of
 from simulator.setting import Setting
-from simulator.training.analytic import Step
+from simulator.training.analytic import Step, predict
 from simulator.training.memory import StageMemory, memory
 
 GIB = 2.0**30
@@ -98,6 +98,13 @@ def lacking(held: RlMemory) -> str:
         f"{role} needs {halves[role] / GIB:,.1f} GiB of a device, with what lies beside it, of "
         f"{held.capacity / GIB:,.1f}"
     )
+
+
+def peak_bytes(trainer: Setting, plan: Plan) -> float:
+    """Peak of a step of a trainer alone."""
+    plans = Plans.of(plan)
+    trained = predict(trainer, plans)
+    return float(np.max(memory(trainer, plans, trained.stages, trained.parameters).peak))
 
 
 def kept_bytes(usage: StageMemory) -> float:

@@ -80,7 +80,10 @@ def test_a_layout_that_the_rows_of_a_step_forbid_is_passed_over():
     assert search_rl(question, "test", Path(), 0, 1).plans
 
 
-def test_a_trainer_that_fits_no_device_keeps_state_on_the_host():
+def test_a_trainer_that_fits_no_device_keeps_its_optimizer_on_the_host_as_its_release_does():
     small = {**QUESTION["workload"], "prompts": 2, "mini_batch": 16, "output": 64}
-    plan = search_rl(QUESTION | {"model": "llama3.1-8b", "gpus": 1, "workload": small}, "test", Path(), 0, 1)
-    assert plan.plans[0].step.setting.plan.place.optimizer.host > 0
+    plan = search_rl(QUESTION | {"model": "qwen3-14b", "gpus": 2, "workload": small}, "test", Path(), 0, 1)
+    step = plan.plans[0].step
+    assert step.setting.plan.place.optimizer.host > 0
+    assert step.setting.plan.update.master_on_device
+    assert step.memory.fits
