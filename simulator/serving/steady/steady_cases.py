@@ -221,7 +221,8 @@ class Cases:
         """Steps with prompts beside a batch, whose tokens and drafts count towards the budget."""
         decoding = batch if self.interleaved else np.zeros_like(batch)
         room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
-        chunk = np.minimum(self.new, room)
+        # A prompt that is not cut and exceeds the room has a step of its own.
+        chunk = np.minimum(self.new, room) if self.cuts else self.new
         before = self.cached + 0.5 * (self.new - chunk)
 
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.
@@ -232,7 +233,7 @@ class Cases:
         if not self.cuts:
             # Whole prompts of one length.
             fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
-        most = np.minimum(fill, np.maximum(free, 1.0))
+        most = np.maximum(np.minimum(fill, free), 1.0)
 
         # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.
         most_of, several = np.maximum(most, 2.0), most >= SEVERAL
@@ -266,7 +267,7 @@ class Cases:
         added = beside, behind, further, beyond, spared
         beside, behind, further, beyond, spared = (np.where(self.arrives, 0.0, more) for more in added)
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
-        whole = _steps_of(self.new / room, np.sqrt(decoding) / room)
+        whole = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
         parts = step, one_chunk, beside, behind, further, beyond, spared, again
         return Prefills(self.new / chunk, whole, most, *parts, self.ranks, uneven)
 
