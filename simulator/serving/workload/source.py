@@ -102,14 +102,13 @@ class Source:
         Raises:
             InputError: see `requests`.
         """
-        most = self.serving.requests
         drawn = self.serving.arrivals is not None and self.serving.trace is None
         arrival, prompt, output, cached, *prefixes = self._drawn_columns() if drawn else self._read_columns()
         long = np.flatnonzero(prompt + output > self.longest)
         if len(long):
             self.check(int(long[0]), int(prompt[long[0]]), int(output[long[0]]))
         serial = np.arange(len(arrival))
-        priority = np.fromiter(islice(self.priorities(), most), np.int64, most)[: len(arrival)]
+        priority = np.fromiter(self.priorities(), np.int64, len(arrival))
         return RequestColumns(arrival, serial, prompt, output, priority, cached, *prefixes)
 
     def _drawn_columns(self) -> list[np.ndarray]:
