@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLAIN = "decoders in one pool without pipeline stages and speculation"
 """Servers whose rows are in fits of engine constants."""
 
-NO_ENCODER = "no server of an encoder was measured"
+NO_ENCODER = "no measured server of an encoder"
 
 
 def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:

@@ -23,7 +23,7 @@ from simulator.models.huggingface_hybrids import (
 )
 from simulator.models.huggingface_rules import Config, pattern_of, whole_of
 
-ENCODERS = "pooling and the heads of tasks; no run or server of an encoder was measured"
+ENCODERS = "pooling and the heads of tasks; no constant was chosen on an encoder"
 UNPRICED: Mapping[str, str] = {
     "deepseek_v4": "compressors of keys and hyper-connections take memory, not time; attention is priced "
     "over the window and the chosen keys",
