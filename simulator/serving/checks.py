@@ -130,13 +130,24 @@ def check_lending(serving: Serving, deployment: Deployment, migration: Migration
         )
 
 
-def check_scalers(serving: Serving, scalers: Iterable[Scaler], where: str) -> None:
-    """Refuse scaling by targets without a target.
+def check_scalers(serving: Serving, scalers: Sequence[tuple[str, Scaler]], where: str) -> None:
+    """Refuse scaling by targets without a target, and by phases where pools run both.
+
+    Args:
+        serving: the workload.
+        scalers: role and scaler of each pool.
+        where: key path of the scenario.
 
     Raises:
-        InputError: the workload states none.
+        InputError: the workload states none, or a pool is of neither phase.
     """
-    if any(scaler.watches for scaler in scalers) and not serving.slo.has_targets:
+    for role, scaler in scalers:
+        if scaler.reads_requests and role not in ("prefill", "decode"):
+            raise InputError(
+                f"{scaler.name} scales pools of role prefill or decode; found one of role {role}",
+                f"{where}: deployment.scaler",
+            )
+    if any(scaler.watches for _, scaler in scalers) and not serving.slo.has_targets:
         raise InputError(
             "scaling by targets needs one: ttft, tpot or e2e in workload.slo", f"{where}: deployment.scaler"
         )

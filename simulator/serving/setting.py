@@ -213,7 +213,7 @@ def serving_setting(
     moving = [pool for pool in pools if pool.pool.role != "prefill"]
     several = any(pool.pool.replicas > 1 or pool.scaler.name != "fixed" for pool in moving)
     migration = migration_of(deployment.migrate, several, place)
-    check_scalers(serving, (pool.scaler for pool in pools), where)
+    check_scalers(serving, [(pool.pool.role, pool.scaler) for pool in pools], where)
     check_lending(serving, deployment, migration, where)
     if migration is not None and migration.lends:
         # A prompt in parts would wait for blocks that another one holds.

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
-from simulator.serving.scalers.base import PoolLoad, ReplicaLoad
+from simulator.serving.scalers.base import EndedRequests, PoolLoad, ReplicaLoad
 from simulator.serving.setting import PoolSetting
 
 
@@ -52,6 +52,9 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         elif scaler.reads_replicas:
             loads = tuple(ReplicaLoad(member.kv_use, member.queue) for member in up)
             wanted = scaler.by_load(PoolLoad(pool.pool.role, loads, starting, clock.now - added_s))
+        elif scaler.reads_requests:
+            wanted = scaler.by_requests(_served(fleet, pool, seen, len(up) + starting))
+            seen = len(fleet.records)
         else:
             wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, slots)
         for _ in range(wanted - len(up) - starting):
@@ -61,6 +64,19 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
             fleet.close(member)
             member.drained_s = clock.now
+
+
+def _served(fleet: Fleet, pool: PoolSetting, seen: int, size: int) -> EndedRequests:
+    """The requests that ended behind the first ``seen`` ones, and the profile of a replica of the pool."""
+    ended = fleet.records.since(seen)
+    first_s, output = ended["first_s"] - ended["arrival_s"], ended["output"]
+    tpot_s = (ended["last_s"] - ended["first_s"]) / np.maximum(output - 1, 1)
+    prompt, out, ttft_s, mean_s = (
+        float(values.mean()) if len(values) else 0.0 for values in (ended["prompt"], output, first_s, tpot_s)
+    )
+    rate, slots = len(output) / pool.scaler.interval, pool.options.max_sequences
+    step_s = pool.costs.steps.step
+    return EndedRequests(pool.pool.role, size, rate, prompt, out, ttft_s, mean_s, slots, step_s)
 
 
 def free_rank(fleet: Fleet, pool: PoolSetting) -> int:

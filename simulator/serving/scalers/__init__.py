@@ -10,6 +10,7 @@ from simulator.serving.question.policies import make_policy
 from simulator.serving.scalers.base import Scaler
 from simulator.serving.scalers.by_targets import ByTargets
 from simulator.serving.scalers.dynamo_load import DynamoLoadPlanner
+from simulator.serving.scalers.dynamo_sla import DynamoSlaPlanner
 from simulator.serving.scalers.fixed import FixedReplicas
 from simulator.serving.scalers.reactive import Reactive
 from simulator.serving.scalers.scheduled import Scheduled
@@ -20,7 +21,7 @@ scalers: Mapping[str, type[Scaler]] = MappingProxyType(
         kind.name: kind
         for kind in (
             *(FixedReplicas, Reactive, Scheduled, ByTargets),
-            *(DynamoLoadPlanner, WorkloadVariantAutoscaler),
+            *(DynamoLoadPlanner, DynamoSlaPlanner, WorkloadVariantAutoscaler),
         )
     }
 )

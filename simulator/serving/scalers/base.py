@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Duration
+from simulator.serving.steps.step_times import Chunk
+
+StepSeconds = Callable[[Sequence[Chunk], int, int], float]
 
 
 class ReplicaLoad(NamedTuple):
@@ -38,6 +42,27 @@ class PoolLoad(NamedTuple):
         return len(self.replicas) + self.starting
 
 
+class EndedRequests(NamedTuple):
+    """What a planner sees of the requests that ended since its last look, and of one replica's profile."""
+
+    role: str
+    """Of the pool: mixed, prefill or decode."""
+    size: int
+    """Replicas that are up or starting."""
+    rate: float
+    """Requests a second; 0 where none ended."""
+    prompt: float
+    output: float
+    """Mean tokens of a request."""
+    ttft_s: float
+    tpot_s: float
+    """Mean latencies."""
+    slots: int
+    """Maximum concurrent sequences of one replica."""
+    step_s: StepSeconds
+    """Seconds of a step by prompt chunks, decodes and their KV tokens, as `StepTimes.step`."""
+
+
 class Scaler(Strict):
     """One policy. Its fields are its parameters (`scaler_options`).
 
@@ -47,6 +72,7 @@ class Scaler(Strict):
         source: publication.
         watches: it looks at the share of requests that meet the targets (`within`).
         reads_replicas: it looks at the metrics of each replica (`by_load`).
+        reads_requests: it looks at the requests that ended (`by_requests`).
     """
 
     name: ClassVar[str]
@@ -54,6 +80,7 @@ class Scaler(Strict):
     source: ClassVar[str]
     watches: ClassVar[bool] = False
     reads_replicas: ClassVar[bool] = False
+    reads_requests: ClassVar[bool] = False
 
     interval: float = Field(10.0, ge=0.1, le=1e6, description="seconds between two looks at the pool")
     start: Duration = Field(
@@ -89,3 +116,7 @@ class Scaler(Strict):
     def by_load(self, pool: PoolLoad) -> int:
         """Replicas that the pool should have by the metrics of each replica."""
         return pool.size
+
+    def by_requests(self, seen: EndedRequests) -> int:
+        """Replicas that the pool should have by the requests that ended."""
+        return seen.size

@@ -8,7 +8,7 @@ import pytest
 from core.errors import InputError
 from simulator.serving.result import serve
 from simulator.serving.scalers import make_scaler
-from simulator.serving.scalers.base import PoolLoad, ReplicaLoad
+from simulator.serving.scalers.base import EndedRequests, PoolLoad, ReplicaLoad
 from simulator.serving.scenario import make_serving
 from simulator.serving.steps.shared_tables import SharedTables
 
@@ -62,8 +62,8 @@ def test_thresholds_that_cross_are_refused(options, words):
         make_scaler("dynamo-load", options)
 
 
-@pytest.mark.parametrize("scaler", ["wva", "dynamo-load"])
-def test_a_pool_grows_under_load_and_shrinks_after_it(scaler):
+def scaled(deployment):
+    """Members of a run under a load that falls from 60 to one request a second."""
     data = {
         "model": "llama3.2-1b",
         "cluster": "dgx-h100",
@@ -78,10 +78,72 @@ def test_a_pool_grows_under_load_and_shrinks_after_it(scaler):
         "deployment": {
             "options": {"max_sequences": 64, "kv_blocks": 250},
             "router": "least-loaded",
-            "scaler": scaler,
             "scaler_options": {"interval": 1, "start": 1},
+            **deployment,
         },
     }
-    members = serve(make_serving(data, "test", Path(), TABLES)).fleet.members
-    assert len(members) > 1
+    return serve(make_serving(data, "test", Path(), TABLES)).fleet.members
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        {"scaler": "wva"},
+        {"scaler": "dynamo-load"},
+        {
+            "pools": [
+                {"role": "prefill"},
+                {
+                    "role": "decode",
+                    "scaler": "dynamo-sla",
+                    "scaler_options": {"interval": 1, "start": 1, "itl": 0.002},
+                },
+            ],
+            "scaler_options": {},
+        },
+    ],
+    ids=str,
+)
+def test_a_pool_grows_under_load_and_shrinks_after_it(deployment):
+    members = scaled(deployment)
+    assert len(members) > 1 + len(deployment.get("pools", ())) // 2
     assert any(member.drained_s is not None for member in members)
+
+
+def served(role, size=2, rate=10.0, ttft=0.2, tpot=0.02):
+    """Requests of 1,000 prompt and 100 output tokens at a replica whose steps are linear in their tokens."""
+
+    def step_s(chunks, decodes, kv_tokens):
+        return 0.1e-3 * sum(tokens for tokens, _ in chunks) + 0.01 * (decodes > 0) + 1e-3 * decodes
+
+    return EndedRequests(role, size, rate, 1000.0, 100.0, ttft, tpot, 64, step_s)
+
+
+@pytest.mark.parametrize(
+    ("options", "seen", "wanted"),
+    [
+        ({}, served("prefill"), 1),  # 10 x 0.1 s
+        ({}, served("prefill", rate=21.0), 3),
+        ({}, served("prefill", rate=21.0, ttft=0.05), 2),  # prompts take half: cached
+        ({"corrects": False}, served("prefill", rate=21.0, ttft=0.05), 3),
+        # 40 decodes take 50 ms, 800 tokens/s.
+        ({"corrects": False}, served("decode"), 2),
+        # 10 beside each other take 20 ms in the profile too.
+        ({}, served("decode"), 2),
+        # 20 take 40 ms, 30 in the profile: a target of 37.5 ms, 27 decodes, 730 tokens/s.
+        ({}, served("decode", tpot=0.04), 2),
+        ({"itl": 0.012}, served("decode"), 6),  # 2 decodes: 167 tokens/s
+        ({"itl": 0.001}, served("decode"), 8),  # never: one at a time, 11 workers; most
+        ({"least": 2}, served("prefill"), 2),
+        ({}, served("decode", rate=0.0), 2),
+    ],
+)
+def test_sla_planner_counts_tokens_at_its_profile(options, seen, wanted):
+    assert make_scaler("dynamo-sla", options).by_requests(seen) == wanted
+
+
+def test_sla_planner_needs_room_and_phases():
+    with pytest.raises(InputError, match="room for a second replica"):
+        make_scaler("dynamo-sla", {"most": 1})
+    with pytest.raises(InputError, match="pools of role prefill or decode; found one of role mixed"):
+        scaled({"scaler": "dynamo-sla"})
