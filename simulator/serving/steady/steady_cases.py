@@ -221,8 +221,8 @@ class Cases:
         """Steps with prompts beside a batch, whose tokens and drafts count towards the budget."""
         decoding = batch if self.interleaved else np.zeros_like(batch)
         room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
-        # A prompt that is not cut and exceeds the room has a step of its own.
-        chunk = np.minimum(self.new, room) if self.cuts else self.new
+        # A prompt that is not cut and exceeds the room has a step of its own, as far as steps are priced.
+        chunk = np.minimum(self.new, room if self.cuts else np.maximum(room, self.table.longest))
         before = self.cached + 0.5 * (self.new - chunk)
 
         # Prompts of a step hold slots; a budget fills steps evenly, slots with prompts of different lengths.

@@ -49,7 +49,7 @@ class SpeculativeCases:
         self._target = target
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
-        self.window, self.windows = target.window, target.windows
+        self.window, self.windows, self.longest = target.window, target.windows, target.longest
 
     def repeated(self, times: int) -> Self:
         """See `StepCases.repeated`."""

@@ -86,6 +86,7 @@ class StepArrays:
             "overlap_exponent": figures(lambda table: table.overlap_exponent),
             "graphs_mixed": figures(lambda table: table.graphs_mixed),
             "largest_graph": figures(lambda table: table.largest_graph),
+            "longest": figures(lambda table: len(table.mixed_s) - 1),
             "window": figures(lambda table: table.window.tokens),
             "windows": figures(lambda table: table.window.ratio),
             "idle_watts": figures(lambda table: table.power.idle_w * table.power.devices),
@@ -164,6 +165,8 @@ class StepCases:
         """Of a replica's devices."""
         self.window, self.windows = figures["window"], figures["windows"]
         """Tokens that a sequence holds in sliding layers, and groups of these as large as the full ones'."""
+        self.longest = figures["longest"]
+        """Most tokens of a step that the tables price."""
         self.fixed_s = figures["fixed_s"]
         """Part of TTFT outside of steps, s."""
         self.around_s, self.sequence_s = figures["around_s"], figures["sequence_s"]

@@ -305,10 +305,11 @@ def test_pipelines_whose_prompts_come_first_agree_with_the_event_engine(rate, pr
 def test_a_prompt_that_is_not_cut_has_a_step_of_its_own():
     """It was cut as others are where it exceeded the budget: TTFT was 29 to 63 % long on a pipeline."""
     pool = {"engine": "tensorrt-llm-1.2", "options": {"token_budget": 512, "max_sequences": 128}}
-    setting = make_serving(served(6.0, 2000, 100, pool, "llama3.1-8b"), "test", Path())
+    setting = make_serving(served(3.0, 2000, 100, pool, "llama3.1-8b"), "test", Path())
     one = setting.pools[0]
     limits = Limits(512, 128, one.costs.kv_blocks * one.options.block_tokens)
-    state = steady_state(one.costs.steps, Load(2000, 100, rate=6.0), limits)
+    price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("tensorrt-llm-1.2"))
+    state = steady_state(IterationTable(price, 2048, 128, 4096), Load(2000, 100, rate=3.0), limits)
     run = serve(setting).metrics.latencies
     assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.1)
     assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.1)
