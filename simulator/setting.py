@@ -157,7 +157,7 @@ class Setting:
             one_hot_embedding=framework.kernels.one_hot_embedding,
             whole_ends=framework.kernels.whole_ends,
             fused_latent_rope=chosen.fused_latent_rope,
-            rotary=chosen.rotary,
+            rotary=chosen.rotary or (framework.kernels.scaled_rotary if self.model.scales_heads else ""),
             gated_activation=framework.kernels.gated_activation,
             swaps_batch=framework.kernels.swaps_batch,
             scans_batch_first=framework.kernels.scans_batch_first,
@@ -182,7 +182,8 @@ class Setting:
             weighs_apart=framework.kernels.weighs_apart,
             loop_launches=framework.kernels.loop_launches,
             loop_backward_launches=framework.kernels.loop_backward_launches,
-            skips_blocks=chosen.skips_blocks,
+            skips_blocks=chosen.skips_blocks
+            and (framework.kernels.sinks_skip_blocks or not self.model.attention_sinks),
             fixed_capacity=chosen.fixed_capacity,
             fused_router=chosen.fused_router,
             narrow_activation=chosen.narrow_activation,

@@ -51,6 +51,17 @@ class KernelModel(Products, AttentionKernels):
         forms = [self._memory_bound(kind).form for kind in kinds]
         return memory_bound.seconds_of_forms(forms, figures, np.asarray(bytes_moved, dtype=np.float64))
 
+    def cast_wait(self, casts: ArrayLike) -> Array:
+        """Return what casts of elements one by one by torch's kernels add to the time of their bytes.
+
+        Args:
+            casts: elements; 0 on devices whose rate nobody measured, those of other vendors than NVIDIA.
+        """
+        device, form = self.device, self._memory_bound("elementwise").form
+        figures = Chip(0.0, device.memory_bandwidth, device.multiprocessors, device.l2_bytes, 2.0, 2.0)
+        clock = device.clock_hz if device.vendor == "nvidia" else 0.0
+        return memory_bound.cast_wait_seconds(form, figures, clock, np.asarray(casts, dtype=np.float64))
+
     def host_copy(self, bytes_moved: ArrayLike) -> Array:
         """Return the time of a copy between device and host memory, in either direction."""
         link = self.calibration.host_copy

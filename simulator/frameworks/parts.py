@@ -104,6 +104,14 @@ class KernelFacts(Strict):
         default=False,
         description="norms run again before the backward pass where the plan recomputes nothing",
     )
+    scaled_rotary: Literal["", "halves"] = Field(
+        default="",
+        description="rotary embedding where positions stretched by YaRN scale heads too; empty: as others",
+    )
+    sinks_skip_blocks: bool = Field(
+        default=True,
+        description="attention with sinks leaves out masked blocks of a window, as without sinks",
+    )
     gated_activation: Literal["", "eager"] = Field(
         default="",
         description="activation of a gated MLP as two torch kernels, activation and product; empty: as "

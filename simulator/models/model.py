@@ -154,7 +154,7 @@ class Model(Strict):
     """Reason why the file's tower cannot be read; questions with images are refused with it."""
 
     numerics: Numerics | None = None
-    """Constants that launch files need and predictions do not: rotary base, norm epsilon, router."""
+    """Constants that launch files need: rotary base, norm epsilon, router; ``scales_heads`` has a cost."""
 
     @model_validator(mode="before")
     @classmethod
@@ -215,6 +215,12 @@ class Model(Strict):
     def trained_mtp_layers(self) -> int:
         """Layers that training of further predictions passes behind the last."""
         return self.mtp_layers + self.mtp_passes * len(self.mtp_block)
+
+    @property
+    def scales_heads(self) -> bool:
+        """Whether the rotary embedding also scales heads."""
+        scaling = self.numerics.rotary_scaling if self.numerics else None
+        return scaling is not None and scaling.scales_heads
 
     @property
     def gated(self) -> bool:

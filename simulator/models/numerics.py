@@ -1,4 +1,4 @@
-"""Constants of a model without a cost: no prediction reads them, every launch file needs them."""
+"""Constants of a model that launch files need. Predictions read one fact of them: whether rotation scales."""
 
 from math import isfinite
 from typing import Annotated, Any, Literal, get_args
@@ -27,6 +27,11 @@ class RotaryScaling(Strict):
     beta_slow: Constant | None = None
     mscale: Annotated[float, Field(ge=0, le=1e3)] | None = None
     mscale_all: Annotated[float, Field(ge=0, le=1e3)] | None = None
+
+    @property
+    def scales_heads(self) -> bool:
+        """Whether sine and cosine carry a factor: YaRN's (arXiv 2309.00071), unless another takes it back."""
+        return self.kind == "yarn" and (self.mscale is None or self.mscale != self.mscale_all)
 
 
 class Numerics(Strict):

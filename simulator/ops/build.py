@@ -175,6 +175,8 @@ def kernel(
         variant=variant,
         bytes=count.forward * size,
         backward_bytes=count.backward * size,
+        casts=count.forward_casts * np.asarray(elements),
+        backward_casts=count.backward_casts * np.asarray(elements),
         launches=repeats * np.float64(count.forward_launches),
         backward_launches=repeats * np.float64(count.backward_launches),
         repeats=repeats,

@@ -12,12 +12,18 @@ from typing import NamedTuple
 
 
 class MemoryPasses(NamedTuple):
-    """Passes and kernel launches of one operation, forward and backward."""
+    """Passes and kernel launches of one operation, forward and backward.
+
+    Casts are torch kernels among them whose operands differ in type, but for those to fewer bits, which
+    torch vectorises (``hwmodels.kernels.memory_bound.CASTS_A_CLOCK``).
+    """
 
     forward: float
     backward: float
     forward_launches: int = 1
     backward_launches: int = 1
+    forward_casts: int = 0
+    backward_casts: int = 0
 
 
 VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "swiglu": "silu_mul"}
@@ -26,7 +32,7 @@ VARIANTS = {"layernorm": "layer_norm", "rmsnorm": "rms_norm", "gelu": "gelu", "s
 NORM = MemoryPasses(2.0, 5.0, 1, 2)
 """Read x, write y; read dy and x, write dx; read both again for the gradients of scale and shift."""
 
-COMPOSITE_NORM = MemoryPasses(18.0, 39.0, 7, 14)
+COMPOSITE_NORM = MemoryPasses(18.0, 39.0, 7, 14, 1, 1)
 """RMSNorm written in torch, or of eager torch before version 2.8: kernels over 32-bit values that cast,
 square, average, scale, cast back and multiply; autograd runs them backwards (ATen/native/layer_norm.cpp)."""
 
@@ -90,7 +96,7 @@ SOFTMAX = {
 }
 """Scale, mask, softmax and dropout over the full s x s matrix of unfused attention."""
 
-TORCH_SOFTMAX = {True: MemoryPasses(20.5, 22.5, 6, 6), False: MemoryPasses(18.0, 20.0, 5, 5)}
+TORCH_SOFTMAX = {True: MemoryPasses(20.5, 22.5, 6, 6, 1, 1), False: MemoryPasses(18.0, 20.0, 5, 5, 1, 1)}
 """The same where Megatron's fused kernel does not apply, by dropout. Cast to 32 bits (1 + 2), scale (2 + 2),
 fill the masked (2 + 2), softmax (2 + 2), cast back (2 + 1), dropout (2.5); backward dropout (2.5), cast
 (1 + 2), softmax (2 + 2 + 2), fill with zeroes (2 + 2), scale (2 + 2), cast back (2 + 1) (Megatron-LM and
@@ -158,14 +164,18 @@ COPY = 2.0
 BIAS_GRADIENT = MemoryPasses(0.0, 1.0, 0, 1)
 """Sum of the output's gradient over the tokens, per element of it."""
 
-EXPERT_BIAS = MemoryPasses(14.0, 20.0, 2, 6)
+EXPERT_BIAS = MemoryPasses(14.0, 20.0, 2, 6, 2, 2)
 """Bias of the experts' down projection, times each copy's probability, per element of their output. A
 probability is 32 bits wide, and so is what follows: product (writes 2 passes), sum (3 + 2), join of the
 experts' rows (2 + 2), cast (2 + 1); backward cast (1 + 2), the output's part cast (2 + 1) and joined (1 + 1),
 two products with the gradient (2 + 2 each) and their sums (2 each). Launches of one expert (Megatron Core,
 experts.py: TEGroupedMLP._apply_bias)."""
 
-EXPERT_SCORES = MemoryPasses(10.0, 18.0, 3, 5)
+FUSED_EXPERT_BIAS = MemoryPasses(0.0, 1.0, 0, 1)
+"""The same in the epilogue of a grouped product; one kernel sums up the gradients of biases and
+probabilities of all experts (Transformer Engine, pull request 2885)."""
+
+EXPERT_SCORES = MemoryPasses(10.0, 18.0, 3, 5, 1, 1)
 """Weighting of the experts' outputs by torch kernels, per element of a copy, in 32 bits: cast (1 + 2),
 product (2 + 2), cast (2 + 1); backward cast (1 + 2), product with the scores (2 + 2), product with the output
 (4 + 2) and its sum (2), cast (2 + 1) (torchtitan, models/moe: MoE.forward)."""
@@ -185,13 +195,13 @@ Core, fused_bias_geglu.py: weighted_bias_quick_geglu_impl)."""
 
 CROSS_ENTROPY = {
     "fused": MemoryPasses(2.0, 2.0, 3, 2),
-    "fused-32": MemoryPasses(7.0, 7.0, 4, 3),
-    "eager": MemoryPasses(19.0, 7.0, 8, 4),
+    "fused-32": MemoryPasses(7.0, 7.0, 4, 3, 1),
+    "eager": MemoryPasses(19.0, 7.0, 8, 4, 1),
     "torch": MemoryPasses(4.0, 8.0, 2, 2),
     "torch-held": MemoryPasses(4.0, 8.0, 2, 2),
     "torch-16": MemoryPasses(2.0, 4.0, 2, 2),
     "chunked": MemoryPasses(4.0, 8.0, 2, 2),
-    "log-probabilities": MemoryPasses(27.0, 29.0, 8, 8),
+    "log-probabilities": MemoryPasses(27.0, 29.0, 8, 8, 1),
     "native": MemoryPasses(11.0, 7.0, 3, 2),
 }
 """Loss over the vocabulary, in passes of 2 bytes per logit. Eager: cast to 32 bits (read 2, write 4 bytes),
@@ -217,5 +227,5 @@ EARLY_SOFTMAX = MemoryPasses(3.0, 4.0, 1, 1)
 WIDE_INPUT = MemoryPasses(7.0, 0.0, 2, 0)
 """Hidden states that arrive in 32 bits beside the gradient of the loss are copied and cast (4 + 4, 4 + 2)."""
 
-CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1)
+CAST_LOGITS = MemoryPasses(3.0, 3.0, 1, 1, 1)
 """Torch's loss takes 32-bit logits: read 2 and write 4 bytes, and back; in passes of 2 bytes."""

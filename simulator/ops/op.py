@@ -352,19 +352,23 @@ class MemoryBound(Op):
         bytes: read and written.
         variant: the operation, where calibrations distinguish it within its kind.
         starts: kernels that share the bytes and start one after another on the device.
+        casts: elements that torch's kernels cast one by one (``hwmodels.kernels.memory_bound``).
         backward_bytes: read and written by its backward kernels.
         backward_launches: ``launches`` of the backward kernels.
         backward_looped: ``looped`` of the backward kernels; by default that of the op.
         backward_starts: ``starts`` of the backward kernels; by default that of the op.
+        backward_casts: ``casts`` of the backward kernels.
     """
 
     bytes: Size
     variant: str = ""
     starts: Size = 1.0
+    casts: Size = 0.0
     backward_bytes: Size = 0.0
     backward_launches: Size = 1.0
     backward_looped: Size | None = None
     backward_starts: Size | None = None
+    backward_casts: Size = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -381,6 +385,7 @@ class MemoryBound(Op):
             launches=self.backward_launches,
             looped=self.looped if self.backward_looped is None else self.backward_looped,
             starts=self.starts if self.backward_starts is None else self.backward_starts,
+            casts=self.backward_casts,
         )
         return back, *self.only_backward
 

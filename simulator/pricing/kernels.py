@@ -195,9 +195,11 @@ def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
     return kernels.expert_layer(*sizes, dtype=op.dtype, skewed=op.skewed, popular=prices.served)
 
 
-def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array) -> Array:
+def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array, casts: Array) -> Array:
     kinds = [op.variant or op.kind for op in ops]
     seconds = prices.kernels.memory_bound_kinds(moved, kinds)
+    if casts.any():
+        seconds = seconds + prices.kernels.cast_wait(casts)
     if np.all(starts == 1):
         return seconds
     start = prices.kernels.memory_bound_kinds(np.zeros(len(kinds)), kinds)
@@ -271,7 +273,7 @@ CALLS: dict[str, tuple[Callable[..., Array], Callable[[Any], tuple[Any, ...]]]] 
             op.expert_parallel,
         ),
     ),
-    "memory": (_memory_bound, lambda op: (op.bytes, op.starts)),
+    "memory": (_memory_bound, lambda op: (op.bytes, op.starts, op.casts)),
     "collective": (
         _collective,
         lambda op: (op.bytes, op.size, op.stride, op.speedup, op.least_s, op.start_s),

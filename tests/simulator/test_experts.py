@@ -464,6 +464,64 @@ def test_limits_of_an_activation_are_kernels_of_their_own_where_a_framework_does
     assert names[0] - names[1] == {"expert_clamp"}
 
 
+def test_a_fused_mlp_clamps_and_adds_biases_inside_its_products(make_setting):
+    loops, fused = (
+        {
+            op.name: op
+            for op in layer_ops(
+                experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", grouped_launches=value),
+                EIGHT,
+                EXPERTS,
+            )
+        }
+        for value in ("per-expert", "fused-mlp")
+    )
+    assert "expert_clamp" in loops and "expert_clamp" not in fused
+    assert fused["expert_bias"].bytes == 0
+    assert 0 < fused["expert_bias"].backward_bytes < loops["expert_bias"].backward_bytes / 10
+    assert fused["expert_bias"].backward_launches < loops["expert_bias"].backward_launches / 10
+
+
+def test_kernels_that_cast_element_by_element_wait_on_a_fast_memory(make_setting):
+    longer = []
+    for cluster in ("dgx-h100", "dgx-b200"):
+        setting = experts(make_setting, "gpt-oss-120b", framework="megatron-bridge", cluster=cluster)
+        bias = next(op for op in layer_ops(setting, EIGHT, EXPERTS) if op.name == "expert_bias")
+        casting, plain = price([bias, bias.changed(casts=0.0)], setting.prices)
+        longer.append(float((casting / plain).item()))
+    assert 1 < longer[0] < longer[1] / 1.2
+
+
+def test_a_rotation_that_scales_heads_is_not_fused(make_setting):
+    rotary = [
+        next(
+            op
+            for op in layer_ops(experts(make_setting, model, framework="megatron-bridge"), EIGHT, EXPERTS)
+            if op.name == "rope"
+        )
+        for model in ("gpt-oss-120b", "qwen3-30b-a3b")
+    ]
+    assert rotary[0].launches > 10 * rotary[1].launches
+
+
+def test_a_window_with_sinks_computes_masked_blocks_where_the_release_does(make_setting):
+    sliding = LayerKind("sliding", True)
+    masked, skipped = (
+        layer(
+            experts(
+                make_setting,
+                "gpt-oss-120b",
+                framework="megatron-bridge",
+                kernels={"sinks_skip_blocks": skips},
+            ),
+            EIGHT,
+            sliding,
+        ).forward.work.seconds["attention"][0]
+        for skips in (False, True)
+    )
+    assert skipped < masked
+
+
 def test_a_kernel_that_skips_no_blocks_attends_to_whole_sequences(make_setting):
     kinds = LayerKind("sliding", True), LayerKind("full", True)
     times = [

@@ -41,3 +41,21 @@ def test_a_variant_is_known_apart_or_stands_for_its_kind():
     kernels = KernelModel(device, Calibration.model_validate(content))
     assert kernels.memory_bound(1e9, "gelu") > 3 * kernels.memory_bound(1e9, "activation")
     assert kernels.memory_bound(1e9, "silu_mul") == kernels.memory_bound(1e9, "activation")
+
+
+@pytest.mark.parametrize(
+    ("device", "elements", "seconds"),
+    [("a100-sxm", 2**26, 362e-6), ("h100-pcie", 2**29, 2.22e-3), ("b200", 2**30, 2.77e-3)],
+)
+def test_casts_one_by_one_take_what_was_measured(device, elements, seconds):
+    kernels = devices.get(device).kernels
+    assert kernels.memory_bound(6 * elements) + kernels.cast_wait(elements) == pytest.approx(seconds, rel=0.3)
+
+
+def test_casts_wait_on_devices_whose_rate_was_measured():
+    waits = [
+        float(kernels.cast_wait(1e9) / kernels.memory_bound(6e9))
+        for kernels in (devices.get(name).kernels for name in ("a100-sxm-80gb", "h100-sxm", "b200"))
+    ]
+    assert waits == sorted(waits) and waits[-1] > 4 * waits[0]
+    assert devices.get("mi300x").kernels.cast_wait(1e9) == 0
