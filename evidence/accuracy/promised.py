@@ -1,16 +1,18 @@
 """What searches promise beside what anybody reached: families' first choices over their best measured runs.
 
-    python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND] [--write]
+    python -m benchmarks.promised RUNS.csv [MORE.csv ...] [--only WORDS] [--kind KIND]
+        [--every-lever] [--write]
 
 A family is a model, device, sequence, format and code base; its question is the one with the most devices,
 its best run the best of the files and of the rows that ship. Of it a search gets what
-``benchmarks.first_choices`` gives it. The runs of the best run's source are left out of the domains of
-levers, and of the evidence that decides how wide bands are. Rows that count in no figure and families of
-fewer than 8 devices are left out, as are releases without levers to search. Printed for each kind:
-predicted speed of the first choice over the best measured one, how often it is above 1.3, above it without
-a mark, and how often the measured step lies in the first choice's band. Families whose best run has a
-layout that its source did not choose for speed (``given_plans`` of evidence/training/sources.yaml) are
-marked and counted apart.
+``benchmarks.first_choices`` gives it, without levers that came after the best run's release
+(``release_lacks`` of evidence/training/sources.yaml) unless all are asked for. The runs of the best run's
+source are left out of the domains of levers, and of the evidence that decides how wide bands are. Rows that
+count in no figure and families of fewer than 8 devices are left out, as are releases without levers to
+search. Printed for each kind: predicted speed of the first choice over the best measured one, how often it is
+above 1.3, above it without a mark, and how often the measured step lies in the first choice's band. Families
+whose best run has a layout that its source did not choose for speed (``given_plans``) are marked and counted
+apart.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,14 +32,14 @@ from core.files import write_text
 from evidence.accuracy.first_choices import asked_levers
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
 from evidence.training.leave_out import left_out_width, measured_devices
-from evidence.training.parts import named, source_of, sources
+from evidence.training.parts import lacked_levers, named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
 from planner.confidence import confidence
 from planner.constraints import Constraints
 from planner.headroom import headroom_share
 from planner.search import search
-from simulator.frameworks import frameworks
+from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.training.domains import without_source
 from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidence_of, model_errors
@@ -123,16 +125,33 @@ def own_source(entry: PredictedCase) -> str:
     return sources().same_as.get(source, source)
 
 
-def promised(entry: PredictedCase, evidence: Evidence = EVIDENCE[0], given: bool = False) -> Promised | None:
+def of_its_time(framework: Framework, lacks: Mapping[str, Sequence[object]]) -> Framework:
+    """A release that does not offer some values of levers yet."""
+    offers = {
+        name: [value for value in values if value not in lacks.get(name, ())]
+        for name, values in framework.offers.items()
+    }
+    return framework.model_copy(update={"offers": offers})
+
+
+def promised(
+    entry: PredictedCase,
+    evidence: Evidence = EVIDENCE[0],
+    given: bool = False,
+    lacks: Mapping[str, Sequence[object]] | None = None,
+) -> Promised | None:
     """The first choice of a family's search; None where it finds none.
 
     Args:
         entry: the best measured run.
         evidence: what other sources measured near it.
         given: whether its layout was not chosen for speed.
+        lacks: values of levers that its release lacked, by plan field.
     """
     case = entry.case
-    setting = replace(case.setting, framework=frameworks.get(case.setting.framework.name))
+    setting = replace(
+        case.setting, framework=of_its_time(frameworks.get(case.setting.framework.name), lacks or {})
+    )
     with without_source(own_source(entry)):
         try:
             found = search(
@@ -212,11 +231,19 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--only", default="", help="models whose name has these words")
     parser.add_argument("--kind", choices=KINDS)
+    parser.add_argument(
+        "--every-lever", action="store_true", help="search levers that came after the best run's release too"
+    )
     parser.add_argument("--write", action="store_true", help=f"write the width to {ERRORS_FILE.name}")
     asked = parser.parse_args()
     files = [*asked.files, *published_files()]
     entries = evaluate(files).entries
     given_cases = set[str]().union(*(named(path, sources().given_plans) for path in files))
+    lacked = (
+        {}
+        if asked.every_lever
+        else {case: own for path in files for case, own in lacked_levers(path).items()}
+    )
     devices = {
         source: measured_devices(entry.case for entry in entries if own_source(entry) != source)
         for source in {own_source(entry) for entry in entries}
@@ -226,9 +253,11 @@ def main() -> None:
     for entry in families(entries):
         if asked.only in entry.case.setting.model.name and asked.kind in (None, kind_of(entry)):
             near = evidence_of(entry.case.setting, devices[own_source(entry)])
-            one = promised(entry, near, entry.case.case_id in given_cases)
+            case_id = entry.case.case_id
+            lacks = None if asked.every_lever else lacked.get(case_id)
+            one = promised(entry, near, case_id in given_cases, lacks)
             if one is None:
-                print(f"{entry.case.case_id}: no plan found", file=sys.stderr)
+                print(f"{case_id}: no plan found", file=sys.stderr)
                 continue
             print(one.line(), flush=True)
             found.append(one)

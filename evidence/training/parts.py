@@ -40,6 +40,12 @@ class NamedRows(Strict):
     reason: str
 
 
+class LackedLevers(NamedRows):
+    """Rows whose release lacks values of levers that a later one offers."""
+
+    lacks: dict[str, list[str]] = Field(description="values by plan field")
+
+
 class Sources(Strict):
     """Facts about the sources of published runs."""
 
@@ -50,6 +56,7 @@ class Sources(Strict):
     given_plans: list[NamedRows] = Field(
         description="rows whose layout their source did not choose for speed"
     )
+    release_lacks: list[LackedLevers] = Field(description="levers that came after the release of some rows")
 
 
 @cache
@@ -66,6 +73,16 @@ def named(path: Path, rules: Sequence[NamedRows]) -> set[str]:
     """
     rows = [PublishedRow(values, str(path)) for values in read_rows(path)]
     return {row.text("case_id") for row in rows if any(matches(row, rule.where) for rule in rules)}
+
+
+def lacked_levers(path: Path) -> dict[str, dict[str, list[str]]]:
+    """Values of levers that the releases of a file's cases lacked, by case.
+
+    Raises:
+        InputError: the file is not readable.
+    """
+    rules = sources().release_lacks
+    return {case: rule.lacks for rule in rules for case in named(path, [rule])}
 
 
 def source_of(case_id: str) -> str:

@@ -477,7 +477,7 @@ def test_a_fused_mlp_clamps_and_adds_biases_inside_its_products(make_setting):
         for value in ("per-expert", "fused-mlp")
     )
     assert "expert_clamp" in loops and "expert_clamp" not in fused
-    assert fused["expert_bias"].bytes == 0
+    assert 0 < fused["expert_bias"].bytes < loops["expert_bias"].bytes / 5
     assert 0 < fused["expert_bias"].backward_bytes < loops["expert_bias"].backward_bytes / 10
     assert fused["expert_bias"].backward_launches < loops["expert_bias"].backward_launches / 10
 

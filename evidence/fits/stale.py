@@ -1,0 +1,71 @@
+"""Whether tables derived from predictions are those of the code: levers' gains, and errors of measured runs.
+
+    python -m benchmarks.stale
+
+Every run that ships is predicted again and compared with its line in ``lever_domains.csv`` and
+``measured_runs.csv``; open rows that do not ship are derived by the same commands. A line that is another one
+now says that physics moved and its table did not.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from evidence.fits.lever_domains import levers
+from meshwright.validation.cases import TrainingCase, read_cases
+from meshwright.validation.ledger import predicted
+from meshwright.validation.rows import published_files
+from planner.evidence import RUNS_FILE
+from simulator.training.domains import DOMAINS_FILE
+
+LAST_DIGIT = 0.0011
+"""Difference of two figures of three decimals that rounding explains."""
+
+
+def shipped_cases(every: int = 1) -> list[TrainingCase]:
+    """Measured cases of the files that ship, every so many; guessed ones left away."""
+    cases = [case for path in published_files() for case in read_cases(path)[0]]
+    known = [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
+    return known[::every]
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stale_gains(cases: Iterable[TrainingCase]) -> Iterator[str]:
+    """Runs whose gain of a lever is not the one in the table of domains."""
+    written = {(row["lever"], row["value"], row["case"]): float(row["gain"]) for row in _lines(DOMAINS_FILE)}
+    for case in cases:
+        for row in levers(case):
+            own = written.get((row["lever"], row["value"], row["case"]))
+            if own is not None and abs(own - float(row["gain"])) > LAST_DIGIT:
+                yield f"{row['case']}: {row['lever']}={row['value']} gains {row['gain']}, written {own:.3f}"
+
+
+def stale_errors(cases: Iterable[TrainingCase]) -> Iterator[str]:
+    """Runs whose prediction is off by another share than the table of measured runs says."""
+    written = {row["case"]: [float(error) for error in row["errors"].split()] for row in _lines(RUNS_FILE)}
+    for entry in predicted([case for case in cases if case.case_id in written]):
+        error = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s - 1
+        errors = written[entry.case.case_id]
+        if errors and min(abs(error - own) for own in errors) > LAST_DIGIT:
+            yield f"{entry.case.case_id}: measured over predicted, less 1, is {error:.3f}, written {errors}"
+
+
+def main() -> None:
+    """Print the lines that are stale; exit 1 if any is."""
+    cases = shipped_cases()
+    found = [*stale_gains(cases), *stale_errors(cases)]
+    for line in found:
+        print(line)
+    print(f"{len(cases)} runs, {len(found)} stale lines")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
