@@ -41,9 +41,10 @@ STRUCTURE = (
     "schedule",
     "zero",
 )
-OF_QUESTION = {"trains_mtp": (True, False), "attention": ("flash-mx8",), "narrow_output": (True,)}
-"""Levers of a row that are part of its question, and their values: whether a layer is trained, and which
-products run in 8 bits, is no choice of speed."""
+OF_QUESTION = {"trains_mtp": (True, False), "attention": ("flash-mx8", "unfused"), "narrow_output": (True,)}
+"""Levers of a row that are part of its question, and their values: whether a layer is trained, which products
+run in 8 bits, and that a release has no fused attention for a model's heads on a device, is no choice of
+speed."""
 
 
 @dataclass(frozen=True)
