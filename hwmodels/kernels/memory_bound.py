@@ -79,5 +79,5 @@ def cast_wait_seconds(form: MemoryBoundForm, chip: Chip, clock_hz: float, casts:
     """
     if not clock_hz:
         return np.zeros(np.shape(casts))
-    one = 1.0 / (CASTS_A_CLOCK * chip.multiprocessors * clock_hz)
-    return casts * max(one - CAST_BYTES / (chip.bandwidth * form.memory_efficiency), 0.0)
+    each = 1.0 / (CASTS_A_CLOCK * chip.multiprocessors * clock_hz)
+    return casts * max(each - CAST_BYTES / (chip.bandwidth * form.memory_efficiency), 0.0)

@@ -171,10 +171,6 @@ experts' rows (2 + 2), cast (2 + 1); backward cast (1 + 2), the output's part ca
 two products with the gradient (2 + 2 each) and their sums (2 each). Launches of one expert (Megatron Core,
 experts.py: TEGroupedMLP._apply_bias)."""
 
-FUSED_EXPERT_BIAS = MemoryPasses(2.0, 1.0, 1, 1)
-"""The same in 16 bits by one kernel for all experts, which adds each row's scaled bias; backward one sums up
-the gradients of biases and probabilities (Transformer Engine, pull request 2885)."""
-
 EXPERT_SCORES = MemoryPasses(10.0, 18.0, 3, 5, 1, 1)
 """Weighting of the experts' outputs by torch kernels, per element of a copy, in 32 bits: cast (1 + 2),
 product (2 + 2), cast (2 + 1); backward cast (1 + 2), product with the scores (2 + 2), product with the output

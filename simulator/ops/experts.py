@@ -164,13 +164,13 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     if how.separate_products and how.experts == "one":
         yield from gradient_sums(rank, "expert_inputs_sum", gates, routed * wide, "routed")
     fused = how.experts == "fused-mlp"
-    if model.activation_limit and how.clamps_apart and not fused:
+    if model.activation_limit and how.clamps_apart:
         yield kernel(rank, "expert_clamp", "activation", passes.CLAMP, routed * width, part="routed")
     active = activation(rank, "expert_activation", routed * width, "routed")
-    # The products' epilogues run the activation with its limits; its saved bytes stay.
+    # The products' epilogues run the activation; its saved bytes stay.
     yield active.changed(bytes=0.0, backward_bytes=0.0) if fused else active
     if model.bias:
-        yield _biases(rank, moe, routed, 1.0 if fused else local)
+        yield _biases(rank, moe, routed, local)
     if how.experts == "per-expert" and how.loop_launches:
         yield _loop(rank, routed * wide * rank.width, local)
     if how.weighs_apart and not replicated:
@@ -199,12 +199,13 @@ def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     )
 
 
-def _biases(rank: Rank, moe: MixtureOfExperts, routed: Array, calls: Size) -> Op:
-    """Biases of the down projections of a rank's experts, added for one or for all of them in a call."""
+def _biases(rank: Rank, moe: MixtureOfExperts, routed: Array, local: Array) -> Op:
+    """Biases of the down projections of a rank's experts; beside fused experts they are no torch kernels."""
     elements = routed * _width(rank, moe)
-    count = passes.FUSED_EXPERT_BIAS if rank.how.experts == "fused-mlp" else passes.EXPERT_BIAS
-    op = kernel(rank, "expert_bias", "elementwise", count, elements, part="routed")
-    return op.changed(launches=op.launches * calls, backward_launches=op.backward_launches * calls)
+    op = kernel(rank, "expert_bias", "elementwise", passes.EXPERT_BIAS, elements, part="routed")
+    if rank.how.experts == "fused-mlp":
+        op = op.changed(casts=0.0, backward_casts=0.0)
+    return op.changed(launches=op.launches * local, backward_launches=op.backward_launches * local)
 
 
 def _loop(rank: Rank, size: Array, local: Array) -> Op:
