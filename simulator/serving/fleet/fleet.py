@@ -258,7 +258,7 @@ class Fleet:
 
     def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
         replica = member.replica
-        sequence.replica = member.index
+        sequence.replica, member.advanced_s = member.index, now
         replica.advance(now)
         replica.submit(sequence, now)
         self._looking.touch(member)

@@ -40,6 +40,8 @@ class Member:
     """Seconds for which devices that join it were held before, summed over them."""
     adapters: AdapterStore | None = None
     """Adapters in its memory; None where requests have none."""
+    advanced_s: float = 0.0
+    """Time to which its steps ran for the last request, ahead of the clock by what it takes to come in."""
 
     def __post_init__(self) -> None:
         self.empty_adapters()

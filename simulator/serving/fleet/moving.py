@@ -121,7 +121,9 @@ class Moving:
 
     def _settle(self, member: Member, now: float) -> None:
         member.replica.advance(now)
-        member.replica.settle(now)
+        # A stretch that ran on to a request's time is not cut before it.
+        if now >= member.advanced_s:
+            member.replica.settle(now)
         self._settled[member.index] = now
         self._fleet.touch(member)
 

@@ -201,7 +201,7 @@ def test_a_load_that_nothing_carries_is_answered_with_what_would():
     assert short.plans == []
     assert short.nearest.goodput == pytest.approx(most.goodput)
     words = nearest_words(short)
-    assert f"carries most, {most.goodput:.3g} requests/s on 4 devices" in words
+    assert f"carries most, {most.goodput:.3g} requests/s on 4 GPUs" in words
     assert f"about {math.ceil(4 * 2000 / most.goodput)} would carry the load" in words
     assert " 1000000000 " not in words
 

@@ -92,7 +92,7 @@ def test_urgency_shortens_the_deadline_that_most_programs_meet_where_a_queue_for
     def tail(scheduler):
         program = {"kind": "text2sql", "deadline": 2, "candidates": 3}
         deployment = {"options": {"scheduler": scheduler, "max_sequences": 4}}
-        arrivals = {"kind": "poisson", "rate": 8}
+        arrivals = {"kind": "poisson", "rate": 6.5}
         return run(program, deployment, requests=3000, arrivals=arrivals).to_dict()["program_s"]["p95"]
 
     assert tail("urgency") < 0.9 * tail("chunked")
