@@ -54,11 +54,6 @@ def test_requests_longer_than_a_replica_run_on_blocks_of_others():
     assert all(kv.free == kv.total for kv in kvs)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a request is scheduled before it is queued, where its replica was settled between two steps and "
-    "plans ahead; one of 60 requests begins 3 ms earlier",
-)
 def test_a_loan_that_nobody_needs_changes_no_byte():
     short = {"input": 300}
     ours, theirs = (
