@@ -26,7 +26,7 @@ LAST_DIGIT = 0.0011
 
 
 def shipped_cases(every: int = 1) -> list[TrainingCase]:
-    """Measured cases of the files that ship, every so many; guessed ones left away."""
+    """Every `every`-th measured case that ships with its framework and micro batch stated by its source."""
     cases = [case for path in published_files() for case in read_cases(path)[0]]
     known = [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
     return known[::every]

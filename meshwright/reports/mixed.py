@@ -116,9 +116,9 @@ def mixed_tables(report: dict[str, Any]) -> list[Table]:
     ]
     work = ("stages", "layers a stage", "replicas", "micro batches", *(["state"] if state else []))
     headings = ("group", "device", "GPUs", *work, "busy", "peak memory")
-    title = "Groups; micro batches are those of one replica in a step, each of so many sequences"
-    told = f"{title}; state: bytes of sharded state over an equal share" if state else title
-    return [facts(words, report["title"] or report["model"]), table(headings, rows, told, left=2)]
+    title = "Groups; micro batches: count a replica runs in a step, of how many sequences each"
+    caption = f"{title}; state: bytes of sharded state over an equal share" if state else title
+    return [facts(words, report["title"] or report["model"]), table(headings, rows, caption, left=2)]
 
 
 def ranked_groups(report: dict[str, Any]) -> list[Table]:

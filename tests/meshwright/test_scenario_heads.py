@@ -52,8 +52,10 @@ def apart(found: dict[str, Any]) -> list[str]:
 
 
 def network(found: dict[str, dict[str, Any]]) -> list[str]:
-    slow, anew = (found[label]["step_time_change"] for label in ("NICs: nic_gbps 50", "base, re-planned"))
-    return [f"costs {100 * slow:.0f} %", f"{-100 * anew:.0f} %"]
+    slower, replanned = (
+        found[label]["step_time_change"] for label in ("NICs: nic_gbps 50", "base, re-planned")
+    )
+    return [f"costs {100 * slower:.0f} %", f"{-100 * replanned:.0f} %"]
 
 
 HEADS: dict[str, tuple[Callable[[str], Any], Callable[[Any], list[str]]]] = {

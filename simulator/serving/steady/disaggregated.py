@@ -120,7 +120,7 @@ class _Prompts:
         """Time that a prompt takes of a rank whose steps are full."""
 
     def step_s(self, packed: Array) -> Array:
-        """Seconds of a step of so many prompts, dealt to the ranks in turn."""
+        """Seconds of a step that holds `packed` prompts, dealt to the ranks in turn."""
         # The mean of the rank with most: a count that no multiple of the ranks is leaves half a prompt more.
         longest = np.clip(packed / self.ranks + 0.5 * (1.0 - 1.0 / self.ranks), 1.0, self.most)
         wide = np.minimum(packed, self.ranks) - 1.0
