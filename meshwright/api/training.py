@@ -18,7 +18,13 @@ from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from meshwright.api.groups import on_groups, plan_over_groups
 from meshwright.jobs import AskOptions, job_named, job_of
-from meshwright.questions.arguments import SearchArguments, SizeArguments, StepArguments, check_names
+from meshwright.questions.arguments import (
+    PostTrainingArguments,
+    SearchArguments,
+    SizeArguments,
+    StepArguments,
+    check_names,
+)
 from meshwright.questions.numbers import number
 from meshwright.questions.references import ClusterReference, Reference
 from meshwright.questions.scenarios import read_question, shipped_scenarios
@@ -131,8 +137,11 @@ def plan(
     unread = {"offload": offload, "schedules": widens, "raw": raw, "proven": proven, "every": every}
     if asks == "rl" and scenario is not None:
         from meshwright.jobs.rl import search as search_post_training
+        from meshwright.questions.post_training import rl_question
 
-        return search_post_training(scenario, progress=progress, **arguments)
+        told = check_names(arguments, PostTrainingArguments, inspect.signature(plan).parameters)
+        staleness, top = told.pop("staleness"), told.pop("top")
+        return search_post_training(rl_question(scenario, told), staleness, top, progress)
     if asks == "serve":
         from meshwright.deployments import deploy
 

@@ -84,7 +84,7 @@ def answer(name: str, values: Mapping[str, Any]) -> None:
         from meshwright.commands.plan_rl import plan_rl
 
         flags = read_as(RlFlags, values, "post-training reads its scenario")
-        plan_rl(flags.scenario, flags.staleness, flags.top, _files(flags), flags.json)
+        plan_rl(flags, _files(flags, flags.html))
     else:
         _answer_training(read_as(TrainFlags, values))
 

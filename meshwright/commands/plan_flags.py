@@ -225,11 +225,20 @@ class DayFlags(LoadFlags):
 
 @record(kw_only=True)
 class RlFlags(QuestionFlags):
-    """A split of devices between trainer and rollouts; the scenario says the rest."""
+    """A split of devices between trainer and rollouts; a scenario says the rest."""
 
     name: ClassVar[str] = "rl"
-    first: ClassVar[tuple[str, ...]] = words("scenario staleness top save rank json")
+    first: ClassVar[tuple[str, ...]] = words(
+        "scenario model cluster gpus isl osl framework staleness save html json"
+    )
 
+    model: options.Model = None
+    cluster: options.Cluster = None
+    gpus: options.Gpus = None
+    isl: options.Isl = None
+    osl: options.Osl = None
+    framework: options.Framework = None
+    html: options.Html = None
     staleness: options.Staleness = None
     top: options.Top = None
     save: options.Save = None

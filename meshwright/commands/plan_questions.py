@@ -36,7 +36,9 @@ HELP = {
     """,  # noqa: E501 - one line to copy
     "rl": """Split devices between the trainer and the rollout engine of post-training, and rank the plans.
 
-    [bold]Example:[/bold] meshwright plan rl rl-qwen3-30b --staleness 1
+    [bold]Example:[/bold] meshwright plan rl --model qwen3-8b --cluster dgx-h100 --gpus 16
+
+    [bold]With a workload of one's own:[/bold] meshwright plan rl rl-qwen3-30b --staleness 1
     """,
 }
 """Help of each question; its first line is the summary."""
@@ -75,14 +77,12 @@ def check_kind(name: str, scenario: str) -> None:
     """Refuse a scenario of another kind.
 
     Raises:
-        InputError: another question of ``plan`` takes it, or none does; or ``plan rl`` without one.
+        InputError: another question of ``plan`` takes it, or none does.
     """
     from core.errors import InputError
     from meshwright.commands.serving_plan import planned_by
 
     asks = ASKED_AS.get(name, name)
-    if not scenario and asks == "rl":
-        raise InputError("a scenario with workload.kind: rl is needed, for instance rl-qwen3-30b", "SCENARIO")
     if scenario and (other := planned_by(scenario)) != asks:
         if not other:
             raise InputError(f"no question of plan takes it: meshwright simulate {scenario}", scenario)

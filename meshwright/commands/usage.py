@@ -100,8 +100,10 @@ def usage_sentence(error: Any, commands: Any) -> str:
     elif kind == "NoSuchOption":
         spellings = [name for option in options for name in option.opts if name.startswith("--")]
         nearest = _nearest(error.option_name, spellings, path) or suggestion(error.option_name, spellings)
-        if path.endswith(" rl"):
-            nearest = "; post-training reads model, cluster and workload from its scenario (docs/rl.md)"
+        if path.endswith(" rl") and "did you mean" not in nearest:
+            nearest = (
+                "; batch, algorithm and the rest are keys of a scenario (docs/rl.md), which --save writes"
+            )
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
     elif kind == "BadOptionUsage":
         named = next((option for option in options if error.option_name in option.opts), None)

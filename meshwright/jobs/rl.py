@@ -76,6 +76,12 @@ class PostTrainingSearch(Shown):
             for rank, plan in enumerate(self.search.plans, start=1)
         }
 
+    def page(self) -> Page:
+        """The page of the ranking, with the first plan's roles over a step."""
+        from meshwright.pages.post_training import rl_plans_page
+
+        return rl_plans_page([plan.step for plan in self.search.plans], self._tables())
+
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         from meshwright.reports.flat import flat
 
@@ -91,7 +97,7 @@ class PostTrainingSearch(Shown):
 
 
 def search(
-    scenario: str | Path | Mapping[str, Any],
+    question: Question,
     staleness: float | None = None,
     top: int | None = None,
     progress: Callable[[float], None] | None = None,
@@ -99,7 +105,7 @@ def search(
     """Rank plans of post-training: roles on shared devices or apart, devices by role, layouts of either side.
 
     Args:
-        scenario: file, shipped name or mapping.
+        question: keys of a scenario, its name in errors, and the folder of its paths.
         staleness: steps by which the weights of an answer may be older; by default what the scenario's
             schedule allows.
         top: plans to keep, 5 by default.
@@ -109,18 +115,14 @@ def search(
         InputError: a wrong key or value.
         InfeasibleError: no plan fits.
     """
-    from meshwright.questions.scenarios import read_question
     from planner.rl import search_rl
 
-    data, where, folder = (
-        (scenario, "scenario", Path()) if isinstance(scenario, Mapping) else read_question(str(scenario))
-    )
     if staleness is not None and not 0 <= staleness <= MOST_STALE:
         raise InputError(f"must be 0 to {MOST_STALE:,} steps, found {staleness:g}", "--staleness")
     if top is not None and top < 1:
         raise InputError(f"must be 1 or more, found {top}", "--top")
-    old = _allowed(data) if staleness is None else staleness
-    return PostTrainingSearch(search_rl(data, where, folder, old, top or TOP, progress))
+    old = _allowed(question[0]) if staleness is None else staleness
+    return PostTrainingSearch(search_rl(*question, old, top or TOP, progress))
 
 
 def _allowed(data: Mapping[str, Any]) -> float:

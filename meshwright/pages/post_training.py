@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from meshwright.pages.page import Page, Section, axis, layout
-from meshwright.reports.post_training import DEVICES, WORDS, rl_facts
+from rich.table import Table
+
+from meshwright.pages.page import Page, Section, axis, label, layout
+from meshwright.pages.sections import sections_of
+from meshwright.reports.post_training import DEVICES, WORDS, answers_per_hour, places, rl_facts
 from meshwright.reports.units import percent, seconds
 from simulator.rl.step import RlStep, step_lanes
 
@@ -26,10 +30,51 @@ COLOURS: Mapping[str, str] = MappingProxyType(
 
 def rl_page(step: RlStep) -> Page:
     """The page of one step."""
+    return Page(_title(step), rl_facts(step), _sections(step))
+
+
+def rl_plans_page(steps: Sequence[RlStep], tables: Sequence[Table | str]) -> Page:
+    """The page of a ranking: its tables, a bar a plan, and the first plan's roles over a step."""
+    first = steps[0]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [answers_per_hour(step) for step in steps],
+        "y": [
+            f"{rank}: {places(step)}, {label(step.setting.plan.describe())}"
+            for rank, step in enumerate(steps, start=1)
+        ],
+        "marker": {"color": COLOURS["generation"]},
+        "hovertemplate": "%{y}: %{x:,.0f} answers an hour<extra></extra>",
+    }
+    shape = layout(
+        height=120 + 50 * len(steps), xaxis=axis("answers an hour"), yaxis=axis(autorange="reversed")
+    )
+    basis, ranking = sections_of(tables)
     sections = [
+        replace(ranking, heading="Plans"),
+        replace(basis, heading="What decides"),
+        Section("Answers an hour", "More is better.", {"data": [bars], "layout": shape}),
+        *_sections(first, "Of the first plan. "),
+    ]
+    return Page(f"Plans of {_title(first)}", rl_facts(first), sections)
+
+
+def _name(rank: int, step: RlStep) -> str:
+    rollouts = step.setting.rollouts.pools[0].pool
+    return label(f"{rank}: {places(step)}, {step.setting.plan.describe()}, rollouts TP{rollouts.tensor}")
+
+
+def _title(step: RlStep) -> str:
+    return step.setting.title or f"post-training of {step.setting.model.name}"
+
+
+def _sections(step: RlStep, before: str = "") -> list[Section]:
+    """The roles of a step over time, their idle shares and phases."""
+    return [
         Section(
             "Roles over a step",
-            "A step in the steady state. Grey: devices of the role wait for the other one.",
+            f"{before}A step in the steady state. Grey: devices of the role wait for the other one.",
             _chart(step),
         ),
         Section(
@@ -49,8 +94,6 @@ def rl_page(step: RlStep) -> Page:
             ],
         ),
     ]
-    title = step.setting.title or f"Post-training of {step.setting.model.name}"
-    return Page(title, rl_facts(step), sections)
 
 
 def _chart(step: RlStep) -> dict[str, Any]:

@@ -178,6 +178,29 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
     site: Reference | None
 
 
+class PostTrainingArguments(TypedDict, total=False):
+    """A search over plans of post-training.
+
+    Keys:
+        model: the policy: catalogue name, path, mapping or object.
+        cluster: as elsewhere.
+        gpus: devices of the job.
+        framework: system of post-training.
+        isl, osl: prompt tokens, and the median of drawn answers.
+        staleness: steps by which the weights of an answer may be older than the newest.
+        top: number of plans to return.
+    """
+
+    model: ModelReference | None
+    cluster: ClusterReference | None
+    gpus: int | str | None
+    framework: Reference | None
+    isl: int | str | None
+    osl: int | str | None
+    staleness: float | None
+    top: int | None
+
+
 def check_names(arguments: Mapping[str, Any], kind: type, more: Iterable[str] = ()) -> dict[str, Any]:
     """The arguments of a question by name, None where left out.
 

@@ -70,7 +70,7 @@ def describe_rl(step: RlStep) -> dict[str, Any]:
         "idle_share": step.timing.idle,
         "binding": step.timing.binding,
         "tokens_per_s_per_gpu": step.tokens_per_s_per_device,
-        "answers_per_hour": answers / step.timing.seconds * HOUR,
+        "answers_per_hour": answers_per_hour(step),
         "usd_per_thousand_answers": step.usd / answers * 1000,
     }
 
@@ -96,7 +96,7 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width)} for {answers:,} answers "
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
-        f"{answers / step.timing.seconds * HOUR:,.0f} answers an hour",
+        f"{answers_per_hour(step):,.0f} answers an hour",
         "price": f"{step.usd / answers * 1000:.3g} $ a thousand answers",
         "system": f"{setting.framework.title}, {setting.algorithm.title}",
         "schedule": f"{setting.schedule.kind}, trainer and rollouts {places}",
@@ -138,7 +138,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
     """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
     best, first = steps[0], steps[0].timing
     words = {
-        "verdict": f"{_places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width)}, "
+        "verdict": f"{places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width)}, "
         f"{WORDS[first.binding]} decide",
         **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
     }
@@ -149,12 +149,12 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
         rows.append(
             [
                 str(rank),
-                _places(step),
+                places(step),
                 setting.plan.describe(),
                 f"{pool.replicas} x TP{pool.tensor}",
                 WORDS[step.timing.binding],
                 seconds(step.timing.seconds),
-                f"{answers / step.timing.seconds * HOUR:,.0f}",
+                f"{answers_per_hour(step):,.0f}",
                 f"{step.usd / answers * 1000:.3g}",
             ]
         )
@@ -162,7 +162,13 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
     return [facts(words, best.setting.title), table(headings, rows, left=5)]
 
 
-def _places(step: RlStep) -> str:
+def answers_per_hour(step: RlStep) -> float:
+    """Answers that the job trains on in an hour."""
+    return step.setting.workload.answers / step.timing.seconds * HOUR
+
+
+def places(step: RlStep) -> str:
+    """Devices of both roles, in words."""
     split = step.setting.schedule.split
     if split is None:
         return f"{step.setting.cluster.devices} shared"

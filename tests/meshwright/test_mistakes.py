@@ -105,7 +105,7 @@ MISTAKES = {
     "plan train --nodes 4": "--nodes: no such option; did you mean '--gpus'",
     "plan train --qlora 16": "did you mean '--adapter RANK:nf4'",
     "plan train --optimizer adamw_8bit": "did you mean '--fix states=8-bit'",
-    "plan rl --model qwen3-8b": "from its scenario (docs/rl.md)",
+    "plan rl --model qwen3-8b": "--cluster --gpus missing; give a scenario (meshwright plan rl rl-qwen3-30b)",
     f"plan train {ASKED} --adapter 16:int4": "frozen weights of 4 bits are nf4: 16:nf4",
     "plan size p.yaml --tokens 15 trillion": "a value with blanks needs quotes",
     "plan size --model llama3.1-8b --tokens 15 trillion": "is no scenario; a number is one word: 15T",

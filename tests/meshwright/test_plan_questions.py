@@ -99,7 +99,7 @@ def test_former_spellings_name_the_question(refused, old, new):
             "--seq-len: it is of plan train and of plan size, not of plan serve",
         ),
         (("serve-llama3-70b", "--precision", "fp8"), "--fix weights=fp8"),
-        (("rl-qwen3-30b", "--top", "1", "--isl", "100"), "--isl: post-training reads its scenario"),
+        (("rl-qwen3-30b", "--top", "1", "--rate", "1"), "--rate: post-training reads its scenario"),
         (("train", *TRAIN, "--isl", "100"), "it belongs to 'plan serve'"),
         (("train", "--model", "gpt2", "--staleness", "1"), "it belongs to 'plan rl'"),
     ],
@@ -156,3 +156,16 @@ def test_adapters_have_a_flag():
     frozen, all_trained = mw.plan(**asked, adapter="16:nf4"), mw.plan(**asked)
     assert frozen.result.setting.training.adapter.base == "nf4"
     assert frozen.result.step.time[0] < all_trained.result.step.time[0]
+
+
+def test_post_training_asked_by_flags_is_the_scenario_that_it_saves(run, tmp_path):
+    asked = ("--model", "qwen3-1.7b", "--cluster", "dgx-h100", "--gpus", "8", "--osl", "500", "--top", "1")
+    saved, page = tmp_path / "rl.yaml", tmp_path / "rl.html"
+    by_flags = run("plan", "rl", *asked, "--save", str(saved), "--html", str(page), "--json")
+    assert by_flags.code == 0, by_flags.err
+    assert "500 out in the median, 602 at most" in by_flags.err
+    of_file = run("plan", "rl", str(saved), "--top", "1", "--json")
+    assert of_file.out == by_flags.out
+    words = page.read_text(encoding="utf-8")
+    assert "Answers an hour" in words
+    assert "Roles over a step" in words
