@@ -54,7 +54,8 @@ from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, R
 from evidence.serving.case import Setup
 from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, linear, solve, towards
 from simulator.serving.engines import BLACKWELL, engines, layer_times
-from simulator.serving.engines.engine import FOLDER, LayerTimes
+from simulator.serving.engines.engine import FOLDER, HAS_TILE, LayerTimes
+from simulator.serving.engines.figure import Figure
 from simulator.serving.steady import kinds as replicas
 from simulator.serving.steady.kinds import price_of
 from simulator.serving.steps.shared_tables import SharedTables
@@ -320,10 +321,15 @@ def _entry(e: LayerTimes) -> str:
         + (f"first_token_s: {e.first_token_s:.4f}, " if e.first_token_s else "")
         + f"prefill_factor: {e.prefill_factor:.2f}, "
         + ("reads_kv_per_head: true, " if e.reads_kv_per_head else "")
+        + (f"latents_s: {_figure(e.latents_s)}, " if e.latents_s != HAS_TILE else "")
         + f"kind: {e.kind}, rows: {e.rows}, "
         + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
         + f'source: "{e.source}"}}'
     )
+
+
+def _figure(figure: Figure[float]) -> str:
+    return f'{{value: {figure.value:.2g}, kind: {figure.kind}, source: "{figure.source}"}}'
 
 
 def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float | None) -> LayerTimes:
@@ -332,6 +338,7 @@ def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float
     old = [e for e in engine.times if (e.layers, e.format, e.generation) == group[1:]]
     return LayerTimes(
         reads_kv_per_head=bool(old and old[0].reads_kv_per_head),
+        latents_s=old[0].latents_s if old else HAS_TILE,
         layers=group.layers,
         format=group.format,
         generation=group.generation,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from core.errors import UnknownNameError
 from core.loading import Catalogue, looks_like_path
 from hwmodels.device import Device
-from simulator.serving.engines.engine import FOLDER, Engine, FormatClass, LayerClass, LayerTimes
+from simulator.serving.engines.engine import FOLDER, HAS_TILE, Engine, FormatClass, LayerClass, LayerTimes
 from simulator.serving.engines.figure import Figure
 
 __all__ = [
@@ -160,6 +160,7 @@ def layer_times(
     format or device generation of the engine, in this order of preference. A version with another scheduling
     policy is another engine in all but name, and comes after another device generation. The time a sequence
     is the engine's own even then: sampling and the host's work for it depend on the version, not on layers.
+    A tile that another version's library lacks says nothing of this one's.
     """
 
     def distance(entry: LayerTimes) -> float:
@@ -180,9 +181,10 @@ def layer_times(
         other = OTHER_POLICY * (preset.scheduler.value != engine.scheduler.value)
         candidates.append((distance(best) + other, gap, best))
     chosen = min(candidates, key=lambda item: item[:2])[2]
-    if _generation_distance(own[0].generation, generation) > 1.0:
-        return chosen, True
-    return chosen.model_copy(update={"sequence_s": own[0].sequence_s}), True
+    update: dict[str, object] = {} if chosen is own[0] else {"latents_s": HAS_TILE}
+    if _generation_distance(own[0].generation, generation) <= 1.0:
+        update["sequence_s"] = own[0].sequence_s
+    return chosen.model_copy(update=update), True
 
 
 OTHER_POLICY = 4.5

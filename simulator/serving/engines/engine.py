@@ -45,7 +45,6 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "first_token_per_token_s": (0, 1),
     "handoff_s": (0, 60),
     "picture_s": (0, 60),
-    "cdna3_latents_s": (0, 60),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
@@ -57,6 +56,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
 """Lower and upper bound of each numeric figure."""
 Host = Annotated[float, Field(ge=0, le=60)]
 """s."""
+HAS_TILE = Figure[Host](value=0.0, kind="assumed", source="the library has a tile for this shape")
 
 
 class LayerTimes(Strict):
@@ -82,6 +82,9 @@ class LayerTimes(Strict):
     reads_kv_per_head: bool = False
     """Whether decode kernels read KV again for every query head of a group (PagedAttention without grouped
     queries: vLLM 0 on ROCm)."""
+    latents_s: Figure[Host] = HAS_TILE
+    """Least time of the block-scaled fp8 product of hidden states into the latents, where the version's
+    library has no tile for the shape and few of the default's blocks fill the device, s; 0: it has one."""
     kind: Kind
     source: str
     rows: Annotated[int, Field(ge=0)] | None = None
@@ -166,11 +169,6 @@ class Engine(Strict):
         value=False, kind="assumed", source="engines bring scales into the kernels' layout once"
     )
     """Whether DeepGEMM packs the scales of block-scaled weights on Blackwell at every call."""
-    cdna3_latents_s: Figure[float] = Figure[float](
-        value=0.0, kind="assumed", source="its library has a tile for this shape"
-    )
-    """Least time, on CDNA 3, of the fp8 product of hidden states into the latents, where its library has no
-    tile for the shape and few of the default's blocks fill the device, s; 0: it has one."""
     scans_decodes: Figure[bool] = Figure[bool](
         value=False, kind="assumed", source="decodes beside prompts run in the kernel of decodes"
     )

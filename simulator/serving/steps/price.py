@@ -59,8 +59,8 @@ LINEAR = "linear"
 STATE_COPIES = 4.0
 """Passes over states where decodes are scanned: a gather before the scan and a scatter after it read and
 write them (vLLM, gdn_linear_attn.py: ``ssm_state[non_spec_state_indices_tensor]``)."""
-CDNA3, LATENTS = "cdna3", "query_down"
-"""Generation on which an engine may lack a tile for the product into the latents, and that product."""
+LATENTS = "query_down"
+"""The product into the latents, for which a library may lack a tile."""
 
 UNLEARNED = ServerSite(source="", device="", engine="")
 """Factors of a server that nobody measured."""
@@ -117,8 +117,7 @@ class StepPrice:
         """Times of layers without experts beside layers with them."""
         if model.moe is not None and model.linear is None and model.dense_layers:
             self.dense_times, _ = layer_times(engine, "dense", format_class(pool.stored), generation)
-        lacks = cluster.device.generation.name == CDNA3 and self.weights.dense == "fp8_block"
-        self.least_latents_s = engine.cdna3_latents_s.value if lacks else 0.0
+        self.least_latents_s = self.times.latents_s.value if self.weights.dense == "fp8_block" else 0.0
         self.site = pool.site or UNLEARNED
         if pool.site is not None:
             same_times = self.dense_times is self.times
