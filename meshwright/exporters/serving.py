@@ -139,7 +139,7 @@ ADAPTER_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 def _adapter_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
     """Adapters under the engines' option names: slots in device memory, and their rank."""
-    adapters, resident = setting.deployment.adapters, pool.adapters
+    adapters, resident = setting.deployment.adapters, pool.costs.adapters
     if adapters is None or resident is None:
         return {}
     facts: Facts = {"derived.adapters": True, "derived.adapter_rank": adapters.rank}

@@ -350,13 +350,13 @@ def _adapted(question: ServingQuestion, shape: ReplicaShape, weights: float, lon
     blocks = shape.kv_tokens // options.block_tokens
     costs = ReplicaCosts(shape.table, blocks, shape.kv_token_bytes, weights, 0.0, 0.0)
     where = "deployment.adapters"
-    costs, footprint = with_adapters(costs, adapters, question.model, question.cluster, pool, options, where)
-    kept = costs.kv_blocks
-    if footprint.blocks:
+    costs = with_adapters(costs, adapters, question.model, question.cluster, pool, options, where)
+    free, resident = costs.kv_blocks, costs.adapters
+    if resident is not None and resident.blocks:
         # Adapters of running sequences take blocks: as many as run with them.
-        each = footprint.blocks + longest / options.block_tokens
-        kept -= int(min(kept / each, adapters.count) * footprint.blocks)
-    kv_tokens = kept * options.block_tokens
+        request = resident.blocks + longest / options.block_tokens
+        free -= int(min(free / request, adapters.count) * resident.blocks)
+    kv_tokens = free * options.block_tokens
     if kv_tokens < longest:
         raise InfeasibleError(f"KV of {kv_tokens:,} tokens is less than a request of {longest:,.0f}")
     queries = 1 if pool.speculation is None else pool.speculation.queries

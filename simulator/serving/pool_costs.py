@@ -11,14 +11,16 @@ from hwmodels.cluster import Cluster
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
+from simulator.serving.adapters import with_adapters
 from simulator.serving.engines import Engine
 from simulator.serving.kv_states import Around, AttentionReplicas, attention_devices, with_state
 from simulator.serving.overlaps import OverlapSteps, make_overlap
+from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import check_heads
 from simulator.serving.question.state import KvState
-from simulator.serving.steps.costs import engine_of, replica_costs, speculating
+from simulator.serving.steps.costs import replica_costs, speculating
 from simulator.serving.steps.finetuned import with_finetuning
 from simulator.serving.steps.shared_tables import SharedTables
 from simulator.serving.steps.step_times import ReplicaCosts
@@ -42,6 +44,10 @@ class PoolQuestion:
     """Key path of the pool, for errors."""
     attention: Sequence[AttentionReplicas] = ()
     """Pools of role `attention`."""
+    adapters: Adapters | None = None
+    """Of the deployment, which states them for all its pools."""
+    adapters_place: str = ""
+    """Their key path, for errors."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class StepMechanism:
     """One mechanism that changes the steps of a replica.
 
     Attributes:
-        key: of the pool.
+        key: of the pool, or of the deployment for all its pools.
         wrap: costs with the mechanism, of those without it.
         acts: whether a pool has it.
         excludes: keys of other mechanisms beside which it is not modelled, and why.
@@ -61,33 +67,20 @@ class StepMechanism:
     excludes: Mapping[str, str] = field(default_factory=dict)
 
 
-def pool_costs(
-    model: Model,
-    used: Cluster,
-    pool: Pool,
-    options: EngineOptions,
-    folder: Path,
-    place: str,
-    tables: SharedTables | None,
-    attention: Sequence[AttentionReplicas],
-) -> ReplicaCosts:
-    """Return the costs of a replica with what its pool adds to the engine.
+def pool_costs(question: PoolQuestion, tables: SharedTables | None) -> ReplicaCosts:
+    """Costs of a pool's replica.
 
     Args:
-        model, used, pool, options: the question; ``used`` reaches to the end of the first replica.
-        folder: base of relative paths.
-        place: key path of the pool, for errors.
+        question: the pool.
         tables: step times shared between questions.
-        attention: pools of role `attention`.
 
     Raises:
         InputError: what the engine or the model cannot do, or two mechanisms that exclude each other.
         InfeasibleError: the model does not fit a replica.
     """
-    engine = engine_of(pool.engine, folder, f"{place}.engine")
+    pool, options, engine, place = question.pool, question.options, question.engine, question.place
     if pool.exchange == "deepep" and not engine.sends_to_experts.value:
         raise InputError(f"{engine.name} has no option for it", f"{place}.exchange")
-    question = PoolQuestion(model, used, pool, options, engine, folder, place, attention)
     acting = [mechanism for mechanism in MECHANISMS if mechanism.acts(question)]
     keys = [mechanism.key for mechanism in acting]
     for mechanism in acting:
@@ -96,7 +89,7 @@ def pool_costs(
                 f"{mechanism.key} beside {key} is not modelled: {mechanism.excludes[key]}",
                 f"{place}.{mechanism.key}",
             )
-    costs = replica_costs(model, used, pool, options, engine, tables)
+    costs = replica_costs(question.model, question.cluster, pool, options, engine, tables)
     for mechanism in acting:
         costs = mechanism.wrap(costs, question)
     return costs
@@ -181,6 +174,13 @@ def _with_drafts(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
     return speculating(costs, speculation, draft, model, *replica)
 
 
+def _with_adapters(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    if question.adapters is None:
+        return costs
+    replica = question.model, question.cluster, question.pool, question.options
+    return with_adapters(costs, question.adapters, *replica, question.adapters_place)
+
+
 MECHANISMS = (
     StepMechanism("overlap", _with_overlap, lambda question: question.pool.overlap is not None),
     StepMechanism("state", _with_state, _has_state),
@@ -192,6 +192,7 @@ MECHANISMS = (
         {"speculation": "slack is that of steps with one token a sequence"},
     ),
     StepMechanism("speculation", _with_drafts, lambda question: question.pool.speculation is not None),
+    StepMechanism("adapters", _with_adapters, lambda question: question.adapters is not None),
 )
 """In the order in which they change a step: each sees the steps of those before it. A power cap comes before
-all of them (`steps.capped`), adapters, which a deployment states for all its pools, after them."""
+all of them (`steps.capped`)."""

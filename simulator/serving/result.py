@@ -107,7 +107,7 @@ class ServingResult:
 
     def _adapters(self) -> dict[str, Any]:
         """Loads of adapters over the host links; empty where requests have none."""
-        adapters = next((pool.adapters for pool in self.setting.pools if pool.adapters is not None), None)
+        adapters = next((resident for pool in self.setting.pools if (resident := pool.costs.adapters)), None)
         if adapters is None:
             return {}
         stores = [member.adapters for member in self.fleet.members if member.adapters is not None]

@@ -12,7 +12,7 @@ from hwmodels.cluster import Cluster, clusters
 from simulator.models import Model, models
 from simulator.models.towers.pictures import Pictures, pictures_of
 from simulator.scenario import find
-from simulator.serving.adapters import HeldAdapters, make_kernel, with_adapters
+from simulator.serving.adapters import make_kernel
 from simulator.serving.checks import (
     check_deadline,
     check_lending,
@@ -34,7 +34,7 @@ from simulator.serving.kv_states import (
     AttentionReplicas,
     check_attention,
 )
-from simulator.serving.pool_costs import pool_costs
+from simulator.serving.pool_costs import PoolQuestion, pool_costs
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import ASIDE, Deployment, Pool, pools_of
 from simulator.serving.question.options import EngineOptions
@@ -70,8 +70,6 @@ class PoolSetting:
     scaler: Scaler
     source: WeightSource | None = None
     """Source of the weights of replicas that start in stages."""
-    adapters: HeldAdapters | None = None
-    """Adapters that a replica holds."""
 
     @property
     def name(self) -> str:
@@ -81,7 +79,7 @@ class PoolSetting:
     @property
     def most_tokens(self) -> int:
         """Longest request that one rank can hold, with its adapter where both share memory."""
-        beside = self.adapters.blocks if self.adapters is not None else 0
+        beside = self.costs.adapters.blocks if self.costs.adapters is not None else 0
         room = (self.costs.kv_blocks - beside) * self.options.block_tokens
         window = self.costs.window
         return max(
@@ -355,11 +353,11 @@ def _pool_setting(
     """
     if pool.data > 1 and pool.pipeline > 1:
         raise InputError("data-parallel attention with pipeline stages is not modelled", place)
+    engine = engine_of(pool.engine, folder, f"{place}.engine")
     if pool.site is not None:
-        engine = engine_of(pool.engine, folder, f"{place}.engine").name
-        check_server(pool.site, own.device.name, engine, f"{place}.site")
+        check_server(pool.site, own.device.name, engine.name, f"{place}.site")
     options = options_of(pool, own.device, folder, place)
-    options = allowed_options(options, model, used, pool, engine_of(pool.engine, folder, f"{place}.engine"))
+    options = allowed_options(options, model, used, pool, engine)
     if pool.speculation is not None:
         options = options.model_copy(update={"preemption": "none"})
     if pool.role == "decode" and "scheduler" not in pool.options:
@@ -368,18 +366,15 @@ def _pool_setting(
     if deployment.adapters is not None:
         options = _batches_of(deployment.adapters, options, pool, place, f"{where}.adapters")
     scheduler = make_scheduler(options.scheduler, options.scheduler_options, f"{place}.options.scheduler")
-    costs = pool_costs(model, used, pool, options, folder, place, tables, attention)
+    beside = attention, deployment.adapters, f"{where}.adapters"
+    question = PoolQuestion(model, used, pool, options, engine, folder, place, *beside)
+    costs = pool_costs(question, tables)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
     setting = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
     if staged := setting.stages(True):
         looking = scaler.model_copy(update={"start": sum(staged.values())})
         setting = dataclasses.replace(setting, scaler=looking)
-    if deployment.adapters is not None:
-        costs, adapters = with_adapters(
-            costs, deployment.adapters, model, used, pool, options, f"{where}.adapters"
-        )
-        setting = dataclasses.replace(setting, costs=costs, adapters=adapters)
     return setting
 
 

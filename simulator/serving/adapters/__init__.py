@@ -3,14 +3,13 @@
 from simulator.serving.adapters.arrays import adapted_table
 from simulator.serving.adapters.base import AdapterKernel
 from simulator.serving.adapters.popularity import AdapterDraws
-from simulator.serving.adapters.steps import HeldAdapters, kernels, make_kernel, with_adapters
+from simulator.serving.adapters.steps import kernels, make_kernel, with_adapters
 from simulator.serving.adapters.store import AdapterStore
 
 __all__ = [
     "AdapterDraws",
     "AdapterKernel",
     "AdapterStore",
-    "HeldAdapters",
     "adapted_table",
     "kernels",
     "make_kernel",

@@ -18,12 +18,19 @@ from simulator.serving.adapters.merged import Merged
 from simulator.serving.adapters.popularity import mean_distinct
 from simulator.serving.adapters.sgmv import Sgmv
 from simulator.serving.adapters.shapes import AdapterShapes
-from simulator.serving.adapters.store import AdapterStore
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.policies import make_policy
-from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
+from simulator.serving.steps.step_times import (
+    Array,
+    Chunk,
+    HeldAdapters,
+    RankBatch,
+    ReplicaCosts,
+    StepTimes,
+    Stretch,
+)
 
 kernels: Mapping[str, type[AdapterKernel]] = {kind.name: kind for kind in (Sgmv, Merged, Blocks)}
 
@@ -85,25 +92,6 @@ class AdapterSteps:
         return {**parts, "adapters": self._more(prefills, decodes, 1)}
 
 
-@dataclasses.dataclass(frozen=True)
-class HeldAdapters:
-    """What a replica needs to know of adapters."""
-
-    kernel: AdapterKernel
-    room: int
-    """Adapters that fit into the memory kept for them."""
-    load_s: float
-    """Seconds to copy one from the host to all devices of the replica."""
-    bytes: float
-    """Of one adapter over the replica."""
-    blocks: int = 0
-    """KV blocks that one in use takes; 0: adapters have memory of their own."""
-
-    def store(self) -> AdapterStore:
-        """An empty store of a replica."""
-        return AdapterStore(self.room, self.load_s)
-
-
 def with_adapters(
     costs: ReplicaCosts,
     adapters: Adapters,
@@ -112,7 +100,7 @@ def with_adapters(
     pool: Pool,
     options: EngineOptions,
     where: str,
-) -> tuple[ReplicaCosts, HeldAdapters]:
+) -> ReplicaCosts:
     """Costs of a replica that serves adapters: longer steps, and fewer KV blocks.
 
     Raises:
@@ -148,7 +136,7 @@ def with_adapters(
     steps = AdapterSteps(costs.steps, extra, kernel.token_s(shapes, pool.tensor, cluster.device))
     link = cluster.device.kernels.calibration.host_copy
     load_s = shapes.layers * link.overhead_s + size / cluster.rates.copies(devices)
-    return (
-        dataclasses.replace(costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks),
-        HeldAdapters(kernel, room, load_s, size, own),
+    resident = HeldAdapters(room, load_s, size, own)
+    return dataclasses.replace(
+        costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks, adapters=resident
     )

@@ -93,8 +93,8 @@ class Builder:
             tiers = placed_tiers(self._setting, pool, rank, chunks.tokens, self.lanes, self._pooled, False)
             self.stores += tiers.stores
             return ChunkBlocks(blocks, options.block_tokens, tiers)
-        if pool.adapters is not None and pool.adapters.blocks:
-            taken = pool.adapters.blocks
+        if pool.costs.adapters is not None and pool.costs.adapters.blocks:
+            taken = pool.costs.adapters.blocks
             return UnifiedBlocks(blocks, options.block_tokens, options.prefix_caching, taken)
         if not (options.prefix_caching and source.shares_prefixes):
             return PagedBlocks(blocks, options.block_tokens, options.prefix_caching)

@@ -59,8 +59,8 @@ class Member:
 
     def empty_adapters(self) -> None:
         """Forget all adapters, as a replica that has just started."""
-        adapters = self.pool.adapters
-        self.adapters = None if adapters is None else adapters.store()
+        resident = self.pool.costs.adapters
+        self.adapters = None if resident is None else AdapterStore(resident.room, resident.load_s)
 
     @property
     def load(self) -> int:

@@ -96,6 +96,20 @@ NO_WINDOW = SlidingKv()
 
 
 @dataclass(frozen=True)
+class HeldAdapters:
+    """Room for low-rank adapters on one replica."""
+
+    room: int
+    """Adapters that fit into the memory kept for them."""
+    load_s: float
+    """Seconds to copy one from the host to all devices of the replica."""
+    bytes: float
+    """Of one adapter over the replica."""
+    blocks: int = 0
+    """KV blocks that one in use takes; 0: adapters have memory of their own."""
+
+
+@dataclass(frozen=True)
 class ReplicaCosts:
     """Inputs of the event engine for one kind of replica."""
 
@@ -114,3 +128,5 @@ class ReplicaCosts:
     """KV of sliding layers whose blocks are freed."""
     first_token_s: float = 0.0
     """Fixed part of TTFT outside of steps by class of layers and number format, beside the engine's own."""
+    adapters: HeldAdapters | None = None
+    """Adapters that the replica holds."""

@@ -179,8 +179,8 @@ def test_models_that_share_blocks_hold_and_read_their_own():
         return make_serving(asked, "test", Path()).pools[0]
 
     plain, most, half = pool(), pool(options={"shared": 0.75}), pool(options={"shared": 0.5})
-    assert half.adapters.bytes == pytest.approx(0.5 * plain.costs.weight_bytes)
-    assert half.adapters.bytes == pytest.approx(2 * most.adapters.bytes)
+    assert half.costs.adapters.bytes == pytest.approx(0.5 * plain.costs.weight_bytes)
+    assert half.costs.adapters.bytes == pytest.approx(2 * most.costs.adapters.bytes)
     assert plain.costs.kv_blocks > most.costs.kv_blocks > half.costs.kv_blocks
     # One model in the batch costs nothing; of two, each reads its own blocks.
     one = pool(popularity="identical", options={"shared": 0.5}).costs.steps

@@ -57,7 +57,7 @@ ALONE = {name: seconds(name) for name in ASKED}
 
 
 def test_every_mechanism_is_asked():
-    assert ASKED.keys() == {mechanism.key for mechanism in MECHANISMS} | {"power_cap_w", "adapters"}
+    assert ASKED.keys() == {mechanism.key for mechanism in MECHANISMS} | {"power_cap_w"}
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
