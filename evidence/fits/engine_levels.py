@@ -1,9 +1,9 @@
-"""Effects of which an engine's constants are sums, with their spreads; see `profiles/fitting/pooled.py`."""
+"""Effects of which an engine's constants are sums, with their spreads; see `evidence/fits/pooled.py`."""
 
 from __future__ import annotations
 
 from evidence.fits.left_out_errors import CONSTANTS
-from profiles.fitting.pooled import SharedEffect
+from evidence.fits.pooled import SharedEffect
 
 
 def _spread(decode: float, prompts: float, launches: float) -> tuple[float, ...]:

@@ -5,7 +5,7 @@
 Each FOLDER holds published runs (`closed_loop.csv.gz`, `energy.csv.gz`, `static_batch.csv`, ...). A constant
 is a mean and effects of what groups of rows share (engine and scheduling policy, class of layers, format,
 device generation, version), so that a class with few rows takes its engine's mean
-(`profiles/fitting/pooled.py`).
+(`evidence/fits/pooled.py`).
 TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill kernels tell in both.
 Fits without each model in turn give the share of a preset's time a layer that holds on other models
 (`evidence/fits/left_out_models.py`); the headline is the table of their errors beside those of kernels alone.
@@ -50,9 +50,9 @@ from evidence.fits.left_out_models import (
     shares_without,
 )
 from evidence.fits.left_out_runs import replayed
+from evidence.fits.pooled import ROUNDS, LinearErrors, Noise, linear, solve, towards
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
 from evidence.serving.case import Setup
-from profiles.fitting.pooled import ROUNDS, LinearErrors, Noise, linear, solve, towards
 from simulator.serving.engines import BLACKWELL, engines, layer_times
 from simulator.serving.engines.engine import FOLDER, HAS_TILE, LayerTimes
 from simulator.serving.engines.figure import Figure

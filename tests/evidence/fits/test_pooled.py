@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from profiles.fitting.pooled import Noise, SharedEffect, covariance, linear, solve
+from evidence.fits.pooled import Noise, SharedEffect, covariance, linear, solve
 
 MEAN, SCALE, FLOOR = np.array([1.0, 0.5]), np.array([1.0, 1.0]), np.zeros(2)
 LEVELS = (
