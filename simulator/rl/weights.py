@@ -13,6 +13,7 @@ from simulator.models import Model
 from simulator.ops.counts import expert_parameters, model_parameters
 from simulator.plan import Plan
 from simulator.rl.transfers import WeightTransfer
+from simulator.serving.starts.host import PAGEABLE
 from simulator.setting import Setting
 
 WEIGHT_BYTES = 2.0
@@ -140,15 +141,15 @@ def _gathered(
 def _through_host(
     cluster: Cluster, trainers: int, transfer: WeightTransfer, engines: Receivers, whole: float
 ) -> float:
-    """Copies of each device's part down and up, or a checkpoint written and read by every node."""
+    """Copies down, one tensor after the other, and up, or a checkpoint written and read by every node."""
     if transfer.through_files:
         files, sent = cluster.full_file_system, whole * transfer.share
         readers = cluster.nodes_for(engines.devices)
         return sent / files.write_bytes_s + sent * readers / files.read_bytes_s
-    if transfer.pageable_bytes_s is None:
+    if not transfer.pageable:
         return 0.0
     up = whole / cluster.nodes_for(trainers) / (cluster.full_node.host_copy_bytes_s or math.inf)
-    return whole / trainers / transfer.pageable_bytes_s + up
+    return whole / (PAGEABLE * cluster.rates.link) + up
 
 
 def _converted(cluster: Cluster, trainers: int, engines: Receivers, whole: float) -> float:

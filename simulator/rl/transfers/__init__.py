@@ -24,10 +24,10 @@ class WeightTransfer(Sourced):
         description="unit of a broadcast, and of a call of the engine's loader"
     )
     bucket_bytes: Positive = Field(1e9, description="bytes of a bucket")
-    pageable_bytes_s: Positive | None = Field(
-        None,
-        description="bytes a second that a device copies down to pageable host memory, from which weights "
-        "are sent; default: they stay on devices",
+    pageable: bool = Field(
+        False,
+        description="one rank copies each gathered tensor to pageable host memory, from which weights are "
+        "sent; the others wait for it in the next gather",
     )
     through_files: bool = Field(False, description="weights are written to the file system and read from it")
     share: float = Field(1.0, gt=0, le=1, description="share of the bytes that is sent (sparse deltas)")
