@@ -30,8 +30,11 @@ OFFLOAD = {
     "update": {"on": "host"},
 }
 """--offload of DeepSpeed-Chat moves parameters and the optimizer (utils/ds_utils.py)."""
-ADAM = {"place": {"optimizer": {"host": 1.0, "unit": "sub-group"}}, "update": {"on": "host"}}
-"""--adam_offload of OpenRLHF."""
+ADAM = {
+    "place": {"gradients": {"host": 1.0}, "optimizer": {"host": 1.0, "unit": "sub-group"}},
+    "update": {"on": "host"},
+}
+"""--adam_offload of OpenRLHF; gradients lie where the optimizer does (DeepSpeed, runtime/zero/stage3.py)."""
 
 
 def setting_of(data: dict[str, Any]) -> RlSetting:

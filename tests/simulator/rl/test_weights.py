@@ -5,6 +5,7 @@ import pytest
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.models import models
+from simulator.ops.counts import model_parameters
 from simulator.plan import Plan
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.transfers import transfers
@@ -16,10 +17,10 @@ from simulator.workload import Training
 CLUSTER = clusters.get("dgx-h100").resized(32)
 
 
-def move(way, model="qwen3-30b-a3b", devices=16, weight_bytes=2.0, tensor_s=0.0):
+def move(way, model="qwen3-30b-a3b", devices=16, weight_bytes=2.0, tensor_s=0.0, trainers=16):
     rows = Training.model_validate({"seq_len": 4096, "global_batch": 16})
-    setting = Setting(models.get(model), CLUSTER.resized(16), rows, frameworks.get("torch-fsdp"))
-    plan = Plan.model_validate({"zero": 3, "data": 16})
+    setting = Setting(models.get(model), CLUSTER.resized(trainers), rows, frameworks.get("torch-fsdp"))
+    plan = Plan.model_validate({"zero": 3, "data": trainers})
     return moved(CLUSTER, setting, plan, transfers.get(way), Receivers(devices, weight_bytes), tensor_s)
 
 
@@ -46,6 +47,12 @@ def test_engines_on_the_trainers_devices_get_no_broadcast(way):
 def test_deltas_move_their_share_of_a_checkpoint():
     files, delta = move("files"), move("delta")
     assert delta.host == pytest.approx(files.host * transfers.get("delta").share)
+
+
+def test_ranks_of_a_checkpoint_engine_wait_for_each_others_copies():
+    fewer, more = move("checkpoint-engine", trainers=8), move("checkpoint-engine", trainers=16)
+    whole = 2.0 * model_parameters(models.get("qwen3-30b-a3b"))
+    assert fewer.host > more.host > whole / CLUSTER.rates.link  # Copies up alone are shared by more nodes.
 
 
 def test_only_a_smaller_format_is_converted():
