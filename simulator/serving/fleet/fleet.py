@@ -279,7 +279,8 @@ class Fleet:
                 heappop(queue)
             if programs is not None and programs.done:
                 start = inf
-            outside = min(clock.peek(), start)
+            timed = clock.peek()
+            outside = timed if timed < start else start
             if queue and queue[0][0] < outside:
                 index = heappop(queue)[1]
                 replica = members[index].replica
@@ -289,7 +290,7 @@ class Fleet:
                 looking.changed(index)
             elif outside == inf or self._sent_all(start):
                 return
-            elif clock.peek() <= outside:
+            elif timed <= outside:
                 clock.step()
             else:
                 if programs is not None:

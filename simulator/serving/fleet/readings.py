@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -31,14 +30,11 @@ class Readings(Targets):
     """
 
     members: list[Member]
-    fewest: ClassVar[int] = 16
-    """Replicas from which arrays are kept; fewer are asked at each read, which costs less."""
 
     def __init__(self, members: Iterable[Member]) -> None:
         super().__init__(list(members))
         self.rows = {member.index: row for row, member in enumerate(self.members)}
         self.changed: set[int] = set()
-        self._few = len(self.members) < self.fewest
         self._columns: dict[str, Column] = {}
         self._caches = [(row, kv) for row, member in enumerate(self.members) for kv in member.replica.caches]
         self._alone = all(kv.alone for _, kv in self._caches)
@@ -46,7 +42,7 @@ class Readings(Targets):
 
     def column(self, name: str) -> Column:
         """See `Targets.column`."""
-        if self._few:
+        if self.few:
             self.changed.clear()
             return super().column(name)
         if name == "pending" and not self._alone:
@@ -67,7 +63,7 @@ class Readings(Targets):
 
     def cached(self, request: Request) -> Column:
         """See `Targets.cached`."""
-        if self._in_blocks and not self._few and self._prefixes is not None:
+        if self._in_blocks and not self.few and self._prefixes is not None:
             return self.in_memory(request)
         return super().cached(request)
 
@@ -84,7 +80,7 @@ class Readings(Targets):
 
     def in_memory(self, request: Request) -> Column:
         """See `Targets.in_memory`."""
-        if self._few or self._prefixes is None:
+        if self.few or self._prefixes is None:
             return super().in_memory(request)
         kv, owners, rows = self._prefixes
         tokens = np.zeros(len(self), np.int64)
@@ -105,7 +101,7 @@ class Readings(Targets):
 
     def seconds(self, request: Request) -> tuple[Column, Column]:
         """See `Targets.seconds`."""
-        if self._few or self._decode_rows is None:
+        if self.few or self._decode_rows is None:
             return super().seconds(request)
         pool, running = self.members[0].pool, self.column("running")
         slots = pool.options.max_sequences
@@ -129,7 +125,7 @@ class Readings(Targets):
 
     def holders(self, request: Request) -> Column:
         """See `Targets.holders`."""
-        if self._few or self._adapters is None:
+        if self.few or self._adapters is None:
             return super().holders(request)
         owners, rows = self._adapters
         return rows[owners.numbers(owners.masks.get(request.adapter, 0))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from simulator.serving.workload.request import Request
 
 FIELDS = (
@@ -31,6 +33,8 @@ FIELDS = (
     "target",
     "ticket",
 )
+
+_values = attrgetter(*FIELDS)
 
 
 class Sequence:
@@ -76,7 +80,7 @@ class Sequence:
         self.replica = -1
 
     def __copy__(self) -> Sequence:
-        copied = Sequence(self.request, self.queued_s)
-        for name in FIELDS:
-            setattr(copied, name, getattr(self, name))
+        copied = Sequence.__new__(Sequence)
+        for name, value in zip(FIELDS, _values(self), strict=True):
+            setattr(copied, name, value)
         return copied

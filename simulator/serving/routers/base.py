@@ -86,8 +86,12 @@ class Targets:
         members: replicas, in the order of the arrays.
     """
 
+    fewest: ClassVar[int] = 16
+    """Replicas from which arrays cost less than asking each."""
+
     def __init__(self, members: Many[Target]) -> None:
         self.members = members
+        self.few = len(members) < self.fewest
 
     def __len__(self) -> int:
         return len(self.members)

@@ -21,5 +21,8 @@ class LeastLoaded(Router):
 
     def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        loads = targets.column("load") + (self.waiting_weight - 1.0) * targets.column("queue")
-        return int(loads.argmin())
+        more = self.waiting_weight - 1.0
+        if targets.few:
+            loads = [member.load + more * member.queue for member in targets.members]
+            return loads.index(min(loads))
+        return int((targets.column("load") + more * targets.column("queue")).argmin())
