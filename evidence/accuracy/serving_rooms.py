@@ -1,8 +1,9 @@
-"""Steady states beside the event engine where KV room is short: ``python -m benchmarks.serving_rooms``.
+"""Steady states beside the event engine in short rooms: ``python -m benchmarks.serving_rooms``.
 
-    python -m benchmarks.serving_rooms [--engine vllm-0.19] [--share 0.6 --share 0.85] [--rows]
+    python -m benchmarks.serving_rooms [--engine vllm-0.19] [--share 0.6 --share 0.85] [--tokens] [--rows]
 
-The grid is engines x lengths x rooms. A room is the KV blocks of one replica, as a number of whole requests.
+The grid is engines x lengths x rooms. A room is the KV blocks of one replica, as a number of whole requests;
+with ``--tokens``, the tokens of its steps, which hold as many sequences.
 Clients that always wait say what the event engine carries at most. Printed are the steady state's largest
 stable rate over it, and its mean end-to-end time over the engine's at shares of it.
 """
@@ -22,7 +23,6 @@ import numpy as np
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
-from simulator.serving.steady.rate_curve import rate_curve
 from simulator.serving.steady.steady import Limits, Load, steady_state
 from simulator.serving.workload.arrivals.poisson import Poisson
 
@@ -30,9 +30,10 @@ ENGINES = ("vllm-0.19", "sglang-0.5.12", "tensorrt-llm-1.2")
 LENGTHS = ((100, 300), (700, 300), (1000, 1000), (2000, 100))
 """Prompt and output tokens."""
 ROOMS = 1.5, 2.5, 4, 8, 16, 32
+TOKENS = 128, 256, 512
 REQUESTS, WARM_UP = 1500, 0.2
-RATES = np.linspace(0.02, 1.2, 60)
-"""Rates tried for the largest stable one, over the upper bound."""
+RATES = np.linspace(0.01, 2.0, 200)
+"""Rates tried for the largest stable one, over what the event engine carries."""
 
 
 @dataclass(frozen=True)
@@ -52,29 +53,42 @@ class Room:
     times: tuple[float, ...]
 
 
-def deployment(engine: str, prompt: int, output: int, room: float) -> ServingSetting:
-    """One replica whose KV blocks hold ``room`` whole requests."""
-    options: dict[str, Any] = {"max_sequences": 512, "max_context": 8192}
+def deployment(engine: str, prompt: int, output: int, clients: int, **options: Any) -> ServingSetting:
+    """One replica under clients that always wait."""
     data = {
         "model": "llama3.1-8b",
         "cluster": "dgx-h100",
         "workload": {
             "kind": "serving",
-            "requests": REQUESTS,
-            "arrivals": {"kind": "closed", "concurrency": int(3 * room) + 2},
+            "requests": max(REQUESTS, 8 * clients),
+            "arrivals": {"kind": "closed", "concurrency": clients},
             "input": prompt,
             "output": output,
         },
-        "deployment": {"engine": engine, "options": options},
+        "deployment": {"engine": engine, "options": {"max_sequences": 512, "max_context": 8192, **options}},
     }
-    tokens = make_serving(data, "room", Path()).pools[0].options.block_tokens
-    options["kv_blocks"] = ceil(room * (prompt + output) / tokens)
     return make_serving(data, "room", Path())
 
 
 def cell(engine: str, lengths: tuple[int, int], room: float, shares: tuple[float, ...]) -> Room:
-    """Compare one room."""
-    setting = deployment(engine, *lengths, room)
+    """Compare a replica whose KV blocks hold ``room`` whole requests."""
+    clients = int(3 * room) + 2
+    tokens = deployment(engine, *lengths, clients).pools[0].options.block_tokens
+    blocks = ceil(room * sum(lengths) / tokens)
+    words = f"{engine:17} {lengths[0]:5} + {lengths[1]:<5} room of {room:4g}"
+    return _compared(words, deployment(engine, *lengths, clients, kv_blocks=blocks), lengths, shares)
+
+
+def token_cell(engine: str, lengths: tuple[int, int], tokens: int, shares: tuple[float, ...]) -> Room:
+    """Compare a replica whose steps have as many tokens as sequences."""
+    setting = deployment(engine, *lengths, 2 * tokens, token_budget=tokens, max_sequences=tokens)
+    words = f"{engine:17} {lengths[0]:5} + {lengths[1]:<5} {tokens:4} tokens and sequences"
+    return _compared(words, setting, lengths, shares)
+
+
+def _compared(
+    words: str, setting: ServingSetting, lengths: tuple[int, int], shares: tuple[float, ...]
+) -> Room:
     pool = setting.pools[0]
     table: Any = pool.costs.steps
     limits = Limits(
@@ -83,18 +97,16 @@ def cell(engine: str, lengths: tuple[int, int], room: float, shares: tuple[float
         pool.costs.kv_blocks * pool.options.block_tokens,
     )
     columns = _columns(setting, setting.serving.arrivals)
-    ends = np.sort(columns["last_s"])[int(WARM_UP * REQUESTS) : -int(WARM_UP * REQUESTS)]
+    first = int(WARM_UP * len(columns["last_s"]))
+    ends = np.sort(columns["last_s"])[first:-first]
     carried = (len(ends) - 1) / float(ends[-1] - ends[0])
-    rates = rate_curve(table.cases, Load(*lengths), limits).highest * RATES
+    rates = carried * RATES
     stable = steady_state(table, Load(*lengths, rate=rates), limits).stable
     state = steady_state(table, Load(*lengths, rate=carried * np.array(shares)), limits)
     times = []
     for share, seconds in zip(shares, np.where(state.stable, state.e2e_s, inf), strict=True):
         run = _columns(setting, Poisson(rate=share * carried))
-        times.append(
-            float(seconds / (run["last_s"] - run["arrival_s"])[int(WARM_UP * REQUESTS) :].mean()) - 1
-        )
-    words = f"{engine:17} {lengths[0]:5} + {lengths[1]:<5} room of {room:4g}"
+        times.append(float(seconds / (run["last_s"] - run["arrival_s"])[first:].mean()) - 1)
     largest = float(np.max(rates[stable], initial=0.0))
     return Room(words, largest / carried - 1.0, float(columns["preemptions"].mean()), tuple(times))
 
@@ -104,10 +116,12 @@ def _columns(setting: ServingSetting, arrivals: Any) -> dict[str, Any]:
     return serve(replace(setting, serving=serving)).records.columns()
 
 
-def grid(engines: tuple[str, ...], shares: tuple[float, ...]) -> Iterator[Room]:
+def grid(engines: tuple[str, ...], shares: tuple[float, ...], tokens: bool = False) -> Iterator[Room]:
     """All cells, one after another."""
-    for engine, lengths, room in product(engines, LENGTHS, ROOMS):
-        yield cell(engine, lengths, room, shares)
+    if tokens:
+        yield from (token_cell(*place, shares) for place in product(engines, LENGTHS, TOKENS))
+    else:
+        yield from (cell(*place, shares) for place in product(engines, LENGTHS, ROOMS))
 
 
 def main() -> None:
@@ -115,11 +129,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Steady states where KV room is short.")
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--share", action="append", type=float, help="of the throughput")
+    parser.add_argument("--tokens", action="store_true", help="rooms of tokens in place of KV")
     parser.add_argument("--rows", action="store_true", help="print every cell")
     given = parser.parse_args()
     shares = tuple(given.share or (0.6, 0.85))
     rows = []
-    for row in grid(tuple(given.engine or ENGINES), shares):
+    for row in grid(tuple(given.engine or ENGINES), shares, given.tokens):
         rows.append(row)
         if given.rows:
             times = " ".join(f"{time:+7.1%}" for time in row.times)

@@ -221,7 +221,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         delay = met.delay_s
         # At a given batch a longer step meets fewer prompts a second, and as many a step.
         tpot = met.mean_s if cases.interleaved else step + tpot * (1.0 - step / met.mean_s)
-    longest = _longest(cases, meeting, full, met.chunks)
+    longest = _longest(cases, meeting, met.chunks)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     points = {
         "rate": through,
@@ -255,13 +255,14 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     return RateCurve(**points, **own)
 
 
-def _longest(cases: Cases, meeting: Array, full: Array, chunks: Array) -> Array:
-    """Decode time of a request beside as many as slots hold, s.
+def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
+    """Decode time of a request beside as many as slots, and tokens of steps with prompts, hold, s.
 
     Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
     of a step's time falls where the present batch comes to a riser of the stair of step times.
     """
-    steps = cases.prefills(cases.slots)
+    most = cases.beside_prompts
+    full, steps = cases.decode(most), cases.prefills(most)
     delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
     tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
     # From above: prompts share steps that are longer than those without them.

@@ -183,6 +183,11 @@ class Cases:
         self.cached, self.budget = cached, budget
         self.interleaved = mixes(engine) if limits.interleaved is None else limits.interleaved
         """Whether prefill chunks share steps with decodes."""
+        self.beside_prompts = self.slots
+        """Most sequences that decode while a prompt comes for each that ends: both take tokens of a step."""
+        if self.interleaved:
+            tokens_of = table.verified + self.new / self.gaps
+            self.beside_prompts = np.clip(self.budget / tokens_of, 1.0, self.slots)
         self.cuts = engine.chunked_prefill.value
         """Whether prompts are cut to fill a step."""
         self.decodes = output >= 2.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evidence.accuracy.serving_rooms import cell
+from evidence.accuracy.serving_rooms import cell, token_cell
 from simulator.serving.steady.kv_room import MARGIN, Growth, grown_fit, reserved_fit
 
 ROOMS = np.geomspace(1e3, 1e6, 40)
@@ -64,5 +64,13 @@ def test_short_rooms_agree_with_the_event_engine(engine, lengths, room):
     """Reserving the last token of every request was 16 % low in the first, and continuous rooms 20 % high in
     the last."""
     found = cell(engine, lengths, room, (0.6,))
+    assert abs(found.capacity) < 0.06
+    assert abs(found.times[0]) < 0.05
+
+
+@pytest.mark.parametrize(("lengths", "tokens"), [((100, 300), 256), ((1000, 1000), 512)])
+def test_steps_of_as_many_tokens_as_sequences_agree_with_the_event_engine(lengths, tokens):
+    """Beside as many decodes as slots a step has no token for prompts; a fiftieth of the rate was stable."""
+    found = token_cell("vllm-0.19", lengths, tokens, (0.6,))
     assert abs(found.capacity) < 0.06
     assert abs(found.times[0]) < 0.05
