@@ -31,13 +31,13 @@ class ServedLoad:
 
 def describe_load(request: DiffusionRequest, served: ServedLoad) -> dict[str, Any]:
     """The run of a load, with documented keys."""
-    result, load, layout = served.result, served.load, request.setting.layout
+    result, load, devices = served.result, served.load, request.setting.devices
     prompts = len(result.latencies_s)
-    hours = served.replicas * layout.devices * result.span_s / 3600
+    hours = served.replicas * devices * result.span_s / 3600
     price = request.setting.cluster.device.price_per_hour_usd
     return {
         "replicas": served.replicas,
-        "gpus": served.replicas * layout.devices,
+        "gpus": served.replicas * devices,
         "batching": load.batching,
         "requests": prompts,
         "latency_s": {
@@ -63,7 +63,7 @@ def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = No
         "parameters": transformer_parameters(setting.model),
         "cluster": setting.cluster.name,
         "device": setting.cluster.device.name,
-        "gpus": setting.layout.devices,
+        "gpus": setting.devices,
         "library": setting.library.name,
         "layout": setting.layout.model_dump(mode="json"),
         "height": work.height,
@@ -76,9 +76,11 @@ def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = No
         "step_time_s": times.latency_s,
         "latency_s": times.latency_s,
         "rate": request.rate,
+        **({"addons": setting.addons.model_dump(mode="json")} if has_addons(setting) else {}),
         "parts_s": {
             "encoders": times.encoders_s,
-            "steps": times.latency_s - times.encoders_s - times.decoder_s,
+            **({"addons": times.addons_s} if has_addons(setting) else {}),
+            "steps": times.latency_s - times.encoders_s - times.addons_s - times.decoder_s,
             "decoder": times.decoder_s,
         },
         "call_s": {
@@ -96,6 +98,22 @@ def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = No
         "memory_total_bytes": sum(request.memory_bytes.values()),
         **({} if served is None else {"load": describe_load(request, served)}),
     }
+
+
+def has_addons(setting: DiffusionSetting) -> bool:
+    """Whether prompts bring ControlNets or adapters."""
+    return bool(setting.addons.controls or setting.addons.adapters)
+
+
+def _addons(setting: DiffusionSetting) -> str:
+    """Add-ons of a prompt, in words."""
+    added, words = setting.addons, []
+    if added.controls:
+        places = "on the same devices" if added.placement == "shared" else "each on devices of its own"
+        words.append(f"{added.controls} ControlNets {places}, {percent(added.uncached)} read first")
+    if added.adapters:
+        words.append(f"{added.adapters} adapters of rank {added.rank}, merged {added.merged} the first steps")
+    return "; ".join(words)
 
 
 def binding(request: DiffusionRequest) -> str:
@@ -118,19 +136,22 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
     memory, device = sum(request.memory_bytes.values()), setting.cluster.device
     shown = {
         "model": f"{setting.model.name}, {counted(transformer_parameters(setting.model))} parameters",
-        "devices": f"{setting.layout.devices:,} x {device.name} ({setting.cluster.name}){_layout(setting)}",
+        "devices": f"{setting.devices:,} x {device.name} ({setting.cluster.name}){_layout(setting)}",
         "library": setting.library.title,
         "batch": f"{work.batch:,} x {work.width:,} x {work.height:,} pixels{frames}: "
         f"{setting.tokens:,} patches each",
         "steps": f"{setting.steps:,}, {calls}",
+        **({"add-ons": _addons(setting)} if has_addons(setting) else {}),
         "latency": seconds(times.latency_s),
-        "throughput": f"{request.rate:.3g} {kind}s/s, {request.rate / setting.layout.devices:.3g} a GPU",
+        "throughput": f"{request.rate:.3g} {kind}s/s, {request.rate / setting.devices:.3g} a GPU",
         f"energy of one {kind}": f"{request.joules:,.0f} J at {request.watts:,.0f} W",
         f"price of one {kind}": f"${request.usd:.3g}",
         "memory": f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
     }
-    steps = times.latency_s - times.encoders_s - times.decoder_s
+    steps = times.latency_s - times.encoders_s - times.addons_s - times.decoder_s
     parts = {"text encoders": times.encoders_s, "steps": steps, "decoder": times.decoder_s}
+    if times.addons_s:
+        parts["add-ons, until the steps have them"] = times.addons_s
     rows = [[name, seconds(time), percent(time / times.latency_s)] for name, time in parts.items()]
     waits = {
         "kernels": times.device_s,

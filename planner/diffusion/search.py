@@ -45,7 +45,7 @@ class DiffusionPlan:
     @property
     def devices(self) -> int:
         """Devices of all replicas."""
-        return self.replicas * self.request.setting.layout.devices
+        return self.replicas * self.request.setting.devices
 
     @property
     def p90_s(self) -> float:
@@ -103,11 +103,12 @@ def search_diffusion(
     def drop(reason: str) -> None:
         removed[reason] = removed.get(reason, 0) + 1
 
-    for layout in layouts(setting, cluster.devices):
+    for layout in layouts(setting, cluster.devices // setting.addons.ranks):
         for batch in BATCHES:
             tried += 1
             work = setting.workload.model_copy(update={"batch": batch})
-            sized = replace(setting, layout=layout, workload=work, cluster=cluster.resized(layout.devices))
+            sized = replace(setting, layout=layout, workload=work)
+            sized = replace(sized, cluster=cluster.resized(sized.devices))
             try:
                 check_layout(sized, "layout")
                 request = _fitting(sized)
@@ -120,7 +121,7 @@ def search_diffusion(
                 continue
             plan = _fewest(request.setting, request, load, rate, cluster, seed)
             if plan is None:
-                fewest = min(fewest, (math.floor(rate / request.rate) + 1) * layout.devices)
+                fewest = min(fewest, (math.floor(rate / request.rate) + 1) * request.setting.devices)
                 drop("more devices than there are")
             elif plan.result.share_within(load.latency) < load.share:
                 short.append(plan)
@@ -162,7 +163,7 @@ def _fewest(
     seed: int,
 ) -> DiffusionPlan | None:
     """The fewest replicas that reach the target, or the most that were tried; None: too many devices."""
-    each, plan = setting.layout.devices, None
+    each, plan = setting.devices, None
     fewest = math.floor(rate / request.rate) + 1
     for replicas in range(fewest, fewest + MORE_REPLICAS + 1):
         if replicas * each > cluster.devices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -349,8 +349,13 @@ BLOCKS: Mapping[str, Callable[[TransformerCall, BlockGroup], Iterator[Op]]] = Ma
 
 def call_ops(call: TransformerCall) -> list[Op]:
     """Ops of one call; an op's ``repeats``, ``launches`` and ``parameters`` count all blocks that run it."""
+    return [*block_ops(call, call.model.blocks), *_ends(call)]
+
+
+def block_ops(call: TransformerCall, groups: Iterable[BlockGroup]) -> list[Op]:
+    """Ops of groups of blocks, counted as in `call_ops`."""
     ops: list[Op] = []
-    for number, blocks in enumerate(call.model.blocks):
+    for number, blocks in enumerate(groups):
         for op in BLOCKS[blocks.kind](_stage(call, blocks), blocks):
             ops.append(_times(op, blocks.count, f"{number}."))
         if blocks.skips:
@@ -358,7 +363,7 @@ def call_ops(call: TransformerCall) -> list[Op]:
             skip = _product(call, "skip", call.rows, h, 2 * h)
             joined = _kernel(call, "skip.join", "join", 2 * call.rows * h)
             ops += [_times(op, blocks.skips, f"{number}.") for op in (skip, joined)]
-    return [*ops, *_ends(call)]
+    return ops
 
 
 def _stage(call: TransformerCall, blocks: BlockGroup) -> TransformerCall:

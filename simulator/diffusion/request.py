@@ -8,12 +8,14 @@ and the device's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from core.errors import InfeasibleError
 from core.records import record
 from hwmodels.device import LIBRARY_BYTES
+from simulator.diffusion import addons
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.encoders import encoder_ops, encoder_parameters
 from simulator.diffusion.libraries import DiffusionLibrary
@@ -49,11 +51,23 @@ class KernelWork:
 
 @record()
 class RequestWork:
-    """What a batch takes on one device: one step's calls, each text encoder, and the decoder."""
+    """What a batch takes on one device.
+
+    Attributes:
+        step: calls of one step, with the sums of ControlNets' outputs.
+        encoders: each text encoder.
+        decoder: of latents.
+        control: one ControlNet in one step; None without.
+        repeated: the model's own blocks that a ControlNet repeats.
+        merge: one adapter into the weights; None without.
+    """
 
     step: KernelWork
     encoders: tuple[KernelWork, ...]
     decoder: KernelWork
+    control: KernelWork | None = None
+    repeated: KernelWork | None = None
+    merge: KernelWork | None = None
 
 
 @record()
@@ -66,6 +80,7 @@ class RequestTimes:
         device_s, exposed_s: kernels, and exchanges that nothing hides.
         host_s: launches.
         stream_s: weights that come from the host.
+        addons_s: ControlNets and adapters, until the steps have them.
         latency_s: of the whole batch.
     """
 
@@ -76,6 +91,7 @@ class RequestTimes:
     exposed_s: float
     host_s: float
     stream_s: float
+    addons_s: float
     latency_s: float
 
 
@@ -105,7 +121,7 @@ class DiffusionRequest:
     @property
     def usd(self) -> float:
         """List price of one image or video."""
-        hour = self.setting.cluster.device.price_per_hour_usd * self.setting.layout.devices
+        hour = self.setting.cluster.device.price_per_hour_usd * self.setting.devices
         return hour * self.times.latency_s / 3600 / self.setting.workload.batch
 
     @property
@@ -173,13 +189,24 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
     """Price the ops of a batch on one device."""
     prices, work, library = prices_of(setting), setting.workload, setting.library
     prompts, ranks = float(work.batch * setting.calls), float(setting.layout.decoder)
+    call, added = call_of(setting), setting.addons
+    ops = call_ops(call)
+    control = repeated = None
+    if added.controls:
+        ops += addons.sum_ops(call, added.controls)
+        control, repeated = (
+            work_of(make(call), prices) for make in (addons.control_ops, addons.repeated_ops)
+        )
     return RequestWork(
-        work_of(call_ops(call_of(setting)), prices),
+        work_of(ops, prices),
         tuple(
             work_of(encoder_ops(encoder, prompts, library.compiled), prices)
             for encoder in setting.model.encoders
         ),
         work_of(decoder_ops(setting.model.decoder, float(work.batch), setting.latent, ranks), prices),
+        control,
+        repeated,
+        work_of(addons.merge_ops(setting.model), prices) if added.adapters else None,
     )
 
 
@@ -223,19 +250,72 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     stale = max(step.exchange.get("stale", 0.0) - kernels, 0.0)
     exposed = step.exchange.get("ulysses", 0.0) + ring + stale + _passed_seconds(setting, kernels)
     host = step.launches * library.launch_s
+    if work.control:
+        guided = _controls(setting, work, library)
+        kernels, exposed, host = kernels + guided.kernels, exposed + guided.waited, host + guided.host
     if layout.ulysses * layout.ring > 1:
         host += setting.model.layers * (library.sequence_s + (layout.ring - 1) * library.ring_s)
     stream = streamed_seconds(setting)
     longest = max(kernels + exposed, host, stream)
-
-    def alone(part: KernelWork) -> float:
-        return max(device_seconds(part, library, device), part.launches * library.launch_s)
-
-    encoders, decoder = sum(map(alone, work.encoders)), alone(work.decoder)
+    encoders = sum(alone_s(part, library, device) for part in work.encoders)
+    decoder = alone_s(work.decoder, library, device)
     # The first patch passes all stages alone.
     steps = setting.computed_steps + (stages - 1) / stages
-    latency = library.request_s + encoders + steps * longest + decoder
-    return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, latency)
+    added = _addons_s(setting, work, library, longest)
+    latency = library.request_s + encoders + added + steps * longest + decoder
+    return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, added, latency)
+
+
+def alone_s(work: KernelWork, library: DiffusionLibrary, device: str) -> float:
+    """Seconds of a list of ops without exchanges that runs alone: its kernels, or their launches."""
+    return max(device_seconds(work, library, device), work.launches * library.launch_s)
+
+
+class Guided(NamedTuple):
+    """What ControlNets add to a step on the model's devices: kernels, waiting for others, launches."""
+
+    kernels: float
+    waited: float
+    host: float
+
+
+def _controls(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary) -> Guided:
+    """ControlNets in turn on the model's devices, or each on its own beside the blocks that it repeats.
+
+    The model's device receives the outputs of all of them through its one link.
+    """
+    assert work.control and work.repeated
+    controls, device = setting.addons.controls, setting.cluster.device.name
+    if setting.addons.placement == "shared":
+        kernels = controls * device_seconds(work.control, library, device)
+        return Guided(kernels, 0.0, controls * work.control.launches * library.launch_s)
+    size = controls * addons.output_bytes(call_of(setting))
+    moved = float(setting.cluster.collective("send_receive", size, 2, setting.layout.devices))
+    hidden = alone_s(work.repeated, library, device)
+    return Guided(0.0, max(alone_s(work.control, library, device) + moved - hidden, 0.0), 0.0)
+
+
+def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary, step: float) -> float:
+    """Seconds that a prompt waits for weights of its ControlNets and adapters, in the mean.
+
+    Args:
+        step: seconds of a step.
+    """
+    added, model = setting.addons, setting.model
+    rate = setting.cluster.rates.link
+    if added.source == "disk":
+        rate = min(rate, setting.cluster.rates.ssd_read or rate)
+    waited = 0.0
+    if added.controls:
+        # ControlNets on devices of their own are read there at the same time.
+        copies = 1 if added.placement == "own" else added.controls
+        waited += added.uncached * copies * WIDTH * addons.control_parameters(model) / rate
+    if work.merge:
+        read = added.adapters * addons.adapter_bytes(model, added.rank) / rate
+        if added.merged == "beside":
+            read = max(read - min(added.bound, setting.computed_steps) * step, 0.0)
+        waited += read + added.adapters * alone_s(work.merge, library, setting.cluster.device.name)
+    return waited
 
 
 def _passed_seconds(setting: DiffusionSetting, device: float) -> float:
@@ -269,8 +349,10 @@ def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
     encoders = sum(WIDTH * encoder_parameters(encoder) for encoder in model.encoders)
     if layout.offload == "layers":
         encoders = max((WIDTH * encoder_parameters(e) / e.layers * 2 for e in model.encoders), default=0.0)
+    controls = setting.addons.controls if setting.addons.placement == "shared" else 0
     return {
         "transformer": transformer,
+        **({"controls": controls * WIDTH * addons.control_parameters(model)} if controls else {}),
         "encoders": encoders,
         "decoder": WIDTH * decoder_parameters(model.decoder),
     }
@@ -317,16 +399,36 @@ def streamed_seconds(setting: DiffusionSetting) -> float:
 
 def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) -> float:
     """Mean power of the replica's devices, from their use of matrix units and of memory bandwidth."""
-    device, layout, latency = setting.cluster.device, setting.layout, times.latency_s
-    running, reading, computing = device.generation.power_shares
-    steps, peak = setting.computed_steps, device.peak("bf16")
-    busy_s = steps * times.device_s + device_seconds(work.decoder, setting.library, device.name)
+    layout, added, library = setting.layout, setting.addons, setting.library
+    steps, name = setting.computed_steps, setting.cluster.device.name
     passes = steps / layout.pipefusion
+    busy_s = steps * times.device_s + device_seconds(work.decoder, library, name)
     flops = passes * work.step.flops + work.decoder.flops
     moved = passes * work.step.bytes + work.decoder.bytes
+    beside = 0.0
+    if work.control and added.placement == "own":
+        busy = steps * device_seconds(work.control, library, name)
+        each = _device_watts(setting, times, busy, steps * work.control.flops, steps * work.control.bytes)
+        beside = added.controls * each
+    elif work.control:
+        flops += added.controls * steps * work.control.flops
+        moved += added.controls * steps * work.control.bytes
+    return layout.devices * (_device_watts(setting, times, busy_s, flops, moved) + beside)
+
+
+def _device_watts(
+    setting: DiffusionSetting, times: RequestTimes, busy_s: float, flops: float, moved: float
+) -> float:
+    """Mean power of one device over a batch.
+
+    Args:
+        busy_s: seconds of its kernels.
+        flops, moved: of products, and bytes of its memory.
+    """
+    device, latency = setting.cluster.device, times.latency_s
+    running, reading, computing = device.generation.power_shares
     busy = min(busy_s / latency, 1.0)
-    compute = min(flops / (peak * latency), 1.0)
+    compute = min(flops / (device.peak("bf16") * latency), 1.0)
     memory = min(moved / (device.memory_bandwidth * latency), 1.0)
     share = running * busy + reading * memory + computing * float(np.sqrt(compute * busy))
-    each = device.idle_watts + (device.tdp_watts - device.idle_watts) * min(share, 1.0)
-    return layout.devices * each
+    return device.idle_watts + (device.tdp_watts - device.idle_watts) * min(share, 1.0)

@@ -12,6 +12,7 @@ from core.errors import InputError
 from core.loading import Strict, build
 from core.quantities import Few
 from hwmodels.cluster import clusters
+from simulator.diffusion.addons import Addons
 from simulator.diffusion.layout import Layout
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.load import DiffusionLoad
@@ -30,6 +31,9 @@ class DiffusionDefinition(Strict):
     workload: DiffusionWorkload = Field(description="what a batch is")
     layout: Layout = Field(
         default_factory=lambda: Layout.model_validate({}), description="how a batch is laid on devices"
+    )
+    addons: Addons = Field(
+        default_factory=lambda: Addons.model_validate({}), description="ControlNets and adapters of a prompt"
     )
     library: Reference = Field("xdit", description="what runs the model: name, path or mapping")
     load: DiffusionLoad | None = Field(
@@ -72,12 +76,15 @@ def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> Diffusi
     model = find(diffusion_models, written.model, folder, f"{where}: model")
     library = find(diffusion_libraries, written.library, folder, f"{where}: library")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
+    devices = written.layout.devices * written.addons.ranks
     try:
-        cluster.resized(written.layout.devices * written.replicas)
-        cluster = cluster.resized(written.layout.devices)
+        cluster.resized(devices * written.replicas)
+        cluster = cluster.resized(devices)
     except InputError as error:
         raise InputError(error.problem, f"{where}: layout") from None
-    setting = DiffusionSetting(written.title, model, cluster, written.workload, written.layout, library)
+    setting = DiffusionSetting(
+        written.title, model, cluster, written.workload, written.layout, library, written.addons
+    )
     check_layout(setting, where)
     return setting
 
@@ -118,6 +125,14 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
         )
     if layout.pipefusion > model.layers:
         raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")
+    if setting.addons.controls and not model.control:
+        known = ", ".join(
+            each.name for each in map(diffusion_models.get, diffusion_models.names()) if each.control
+        )
+        raise InputError(
+            f"no ControlNet of {model.name} is known; known: {known}, or `control` of a model file",
+            f"{where}: addons.controls",
+        )
     _check_rows(setting, where)
 
 

@@ -99,7 +99,7 @@ def run_load(setting: DiffusionSetting, load: DiffusionLoad, replicas: int, seed
         ready, busy, joules, batches = _in_batches(times, arrivals, replicas)
     latencies = np.array(ready) - np.array(arrivals)
     span = max(ready)
-    idle = setting.cluster.device.idle_watts * setting.layout.devices * max(replicas * span - busy, 0.0)
+    idle = setting.cluster.device.idle_watts * setting.devices * max(replicas * span - busy, 0.0)
     return LoadResult(latencies, span, busy, joules + idle, batches)
 
 
@@ -131,7 +131,7 @@ def _in_steps(
     busy = joules = 0.0
     iterations = joined = 0
     steps, alone = max(round(setting.computed_steps), 1), times.of(1)
-    ends = alone.times.encoders_s + alone.times.decoder_s + setting.library.request_s
+    ends = alone.times.encoders_s + alone.times.addons_s + alone.times.decoder_s + setting.library.request_s
     for replica in range(replicas):
         waiting = deque(range(replica, len(arrivals), replicas))
         running: dict[int, int] = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hwmodels.cluster import Cluster
+from simulator.diffusion.addons import Addons
 from simulator.diffusion.layout import Layout
 from simulator.diffusion.libraries import DiffusionLibrary
 from simulator.diffusion.models import DiffusionModel
@@ -21,6 +22,12 @@ class DiffusionSetting:
     workload: DiffusionWorkload
     layout: Layout
     library: DiffusionLibrary
+    addons: Addons = field(default_factory=lambda: Addons.model_validate({}))
+
+    @property
+    def devices(self) -> int:
+        """Devices of a replica: those of the layout, and those of ControlNets beside it."""
+        return self.layout.devices * self.addons.ranks
 
     @property
     def steps(self) -> int:

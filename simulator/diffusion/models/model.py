@@ -95,6 +95,8 @@ class DiffusionModel(Strict):
     heads: Width
     head_dim: Width
     blocks: Annotated[tuple[BlockGroup, ...], Field(strict=False, min_length=1)]
+    control: Annotated[tuple[BlockGroup, ...], Field(strict=False)] = ()
+    """Blocks of its ControlNet, those of the U-Net's encoder; empty: none is known."""
     qk_norm: bool = False
     rope: bool = False
     patch: Annotated[tuple[Whole, Whole, Whole], Field(strict=False)] = (1, 2, 2)
