@@ -9,7 +9,7 @@ racks, whose hosts and links differ.
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import combinations, combinations_with_replacement
@@ -127,7 +127,9 @@ def far() -> float:
 
 @record()
 class NearError:
-    """How runs near a setting were predicted: with its number format, and kernels of about its widths.
+    """How runs near a plan were predicted: with its number format, and kernels of about its model's widths.
+
+    Those that used all mechanisms of the plan where they are enough, else all near runs.
 
     Attributes:
         runs: their number.
@@ -151,7 +153,7 @@ class Promise:
 
     Attributes:
         gain: predicted causal MFU of the plan over the run's measured one, less 1.
-        run: the run of the highest one with the number format, and kernels of about the setting's widths.
+        run: the run of the highest one of the model, device and release; without any, of all near runs.
     """
 
     gain: float
@@ -210,6 +212,20 @@ class PlanEvidence:
         return self.doubtful and not self.nowhere
 
 
+def _errors_of(runs: Iterable[MeasuredRun]) -> NearError | None:
+    """How some runs were predicted; None where they are too few."""
+    listed = list(runs)
+    errors = [error for run in listed for error in run.errors]
+    if len(errors) < FEWEST_NEAR:
+        return None
+    return NearError(len(errors), median(errors), tuple(dict.fromkeys(run.model for run in listed)))
+
+
+def _fastest(runs: Iterable[MeasuredRun]) -> MeasuredRun | None:
+    """The run with the highest causal MFU; None without a known one."""
+    return max((run for run in runs if run.utilisation), key=lambda run: run.utilisation, default=None)
+
+
 def kind_words(model: Model) -> str:
     """Models of one kind, whose runs are evidence for each other."""
     if not model.causal:
@@ -258,7 +274,7 @@ class RunEvidence:
             sum(run.count for run in self.runs if wanted <= run.mechanisms),
             self._nearest(wanted),
             tuple(self._apart(own)),
-            self.near_error,
+            _errors_of(run for run in self.near_runs if wanted <= run.mechanisms) or self.near_error,
             None if utilisation is None else self._promise(utilisation),
         )
 
@@ -276,23 +292,23 @@ class RunEvidence:
     @cached_property
     def near_error(self) -> NearError | None:
         """How runs near the setting were predicted."""
-        errors = [error for run in self.near_runs for error in run.errors]
-        if len(errors) < FEWEST_NEAR:
-            return None
-        return NearError(
-            len(errors), median(errors), tuple(dict.fromkeys(run.model for run in self.near_runs))
-        )
+        return _errors_of(self.near_runs)
 
     @cached_property
     def fastest(self) -> MeasuredRun | None:
         """The run near the setting with the highest causal MFU."""
-        fastest = max(self.near_runs, key=lambda run: run.utilisation, default=None)
-        return fastest if fastest is not None and fastest.utilisation else None
+        return _fastest(self.near_runs)
+
+    @cached_property
+    def rival(self) -> MeasuredRun | None:
+        """The fastest run near the setting of its model, device and release; without any, of all."""
+        own = self.setting.model.name, self.setting.cluster.device.name, self.setting.framework.name
+        same = (run for run in self.near_runs if (run.model, run.device, run.framework) == own)
+        return _fastest(same) or self.fastest
 
     def _promise(self, utilisation: float) -> Promise | None:
         """A predicted causal MFU beside that of the fastest run near the setting."""
-        fastest = self.fastest
-        return None if fastest is None else Promise(utilisation / fastest.utilisation - 1, fastest)
+        return None if self.rival is None else Promise(utilisation / self.rival.utilisation - 1, self.rival)
 
     @cached_property
     def shortest_s(self) -> float:

@@ -148,8 +148,7 @@ def _recommended(setting: Setting, pool: Plans, values: np.ndarray, simple: np.n
 def _safe_first(setting: Setting, picks: list[_Pick]) -> list[_Pick]:
     """The rows with one first that fits and is as fast within error, where the first may run out of memory.
 
-    The best plan of a family may be slower than all plans that were weighed. A measured plan gives way to a
-    measured one only.
+    The best plan of a family may be slower than all plans that were weighed. Measured plans go first.
     """
     shown = concatenate([pick.plans for pick in picks])
     safe = chance_to_fit(_peaks(setting, shown), setting.cluster.device.memory_bytes, setting) >= SAFE
@@ -158,9 +157,8 @@ def _safe_first(setting: Setting, picks: list[_Pick]) -> list[_Pick]:
     fastest = int(np.argmin([pick.value for pick in picks]))
     close = within_band(setting, shown.take(np.array([fastest, *range(len(picks))])))[1:]
     known = RunEvidence(setting)
-    runs = [known.of(pick.plan).fewest or 0 if known.runs else 0 for pick in picks]
-    able = [row for row in range(1, len(picks)) if safe[row] and close[row] and (runs[row] or not runs[0])]
-    index = min(able, default=None)
+    able = [row for row in range(1, len(picks)) if safe[row] and close[row]]
+    index = min(able, key=lambda row: (not known.measured(picks[row].plan), row), default=None)
     if index is None:
         return picks
     labelled = [

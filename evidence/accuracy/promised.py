@@ -8,11 +8,12 @@ its best run the best of the files and of the rows that ship. Of it a search get
 ``benchmarks.first_choices`` gives it, without levers that came after the best run's release
 (``release_lacks`` of evidence/training/sources.yaml) unless all are asked for. The runs of the best run's
 source are left out of the domains of levers, and of the evidence that decides how wide bands are. Rows that
-count in no figure and families of fewer than 8 devices are left out, as are releases without levers to
-search. Printed for each kind: predicted speed of the first choice over the best measured one, how often it is
-above 1.3, above it without a mark, and how often the measured step lies in the first choice's band. Families
-whose best run has a layout that its source did not choose for speed (``given_plans``) are marked and counted
-apart.
+count in no figure, or whose framework another one stands for, and families of fewer than 8 devices are left
+out, as are releases without levers to search. Printed for each kind: predicted speed of the first choice over
+the best measured one, how often it is above 1.3, above it without a mark, and how often the measured step
+lies in the first choice's band. A mark is that of answers, for which the best run is evidence too; the same
+is printed of marks without the runs of its source, to which the width of marked plans is fitted. Families
+whose best run has a layout that its source did not choose for speed (``given_plans``) are counted apart.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +37,10 @@ from evidence.training.leave_out import left_out_width, measured_devices
 from evidence.training.parts import lacked_levers, named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
-from planner.confidence import confidence
 from planner.constraints import Constraints
+from planner.evidence import PlanEvidence, RunEvidence, measured_runs
 from planner.headroom import headroom_share
+from planner.metrics import utilisation
 from planner.search import search
 from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.code_bases import code_base
@@ -46,7 +49,7 @@ from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidenc
 
 FAR = 1.3
 FEWEST_DEVICES = 8
-UNDECIDABLE = ("LING", "PRIMD", "TAON", "SWIFT", "MSW", "BMT")
+UNDECIDABLE = ("SWIFT", "MSW", "BMT")
 """Sources whose rows state no plan that a search could be judged by (README of the collections)."""
 KINDS = ("experts", "hybrids", "dense")
 
@@ -56,27 +59,27 @@ class Promised:
     """A family's first choice.
 
     ``ratio`` is its predicted speed over the best measured one; ``width`` the half-width of its band with the
-    best run's source left out, were the plan borne out by runs; ``given`` says that the layout of the best
-    run was not chosen for speed.
+    best run's source left out, were the plan borne out by runs; ``known`` what all measured runs say about
+    it, ``left`` what those of other sources do; ``given`` says that the layout of the best run was not chosen
+    for speed.
     """
 
     case: PredictedCase
     kind: str
     ratio: float
     width: float
-    marked: bool
+    known: PlanEvidence
+    left: PlanEvidence
     given: bool
     plan: str
 
-    @property
-    def half_width(self) -> float:
+    def half_width(self, known: PlanEvidence) -> float:
         """Half-width of the band, wider where measured runs do not bear the plan out."""
-        return self.width * (model_errors().unproven if self.marked else 1.0)
+        return self.width * (model_errors().unproven if known.marked else 1.0)
 
-    @property
-    def inside(self) -> bool:
+    def inside(self, known: PlanEvidence) -> bool:
         """Whether the measured step lies in the band of the first choice."""
-        return abs(self.ratio - 1.0) <= self.half_width
+        return abs(self.ratio - 1.0) <= self.half_width(known)
 
     def line(self) -> str:
         """The family in one line."""
@@ -85,8 +88,9 @@ class Promised:
             f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name} {case.precision}"
         )
         own = (case.measured_step_s or np.nan) / self.case.predicted_step_s
-        marks = f"{'marked' * self.marked:6s} {'outside' * (not self.inside):7s} {'given' * self.given:5s}"
-        figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width:4.0%}"
+        outside = not self.inside(self.known)
+        marks = f"{'marked' * self.known.marked:6s} {'outside' * outside:7s} {'given' * self.given:5s}"
+        figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width(self.known):4.0%}"
         return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}"
 
 
@@ -101,10 +105,12 @@ def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
     groups: dict[tuple[object, ...], list[PredictedCase]] = defaultdict(list)
     for entry in entries:
         setting, case = entry.case.setting, entry.case
-        known = case.measured_step_s is not None and not case.is_guess
+        known = case.measured_step_s is not None and not case.is_guess and "framework" not in case.assumed
         named = source_of(case.case_id) not in UNDECIDABLE
         if known and named and setting.framework.offers and setting.cluster.devices >= FEWEST_DEVICES:
-            key = setting.model.name, setting.cluster.device.name, setting.training.seq_len, case.precision
+            # Files spell the name of one model in several ways.
+            model = repr(setting.model.model_copy(update={"name": ""}))
+            key = model, setting.cluster.device.name, setting.training.seq_len, case.precision
             groups[*key, code_base(setting.framework.name)].append(entry)
     best = []
     for group in groups.values():
@@ -121,7 +127,11 @@ def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
 
 def own_source(entry: PredictedCase) -> str:
     """The source of a run, whatever a file calls it."""
-    source = source_of(entry.case.case_id)
+    return canonical(source_of(entry.case.case_id))
+
+
+def canonical(source: str) -> str:
+    """The name of a source in ``sources.yaml``."""
     return sources().same_as.get(source, source)
 
 
@@ -165,10 +175,11 @@ def promised(
             return None
         if not len(found.plans):
             return None
-        seconds = float(found.step.time[0])
-        known = confidence(found.setting, found.plans, found.step)
+        seconds, plan = float(found.step.time[0]), found.plans.plan(0)
+        others = [run for run in measured_runs() if canonical(source_of(run.case)) != own_source(entry)]
+        reached = utilisation(found.setting, seconds, causal=True)
+        known, left = (RunEvidence(found.setting, runs).of(plan, reached) for runs in (None, others))
         half = float(band(found.setting, found.step)[0]) * left_out_width(entry.case.setting, evidence)
-    plan = found.plans.plan(0)
     levers = [
         f"{n}={getattr(plan, n)}" for n in ("dispatcher", "grouped_launches", "graphs") if getattr(plan, n)
     ]
@@ -179,14 +190,16 @@ def promised(
         *levers,
         "overlap" * plan.overlap_expert,
     ]
-    # Reports mark a plan with a mechanism, or a promise, that no measured run near it had.
     ratio = (case.measured_step_s or np.nan) / seconds
-    return Promised(entry, kind_of(entry), ratio, half, known.evidence[0].marked, given, " ".join(words))
+    return Promised(entry, kind_of(entry), ratio, half, known, left, given, " ".join(words))
 
 
 def unproven_width(found: Iterable[Promised]) -> float:
-    """How much wider the bands of marked plans have to be for nine of ten, each source with one vote."""
-    marked = [one for one in found if one.marked and not one.given]
+    """How much wider the bands of marked plans have to be for nine of ten, each source with one vote.
+
+    Marks are those that the best run's source has no part in: what a question of a new source meets.
+    """
+    marked = [one for one in found if one.left.marked and not one.given]
     if not marked:
         return 1.0
     sizes, sources = (
@@ -198,7 +211,7 @@ def unproven_width(found: Iterable[Promised]) -> float:
 
 def width_lines(found: Sequence[Promised]) -> Iterator[str]:
     """The width of marked plans' bands, and what it holds of sources that it was not fitted to."""
-    marked = [one for one in found if one.marked and not one.given]
+    marked = [one for one in found if one.left.marked and not one.given]
     inside = [
         abs(one.ratio - 1) / one.width
         <= unproven_width(other for other in found if own_source(other.case) != own_source(one.case))
@@ -216,13 +229,21 @@ def summary(name: str, chosen: Sequence[Promised]) -> str:
     """The figures of some families in one line."""
     ratios = np.array([one.ratio for one in chosen])
     far = [one for one in chosen if one.ratio > FAR]
-    return (
+    words = (
         f"{name:24s} {len(chosen)} families: first choice over best measured {np.median(ratios):.2f} in the "
-        f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}, "
-        f"{sum(not one.marked for one in far)} of them unmarked; measured step inside the band "
-        f"{np.mean([one.inside for one in chosen]):.0%}, half-width "
-        f"{np.median([one.half_width for one in chosen]):.0%}"
+        f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}"
     )
+    for title, evidence in (
+        (", ", attrgetter("known")),
+        ("; without the source's runs ", attrgetter("left")),
+    ):
+        bare = sum(not (evidence(one).marked or evidence(one).nowhere) for one in far)
+        held = np.mean([one.inside(evidence(one)) for one in chosen])
+        half = np.median([one.half_width(evidence(one)) for one in chosen])
+        words += (
+            f"{title or ', '}{bare} unmarked, measured step inside the band {held:.0%}, half-width {half:.0%}"
+        )
+    return words
 
 
 def main() -> None:
@@ -237,7 +258,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write the width to {ERRORS_FILE.name}")
     asked = parser.parse_args()
     files = [*asked.files, *published_files()]
-    entries = evaluate(files).entries
+    undecidable = set[str]().union(*(named(path, sources().no_figure) for path in files))
+    entries = [entry for entry in evaluate(files).entries if entry.case.case_id not in undecidable]
     given_cases = set[str]().union(*(named(path, sources().given_plans) for path in files))
     lacked = (
         {}

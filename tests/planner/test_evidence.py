@@ -17,6 +17,7 @@ from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
+from simulator.state.adapter import Adapter
 from simulator.workload import Training
 
 
@@ -113,6 +114,39 @@ def test_a_promise_far_beyond_the_fastest_run_near_a_plan_is_doubtful():
     assert beyond.promise.gain == pytest.approx(0.25) and beyond.promise.run == listed[1]
     assert beyond.unproven == () and beyond.doubtful
     assert not kept.doubtful and known.of(plan).promise is None
+
+
+def test_runs_with_all_mechanisms_of_a_plan_say_more_than_others_near_it():
+    """Runs with context parallelism took a third longer than predicted, those without as long."""
+    mechanism = frozenset({"16 bits", "ZeRO-1", "context parallelism"})
+    split = [replace(near(error), mechanisms=mechanism) for error in (0.3, 0.34, 0.4)]
+    known = RunEvidence(setting(), [*split, *(near(0.01) for _ in range(9))])
+    plain, context = known.of(Plan(data=16, zero=1)), known.of(Plan(context=2, data=8, zero=1))
+    assert not plain.doubtful and plain.near_error.runs == 12
+    assert (context.near_error.runs, context.near_error.error) == (3, 0.34) and context.doubtful
+    few = RunEvidence(setting(), [*split[:2], *(near(0.01) for _ in range(9))])
+    assert few.of(Plan(context=2, data=8, zero=1)).near_error.runs == 11
+
+
+def test_a_promise_is_judged_by_the_model_that_was_measured_on_the_device():
+    """Another model of these widths reached more, under another release of the code base."""
+    other = near(0.0, utilisation=0.5, model="llama2-7b", framework="nemo")
+    same = near(0.0, utilisation=0.35, framework="megatron-core")
+    plan = Plan(data=16, zero=1)
+    assert not RunEvidence(setting(), [other]).of(plan, 0.45).doubtful
+    found = RunEvidence(setting(), [other, same]).of(plan, 0.45)
+    assert found.promise.run == same and found.doubtful
+    elsewhere = replace(same, device="h200-sxm")
+    assert RunEvidence(setting(), [other, elsewhere]).of(plan, 0.45).promise.run == other
+
+
+def test_adapters_are_evidence_for_adapters_alone():
+    tuned = setting()
+    tuned = replace(tuned, training=tuned.training.model_copy(update={"adapter": Adapter(rank=16)}))
+    plan, full = Plan(data=16), run("16 bits")
+    assert RunEvidence(tuned, [full]).of(plan).unproven == ("adapters",)
+    assert RunEvidence(tuned, [full, run("16 bits; adapters")]).of(plan).unproven == ()
+    assert "adapters" not in mechanisms(setting(), plan)
 
 
 def test_two_runs_near_a_plan_say_nothing():
