@@ -263,7 +263,8 @@ def test_a_proven_search_keeps_state_on_the_device_where_no_run_moved_it():
     placed = search(asked, 8, some, top=5, offload=True)
     assert len(placed.plans) and all(plan.place for plan in placed.plans)
     found = search(asked, 8, proven(asked, some), top=5, offload=True)
-    assert not len(found.plans) and found.removed["unproven"] > 0
+    # No run of Megatron Core near it shards weights, so that only plans with whole weights are left.
+    assert not len(found.plans) and found.removed["unproven"] + found.removed["memory"] > 0
 
 
 def test_a_fixed_value_without_a_run_is_refused_by_name():
