@@ -100,8 +100,8 @@ def format_mechanism(setting: Setting) -> str:
 
 def workload_mechanisms(setting: Setting) -> tuple[str, ...]:
     """Mechanisms that the workload asks for, whatever the plan."""
-    asked = {"a vision tower": setting.training.images, "adapters": setting.training.adapter}
-    return tuple(words for words, value in asked.items() if value)
+    workload = {"a vision tower": setting.training.images, "adapters": setting.training.adapter}
+    return tuple(words for words, value in workload.items() if value)
 
 
 def mechanisms(setting: Setting, plan: Plan, left_out: Collection[str] = ()) -> tuple[str, ...]:
