@@ -57,10 +57,16 @@ def _framework_reference(setting: Setting) -> str | dict[str, Any]:
 
 def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, Any]:
     """The name of a catalogue entry, or the full definition."""
-    name = getattr(entry, "name", "")
-    if name in catalogue.names() and catalogue.get(name) == entry:
-        return name
+    for name in names_of(entry):
+        if catalogue.resolve(name) and catalogue.get(name) == entry:
+            return name
     return entry.model_dump(mode="json", exclude_none=True)
+
+
+def names_of(entry: BaseModel) -> list[str]:
+    """Names by which a catalogue may know an entry: a model that sees has that of its tower too."""
+    tower = getattr(entry, "tower", None)
+    return [getattr(entry, "name", ""), *([] if tower is None else [tower.name])]
 
 
 def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:

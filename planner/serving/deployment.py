@@ -7,7 +7,7 @@ from typing import Any
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from simulator.models import Model, models
-from simulator.scenario_file import cluster_reference, reference
+from simulator.scenario_file import cluster_reference, names_of, reference
 
 ROUTER = "least-loaded"
 ROUNDS = 10
@@ -57,11 +57,11 @@ def _model(model: Model) -> tuple[str | dict[str, Any], str]:
 
     A catalogue model in the format of another checkpoint goes by its catalogue name: pools state the format.
     """
-    if model.name in models.names():
-        known = models.get(model.name)
-        told = {"checkpoint": model.checkpoint, "left_out": model.left_out}
-        if known.model_copy(update=told) == model:
-            return known.name, known.checkpoint
+    for name in filter(models.resolve, names_of(model)):
+        known = models.get(name)
+        stated = {"checkpoint": model.checkpoint, "left_out": model.left_out}
+        if known.model_copy(update=stated) == model:
+            return name, known.checkpoint
     return reference(models, model), model.checkpoint
 
 

@@ -11,8 +11,9 @@ from core.yaml_text import yaml_text
 from hwmodels.device import devices
 from meshwright.questions.scenarios import shipped_scenarios
 from planner.prediction import Prediction
+from simulator.models import models
 from simulator.scenario import make_scenario
-from simulator.scenario_file import scenario_of
+from simulator.scenario_file import reference, scenario_of
 from simulator.schedules import get_schedule
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)
@@ -83,3 +84,8 @@ def test_a_device_file_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     again = make_scenario(written, "there", tmp_path)
     assert Prediction.of(again.setting, again.plan).step.time == first.step.time
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl-8b", "qwen2.5-vl-7b", "llama3.1-70b"])
+def test_a_model_is_referred_to_by_the_name_that_has_its_tower(name):
+    assert reference(models, models.get(name)) == name
