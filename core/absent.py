@@ -7,13 +7,14 @@ import re
 KINDS = frozenset({"model", "framework", "cluster", "device", "engine", "engine preset", "export target"})
 """Kinds of names that are looked up."""
 ABSENT = {
-    r"(flan-)?t5|bart|ul2|whisper": "encoder-decoders are not predicted",
+    r"(flan-)?(u?m)?t5|bart|ul2|whisper|pegasus|opus-mt|nllb|m2m": "a config.json of its family is read; "
+    "--osl 0 prices the encoder",
     r"(distil|de|ro)?berta?|bge|e5|gte|electra": "`meshwright show models bert` lists encoders; "
     "another's config.json is read",
     r"gemma-?3n": "its several streams of residuals and predicted sparsity are not modelled",
     r"sd|sdxl|stable-diffusion|flux|wan|cogvideox?|pixart|sana|hunyuan-(dit|video)|qwen-image": "it is asked "
     "with kind: diffusion, or plan serve --images",
-    r"vit|clip|dino": "vision encoders alone are not predicted",
+    r"vit|clip|dino": "a config.json of ViT is read; other vision encoders alone are not",
     r"mamba|falcon-?mamba|rwkv": "state-space models without attention are not there; hybrids are",
     r"tpu|trillium|ironwood|v5e|v5p": "TPU is not there; a device of your own: docs/extending.md",
     r"trainium|trn|inferentia|inf2": "Trainium is not there; a device of your own: docs/extending.md",

@@ -221,6 +221,12 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         for name in getattr(written.search, option):
             if name not in FIXABLE:
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
+    if model.decoder_parameters:
+        raise InputError(
+            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve "
+            "--osl 0 asks about the encoder's pass",
+            f"{where}: model",
+        )
     sized = _sized(cluster, written.gpus, where)
     site = _site(written, sized, framework, where, folder)
     work, stragglers = written.workload, tuple(written.stragglers)

@@ -112,9 +112,11 @@ class ServingQuestion:
                 "workload.slo",
             )
         self._check_trace()
-        if self.prompt + self.output > self.model.max_sequence:
+        # The output token of an encoder is its answer's, at no position.
+        request = self.prompt + (self.output if self.model.causal else 0)
+        if request > self.model.max_sequence:
             raise InputError(
-                f"requests of {self.prompt + self.output:,.0f} tokens are longer than the "
+                f"requests of {request:,.0f} tokens are longer than the "
                 f"{self.model.max_sequence:,} that {self.model.name} takes",
                 "workload",
             )

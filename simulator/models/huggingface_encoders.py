@@ -30,3 +30,109 @@ def modernbert(config: Config) -> dict[str, Any]:
         "attention_pattern": ("full",) + ("sliding",) * (period - 1),
         "sliding_window": 2 * (window // 2) + 1,
     }
+
+
+def vit(config: Config) -> dict[str, Any]:
+    """ViT and DeiT: one token a patch behind tokens of a class (and of a teacher), learned positions."""
+    hidden, sizes = whole_of(config, "hidden_size"), [whole_of(config, "image_size", 224)]
+    sizes += [whole_of(config, "patch_size", 16), whole_of(config, "num_channels", 3)]
+    image, patch, channels = sizes
+    if patch < 1 or image % patch:
+        raise InputError(
+            f"image_size: must be a multiple of patch_size, found {image} and {patch}", config.where
+        )
+    leading = 2 if config.values.get("model_type") == "deit" else 1
+    labels, classes = config.values.get("id2label"), config.values.get("architectures")
+    classifies = isinstance(classes, list) and "ForImageClassification" in str(classes[:1])
+    outputs = len(labels) if isinstance(labels, dict) else 2
+    head = (hidden + 1) * (outputs if classifies else hidden)
+    return {
+        "vocabulary": leading,
+        "max_sequence": (image // patch) ** 2 + leading,
+        "qkv_bias": config.flag("qkv_bias") is not False,
+        "other_parameters": (patch * patch * channels + 1) * hidden + head,
+    }
+
+
+T5_TOKENS = 1 << 15
+"""Buckets of distance have no table that ends; longer texts are not asked about."""
+
+
+def t5(config: Config) -> dict[str, Any]:
+    """T5, mT5 and UMT5: norms without a shift, no biases, positions by buckets of distance."""
+    hidden, width = whole_of(config, "d_model"), whole_of(config, "d_ff")
+    heads, layers = whole_of(config, "num_heads"), whole_of(config, "num_layers")
+    inner = heads * whole_of(config, "d_kv", 64)
+    below = config.number("num_decoder_layers")
+    decoders = layers if below is None else below
+    name = str(config.values.get("feed_forward_proj", "relu"))
+    gated = name.startswith("gated-")
+    each = 2 * 4 * hidden * inner + (3 if gated else 2) * hidden * width + 3 * hidden
+    buckets = whole_of(config, "relative_attention_num_buckets", 32) * heads
+    every = config.values.get("model_type") == "umt5"
+    other = buckets * (layers if every else 1)
+    decoder = decoders * each + hidden + buckets * (decoders if every else 1)
+    return {
+        "activation": "geglu" if gated else "relu" if name.endswith("relu") else "gelu",
+        "max_sequence": T5_TOKENS,
+        **_with_decoder(config, other, decoder),
+    }
+
+
+NORMS_OF_ENDS = {"mbart": 2, "marian": 0}
+"""Norms of a stack beside its layers': one behind the embedding or at the end, in mBART both."""
+WITHOUT_OFFSET = "pegasus", "marian", "blenderbot", "blenderbot-small"
+"""Types whose tables of positions have no two rows in front."""
+
+
+def bart(config: Config) -> dict[str, Any]:
+    """BART and its kin: layers with biases, learned or fixed positions in both stacks."""
+    kind = str(config.values.get("model_type"))
+    hidden, rows = whole_of(config, "d_model"), whole_of(config, "max_position_embeddings", 1024)
+    width, decoders = whole_of(config, "decoder_ffn_dim"), whole_of(config, "decoder_layers")
+    rows += 0 if kind in WITHOUT_OFFSET else 2
+    norms = NORMS_OF_ENDS.get(kind, 1)
+    positions = 0 if kind == "m2m_100" else rows * hidden
+    each = 2 * 4 * hidden * (hidden + 1) + 2 * hidden * width + width + hidden + 3 * 2 * hidden
+    decoder = decoders * each + norms * 2 * hidden + positions
+    return {
+        "layers": whole_of(config, "encoder_layers"),
+        "heads": whole_of(config, "encoder_attention_heads"),
+        "feed_forward": whole_of(config, "encoder_ffn_dim"),
+        "max_sequence": rows,
+        "position": "none" if kind == "m2m_100" else "learned",
+        **_with_decoder(config, (norms - 1) * 2 * hidden, decoder),
+    }
+
+
+def whisper(config: Config) -> dict[str, Any]:
+    """Whisper: one token every second frame of sound, keys without a bias, a decoder of text."""
+    hidden, decoders = whole_of(config, "d_model"), whole_of(config, "decoder_layers")
+    width, bins = whole_of(config, "decoder_ffn_dim"), whole_of(config, "num_mel_bins", 80)
+    layers = whole_of(config, "encoder_layers")
+    each = 2 * (4 * hidden * hidden + 3 * hidden) + 2 * hidden * width + width + hidden + 3 * 2 * hidden
+    positions = whole_of(config, "max_target_positions", 448) * hidden
+    convolutions = 3 * hidden * (bins + hidden) + 2 * hidden
+    return {
+        "layers": layers,
+        "heads": whole_of(config, "encoder_attention_heads"),
+        "feed_forward": whole_of(config, "encoder_ffn_dim"),
+        "max_sequence": whole_of(config, "max_source_positions", 1500),
+        # Biases of keys that layers here have and Whisper's lack.
+        **_with_decoder(config, convolutions - layers * hidden, decoders * each + 2 * hidden + positions),
+    }
+
+
+def _with_decoder(config: Config, other: int, decoder: int) -> dict[str, Any]:
+    """Parameters beside an encoder's layers; files of an encoder alone (`T5EncoderModel`) have no decoder."""
+    classes = config.values.get("architectures")
+    alone = isinstance(classes, list) and str(classes[:1]).find("Encoder") > 0
+    if config.flag("tie_word_embeddings") is False:
+        decoder += whole_of(config, "d_model") * whole_of(config, "vocab_size")
+    decoder = 0 if alone else decoder
+    # The output layer is the decoder's.
+    return {
+        "tied_embeddings": True,
+        "other_parameters": max(other, 0) + decoder,
+        "decoder_parameters": decoder,
+    }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.errors import InputError
-from simulator.models.huggingface_encoders import bert, modernbert
+from simulator.models.huggingface_encoders import bart, bert, modernbert, t5, vit, whisper
 from simulator.models.huggingface_hybrids import (
     falcon_h1,
     jamba,
@@ -24,6 +24,8 @@ from simulator.models.huggingface_hybrids import (
 from simulator.models.huggingface_rules import Config, pattern_of, whole_of
 
 ENCODERS = "pooling and the heads of tasks; no constant was chosen on an encoder"
+DECODERS = "the decoder takes memory, not time; no constant was chosen on an encoder"
+BARTS = "bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart"
 UNPRICED: Mapping[str, str] = {
     "deepseek_v4": "compressors of keys and hyper-connections take memory, not time; attention is priced "
     "over the window and the chosen keys",
@@ -35,6 +37,10 @@ UNPRICED: Mapping[str, str] = {
     "jamba": "Mamba-1 scans are priced as Mamba-2 with a state of the same size",
     "bert": ENCODERS,
     "modernbert": ENCODERS,
+    "vit": f"the cut into patches, {ENCODERS}",
+    "t5": DECODERS,
+    "bart": DECODERS,
+    "whisper": f"the convolutions over sound, and {DECODERS}",
     "distilbert": ENCODERS,
     "longcat_flash": "experts that compute nothing are left out of the experts of a token in the mean",
 }
@@ -277,6 +283,10 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "longcat_flash": longcat_flash,
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert"), bert),
     "modernbert": modernbert,
+    **dict.fromkeys(("vit", "deit"), vit),
+    **dict.fromkeys(("t5", "mt5", "umt5"), t5),
+    **dict.fromkeys(BARTS, bart),
+    "whisper": whisper,
 }
 """Rules by model_type."""
 

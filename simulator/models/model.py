@@ -124,6 +124,9 @@ class Model(Strict):
     other_parameters: Annotated[int, Field(ge=0, le=10**14)] = 0
     """Parameters of parts that have no ops, such as embeddings of each layer; they take memory only."""
 
+    decoder_parameters: Annotated[int, Field(ge=0, le=10**14)] = 0
+    """Of ``other_parameters`` those of a decoder that attends to this encoder; it takes memory only."""
+
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
     """Linear attention or a state-space mixer, in the layers that have it."""

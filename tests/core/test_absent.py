@@ -41,7 +41,7 @@ def test_names_are_offered_within_a_few_letters(unknown, names, offered):
 @pytest.mark.parametrize(
     ("kind", "name", "word"),
     [
-        ("model", "google/flan-t5-xl", "encoder-decoders"),
+        ("model", "google/flan-t5-small", "--osl 0 prices the encoder"),
         ("model", "BAAI/bge-micro", "encoders"),
         ("model", "google/gemma-3n-E4B-it", "streams of residuals"),
         ("cluster", "tpu-v5p-256", "TPU"),

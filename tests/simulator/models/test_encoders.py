@@ -49,11 +49,82 @@ DISTILLED = {
     "n_layers": 6,
     "vocab_size": 30522,
 }
+VIT = {
+    "model_type": "vit",
+    "architectures": ["ViTForImageClassification"],
+    "hidden_act": "gelu",
+    "hidden_size": 768,
+    "id2label": {str(label): "a kind" for label in range(1000)},
+    "image_size": 224,
+    "intermediate_size": 3072,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "patch_size": 16,
+}
+FLAN_XL = {
+    "model_type": "t5",
+    "is_encoder_decoder": True,
+    "d_ff": 5120,
+    "d_kv": 64,
+    "d_model": 2048,
+    "feed_forward_proj": "gated-gelu",
+    "num_heads": 32,
+    "num_layers": 24,
+    "tie_word_embeddings": False,
+    "vocab_size": 32128,
+}
+ELEVEN = FLAN_XL | {
+    "d_ff": 65536,
+    "d_kv": 128,
+    "d_model": 1024,
+    "num_heads": 128,
+    "feed_forward_proj": "relu",
+    "tie_word_embeddings": True,
+}
+BART = {
+    "model_type": "bart",
+    "is_encoder_decoder": True,
+    "activation_function": "gelu",
+    "d_model": 1024,
+    "max_position_embeddings": 1024,
+    "vocab_size": 50264,
+    **{
+        f"{stack}_{name}": value
+        for stack in ("encoder", "decoder")
+        for name, value in (("attention_heads", 16), ("ffn_dim", 4096), ("layers", 12))
+    },
+}
+WHISPER = BART | {
+    "model_type": "whisper",
+    "d_model": 1280,
+    "num_mel_bins": 128,
+    "vocab_size": 51866,
+    "encoder_layers": 32,
+    "decoder_layers": 4,
+    "encoder_attention_heads": 20,
+    "encoder_ffn_dim": 5120,
+    "decoder_ffn_dim": 5120,
+}
+DECODER_OF = {"t5": FLAN_XL, "bart": BART, "whisper": WHISPER}
+PUBLISHED = [
+    (FLAN_XL, 2_849_757_184),
+    (FLAN_XL | {"architectures": ["T5EncoderModel"]}, 1_223_527_424),
+    (ELEVEN, 11_307_321_344),
+    (FLAN_XL | {"model_type": "umt5", "tie_word_embeddings": True}, 2_784_006_144),
+    (BART, 406_290_432),
+    (BART | {"model_type": "mbart", "vocab_size": 250027}, 610_851_840),
+    (BART | {"model_type": "pegasus", "vocab_size": 96103}, 453_225_472),
+    (BART | {"model_type": "m2m_100", "vocab_size": 128112}, 483_905_536),
+    (WHISPER, 808_878_080),
+    (WHISPER | {"decoder_layers": 32}, 1_543_490_560),
+    (VIT, 86_567_656),
+]
 
 
 @pytest.mark.parametrize(
     ("config", "parameters"),
     [
+        *PUBLISHED,
         (BERT, 335_141_888),
         (ROBERTA | {"vocab_size": 250002}, 559_890_432),
         (MODERN, 149_014_272),
@@ -96,12 +167,35 @@ def test_attention_to_all_tokens_takes_up_to_twice_that_to_earlier_ones():
     assert float(all_.head(8)) == 0.0 < float(earlier.head(8))
 
 
-def test_an_encoder_writes_no_tokens():
+def _asked(**changed):
     values = dict.fromkeys(("share", "engine", "objective", "tpot", "rate"))
-    values |= {"model": "bert-large", "cluster": "dgx-h100", "gpus": 1, "isl": 384, "ttft": 0.1}
-    assert serving_question(None, {**values, "osl": 0}, {}, {}).output == 1.0
+    values |= {"model": "bert-large", "cluster": "dgx-h100", "gpus": 1, "isl": 384, "ttft": 0.1, "osl": 0}
+    return serving_question(None, values | changed, {}, {})
+
+
+@pytest.mark.parametrize("kind", DECODER_OF)
+def test_a_decoder_takes_memory_and_is_not_asked(kind, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(DECODER_OF[kind]), encoding="utf-8")
+    model, path = models.get(str(tmp_path)), str(tmp_path)
+    half = model_parameters(model) - model.decoder_parameters
+    assert 0 < model.decoder_parameters < model_parameters(model) and half > 12 * model.hidden**2
+    assert _asked(model=path).output == 1.0
+    with pytest.raises(InputError, match="its decoder attends to its encoder"):
+        _asked(model=path, osl=20)
+    with pytest.raises(InputError, match="training a decoder that attends to an encoder is not modelled"):
+        mw.plan(model=path, cluster="dgx-h100", gpus=8, seq_len=512, global_batch=8)
+
+
+def test_the_answer_of_an_encoder_has_no_position():
+    assert _asked(model="vit-base", isl=197).prompt == 197
+    with pytest.raises(InputError, match="requests of 198 tokens are longer than the 197"):
+        _asked(model="vit-base", isl=198)
+
+
+def test_an_encoder_writes_no_tokens():
+    assert _asked().output == 1.0
     with pytest.raises(InputError, match="is an encoder and writes no tokens"):
-        serving_question(None, {**values, "osl": 20}, {}, {})
+        _asked(osl=20)
 
 
 def test_runs_of_decoders_are_no_evidence_for_an_encoder():

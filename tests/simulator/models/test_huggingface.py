@@ -117,7 +117,7 @@ def test_a_file_without_a_model_type_is_read_by_its_class(tmp_path):
     ("model_type", "message"),
     [
         ("albert", "model_type 'albert': encoders of this kind are not supported"),
-        ("t5", "encoder-decoder models are not supported"),
+        ("longt5", "encoder-decoders of this kind are not supported"),
         ("mamba", "Mamba-1 and recurrent mixers are not modelled"),
         (["llama"], "model_type: a name is needed"),
         ("", "model_type: a name is needed"),
