@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import re
 
-KINDS = frozenset({"model", "framework", "cluster", "device", "engine", "engine preset", "export target"})
+KINDS = frozenset(
+    {
+        *("model", "framework", "cluster", "device", "device or cluster"),
+        *("engine", "engine preset", "export target"),
+    }
+)
 """Kinds of names that are looked up."""
+HARDWARE = "cluster", "device", "device or cluster"
+COUNTED = re.compile(
+    r"(?P<before>\d+) ?[x*] ?(?P<last>[a-zA-Z]\S*)|(?P<first>[a-zA-Z]\S*?) ?[x*:] ?(?P<after>\d+)"
+)
+"""A number of devices written into a name: 8xH100, h100:8, dgx-h100x8."""
 ABSENT = {
     r"(flan-)?(u?m)?t5|bart|ul2|whisper|pegasus|opus-mt|nllb|m2m": "a config.json of its family is read; "
     "--osl 0 prices the encoder",
@@ -32,5 +42,8 @@ def absent(kind: str, name: str) -> str:
     """What is said of a name that no catalogue has; empty where nothing is known of it."""
     if kind not in KINDS:
         return ""
+    if counted := COUNTED.fullmatch(name.strip()) if kind in HARDWARE else None:
+        count, named = counted["before"] or counted["after"], counted["first"] or counted["last"]
+        return f"a number of GPUs stands apart: {named} with --gpus {count}, or {named}={count} among types"
     last = name.lower().rpartition("/")[2]
     return next((words for pattern, words in ABSENT.items() if re.match(rf"({pattern})(?![a-z])", last)), "")

@@ -16,6 +16,34 @@ from collections.abc import Iterable
 
 from core.absent import absent
 
+SHORT_NAMES = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "vpp": "virtual_pipeline",
+    "cp": "context",
+    "dp": "data",
+    "ep": "expert",
+    "etp": "expert_tensor",
+    "mbs": "micro_batch",
+    "gbs": "global_batch",
+    "sp": "sequence_parallel",
+}
+"""Keys by the abbreviations of launchers and papers."""
+OTHER_KEYS = {
+    "nodes": "gpus",
+    "num_gpus": "gpus",
+    "num_nodes": "gpus",
+    "batch_size": "global_batch",
+    "sequence_length": "seq_len",
+    "tensor_parallel": "tensor",
+    "tensor_parallel_size": "tensor",
+    "pipeline_parallel": "pipeline",
+    "pipeline_parallel_size": "pipeline",
+    "expert_parallel": "expert",
+    "data_parallel": "data",
+}
+"""Keys by the names that files of launchers give them."""
+
 
 class MeshwrightError(Exception):
     """Base of everything that Meshwright raises on purpose."""
@@ -93,6 +121,8 @@ def _near(unknown: str, name: str) -> bool:
 def suggestion(unknown: str, allowed: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" for a name a few letters off, or the list of what is allowed."""
     names = sorted(allowed)
+    if (same := (SHORT_NAMES | OTHER_KEYS).get(unknown.lower())) in names:
+        return f"; did you mean {same!r}?"
     longer = [name for name in names if unknown and name.lower().startswith(unknown.lower())][:3]
     if longer:
         return f"; did you mean {' or '.join(repr(name) for name in longer)}?"

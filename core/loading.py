@@ -116,10 +116,16 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
         return f"{parent + ': ' if parent else ''}unknown key {name!r}{suggestion(name, fields)}"
     if problem["type"] == "missing":
         return f"key {path!r} is missing"
+    if problem["type"] == "union_tag_invalid":
+        tag, tags = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
+        key = problem["ctx"]["discriminator"].strip("'")
+        return f"{path + '.' if path else ''}{key}: unknown {key} {shown(tag)}{suggestion(tag, tags)}"
     message = plain_problem(problem["msg"])
     if path == "":
         return message
     extra = ""
+    if "number" in message and isinstance(problem["input"], str):
+        extra = plain_number(problem["input"])
     if isinstance(problem["input"], str) and problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
         extra = (
@@ -128,6 +134,19 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
             else ""
         )
     return f"{path}: {message}, found {shown(problem['input'])}{extra}"
+
+
+SCALES = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "ms": 1e-3, "us": 1e-6, "s": 1.0, "t": 1e12, "b": 1e9}
+"""Values of suffixes that flags take and files do not."""
+
+
+def plain_number(text: str) -> str:
+    """What a file states instead of a number with a suffix; empty where that is not clear."""
+    form = re.fullmatch(r"([0-9][0-9_]{0,14}(?:\.[0-9]{1,9})?) ?([a-zA-Z]{1,2})", text.strip())
+    scale = SCALES.get(form[2].lower()) if form else None
+    return (
+        "" if form is None or scale is None else f"; files state plain numbers: {float(form[1]) * scale:.12g}"
+    )
 
 
 def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:

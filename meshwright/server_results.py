@@ -19,6 +19,7 @@ from typing import Any
 
 from core.errors import InputError, shown
 from core.loading import exists, read_mapping, read_text
+from core.parsing import no_such_file
 from core.written_numbers import measured
 from meshwright.client_results import TABLE, is_inference_perf, of_inference_perf, tables_of
 from meshwright.lean_json import read_lean
@@ -80,6 +81,8 @@ def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]
 
 def _results(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:
     server = path.parent / PLAN
+    if not path.is_file():
+        raise no_such_file(path)
     if not server.is_file():
         raise InputError(
             f"the scenario of a measured server is {PLAN} in its folder; there is none", str(path)

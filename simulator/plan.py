@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from core.errors import InputError
+from core.errors import SHORT_NAMES, InputError
 from core.records import record
 from simulator.levers import CODED, SHARED, LeverColumns, Levers, Recompute, modules_code, modules_of
 from simulator.levers import FULL as FULL
@@ -48,20 +48,6 @@ RARE = ("context_heads",)
 
 MOST = 2**24
 """Highest value of a degree or count."""
-
-
-SHORT_NAMES = {
-    "tp": "tensor",
-    "pp": "pipeline",
-    "vpp": "virtual_pipeline",
-    "cp": "context",
-    "dp": "data",
-    "ep": "expert",
-    "etp": "expert_tensor",
-    "mbs": "micro_batch",
-    "sp": "sequence_parallel",
-}
-"""Plan fields by the abbreviations of launchers and papers."""
 
 
 def field_name(name: str) -> str:

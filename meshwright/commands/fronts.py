@@ -25,7 +25,7 @@ def show_serving_fronts(flags: ServeFlags, files: PlanFiles) -> None:
     from meshwright.commands.output import note, progress
     from meshwright.commands.plan_flags import given_of
     from meshwright.commands.serving_plan import check_given, needed, targets_of
-    from meshwright.commands.sizing import count
+    from meshwright.questions.training import device_count
 
     check_given(flags, needed(flags))
     if unread := list(given_of(flags, UNREAD)):
@@ -33,7 +33,7 @@ def show_serving_fronts(flags: ServeFlags, files: PlanFiles) -> None:
     names = ("model", "cluster", "isl", "osl", "engine", "use")
     rest: dict[str, Any] = {name: getattr(flags, name) for name in names}
     rest |= {**flags.constraints, **targets_of(flags)}
-    gpus = count(flags.gpus) if flags.gpus else None
+    gpus = device_count(flags.gpus) if flags.gpus else None
     with progress("searching") as advance:
         fronts = serving_api.serving_front(
             flags.scenario or None,

@@ -28,9 +28,13 @@ def _number(text: str) -> float:
 
 def _dollars(text: str) -> float:
     """Dollars as people write them: 2e6, 2M or $2M."""
+    from core.errors import InputError, shown
     from meshwright.questions.numbers import number
 
-    return number(text.strip().strip("$"), "--budget")
+    try:
+        return number(text.strip().strip("$"), "--budget")
+    except InputError:
+        raise InputError(f"must be dollars, as 5000, 2M or $2M; found {shown(text)}", "--budget") from None
 
 
 def _names(kind: str) -> Callable[[str], list[str]]:

@@ -6,10 +6,14 @@ none, and needs no pydantic.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from core.errors import InputError
 
 
 def _process(parameter: Any, convert: Any, context: Any, value: Any) -> Any:
@@ -37,8 +41,26 @@ def _given_only(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
+def _refuse_twice(parameters: Iterable[Any], args: Sequence[str]) -> None:
+    """Refuse an option that is typed twice where one value counts.
+
+    Raises:
+        InputError: such an option.
+    """
+    typed = Counter(arg.partition("=")[0] for arg in args if arg.startswith("--"))
+    for parameter in parameters:
+        count = sum(typed[name] for name in parameter.opts)
+        if count > 1 and not parameter.multiple and not getattr(parameter, "is_flag", False):
+            raise InputError(f"is given {count} times; one value counts", parameter.opts[0])
+
+
 class LazyCommand(TyperCommand):
     """A command that converts given values only."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options, each once."""
+        _refuse_twice(self.params, args)
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters."""

@@ -168,7 +168,8 @@ def _answer_training(flags: TrainFlags) -> None:
     from meshwright.api.groups import on_groups
     from meshwright.commands.fronts import show_training_fronts
     from meshwright.commands.plan_groups import plan_groups
-    from meshwright.commands.sizing import compare_sizes, count
+    from meshwright.commands.sizing import compare_sizes
+    from meshwright.questions.training import device_count
 
     files = _files(flags, flags.html)
     if flags.run:
@@ -183,7 +184,7 @@ def _answer_training(flags: TrainFlags) -> None:
         compare_sizes(flags)
         return
     arguments = flags.arguments
-    arguments |= {"cluster": flags.cluster, "gpus": count(flags.gpus) if flags.gpus else None}
+    arguments |= {"cluster": flags.cluster, "gpus": device_count(flags.gpus) if flags.gpus else None}
     if on_groups(flags.scenario or None, arguments):
         refuse_unread(flags, "groups")
         plan_groups(flags.scenario, {**arguments, "top": flags.top}, files, flags.json)

@@ -26,13 +26,10 @@ def plan_runs(
     from core.errors import InfeasibleError
     from meshwright.api.runs import plan_run
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.commands.sizing import count
+    from meshwright.questions.training import size_range
     from meshwright.reports.run_search import describe_run_search, run_search_tables
 
-    ends = None
-    if gpus is not None:
-        least, _, largest = gpus.partition("..")
-        ends = count(least), count(largest or least)
+    ends = None if gpus is None else size_range(gpus)
     with progress("runs") as advance:
         ranking = plan_run(
             scenario or None, gpus=ends, quantile=quantile, top=top, progress=advance, **arguments

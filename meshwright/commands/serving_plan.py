@@ -135,7 +135,7 @@ def plan_days(flags: DayFlags) -> None:
     """
     from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.commands.sizing import count
+    from meshwright.questions.training import device_count
     from meshwright.reports.days import day_tables, describe_day
 
     check_given(flags, needed(flags))
@@ -146,7 +146,7 @@ def plan_days(flags: DayFlags) -> None:
         timetable, runs = serving_api.day(
             flags.scenario or None,
             rates=_rates(flags.rates),
-            gpus=count(flags.gpus) if flags.gpus else None,
+            gpus=device_count(flags.gpus) if flags.gpus else None,
             cold_start=flags.cold_start,
             refine=bool(flags.refine),
             progress=advance,
@@ -188,7 +188,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
     Raises:
         InputError: a flag is missing or cannot be read.
     """
-    from meshwright.commands.sizing import count
+    from meshwright.questions.training import device_count
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
@@ -197,7 +197,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
         **{name: getattr(flags, name) for name in names},
         "split": not flags.together,
         "requests": None if flags.requests is None else str(flags.requests),
-        "gpus": count(flags.gpus) if flags.gpus else None,
+        "gpus": device_count(flags.gpus) if flags.gpus else None,
         **targets_of(flags),
     }
 

@@ -11,20 +11,6 @@ if TYPE_CHECKING:
 
 TRILLION = 1e12
 """Default number of tokens to compare sizes."""
-MOST_DIGITS = 9
-
-
-def count(text: str) -> int:
-    """Read a number of devices as typed.
-
-    Raises:
-        InputError: not a number.
-    """
-    from core.errors import InputError
-
-    if not text.isdigit() or len(text) > MOST_DIGITS:
-        raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
-    return int(text)
 
 
 def compare_sizes(
@@ -42,13 +28,11 @@ def compare_sizes(
     from core.errors import InfeasibleError
     from meshwright.api import training as api
     from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.questions.training import size_range
     from meshwright.reports.sizing import describe_sizing, limit_words, sizing_tables
     from meshwright.reports.units import counted
 
-    ends = None
-    if flags.gpus is not None:
-        least, _, largest = flags.gpus.partition("..")
-        ends = count(least), count(largest or least)
+    ends = None if flags.gpus is None else size_range(flags.gpus)
     names = [name.strip() for name in (flags.cluster or "").split(",") if name.strip()]
     with progress("sizes") as advance:
         wanted = TRILLION if tokens is None else tokens

@@ -54,6 +54,10 @@ OTHER_VERBS = MappingProxyType(
         "recommend": "plan",
         "list": "show",
         "ls": "show",
+        "help": "--help",
+        "version": "--version",
+        "init": "plan --save",
+        "train": "plan train",
         "bench": "observe",
         "benchmark": "observe",
         "finetune": "plan train --adapter 16",
@@ -73,6 +77,10 @@ OTHER_COMMANDS = MappingProxyType(
 
 FORMER = MappingProxyType({"--serve": "plan serve", "--mix": "plan mix --types", "--day": "plan day --rates"})
 """Options of ``plan`` that became questions of their own."""
+
+
+SHORT_OPTION = 2
+"""Characters of an option with one dash: the first option that begins with its letter is offered."""
 
 
 def usage_sentence(error: Any, commands: Any) -> str:
@@ -111,6 +119,8 @@ def usage_sentence(error: Any, commands: Any) -> str:
     elif parameter is not None:
         inputs = [fault["input"] for fault in getattr(error.__cause__, "errors", list)()]
         value = f", found {inputs[0]!r}" if inputs else ""
+        if inputs and str(inputs[0])[:1].isdigit():  # a number with a unit
+            value += _purpose(parameter)
         problem = f"{_spelling(parameter)}: {plain_problem(error.message)}{value}"
     elif kind == "UsageError" and "extra argument" in problem:
         extra = problem.rpartition("(")[2].rstrip(")")
@@ -123,6 +133,8 @@ def _nearest(typed: str, spellings: list[str], path: str) -> str:
     from meshwright.commands.plan_flags import ASKED, OTHERWISE, flag, readers
 
     same = OTHER_WORDS.get(typed, "")
+    if len(typed) == SHORT_OPTION:
+        same = next((name for name in spellings if name.startswith(f"-{typed}")), "")
     if same.split(" ")[0] in spellings:
         return f"; did you mean {same!r}"
     names = {flag(name): name for kind in ASKED for name in kind.__dataclass_fields__}

@@ -145,6 +145,9 @@ POST_TRAINED = ("verl", "nemo-rl")
 SERVERS = ("vllm", "sglang", "trtllm", "dynamo", "k8s")
 """Targets whose files start servers; they become serving scenarios."""
 
+READ = (*TUNED, "llama-factory", *POST_TRAINED, *SERVERS)
+"""Targets that are read and that no option names."""
+
 ITERATIONS = ("--train-iters", "train.train_iters", "training.steps")
 """Options with the optimizer steps of the whole run."""
 
@@ -216,7 +219,7 @@ def recognised(text: str, where: str) -> Exporter:
             raise InputError(problem, where)
         if re.search(r"(?m)^model:", text) and re.search(r"(?m)^workload:", text):
             raise InputError(f"is a scenario already: meshwright simulate {where}", where)
-        kinds = ", ".join(name for name in TARGETS if exporter(name).hints)
+        kinds = ", ".join(name for name in TARGETS if exporter(name).hints or name in READ)
         raise InputError(f"has no options of a launch file; name its kind with --from: {kinds}", where)
     return exporter(best)
 

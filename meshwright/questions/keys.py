@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 
-from core.errors import InputError, UnknownNameError
+from core.errors import SHORT_NAMES, InputError, UnknownNameError
 from core.loading import Catalogue, build
 from simulator.frameworks import default_name
 from simulator.frameworks.earlier_keys import GROUPED, say_moved
 from simulator.kinds import kind_of
 from simulator.levers import LEVERS
-from simulator.plan import SHORT_NAMES, Plan, field_name
+from simulator.plan import Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions

@@ -20,6 +20,12 @@ NUMBER_WORDS |= {letter: letter.upper() for letter in "mbt"} | {"k": "k"}
 """Words after a number that a shell takes for a scenario: ``--tokens 15 trillion``."""
 
 
+UNITS = frozenset(
+    {"token", "sequence", "sample", "gpu", "device", "node", "day", "hour", "second", "ms", "request"}
+)
+"""Words behind a number that a shell takes for a scenario: ``--seq-len 8k tokens``."""
+
+
 def shipped_scenarios() -> dict[str, Path]:
     """The shipped files by name: the path below ``scenarios`` without its suffix."""
     folder = Path(str(files("scenarios")))
@@ -49,6 +55,8 @@ def scenario_path(reference: str) -> Path:
         raise InputError(
             f"is no scenario; a number is one word: 15{NUMBER_WORDS[reference.lower()]}", reference
         )
+    if reference.lower().rstrip("s") in UNITS:
+        raise InputError("is no scenario; numbers are written without a unit: --seq-len 8k", reference)
     raise UnknownNameError("scenario", reference, shipped)
 
 

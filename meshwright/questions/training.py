@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -147,8 +148,24 @@ def size_range(text: str) -> tuple[int, int]:
     least, _, most = text.partition("..")
     ends = least, most or least
     if not all(end.isdigit() and len(end) <= MOST_DIGITS for end in ends):
-        raise InputError(f"must be a number of devices or a range 256..2048, found {text!r}", "--gpus")
+        meant = re.fullmatch(r"(\d+) ?(?:-|:|to|\.) ?(\d+)", text)
+        told = f"; did you mean '{meant[1]}..{meant[2]}'?" if meant else ""
+        raise InputError(
+            f"must be a number of devices or a range 256..2048, found {shown(text)}{told}", "--gpus"
+        )
     return int(ends[0]), int(ends[1])
+
+
+def device_count(text: str) -> int:
+    """A number of devices as typed, where a question takes one.
+
+    Raises:
+        InputError: something else, or a range.
+    """
+    least, most = size_range(text)
+    if least != most:
+        raise InputError(f"must be one number of devices, found {shown(text)}", "--gpus")
+    return least
 
 
 def from_here(value: Any, folder: Path) -> Any:

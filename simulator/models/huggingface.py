@@ -37,7 +37,7 @@ NEEDED = ("layers", "hidden", "heads", "feed_forward", "vocabulary")
 
 def looks_like_config(data: Mapping[str, object]) -> bool:
     """Whether a parsed mapping is a Hugging Face configuration rather than a Model."""
-    return "model_type" in data or "architectures" in data or any(part in data for part in TEXT_PARTS)
+    return any(key in data for key in ("model_type", "architectures", "hidden_size", *TEXT_PARTS))
 
 
 def config_path(path: Path) -> Path:

@@ -53,12 +53,12 @@ MISTAKES = {
     f"plan train {ASKED} --fix tp:8": "must be field=value, for instance tensor=8; found 'tp:8'",
     f"plan train {ASKED} --headroom lots": "a percentage (10%) or a size (8GiB), found 'lots'",
     "plan train p.yaml --objective speed": "must be 'time', 'cost' or 'energy', found 'speed'",
-    f"plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 2 {LOAD} --ttft soon": "seconds (0.5, 500ms)",
+    "plan serve --model gpt2 --cluster l4-8 --gpus 2 --isl 9 --osl 9 --ttft soon": "seconds (0.5, 500ms)",
     f"plan day --rates 2,x --model llama3.1-8b --cluster dgx-h100 --gpus 8 {LOAD}": "--rates: must be rates",
     "plan size p.yaml --tokens 15T --budget $1k --gpus 16": "within 1,000 $; the cheapest, 16 GPUs",
     "plan size p.yaml --tokens 15T --days 0 --gpus 16": "days: must be days above 0, found 0",
     "simulate p.yaml --set tp=4": "--set: no such option; it belongs to 'whatif'; see meshwright simulate",
-    "plan size p.yaml --tokens 15T --budget lots": "--budget: must be a number, as 15e12, 15T or 300B",
+    "plan size p.yaml --tokens 15T --budget lots": "--budget: must be dollars, as 5000",
     "plan size mixed-llama3-70b --tokens 1T": "`meshwright plan` ranks plans of it",
     # Usage: the flag, what it takes, and where to read more.
     "plan trian": "No such question 'plan trian'. Did you mean 'plan train'?",
@@ -133,6 +133,23 @@ MISTAKES = {
     "whatif p.yaml --set tensor_parallel=2": "did you mean 'plan.tensor'?",
     f"plan train {ASKED.replace('--gpus 8', '--gpus 7')} --fix tensor=4": "GPUs that would do: 8",
     "import . --cluster dgx-h100": "name one launch file of its files: ",
+    # Units in numbers, options twice, words of other tools in files (November 2026, 0.20.0).
+    f"{SERVED} {LOAD} --ttft p99=2": "--ttft: is given 2 times; one value counts",
+    f"plan train {ASKED.replace('dgx-h100', '8xH100')}": "stands apart: H100 with --gpus 8",
+    f"plan train {ASKED} --seq-len 8k tokens": "numbers are written without a unit: --seq-len 8k",
+    "plan train -m llama3.1-8b": "-m: no such option; did you mean '--model'",
+    f"plan mix --types 4xl4 --model llama2-7b --rate 1 {LOAD}": "l4=4 among types",
+    "plan size p.yaml --tokens 1T --gpus 8-64": "did you mean '8..64'?",
+    "plan size p.yaml --tokens 1T --gpus 8 --days 10d": "found '10d' (Deadline, in days)",
+    "plan size p.yaml --tokens 1T --gpus 8 --budget 5000usd": "must be dollars, as 5000, 2M or $2M",
+    f"{SERVED} {LOAD} --gpus=8..16".replace("--gpus 1 ", ""): "must be one number of devices, found '8..16'",
+    "simulate tp.yaml": "plan: unknown key 'tp'; did you mean 'tensor'?",
+    "simulate units.yaml": "must be a whole number, found '8k'; files state plain numbers: 8192",
+    "simulate arrivals.yaml": "workload.arrivals.kind: unknown kind 'possion'; did you mean 'poisson'?",
+    "simulate nodes.yaml": "unknown key 'nodes'; did you mean 'gpus'?",
+    "plan train --model c.json --cluster dgx-h100 --gpus 8 --global-batch 8": "key 'model_type' is missing",
+    "version": "did you mean '--version'?",
+    "learn none.json": "none.json: no such file",
     f"plan train {ASKED} --precision int4": "must be 'fp32', 'tf32', 'fp16', 'bf16', 'fp8'",
 }  # fmt: skip
 
@@ -182,7 +199,18 @@ def test_words_for_kinds_of_entries(run):
 @pytest.mark.parametrize("typed", MISTAKES, ids=[str(number) for number in range(1, len(MISTAKES) + 1)])
 def test_a_mistake_prints_a_sentence_that_helps(typed, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("p.yaml").write_text(yaml.safe_dump(SAVED), encoding="utf-8")
+    load = {"kind": "serving", "requests": 9, "input": 9, "output": 9}
+    served = {key: SAVED[key] for key in ("model", "cluster", "gpus")} | {"deployment": {}}
+    files = {
+        "p.yaml": SAVED,
+        "tp.yaml": SAVED | {"plan": {"tp": 2}},
+        "units.yaml": SAVED | {"workload": {"seq_len": "8k", "global_batch": 64}},
+        "nodes.yaml": {key: value for key, value in SAVED.items() if key != "gpus"} | {"nodes": 2},
+        "arrivals.yaml": served | {"workload": load | {"arrivals": {"kind": "possion", "rate": 5}}},
+    }
+    for name, data in files.items():
+        Path(name).write_text(yaml.safe_dump(data), encoding="utf-8")
+    Path("c.json").write_text(json.dumps({"hidden_size": 4096}), encoding="utf-8")
     Path("p.sh").write_text("torchrun pretrain_gpt.py --num-layers 2\n", encoding="utf-8")
     Path("params.json").write_text(json.dumps({"dim": 4096, "n_layers": 32, "n_heads": 32}), encoding="utf-8")
     ran = run(*typed.split())
