@@ -69,7 +69,10 @@ def read_launch(
         if tuned := read_tuning(text, where, path):
             launch = replace(tuned.launch, devices=values["gpus"]) if values.get("gpus") else tuned.launch
             scenario = _scenario(tuned.facts, launch, values, tuned.framework, where)
-            return _imported(scenario, launch, tuned.trainer, launch.options, (), allow, where)
+            # Axolotl and forks share tensors, sequences and experts where TRL's release does not.
+            shares = any(tuned.facts.get(degree, 1) != 1 for degree in SHARED_DEGREES)
+            allowed = (*allow, "offers") if shares and "offers" not in allow else allow
+            return _imported(scenario, launch, tuned.trainer, launch.options, (), allowed, where)
         if target:
             raise InputError("has no keys of a fine-tuning file of this kind", where)
     chosen = exporter(target, "--from") if target else recognised(text, where)
@@ -90,6 +93,7 @@ def read_launch(
     return _imported(scenario, launch, chosen.name, left, tuple(known.unknown(left)), allow, where)
 
 
+SHARED_DEGREES = ("plan.tensor", "plan.context", "plan.expert")
 MACHINE = "reports of a machine"
 """Target of an import that makes a cluster."""
 

@@ -21,6 +21,7 @@ from meshwright.exporters.serving import DRAFT_METHODS
 from meshwright.exporters.table import Facts, LauncherTable, Options, same, table, whole, within
 from simulator.models import Model, models
 from simulator.models.checkpoints import format_of_name
+from simulator.scenario import find
 from simulator.serving.engines import Engine, nearest
 from simulator.serving.question.deployment import Pool
 from simulator.serving.question.options import EngineOptions
@@ -103,7 +104,7 @@ def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], w
     if len(named) > 1:
         raise InputError(f"servers of several models ({', '.join(sorted(named))}): give one file each", where)
     name = next(iter(named))
-    model = models.get(name)
+    model = find(models, name, Path(), f"{where}: model")
     pools, aside, notes = [], {}, []
     for server in servers:
         pool, left, more = _pool(server, model, name, where)
@@ -378,7 +379,8 @@ def _trtllm(options: Options, pool: dict[str, Any], model: Model, where: str) ->
         "prefill": "prefill",
         "decode": "decode",
     }.get(role, pool["role"])
-    options.pop("cache_transceiver_config.backend", None)
+    for name in ("backend", "max_tokens_in_buffer"):
+        options.pop(f"cache_transceiver_config.{name}", None)
     kind = options.pop("speculative_config.decoding_type", None)
     if kind is not None:
         kinds = {names[2]: own for own, names in DRAFT_METHODS.items() if names[2]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +53,35 @@ def toml_options(text: str, where: str) -> Options:
         f"{section}.{key}": value
         for section, keys in data.items()
         if isinstance(keys, dict)
-        for key, value in keys.items()
+        for key, value in _leaves(keys)
     }
     options = _renamed(options, where)
     converters = options.pop("model.converters", [])
     if "float8" in str(converters):
         options["converters"] = "Float8LinearConverter"
+    # Sections of converters that nothing names have no effect.
+    short = {key: key.replace("quantize.linear.float8.", "float8.") for key in options}
+    options = {
+        short[key]: value
+        for key, value in options.items()
+        if converters or not short[key].startswith("quantize.")
+    }
     options.setdefault("compile.enable", False)  # the default of every release with TOML files
     _check_recomputation(options, where)
     return options
 
 
+def _leaves(keys: dict[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Keys of a section with those of its sections (``linear.float8.filter_fqns``)."""
+    for key, value in keys.items():
+        if isinstance(value, dict) and depth < MOST_SECTIONS:
+            yield from _leaves(value, f"{before}{key}.", depth + 1)
+        else:
+            yield f"{before}{key}", value
+
+
+MOST_SECTIONS = 4
+"""Sections inside each other."""
 AC = "activation_checkpoint"
 
 

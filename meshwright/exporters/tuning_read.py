@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import InputError, shown
+from core.errors import InputError, UnknownNameError, shown
 from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import Launch
@@ -72,11 +72,13 @@ READ = re.compile(
     r"^(adapter|load_in_[48]bit|quantization_bit|quantization_method|bits|bf16|fp16|tf32|pure_bf16|deepspeed|fsdp.*"
     r"|finetuning_type|stage|use_peft|use_unsloth|unsloth_.*|lora_target_linear|sample_packing|packing|neat_packing"
     r"|num_processes|num_machines|mixed_precision|distributed_type|deepspeed_config.*|optimizer|optim"
-    r"|disable_gradient_checkpointing|use_lora|tensor_parallel_size|context_parallel_size|use_qlora|dtype|torch_dtype)$"
+    r"|disable_gradient_checkpointing|use_lora|tensor_parallel_size|context_parallel_size|use_qlora|dtype|torch_dtype"
+    r"|sequence_parallel_(size|degree|mode)|expert_parallel_size|dp_(shard|replicate)_size|attn_implementation|flash_attn"
+    r"|plugins|cut_cross_entropy)$"
 )
 DECIDING = re.compile(
     r"paral|optim|quant|offload|galore|badam|apollo|lomo|relora|lisa|spectrum|freeze|unfrozen|liger|flash|sdpa|attn"
-    r"|attention|xformers|fp8|packing|shard|zero|moe|expert|reentrant|dora|rslora|peft|distill|reward|dpo|ppo|kto|orpo|rl$"
+    r"|attention|xformers|fp8|packing|shard|zero|moe|expert|reentrant|dora|rslora|peft|distill|reward|dpo|ppo|kto|orpo|rl$|tiled"
 )
 LIGER = {
     "liger_fused_linear_cross_entropy": {"plan.cross_entropy": "chunked"},
@@ -85,15 +87,16 @@ LIGER = {
     "liger_glu_activation": {"plan.elementwise": "fused"},
     "liger_swiglu": {"plan.elementwise": "fused"},
     "liger_rms_norm": {},
+    "liger_rms_norm_gated": {},
     "liger_layer_norm": {},
     "enable_liger_kernel": {"plan.cross_entropy": "chunked", "plan.elementwise": "fused"},
     "use_liger_kernel": {"plan.cross_entropy": "chunked", "plan.elementwise": "fused"},
 }
 """Kernels of Liger (linkedin/Liger-Kernel, transformers/monkey_patch.py) as fields of a plan."""
 HARMLESS = re.compile(
-    r"^(optim_args|optimizer_args|attn_implementation|flash_attn(ention)?|flash_attention|sdp_attention|use_reentrant"
+    r"^(optim_args|optimizer_args|flash_attention|sdp_attention|use_reentrant|peft_use_rslora|min_sample_len"
     r"|gradient_checkpointing_kwargs|eval_sample_packing|pad_to_sequence_len|optim_target_modules|dispatch_batches"
-    r"|fsdp_transformer_layer_cls_to_wrap|peft_init_lora_weights|sample_packing_.*|sequence_parallel_size"
+    r"|fsdp_transformer_layer_cls_to_wrap|peft_init_lora_weights|sample_packing_.*"
     r"|rl_beta|lora_.*|multipack_.*|pad_.*)$"
 )
 
@@ -125,6 +128,7 @@ def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
     known = {key for keys in KEYS[trainer].values() for key in keys}
     for key, value in options.items():
         silent = value in (None, False, "", [], {}) or key in known or READ.match(key) or HARMLESS.match(key)
+        silent = silent or (key, value) == ("experts_implementation", "grouped_mm")
         silent = silent or key in LIGER or (key == "attention" and str(value).startswith(("flash", "sdpa")))
         if not silent and DECIDING.search(key):
             problem = "is not read, and may change the step; leave it out to predict the run without it"
@@ -204,8 +208,7 @@ def _facts(
             f"stage {stage!r} has other models beside the trained one; pt and sft are read", f"{where}: stage"
         )
     shards, notes = sharding(options, where, folder)
-    facts: Facts = {"plan.tensor": options.get("tensor_parallel_size") or 1}
-    facts["plan.context"] = options.get("context_parallel_size") or 1
+    facts = _degrees(options, where)
     if (model := values.get("model")) is not None:
         facts["model.name"] = str(model)
     for field, fact in FACTS.items():
@@ -231,8 +234,47 @@ def _facts(
     adapter = _adapter(trainer, options, values, where)
     if adapter:
         facts["workload.adapter"] = adapter
-    _check_optimizer(options, adapter is not None, where, notes)
+    if states := _states(trainer, options, adapter is not None, where, notes):
+        facts["plan.states"] = states
+    if str(options.get("torch_compile", False)).lower() == "true":
+        notes.append("torch_compile is left out: layers are predicted uncompiled")
     return facts, notes
+
+
+CONTEXT = ("context_parallel_size", "sequence_parallel_size", "sequence_parallel_degree")
+"""Ranks that share a sequence: Axolotl, LLaMA-Factory's forks, Axolotl before 0.12."""
+MODES = {"ulysses": "ulysses", "zigzag-ring": "ring", "ring": "ring", "llama3": "ring", "": "ring"}
+"""Algorithms of LLaMA-Factory's ``sequence_parallel_mode``."""
+
+
+def _degrees(options: Options, where: str) -> Facts:
+    """Degrees of a plan, the attention kernel, and losses of plugins.
+
+    Raises:
+        InputError: a mode of shared sequences that no plan states.
+    """
+    ranks = next((options[key] for key in CONTEXT if options.get(key)), 1)
+    facts: Facts = {"plan.tensor": options.get("tensor_parallel_size") or 1, "plan.context": ranks}
+    mode = str(options.get("sequence_parallel_mode") or "").lower()
+    if mode not in MODES:
+        raise UnknownNameError(
+            "mode", mode, [name for name in MODES if name], f"{where}: sequence_parallel_mode"
+        )
+    if ranks != 1 and mode:
+        facts["plan.context_algorithm"] = MODES[mode]
+    if expert := options.get("expert_parallel_size"):
+        facts["plan.expert"] = expert
+    if (options.get("dp_replicate_size") or 1) != 1 and options.get("dp_shard_size"):
+        facts["plan.shard_group"] = options["dp_shard_size"]
+    kernel = str(options.get("attn_implementation", options.get("flash_attn", ""))).lower()
+    if kernel in ("eager", "disabled"):
+        facts["plan.attention"] = "unfused"
+    if (
+        "cut_cross_entropy" in str(options.get("plugins", ""))
+        and options.get("cut_cross_entropy") is not False
+    ):
+        facts["plan.cross_entropy"] = "chunked"
+    return facts
 
 
 def _adapter(trainer: str, options: Options, values: Mapping[str, Any], where: str) -> dict[str, Any] | None:
@@ -272,8 +314,8 @@ def _targets(listed: Any, linear: bool) -> list[str]:
     return [target for target in (attention, "mlp" if words & MLP else "") if target] or ["attention", "mlp"]
 
 
-def _check_optimizer(options: Options, adapted: bool, where: str, notes: list[str]) -> None:
-    """Refuse optimizers with other state than Adam's, where the state is large.
+def _states(trainer: str, options: Options, adapted: bool, where: str, notes: list[str]) -> str:
+    """Formats of the optimizer's state: of 8 bits beside weights of 16, as Axolotl trains; empty as usual.
 
     Raises:
         InputError: such an optimizer of all parameters.
@@ -281,9 +323,12 @@ def _check_optimizer(options: Options, adapted: bool, where: str, notes: list[st
     key = "optimizer" if "optimizer" in options else "optim"
     name = str(options.get(key) or "adamw_torch").lower()
     if (name.startswith("adamw") and "8bit" not in name and "4bit" not in name) or name in ("adam", "auto"):
-        return
+        return ""
     if adapted:
         notes.append(f"{name}: the states of adapters are small and taken in 32 bits")
-        return
+        return ""
+    pure = trainer == "axolotl" or str(options.get("pure_bf16", False)).lower() == "true"
+    if pure and "adamw" in name and "8bit" in name:
+        return "paged-8-bit" if name.startswith("paged") else "8-bit"
     problem = f"{name!r} has other state than Adam in 32 bits; leave it out to predict with AdamW"
     raise InputError(problem, f"{where}: {key}")

@@ -71,6 +71,30 @@ fsdp_config:
   fsdp_offload_params: true
   fsdp_state_dict_type: FULL_STATE_DICT
 """
+MESH = """\
+base_model: meta-llama/Llama-3.1-8B
+sequence_len: 2048
+micro_batch_size: 1
+dp_shard_size: 4
+dp_replicate_size: 2
+tensor_parallel_size: 2
+optimizer: adamw_torch_8bit
+plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]
+fsdp_version: 2
+fsdp_config: {reshard_after_forward: true}
+"""
+ULYSSES = """\
+model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+finetuning_type: full
+sequence_parallel_size: 4
+sequence_parallel_mode: ulysses
+flash_attn: disabled
+cutoff_len: 8192
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+"""
 ACCELERATE = """\
 compute_environment: LOCAL_MACHINE
 distributed_type: DEEPSPEED
@@ -167,6 +191,43 @@ FILES: list[dict[str, Any]] = [
         "stated": {"cluster": "dgx-h100", "gpus": 1},
         "right": {"workload.adapter": {"rank": 16, "base": "nf4"}, "workload.global_batch": 16},
         "text": FACTORY,
+    },
+    {
+        "path": "mesh.yaml",
+        "stated": {"cluster": "dgx-h100", "gpus": 16},
+        "right": {
+            "plan.tensor": 2,
+            "plan.data": 8,
+            "plan.shard_group": 4,
+            "plan.states": "8-bit",
+            "plan.cross_entropy": "chunked",
+            "workload.global_batch": 8,
+            "note": "against the rule offers",
+        },
+        "text": MESH,
+    },
+    {
+        "path": "ulysses.yaml",
+        "stated": {"cluster": "dgx-h100", "gpus": 8},
+        "right": {
+            "plan.context": 4,
+            "plan.context_algorithm": "ulysses",
+            "plan.attention": "unfused",
+            "workload.global_batch": 16,
+        },
+        "text": ULYSSES,
+    },
+    {
+        "path": "tiled.yaml",
+        "stated": {"cluster": "dgx-h100", "gpus": 16},
+        "refused": "tiled_mlp",
+        "text": MESH + "tiled_mlp: true\n",
+    },
+    {
+        "path": "quantize.toml",
+        "stated": {"cluster": "dgx-h100", "gpus": 8},
+        "right": {"workload.precision": "bf16", "plan.recompute": "full"},
+        "text": TITAN + "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = false\n",
     },
     {
         "path": "auto.json",
