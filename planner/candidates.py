@@ -12,9 +12,12 @@ import numpy as np
 
 from core.records import record
 from planner.space import Space
-from simulator.plan import COLUMNS, Plans
+from simulator.plan import COLUMNS, Plans, concatenate
 from simulator.rules import balances_predictions
 
+CHUNK = 1 << 17
+"""Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
+for the arrays to stay in the caches."""
 BLOCK = 1 << 16
 """Maximum number of candidates in memory while they branch."""
 
@@ -137,10 +140,19 @@ class Enumeration:
 
     def blocks(self) -> Iterator[Candidates]:
         """Yield all candidates that every rule keeps, in order, never an empty block."""
-        yield from self._walk(self._filter(Candidates(self.space, {}), 0), 0)
+        yield from self.branched(self._filter(Candidates(self.space, {}), 0), 0)
 
-    def _walk(self, block: Candidates, depth: int) -> Iterator[Candidates]:
-        if depth == len(self._fields):
+    def before(self, *names: str) -> tuple[Candidates, int]:
+        """Candidates in which none of these fields has branched that do so last; how many others have."""
+        depth = max((n for n, name in enumerate(self._fields, start=1) if name not in names), default=0)
+        blocks = list(self.branched(self._filter(Candidates(self.space, {}), 0), 0, depth))
+        listed = {name: [block.columns[name] for block in blocks] for name in self._fields[:depth] if blocks}
+        columns = {name: np.concatenate(parts) for name, parts in listed.items()}
+        return Candidates(self.space, columns, sum(block.count for block in blocks)), depth
+
+    def branched(self, block: Candidates, depth: int, end: int | None = None) -> Iterator[Candidates]:
+        """Yield the candidates of a block, of which ``depth`` fields have branched, after ``end`` (all)."""
+        if depth == (len(self._fields) if end is None else end):
             if block.count:
                 yield block
             return
@@ -148,11 +160,15 @@ class Enumeration:
         rows = max(BLOCK // len(self.space.values[name]), 1)
         for start in range(0, block.count, rows):
             part = block.take(slice(start, start + rows)) if block.count > rows else block
-            yield from self._walk(self._filter(part.branch(name), depth + 1), depth + 1)
+            yield from self.branched(self._filter(part.branch(name), depth + 1), depth + 1, end)
+
+    def candidates_of(self, depth: int) -> int:
+        """Candidates behind each one of which so many fields have branched."""
+        return prod(len(self.space.values[name]) for name in self._fields[depth:]) * self.space.choices
 
     def _filter(self, block: Candidates, depth: int) -> Candidates:
         """Apply the rules whose fields have branched, and count the removed candidates."""
-        unbranched = prod(len(self.space.values[name]) for name in self._fields[depth:]) * self.space.choices
+        unbranched = self.candidates_of(depth)
         for rule in self._rules[depth]:
             if not block.count:
                 break
@@ -162,3 +178,16 @@ class Enumeration:
             if kept < block.count:
                 block = block.take(keep)
         return block
+
+
+def chunks(blocks: Iterator[Candidates]) -> Iterator[Plans]:
+    """Gather blocks of any size into chunks for the cost model."""
+    waiting: list[Plans] = []
+    for block in blocks:
+        waiting.append(block.plans)
+        while sum(map(len, waiting)) >= CHUNK:
+            plans = concatenate(waiting)
+            yield plans.take(slice(0, CHUNK))
+            waiting = [plans.take(slice(CHUNK, None))]
+    if sum(map(len, waiting)):
+        yield concatenate(waiting)

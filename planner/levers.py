@@ -17,7 +17,9 @@ import numpy as np
 
 from planner.lever_sets import ModuleSets
 from planner.lever_space import LeverSpace, Modules
+from planner.lever_times import Table
 from planner.structures import Structures, recomputing
+from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
 from simulator.training.activations import boundary_bytes
 from simulator.training.components import LayerSeconds
@@ -84,7 +86,7 @@ class Chooser:
         if not len(rows):
             return
         bare, fits = bare.take(rows).priced(), {kind: mask[rows] for kind, mask in fits.items()}
-        _, layers, _ = self._fastest(bare, whole=False)
+        _, layers, _ = self._fastest(bare.table, bare.plans, whole=False)
         fits = self._worth(bare, layers, fits, bar)
         rows = np.flatnonzero(np.any(list(fits.values()), axis=0))
         if not len(rows):
@@ -115,10 +117,9 @@ class Chooser:
         return np.flatnonzero(bound.astype(np.float32) <= bar(plans).astype(np.float32))
 
     def _fastest(
-        self, structures: Structures, whole: bool, among: np.ndarray | bool = True
+        self, table: Table, plans: Plans, whole: bool, among: np.ndarray | bool = True
     ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
-        """The fastest combination of each structure, the times of its layers, and which have one."""
-        table, plans = structures.table, structures.plans
+        """The fastest combination of each plan, the times of its layers, and which have one."""
         overlaps = self.space.may_overlap(plans)
         chosen, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
@@ -144,7 +145,7 @@ class Chooser:
             bound: step times with the fastest combinations, s, where known.
         """
         whole = bool(structures.plans.recompute[0] == FULL)
-        combination, layers, _ = self._fastest(structures, whole)
+        combination, layers, _ = self._fastest(structures.table, structures.plans, whole)
         seconds = structures.step_time(layers) if bound is None else bound
         fits = self._holds(structures, self.space.use_of[combination])
         if fits.any():
@@ -156,7 +157,8 @@ class Chooser:
         structures = structures.take(rest)
         fitting: list[tuple[np.ndarray, np.ndarray, LayerSeconds]] = []
         for number in range(len(self.space.memory_uses)):
-            combination, layers, runs = self._fastest(structures, whole, self.space.use_of == number)
+            among = self.space.use_of == number
+            combination, layers, runs = self._fastest(structures.table, structures.plans, whole, among)
             chosen = np.flatnonzero(runs & self._holds(structures, np.full(len(rest), number)))
             fitting.append((chosen, combination[chosen], layers.take(chosen)))
         owner, combination = (np.concatenate(parts) for parts in list(zip(*fitting, strict=True))[:2])
@@ -182,23 +184,30 @@ class Chooser:
         self, structures: Structures, layers: LayerSeconds, fits: Mapping[str, np.ndarray], bar: Bar
     ) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation and keep no stage busy beyond the bar."""
-        least = self._busiest(structures, layers)
+        plans, stages = structures.plans, structures.footprint.stages
+        least = self._busiest(plans, stages, layers)
         worth: dict[str, np.ndarray] = {}
         for kind, mask in fits.items():
             bound, code = least, Choice["recompute"].index(kind)
             if code == FULL:
-                bound = self._busiest(structures, self._fastest(structures, whole=True)[1])
+                bound = self._busiest(plans, stages, self._fastest(structures.table, plans, whole=True)[1])
             rows = np.flatnonzero(mask)
-            promising = self._near(recomputing(structures.plans.take(rows), code), bound[rows], bar)
+            promising = self._near(recomputing(plans.take(rows), code), bound[rows], bar)
             worth[kind] = np.zeros(len(mask), dtype=bool)
             worth[kind][rows[promising]] = True
         return worth
 
-    def _busiest(self, structures: Structures, layers: LayerSeconds) -> np.ndarray:
-        """Seconds of the busiest stage of each structure, below which no step is, shape (plans,)."""
+    def bound(self, plans: Plans) -> np.ndarray:
+        """Seconds below which no step of structures is, however their state is sharded, shape (plans,)."""
+        table = Table.of(self.space, recomputing(plans, NONE))
+        _, layers, _ = self._fastest(table, plans, whole=False)
+        return self._busiest(plans, Stages.of(self.space.setting, plans), layers)
+
+    def _busiest(self, plans: Plans, stages: Stages, layers: LayerSeconds) -> np.ndarray:
+        """Seconds of the busiest stage of each plan, below which no step is, shape (plans,)."""
         both = (layers.forward + layers.backward)[np.newaxis]
-        stage = (structures.footprint.stages.layers * both).sum(axis=1).max(axis=0)
-        return stage * micro_batches(self.space.setting, structures.plans)
+        stage = (stages.layers * both).sum(axis=1).max(axis=0)
+        return stage * micro_batches(self.space.setting, plans)
 
     def _fitting(self, structures: Structures) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""

@@ -10,15 +10,16 @@ import numpy as np
 from core.errors import InputError, UnknownNameError
 from core.records import record
 from planner.blame import no_shape
-from planner.candidates import CandidateRule, Candidates, Enumeration
+from planner.candidates import CandidateRule, Candidates, Enumeration, chunks
 from planner.constraints import Constraints
 from planner.families import FAMILIES
 from planner.levers import Bar, Chooser
 from planner.metrics import OBJECTIVES, Metrics
+from planner.nearest import nearest_first
 from planner.proven import BEYOND, UNPROVEN, ProvenChooser, proven_rule
 from planner.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE, structure
 from planner.shortfall import Shortfall, explain
-from planner.shortlist import POOL, ShortlistRow, shortlist
+from planner.shortlist import MOST_WEIGHED, POOL, ShortlistRow, recommended_row, shortlist
 from planner.space import Space
 from simulator.packing import PACKINGS
 from simulator.plan import Plans, concatenate
@@ -26,13 +27,10 @@ from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import Step, predict, step_time
 from simulator.training.memory import StageMemory, memory
+from simulator.uncertainty import even_footing
 
 if TYPE_CHECKING:
     from planner.finalists import Finalists
-
-CHUNK = 1 << 17
-"""Plans per call of the cost model: enough to compute each distinct kernel once for many plans, few enough
-for the arrays to stay in the caches."""
 
 LEVERS = "levers"
 """Rule that leaves each structure its fastest levers; named where reports explain removed candidates."""
@@ -86,11 +84,13 @@ def search(
     alternatives: bool = False,
     keep: Callable[[Plans, np.ndarray], None] | None = None,
     offload: bool = False,
+    recommended: bool = False,
 ) -> SearchResult:
     """Score every plan that the rules keep and return the best.
 
     Plans that are equal to within rounding (7 digits) rank in the order of the space, simplest first.
-    ``alternatives`` returns a short list of different plans instead (``planner.shortlist``).
+    ``alternatives`` returns a short list of different plans instead (``planner.shortlist``), ``recommended``
+    its first row alone: where a bound rules the others out, they are not scored (``planner.nearest``).
 
     Args:
         setting: model, cluster, workload and framework.
@@ -103,6 +103,7 @@ def search(
         alternatives: fold near duplicates and add the best plan of each family.
         keep: called with every block of scored plans and the figure that ranks them.
         offload: try placements of optimizer and gradients on host and SSDs too (``planner.offload``).
+        recommended: return the plan that one would launch, whatever ``top`` and ``alternatives`` are.
 
     Raises:
         InputError: no candidate has a valid shape, for instance a batch or heads that do not divide; or
@@ -115,9 +116,15 @@ def search(
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)
     enumeration, finalists = Enumeration(space, _rules(space, offload)), _finalists(space, objective)
+    if recommended:
+        top, alternatives = 1, True
     ranking = _Ranking(objective, top, alternatives, keep, finalists is not None)
+    listed = chunks(enumeration.blocks())
+    if recommended and type(chooser) is Chooser and not (ranking.every or finalists):
+        ranking = _Recommended(objective, top, alternatives, None, False)
+        listed = nearest_first(enumeration, chooser, lambda: ranking.slowest)
     fitting = beyond = 0
-    for structures in _chunks(enumeration):
+    for structures in listed:
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
             credible, figures = _credible(space, plans, values, objective)
             beyond += len(plans) - len(credible)
@@ -246,19 +253,6 @@ def _credible(space: Space, plans: Plans, values: np.ndarray, objective: str) ->
     return plans.take(rows), values[rows]
 
 
-def _chunks(enumeration: Enumeration) -> Iterator[Plans]:
-    """Gather blocks of any size into chunks for the cost model."""
-    waiting: list[Plans] = []
-    for block in enumeration.blocks():
-        waiting.append(block.plans)
-        while sum(map(len, waiting)) >= CHUNK:
-            plans = concatenate(waiting)
-            yield plans.take(slice(0, CHUNK))
-            waiting = [plans.take(slice(CHUNK, None))]
-    if sum(map(len, waiting)):
-        yield concatenate(waiting)
-
-
 class _Ranking:
     """The best plans offered so far, and those of each family where alternatives are asked for."""
 
@@ -277,9 +271,14 @@ class _Ranking:
         self.alternatives, self.keep = alternatives, keep
         self.every = keep is not None or objective != "time"
 
+    @property
+    def slowest(self) -> float:
+        """The slowest time that would be shown of a plan of no family."""
+        return np.inf if self.every else self.best.bar
+
     def bar(self, plans: Plans) -> np.ndarray:
         """The slowest time that would still be shown of each plan."""
-        slowest = np.full(len(plans), np.inf if self.every else self.best.bar)
+        slowest = np.full(len(plans), self.slowest)
         for family, best in self.families.values():
             slowest = np.where(family.holds(plans), np.maximum(slowest, best.bar), slowest)
         return slowest
@@ -319,6 +318,32 @@ class _Ranking:
         if self.alternatives:
             return shortlist(space.setting, plans, values, kept, top)
         return plans.take(np.arange(min(top, len(plans)))), ()
+
+
+class _Recommended(_Ranking):
+    """The plan that one would launch, and those that are weighed for it."""
+
+    @property
+    def slowest(self) -> float:
+        """The slowest time of a plan that is weighed."""
+        values = self.best.values
+        if len(values) < MOST_WEIGHED:
+            return np.inf
+        even = values[even_footing(values[0], values)]
+        return max(float(even.max()), float(values[MOST_WEIGHED - 1]))
+
+    def shown(
+        self, space: Space, top: int, finalists: Finalists | None
+    ) -> tuple[Plans, tuple[ShortlistRow, ...]]:
+        """The plan; of equal times those that come first in the space are weighed first."""
+        plans, values = self.best.plans, self.best.values
+        if plans is None:
+            return super().shown(space, top, finalists)
+        columns = [plans.recompute, *(getattr(plans, name) for name in space.values if hasattr(plans, name))]
+        order = np.lexsort((*reversed(columns), values.astype(np.float32)))
+        order = order[: np.count_nonzero(values <= self.slowest)]
+        plans, values = plans.take(order), values[order]
+        return plans.take(np.array([recommended_row(space.setting, plans, values)])), ()
 
 
 class _Best:

@@ -91,8 +91,7 @@ def shortlist(
     Returns:
         The plans in the order of the rows, and a ``ShortlistRow`` for each.
     """
-    simple = mechanisms(pool)
-    first = _recommended(setting, pool, values, simple)
+    first = recommended_row(setting, pool, values)
     picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
     rows = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
     peaks = _peaks(setting, pool.take(rows))
@@ -101,7 +100,7 @@ def shortlist(
         if family.name in families and not family.holds(picks[0].plans)[0]:
             wanted.append(_Pick(families[family.name][0], float(families[family.name][1][0]), (family.name,)))
     wanted.append(_pick(pool, values, int(rows[np.argmin(peaks)]), (LEAST_MEMORY,)))
-    wanted.append(_pick(pool, values, int(rows[np.argmin(simple[rows])]), (SIMPLEST,)))
+    wanted.append(_pick(pool, values, int(rows[np.argmin(mechanisms(pool.take(rows)))]), (SIMPLEST,)))
     for pick in sorted(wanted, key=lambda pick: pick.value):
         _add(picks, pick)
     picks = _safe_first(setting, _filled(picks[:top], pool, values, top))
@@ -111,15 +110,15 @@ def shortlist(
     )
 
 
-def _recommended(setting: Setting, pool: Plans, values: np.ndarray, simple: np.ndarray) -> int:
+def recommended_row(setting: Setting, pool: Plans, values: np.ndarray) -> int:
     """The plan that one would launch.
 
     Args:
         setting: of the search.
-        pool: the best plans, in order.
+        pool: the best plans, in order: those on even footing with the first, and ``MOST_WEIGHED`` at least.
         values: the figure that ranks them, shape (plans,).
-        simple: mechanisms of each plan, shape (plans,).
     """
+    simple = mechanisms(pool)
     even = np.flatnonzero(even_footing(values[0], values))
     even = even[np.argsort(simple[even], kind="stable")]
     others = np.delete(np.arange(len(pool)), even)

@@ -194,7 +194,7 @@ def _sizes(
             whole = replace(setting, cluster=setting.cluster.resized(gpus))
             try:
                 result = search(
-                    whole, gpus, constraints, objective, 1, headroom=free, alternatives=True, offload=offload
+                    whole, gpus, constraints, objective, headroom=free, offload=offload, recommended=True
                 )
             except InputError as error:
                 yield Size(name, gpus, None, error.problem.partition(":")[0])

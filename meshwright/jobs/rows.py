@@ -25,11 +25,9 @@ def best_plan_row(question: Question) -> dict[str, Any]:
         cluster.devices,
         Constraints.of(scenario.search.fix, scenario.search.limit, f"{where}: search"),
         scenario.search.objective,
-        1,
-        None,
-        headroom_share(scenario.search.headroom, scenario.setting),
-        alternatives=True,
+        headroom=headroom_share(scenario.search.headroom, scenario.setting),
         offload=scenario.search.offload,
+        recommended=True,
     )
     if not len(result.plans):
         return {"problem": result.shortfall.message() if result.shortfall else "no plan fits"}

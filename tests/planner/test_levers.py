@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import InputError
 from hwmodels.cluster import clusters
+from planner import nearest
 from planner.candidates import Enumeration
 from planner.constraints import Constraints
 from planner.evidence import proven
@@ -348,3 +349,16 @@ def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
         search(setting, 8, both.overridden(Constraints.of({"overlap_tensor": "backward"})))
     with pytest.raises(InputError, match="torchtitan offers dispatcher all-to-all, found flex"):
         search(setting, 8, Constraints.of({"dispatcher": "flex"}))
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("latent", 64), ("grouped", 16)])
+def test_bounds_lose_no_plan_that_is_weighed(ask, monkeypatch, kind, devices):
+    """A search for one plan leaves out shapes by their busiest stage: the plan is that of a whole search."""
+    monkeypatch.setattr(nearest, "FIRST", 32)
+    setting = ask(kind)
+    whole = search(setting, devices, top=1, alternatives=True)
+    found = search(setting, devices, recommended=True)
+    assert list(found.plans) == list(whole.plans)
+    assert found.step.time[0] == whole.step.time[0]
+    assert found.removed[nearest.SLOWER] > 0 and found.scored < whole.scored
+    assert found.scored + sum(found.removed.values()) == found.candidates == whole.candidates

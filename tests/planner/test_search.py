@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError, UnknownNameError
+from planner import candidates
 from planner import search as module
 from planner.constraints import Constraints
 from planner.search import search
@@ -46,7 +47,7 @@ def test_all_candidates_are_scored_or_removed(ask):
 
 def test_is_deterministic_and_does_not_depend_on_chunks(ask, monkeypatch):
     first = search(ask(), 16, FEW, top=20)
-    monkeypatch.setattr(module, "CHUNK", 1000)
+    monkeypatch.setattr(candidates, "CHUNK", 1000)
     again = search(ask(), 16, FEW, top=20)
     assert list(again.plans) == list(first.plans)
     np.testing.assert_allclose(again.step.time, first.step.time, rtol=1e-12)
