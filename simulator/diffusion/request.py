@@ -14,7 +14,7 @@ import numpy as np
 
 from core.errors import InfeasibleError
 from core.records import record
-from hwmodels.device import LIBRARY_BYTES
+from hwmodels.device import LIBRARY_BYTES, Device
 from simulator.diffusion import addons
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.encoders import encoder_ops, encoder_parameters
@@ -229,7 +229,7 @@ def predict_request(setting: DiffusionSetting) -> DiffusionRequest:
     )
 
 
-def device_seconds(work: KernelWork, library: DiffusionLibrary, device: str) -> float:
+def device_seconds(work: KernelWork, library: DiffusionLibrary, device: Device) -> float:
     """Seconds of the kernels of a list of ops, without exchanges."""
     times, seconds = library.on(device), work.seconds
     return seconds["product"] + sum(getattr(times, name) * seconds[name] for name in CLASSES[1:])
@@ -242,7 +242,7 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     the whole step: only the excess shows. All-to-alls, and the exchange of both calls of guidance, show in
     full.
     """
-    layout, device = setting.layout, setting.cluster.device.name
+    layout, device = setting.layout, setting.cluster.device
     step, stages = work.step, layout.pipefusion
     kernels = device_seconds(step, library, device) / stages
     attention = library.on(device).attention * step.seconds["attention"]
@@ -266,7 +266,7 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, added, latency)
 
 
-def alone_s(work: KernelWork, library: DiffusionLibrary, device: str) -> float:
+def alone_s(work: KernelWork, library: DiffusionLibrary, device: Device) -> float:
     """Seconds of a list of ops without exchanges that runs alone: its kernels, or their launches."""
     return max(device_seconds(work, library, device), work.launches * library.launch_s)
 
@@ -285,7 +285,7 @@ def _controls(setting: DiffusionSetting, work: RequestWork, library: DiffusionLi
     The model's device receives the outputs of all of them through its one link.
     """
     assert work.control and work.repeated
-    controls, device = setting.addons.controls, setting.cluster.device.name
+    controls, device = setting.addons.controls, setting.cluster.device
     if setting.addons.placement == "shared":
         kernels = controls * device_seconds(work.control, library, device)
         return Guided(kernels, 0.0, controls * work.control.launches * library.launch_s)
@@ -314,7 +314,7 @@ def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLi
         read = added.adapters * addons.adapter_bytes(model, added.rank) / rate
         if added.merged == "beside":
             read = max(read - min(added.bound, setting.computed_steps) * step, 0.0)
-        waited += read + added.adapters * alone_s(work.merge, library, setting.cluster.device.name)
+        waited += read + added.adapters * alone_s(work.merge, library, setting.cluster.device)
     return waited
 
 
@@ -400,14 +400,14 @@ def streamed_seconds(setting: DiffusionSetting) -> float:
 def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) -> float:
     """Mean power of the replica's devices, from their use of matrix units and of memory bandwidth."""
     layout, added, library = setting.layout, setting.addons, setting.library
-    steps, name = setting.computed_steps, setting.cluster.device.name
+    steps, device = setting.computed_steps, setting.cluster.device
     passes = steps / layout.pipefusion
-    busy_s = steps * times.device_s + device_seconds(work.decoder, library, name)
+    busy_s = steps * times.device_s + device_seconds(work.decoder, library, device)
     flops = passes * work.step.flops + work.decoder.flops
     moved = passes * work.step.bytes + work.decoder.bytes
     beside = 0.0
     if work.control and added.placement == "own":
-        busy = steps * device_seconds(work.control, library, name)
+        busy = steps * device_seconds(work.control, library, device)
         each = _device_watts(setting, times, busy, steps * work.control.flops, steps * work.control.bytes)
         beside = added.controls * each
     elif work.control:

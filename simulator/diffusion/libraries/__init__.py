@@ -8,9 +8,10 @@ from pydantic import Field, field_validator
 from core.loading import Catalogue, Strict
 from core.quantities import NotNegative, Positive
 from core.sources import Sourced
+from hwmodels.device import Device, devices
 
-DEFAULT = "default"
-"""Key of the devices that no other key names."""
+DEFAULT, REFERENCE = "default", "h100-sxm"
+"""Key of the devices that no other key names, and the device on which its times were measured."""
 
 
 class LibraryTimes(Strict):
@@ -44,9 +45,21 @@ class DiffusionLibrary(Sourced):
             raise ValueError(f"key {DEFAULT!r} is missing")
         return value
 
-    def on(self, device: str) -> LibraryTimes:
-        """Times on a device."""
-        return self.times.get(device, self.times[DEFAULT])
+    def on(self, device: Device) -> LibraryTimes:
+        """Times on a device.
+
+        What a convolution takes beyond its product is copies between layouts of the image: on devices that
+        nobody measured it is as long for their bandwidth as on the reference.
+        """
+        if device.name in self.times or device.name == REFERENCE:
+            return self.times.get(device.name, self.times[DEFAULT])
+        times, (own, reference) = self.times[DEFAULT], map(_flops_a_byte, (device, devices.get(REFERENCE)))
+        return times.model_copy(update={"convolution": 1.0 + (times.convolution - 1.0) * own / reference})
+
+
+def _flops_a_byte(device: Device) -> float:
+    """Products in 16 bits in the time of a byte of memory."""
+    return device.peak("bf16") / device.memory_bandwidth
 
 
 diffusion_libraries = Catalogue("diffusion library", Path(__file__).parent, DiffusionLibrary)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InfeasibleError, InputError
+from hwmodels.device import devices
+from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.ops import WIDTH, call_ops
 from simulator.diffusion.request import call_of, device_seconds, predict_request, prices_of, work_of
 from simulator.diffusion.scenario import make_diffusion
@@ -27,7 +29,7 @@ def test_one_step_is_one_pass_of_the_transformer():
     asked = setting(steps=1)
     request = predict_request(asked)
     kernels = work_of(call_ops(call_of(asked)), prices_of(asked))
-    assert request.times.device_s == device_seconds(kernels, asked.library, "h100-sxm")
+    assert request.times.device_s == device_seconds(kernels, asked.library, asked.cluster.device)
     rest = request.times.encoders_s + request.times.decoder_s + asked.library.request_s
     assert request.times.latency_s == pytest.approx(rest + request.times.step_s)
 
@@ -143,3 +145,13 @@ def test_what_cannot_be_is_refused(base, layout, workload, told):
 def test_a_model_larger_than_a_device_is_refused_with_its_parts():
     with pytest.raises(InfeasibleError, match=r"transformer .* GB, encoders .* GB"):
         predicted({"model": "hunyuan-video", "cluster": "dgx-a100-40gb"}, **CLIP)
+
+
+def test_convolutions_on_devices_that_nobody_measured_are_bound_by_bytes():
+    library = diffusion_libraries.get("xdit")
+    fitted, borrowed = (library.on(devices.get(name)) for name in ("h100-sxm", "h20"))
+    assert fitted == library.times["default"]
+    # An H20 has a seventh of the H100's products, and more bandwidth.
+    assert 1.0 < borrowed.convolution < 0.5 * fitted.convolution
+    b200 = library.model_copy(update={"times": {"default": fitted}}).on(devices.get("b200"))
+    assert b200.convolution == pytest.approx(library.times["b200"].convolution, rel=0.2)
