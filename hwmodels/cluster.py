@@ -272,6 +272,11 @@ class Cluster(Strict):
         """
         return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch)
 
+    @property
+    def domain_ring_s(self) -> float:
+        """Seconds for which a ring of a domain of several devices sends a byte of a rank."""
+        return self._wiring.domain_ring_s
+
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
         """Return the cost of sends between ranks `stride` apart across a level; arguments broadcast.
 

@@ -85,7 +85,7 @@ class Topology:
         """
         below, span = self._below, group.size * group.stride
         spanned = np.where(group.stride >= below, group.size, -(-span // below))
-        leaves = np.where(span > below, np.clip(spanned, 2, group.size), 1)
+        leaves = np.where(span > below, np.minimum(np.maximum(spanned, 2), group.size), 1)
         over_spine = self._changes_rail(operation, group) & (not self.forwards)
         return np.where(over_spine, np.maximum(leaves, 2), leaves).astype(np.float64)
 

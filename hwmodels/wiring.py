@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,6 +16,8 @@ from hwmodels.collectives.group import Group, Ints, pairs, place
 from hwmodels.collectives.traffic import traffic
 from hwmodels.topology import PAIRED, Topology
 
+LONG_BUFFER = 1e12
+"""Bytes of a collective whose time is that of its bytes alone."""
 LARGE = 2.0**50
 """Message size at which latency is negligible, B."""
 
@@ -28,15 +32,17 @@ class Wiring:
         self.pace = pace
         self.topology, self.levels, self.network = topology, topology.levels, topology.network
         self.devices, self.devices_per_node = topology.devices, topology.devices_per_node
+        self.widths = tuple(level.devices for level in self.levels)
         self.links = [level.constants for level in self.levels]
         self.fabric = self.network.constants
         self._tables = {family: self._by_level(family) for family in set(FAMILIES.values())}
 
     def place(self, size: ArrayLike, stride: ArrayLike) -> tuple[Group, tuple[int, ...]]:
         """Return the placement of groups as one-dimensional arrays, and the shape of the arguments."""
-        sizes, strides = np.broadcast_arrays(np.asarray(size, np.int64), np.asarray(stride, np.int64))
-        widths = tuple(level.devices for level in self.levels)
-        return place(sizes.ravel(), strides.ravel(), widths, self.devices), sizes.shape
+        sizes, strides = np.asarray(size, np.int64), np.asarray(stride, np.int64)
+        if sizes.shape != strides.shape:
+            sizes, strides = np.broadcast_arrays(sizes, strides)
+        return place(sizes.ravel(), strides.ravel(), self.widths, self.devices), sizes.shape
 
     def outermost(self, size: ArrayLike, stride: ArrayLike) -> Ints:
         """Return the index of the innermost level that contains such groups; ``len(levels)``: the network."""
@@ -75,17 +81,23 @@ class Wiring:
             times[chosen] = self.pace[far] * seconds(some)
         return times
 
+    @cached_property
+    def domain_ring_s(self) -> float:
+        """Seconds for which a ring of a domain of several devices sends a byte of a rank."""
+        domain = self.widths[-1]
+        whole = self.seconds("all_gather", LONG_BUFFER, domain, 1, True, True)
+        return float(whole) / (LONG_BUFFER * (1 - 1 / domain))
+
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
         """Return time, busy links and bytes of sends over a level; see ``Cluster.hop_cost``."""
         buffer, strides, over = np.broadcast_arrays(np.asarray(bytes_, np.float64), stride, level)
-        widths = tuple(each.devices for each in self.levels)
-        group = pairs(strides.ravel(), over.ravel(), widths)
+        group = pairs(strides.ravel(), over.ravel(), self.widths)
 
         def times(sent: Floats) -> Floats:
             return self._seconds("send_receive", sent.ravel(), group, True, False).reshape(buffer.shape)
 
         def links() -> Links:
-            levels = np.arange(len(widths) + 1).reshape(-1, *(1,) * over.ndim)
+            levels = np.arange(len(self.widths) + 1).reshape(-1, *(1,) * over.ndim)
             rate = times(np.full(buffer.shape, LARGE)) / LARGE
             return Links(*(np.where(levels == over, part * buffer, 0.0) for part in (rate, 1.0)))
 
@@ -123,8 +135,7 @@ class Wiring:
             outermost = self._outermost(group).reshape(shape)
             levels = np.arange(len(self.levels) + 1).reshape(-1, *(1,) * outermost.ndim)
             busy = np.where(levels == outermost, rate * buffer, 0.0)
-            widths = [level.devices for level in self.levels]
-            return Links(busy, traffic(operation, buffer, sizes, strides, widths))
+            return Links(busy, traffic(operation, buffer, sizes, strides, self.widths))
 
         return Cost(times(buffer), links)
 

@@ -216,6 +216,10 @@ FIXABLE = (*COLUMNS, *SHARED)
 """Plan fields that a search can hold at a value."""
 
 
+NO_LEVERS = Levers()
+"""Levers that are all left to the framework."""
+
+
 @record()
 class Plans(LeverColumns):
     """Many plans as arrays of one length: the form that every cost function reads.
@@ -250,7 +254,7 @@ class Plans(LeverColumns):
     schedule_names: tuple[str, ...] = ("1f1b",)
     policy: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     policies: tuple[StatePolicy, ...] = (PLAIN,)
-    shared: Levers = Levers()
+    shared: Levers = NO_LEVERS
     context_heads: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
@@ -282,7 +286,8 @@ class Plans(LeverColumns):
         shared = [{name: getattr(p, name) for name in SHARED} for p in listed] or [{}]
         if any(other != shared[0] for other in shared):
             raise ValueError(f"plans of one call differ in one of {', '.join(SHARED)}")
-        common = Levers(**shared[0])
+        stated = any(value is not None for value in shared[0].values())
+        common = Levers(**shared[0]) if stated else NO_LEVERS
         return cls(**columns, schedule_names=names, policies=policies or (PLAIN,), shared=common)
 
     def __len__(self) -> int:

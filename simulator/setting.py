@@ -22,7 +22,7 @@ from simulator.ops.layer import layers
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.grouped_steps import GroupedStep, GroupedSteps, equal_micro_batches
 from simulator.packing.steps import MicroBatches
-from simulator.plan import Choice, Plan, Plans
+from simulator.plan import NO_LEVERS, Choice, Plan, Plans
 from simulator.pricing import Prices
 from simulator.site import Site
 from simulator.state.formats import COPIED_STATES, MOMENT_BYTES
@@ -90,6 +90,8 @@ class Setting:
         """The setting with the levers that all plans share, or with all levers of one plan."""
         if isinstance(plans, Plan):
             return self.with_choices(**{name: getattr(plans, name) for name in (*SHARED, *BY_PLAN)})
+        if plans.shared is NO_LEVERS:
+            return self
         return self.with_choices(**{name: getattr(plans.shared, name) for name in SHARED})
 
     def by_levers(self, plans: Plans) -> list[tuple[Setting, np.ndarray]]:

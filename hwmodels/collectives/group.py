@@ -75,7 +75,7 @@ def place(size: Ints, stride: Ints, levels: tuple[int, ...], devices: int) -> Gr
         grain = np.gcd(block, domain)
     start = np.minimum(domain - grain + stride, domain) - 1
     spanned = (start + (size - 1) * stride) // domain + 1
-    spanned = np.where(stride >= domain, size, np.clip(spanned, 2, size))
+    spanned = np.where(stride >= domain, size, np.minimum(np.maximum(spanned, 2), size))
     return Group(
         size=size,
         stride=stride,

@@ -25,9 +25,6 @@ up to 0.40 (Lee et al. 2025, arXiv 2507.03114); 0.35 is what the hidden tensor-p
 on H100 costs. AMD: concurrent collectives and products on MI300X gain 21 % of what ideal overlap would
 (Agrawal et al. 2024, arXiv 2412.14335); RCCL occupies 56 to 96 compute units (ROCm/rccl#2073, #1302)."""
 
-LONG_BUFFER = 1e12
-"""Bytes of a collective whose time is that of its bytes alone."""
-
 
 def multiprocessors_taken(setting: Setting) -> float:
     """Share of a device's multiprocessors that a running collective takes from kernels beside it."""
@@ -60,8 +57,7 @@ def contention(
     leaves = (size > 1) & (size * stride > cluster.domain)
     if cluster.domain == 1 or not leaves.any():
         return np.where(leaves, alone, inside)
-    ring_s = float(cluster.collective("all_gather", LONG_BUFFER, cluster.domain))
-    at_ring_rate = sent() * (ring_s / (LONG_BUFFER * (1 - 1 / cluster.domain)))
+    at_ring_rate = sent() * cluster.domain_ring_s
     share = np.divide(at_ring_rate, seconds, out=np.ones(np.shape(seconds)), where=seconds > 0)
     return np.where(leaves, alone + (inside - alone) * np.minimum(share, 1.0), inside)
 
