@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from simulator.diffusion.scenario import DiffusionDefinition
+    from simulator.frames.question import FramesDefinition
     from simulator.graphs.question import GraphDefinition
     from simulator.rl.scenario import RlDefinition
     from simulator.scenario import Definition
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         | DiffusionDefinition
         | TablesDefinition
         | GraphDefinition
+        | FramesDefinition
     )
 
 OF_TRAINING = ("plan", "search", "framework", "recipe", "stragglers")
@@ -138,6 +140,24 @@ def _graph_fields() -> Mapping[str, Any]:
     from simulator.graphs.question import GraphLayout
 
     return GraphLayout.model_fields
+
+
+def _frames_definition(data: Mapping[str, Any]) -> type[BaseModel]:
+    from simulator.frames.question import FramesDefinition
+
+    return FramesDefinition
+
+
+def _simulator_fields() -> Mapping[str, Any]:
+    from simulator.frames.question import Simulators
+
+    return Simulators.model_fields
+
+
+def _frames_catalogues() -> Mapping[str, Catalogue[Any]]:
+    from simulator.frames.samplers import samplers
+
+    return {"cluster": CATALOGUES["cluster"], "sampler": samplers}
 
 
 def _rl_catalogues() -> Mapping[str, Catalogue[Any]]:
@@ -252,6 +272,18 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 elsewhere="is an epoch over a graph; `simulate` and `whatif` take it",
                 definition=_graph_definition,
                 catalogues=lambda: {"cluster": CATALOGUES["cluster"]},
+            ),
+            QuestionKind(
+                name="frames",
+                words="frames of simulators",
+                workload="frames",
+                keys=("environments", "sampler", "inference", "learner"),
+                above="environments",
+                fields=_simulator_fields,
+                searched=False,
+                elsewhere="steps simulators; `simulate` and `whatif` take it",
+                definition=_frames_definition,
+                catalogues=_frames_catalogues,
             ),
         )
     }

@@ -37,13 +37,15 @@ DONE = (
     *("simulator/checkpoints", "simulator/engine", "simulator/faults", "simulator/frameworks"),
     *("simulator/layout", "simulator/models", "simulator/offload", "simulator/ops", "simulator/pricing"),
     *("simulator/recipes", "simulator/runs", "simulator/schedules", "simulator/serving", "simulator/state"),
-    *("simulator/tables", "simulator/graphs", "simulator/training", "simulator/uncertainty"),
+    *("simulator/tables", "simulator/graphs", "simulator/frames", "simulator/training"),
+    *("simulator/uncertainty",),
 )
 
 DONE_WITH_VAGUE = (
     *("meshwright/commands", "meshwright/jobs", "meshwright/service", "simulator/packing", "simulator/rules"),
     *("simulator/recipes", "simulator/faults", "simulator/frameworks", "simulator/engine", "evidence/pages"),
-    *("simulator/tables", "simulator/graphs", "simulator/offload", "simulator/state", "benchmarks"),
+    *("simulator/tables", "simulator/graphs", "simulator/frames", "simulator/offload", "simulator/state"),
+    *("benchmarks",),
     *("evidence/claims", "evidence/regression", "meshwright/machines", "meshwright/measured"),
     *("meshwright/sweeps",),
 )

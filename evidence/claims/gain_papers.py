@@ -1,4 +1,4 @@
-"""Published gains of systems for diffusion models and for graphs, and what the simulator says.
+"""Published gains of systems for diffusion models, graphs and simulators, and what the simulator says.
 
     python -m benchmarks.gain_papers
 
@@ -15,12 +15,15 @@ from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, re
 from meshwright.variations.question import ScenarioRun
 from simulator.diffusion.request import DiffusionRequest, predict_request
 from simulator.diffusion.scenario import make_diffusion
+from simulator.frames.question import make_frames
+from simulator.frames.rates import FrameRates, predict_frames
 from simulator.graphs.epoch import Epoch, predict_epoch
 from simulator.graphs.question import make_graph
 from simulator.kinds import kind_of
 
 Requests = Mapping[str, DiffusionRequest]
 Epochs = Mapping[str, Epoch]
+Rates = Mapping[str, FrameRates]
 
 
 class GainClaim(FigureClaim):
@@ -68,9 +71,22 @@ def less_time(runs: Epochs) -> float:
     return runs["base"].epoch_s / runs["stages"].epoch_s
 
 
+def frames(runs: Rates) -> float:
+    """Frames a second of the base."""
+    return runs["base"].frames_s
+
+
+def more_frames(runs: Rates, name: str) -> float:
+    """Frames a second of the base over those of a variation."""
+    return runs["base"].frames_s / runs[name].frames_s
+
+
 FIGURES: dict[str, Callable[..., float]] = {
     each.__name__: each
-    for each in (batched_frames, fewer_bytes, fewer_calls, less_time, spared_bytes, speed_up)
+    for each in (
+        *(batched_frames, fewer_bytes, fewer_calls, frames),
+        *(less_time, more_frames, spared_bytes, speed_up),
+    )
 }
 """Predictions by name, from the predicted runs of a scenario by name."""
 GAIN_CLAIMS = read_figures("gains", GainClaim, FIGURES)
@@ -86,10 +102,12 @@ def runs_of(scenario: str) -> dict[str, Any]:
     return {name: _run(run) for name, run in named_runs(paper(scenario)).items()}
 
 
-def _run(run: ScenarioRun) -> DiffusionRequest | Epoch:
-    question = run.data, run.where, run.folder
-    if kind_of(run.data).name == "graph":
+def _run(run: ScenarioRun) -> DiffusionRequest | Epoch | FrameRates:
+    question, kind = (run.data, run.where, run.folder), kind_of(run.data).name
+    if kind == "graph":
         return predict_epoch(make_graph(*question))
+    if kind == "frames":
+        return predict_frames(make_frames(*question))
     return predict_request(make_diffusion(*question))
 
 

@@ -17,7 +17,7 @@ def show(
             help="devices, clusters, links, models, towers, diffusion-models, diffusion-libraries, "
             "recommendation-models, tables-libraries, frameworks, recipes, offload, schedules, engines, "
             "schedulers, routers, migrations, kv, scalers, power-policies, traces, algorithms, rl-schedules, "
-            "rl-frameworks, weight-transfers or scenarios"
+            "rl-frameworks, weight-transfers, samplers or scenarios"
         ),
     ],
     name: Annotated[str, typer.Argument(help="Entry: name, part of a name, or path.")] = "",

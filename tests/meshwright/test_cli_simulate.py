@@ -133,7 +133,7 @@ def test_shipped_scenarios_run_by_name(run, name):
     if "kind: serving" in text:
         assert json.loads(run("simulate", name, "--json").out)["requests"] > 0
         return
-    if any(f"kind: {kind}" in text for kind in ("diffusion", "tables", "graph")):
+    if any(f"kind: {kind}" in text for kind in ("diffusion", "tables", "graph", "frames")):
         assert json.loads(run("simulate", name, "--json").out)["step_time_s"] > 0
         return
     planned = "\nplan:" in text or "kind: rl" in text

@@ -28,6 +28,7 @@ ONE_OF_EACH = {
     "diffusion-sd3.5-large": "diffusion",
     "tables-dlrm-dcnv2": "tables",
     "graph-gcn-products": "graph",
+    "frames-ppo-atari": "frames",
 }
 STEP = {
     "model": "llama3-8b",

@@ -308,7 +308,9 @@ WITH_VARIATIONS = [
     name
     for name, path in shipped_scenarios().items()
     if "\nvariations:" in (text := path.read_text(encoding="utf-8"))
-    and not any(f"kind: {kind}" in text for kind in ("serving", "rl", "diffusion", "tables", "graph"))
+    and not any(
+        f"kind: {kind}" in text for kind in ("serving", "rl", "diffusion", "tables", "graph", "frames")
+    )
 ]
 
 

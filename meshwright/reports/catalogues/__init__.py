@@ -40,6 +40,7 @@ KINDS: dict[str, Kind[Any]] = {
     "diffusion-libraries": diffusion.LIBRARIES,
     "recommendation-models": recommendation.MODELS,
     "tables-libraries": recommendation.LIBRARIES,
+    "samplers": post_training.SAMPLERS,
     "frameworks": frameworks.KIND,
     "recipes": recipes.KIND,
     "offload": offload.KIND,

@@ -1,10 +1,11 @@
-"""Algorithms, schedules, systems and weight transfers of post-training."""
+"""Algorithms, schedules, systems and weight transfers of post-training; samplers of simulators."""
 
 from __future__ import annotations
 
 from meshwright.reports.catalogues.kind import Kind, constants
 from meshwright.reports.catalogues.policies import policies
 from meshwright.reports.tables import facts
+from simulator.frames.samplers import samplers
 from simulator.rl.algorithms import Algorithm, algorithms
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.schedules import RL_SCHEDULES
@@ -56,6 +57,16 @@ TRANSFERS = Kind(
     more=lambda _: {},
     columns=("transfer", "title", "send"),
     row=lambda way: [way.name, way.title, way.send],
+    tables=constants,
+    text_columns=3,
+)
+SAMPLERS = Kind(
+    names=samplers.names,
+    get=samplers.get,
+    brief=lambda sampler: sampler.model_dump(mode="json"),
+    more=lambda _: {},
+    columns=("sampler", "title", "waits for"),
+    row=lambda sampler: [sampler.name, sampler.title, sampler.waits],
     tables=constants,
     text_columns=3,
 )

@@ -1,0 +1,68 @@
+"""Rates of simulators, as tables and under the keys of docs/json.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from meshwright.reports.tables import facts, table
+from meshwright.reports.units import counted, percent, seconds
+from simulator.frames.rates import FrameRates
+
+
+def describe_frames(rates: FrameRates) -> dict[str, Any]:
+    """The answer of a scenario of simulators, with documented keys."""
+    setting = rates.setting
+    device, model = setting.cluster.device, setting.model
+    batch = setting.workload.batch or setting.count
+    hour = setting.cluster.price_per_hour_usd
+    return {
+        "title": setting.title,
+        "model": "random actions" if model is None else model.name,
+        "parameters": 0.0 if model is None else model.parameters,
+        "cluster": setting.cluster.name,
+        "device": device.name,
+        "gpus": setting.cluster.devices,
+        "sampler": setting.sampler.name,
+        "environments": setting.count,
+        "cores": setting.cores,
+        "step_time_s": batch / rates.steps_s,
+        "steps_per_s": rates.steps_s,
+        "frames_per_s": rates.frames_s,
+        "usd_per_million_frames": hour / 3600 / rates.frames_s * 1e6,
+        "binding": rates.binding,
+        "bounds_per_s": dict(rates.bounds),
+        "busy_share": dict(rates.busy),
+        "parts_s": {
+            "cycle": rates.cycle_s,
+            "inference": rates.inference_s,
+            "learner": rates.learner_s,
+        },
+        "inference_batch": rates.batch,
+    }
+
+
+def frames_tables(rates: FrameRates) -> list[Table]:
+    """Figures of the rates, and what each station could take."""
+    setting, figures = rates.setting, describe_frames(rates)
+    where = f"{setting.cores:,} cores on {setting.nodes:,} nodes"
+    shown = {
+        "policy": f"{figures['model']}, {counted(figures['parameters'])} parameters",
+        "environments": f"{setting.count:,} on {where}, {setting.sampler.name}",
+        "devices": f"{setting.cluster.devices:,} x {setting.cluster.device.name} ({setting.cluster.name})",
+        "frames": f"{rates.frames_s:,.0f} a second, {rates.steps_s:,.0f} steps of "
+        f"{setting.workload.frames:,}, ${figures['usd_per_million_frames']:.3g} a million",
+        "decides": rates.binding,
+        "cycle": f"{seconds(rates.cycle_s)}; pass of the policy {seconds(rates.inference_s)} over "
+        f"{rates.batch:,.0f} observations; optimizer step {seconds(rates.learner_s)}",
+    }
+    rows = [
+        [
+            name,
+            f"{bound * setting.workload.frames:,.0f}",
+            percent(rates.busy[name]) if name in rates.busy else "",
+        ]
+        for name, bound in rates.bounds.items()
+    ]
+    return [facts(shown, setting.title), table(("station", "frames/s at most", "busy"), rows)]
