@@ -20,7 +20,9 @@ KEPT = "parameters", "optimizer"
 STATE_BYTES = 14.0
 """Bytes of a parameter that trains: 16-bit weights, a 32-bit copy and Adam's moments."""
 WEIGHT_BYTES = 2.0
-"""Bytes of a parameter of a model that only runs forward."""
+"""Bytes of a parameter of a model that only runs forward, and of its activations."""
+WORKSPACE_ACTIVATIONS = 10
+"""Activations as wide as all heads that DeepSpeed's inference workspace holds a token (GenWorkSpace)."""
 
 
 @record()
@@ -123,6 +125,22 @@ def scoring_bytes(setting: RlSetting) -> float:
     return WEIGHT_BYTES * whole / min(shards, ranks)
 
 
+def _workspace_bytes(setting: RlSetting) -> float:
+    """DeepSpeed's inference workspace of a batch: KV, ten activations a token that no rank shards, scores.
+
+    The lengths are those of the longest answer (DeepSpeed: csrc/transformer/inference/includes/
+    inference_context.h, GenWorkSpace).
+    """
+    served, work = setting.rollouts.pools[0], setting.workload
+    sequences = min(
+        served.options.max_sequences, -(-work.answers // (served.pool.replicas * served.pool.data))
+    )
+    activations = WORKSPACE_ACTIVATIONS * setting.model.heads * setting.model.head_dim
+    scores = setting.model.heads / served.pool.devices * work.longest
+    kept = served.costs.kv_token_bytes / served.pool.devices + WEIGHT_BYTES * (activations + scores)
+    return sequences * work.longest * kept
+
+
 def sleeping_bytes(setting: RlSetting) -> float:
     """What the rollout engine keeps on a device while the trainer works.
 
@@ -132,11 +150,8 @@ def sleeping_bytes(setting: RlSetting) -> float:
     served = setting.rollouts.pools[0]
     if setting.framework.engine_keeps == "all":
         return served.options.memory_share * setting.cluster.device.memory_bytes
-    if setting.framework.engine_keeps == "kv":
-        work = setting.workload
-        ranks = served.pool.replicas * served.pool.data
-        running = min(served.options.max_sequences, -(-work.answers // ranks))
-        return running * work.longest * served.costs.kv_token_bytes / served.pool.devices
+    if setting.framework.engine_keeps == "workspace":
+        return _workspace_bytes(setting)
     engine: Engine = engine_of(served.pool.engine, setting.rollouts.folder, setting.rollouts.where)
     buffers = engine.rank_bytes.value * (served.pool.devices > 1)
     return engine.context_bytes.value + engine.graph_bytes.value + engine.library_bytes.value + buffers

@@ -94,7 +94,7 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         role: replace(
             scoring[0], model=find(models, reference or written.model, folder, f"{where}: roles.{role}")
         )
-        for role, reference in _scorers(algorithm, written.roles).items()
+        for role, reference in _scorers(algorithm, written.roles, where).items()
     }
     return RlSetting(
         title=written.title,
@@ -163,7 +163,7 @@ def _deployment(written: RlDefinition, engine: str, memory_share: float) -> dict
     return stated
 
 
-def _scorers(algorithm: Algorithm, roles: Roles) -> dict[str, Any]:
+def _scorers(algorithm: Algorithm, roles: Roles, where: str) -> dict[str, Any]:
     """Models that score answers beside the policy, by role.
 
     Raises:
@@ -172,5 +172,5 @@ def _scorers(algorithm: Algorithm, roles: Roles) -> dict[str, Any]:
     has = {"reference": algorithm.reference, "reward": algorithm.reward_model, "critic": algorithm.critic}
     for role, present in has.items():
         if getattr(roles, role) is not None and not present:
-            raise InputError(f"{algorithm.name} has no {role} model", f"roles.{role}")
+            raise InputError(f"{algorithm.name} has no {role} model", f"{where}: roles.{role}")
     return {role: getattr(roles, role) for role, present in has.items() if present}

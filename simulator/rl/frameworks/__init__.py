@@ -56,9 +56,10 @@ class RlFramework(Sourced):
     scorers_on_device: bool = Field(
         description="whether weights of the reference and the reward model stay on the trainer's devices"
     )
-    engine_keeps: Literal["buffers", "kv", "all"] = Field(
+    engine_keeps: Literal["buffers", "workspace", "all"] = Field(
         description="what the engine keeps on shared devices while the trainer works: context, graphs and "
-        "communication buffers of an engine that sleeps; KV of a batch; all of its share"
+        "communication buffers of an engine that sleeps; DeepSpeed's inference workspace (KV, activations); "
+        "all of its share"
     )
     state_bytes_s: Positive = Field(
         description="bytes of the trainer's state a second that a device moves out for rollouts and back"

@@ -6,6 +6,7 @@ import pytest
 
 from core.errors import InputError
 from simulator.ops.counts import model_parameters
+from simulator.rl.memory import sleeping_bytes
 from simulator.rl.scenario import make_rl
 from simulator.rl.step import predict_rl
 
@@ -45,6 +46,19 @@ def test_an_optimizer_on_the_host_stays_there():
 def test_an_engine_that_sleeps_lies_beside_the_trainer_on_shared_devices_alone():
     assert asked().memory.beside > 1e9
     assert asked(schedule=SPLIT).memory.beside == 0.0
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_deepspeeds_workspace_is_that_of_its_code(tensor):
+    """GenWorkSpace: a cache and scores that ranks share, activations that they do not."""
+    ppo = {**QUESTION["workload"], "algorithm": "ppo"}
+    chat = {"framework": "deepspeed-chat", "model": "opt-6.7b", "workload": ppo}
+    generate = {"tensor": tensor, "options": {"max_sequences": 16}}
+    roles = {"train": {"plan": {"zero": 3}}, "generate": generate}
+    setting = make_rl({**QUESTION, **chat, "roles": roles}, "question.yaml", Path())
+    layers, heads, hidden, longest = 32, 32, 4096, 640
+    shared = 2 * layers * hidden + heads * longest
+    assert sleeping_bytes(setting) == pytest.approx(16 * longest * 2 * (10 * hidden + shared / tensor))
 
 
 def test_a_critic_and_scorers_on_the_device_take_memory():
