@@ -166,15 +166,18 @@ def main() -> None:
             fits = "" if step.memory.fits else ", does not fit"
             figures = f"step {step.timing.seconds:.1f}  measured {row['step_s']}{fits}"
             print(f"{asked_for} {parts}  {figures}", flush=True)
-    errors = Errors()
+    errors, inside = Errors(), 0
     for name, (step, measured, model) in steps.items():
         constants = fitted([(other, seconds) for other, seconds, of in steps.values() if of != model])
         mode = "sync" if in_turn(step) else "async"
         groups = f"{mode}, model left out", "all, model left out"
-        error = 100 * errors.add(seconds_with(step, constants), measured, *groups)
+        left_out = seconds_with(step, constants)
+        error = 100 * errors.add(left_out, measured, *groups)
+        inside += abs(measured / left_out - 1) <= step.half_width
         shipped = 100 * errors.add(step.timing.seconds, measured, "all, shipped constants")
         print(f"{name}  {model}: model left out {error:+.1f} %  (shipped {shipped:+.1f} %)")
     print("\n".join(errors.lines("step, %")))
+    print(f"in the 90 % band, model left out: {inside} of {len(steps)}")
     token_s, shared_s, byte_s, tensor_s = fitted([(step, seconds) for step, seconds, _ in steps.values()])
     print(
         f"fitted on all: token_s {token_s:.2e}, shared_tensor_s {shared_s:.2e}, tensor_s {tensor_s:.2e}, "

@@ -7,10 +7,12 @@ import pytest
 
 from core.errors import InputError
 from simulator.plan import Plans
+from simulator.rl.band import RESIDUAL, halves
 from simulator.rl.scenario import make_rl
 from simulator.rl.step import predict_rl
 from simulator.training import predict
 from simulator.training.forward import forward_seconds
+from simulator.uncertainty.bands import NINETY
 
 QUESTION = {
     "model": "llama3.2-1b",
@@ -53,6 +55,17 @@ def test_a_forward_pass_takes_less_than_half_of_a_step(step):
     plans = Plans.of(step.setting.plan)
     whole = float(predict(step.setting.trainer, plans).time[0])
     assert 0.15 * whole < float(forward_seconds(step.setting.trainer, plans)[0]) < 0.5 * whole
+
+
+def test_a_band_holds_errors_of_the_halves_and_a_residual(step):
+    """A step in turn errs by both halves, each for its share of the step, and by what neither has."""
+    phases, widths = (
+        step.phases,
+        halves(step.setting, predict(step.setting.trainer, Plans.of(step.setting.plan))),
+    )
+    shares = [(phases.scoring + phases.update) / phases.total, phases.generation / phases.total]
+    own = math.hypot(*(share * width for share, width in zip(shares, widths, strict=True)))
+    assert step.half_width == pytest.approx(math.hypot(own, NINETY * RESIDUAL), rel=0.02)
 
 
 def test_tokens_of_answers_are_conserved(step):
