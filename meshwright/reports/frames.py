@@ -8,7 +8,7 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
-from simulator.frames.rates import FrameRates
+from simulator.frames.rates import FrameRates, keeping_up
 
 
 def describe_frames(rates: FrameRates) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def describe_frames(rates: FrameRates) -> dict[str, Any]:
         "frames_per_s": rates.frames_s,
         "usd_per_million_frames": hour / 3600 / rates.frames_s * 1e6,
         "binding": rates.binding,
+        "node_cores_keeping_up": keeping_up(setting),
         "bounds_per_s": dict(rates.bounds),
         "busy_share": dict(rates.busy),
         "parts_s": {
@@ -53,7 +54,7 @@ def frames_tables(rates: FrameRates) -> list[Table]:
         "devices": f"{setting.cluster.devices:,} x {setting.cluster.device.name} ({setting.cluster.name})",
         "frames": f"{rates.frames_s:,.0f} a second, {rates.steps_s:,.0f} steps of "
         f"{setting.workload.frames:,}, ${figures['usd_per_million_frames']:.3g} a million",
-        "decides": rates.binding,
+        "decides": _deciding(rates, figures["node_cores_keeping_up"]),
         "cycle": f"{seconds(rates.cycle_s)}; pass of the policy {seconds(rates.inference_s)} over "
         f"{rates.batch:,.0f} observations; optimizer step {seconds(rates.learner_s)}",
     }
@@ -66,3 +67,10 @@ def frames_tables(rates: FrameRates) -> list[Table]:
         for name, bound in rates.bounds.items()
     ]
     return [facts(shown, setting.title), table(("station", "frames/s at most", "busy"), rows)]
+
+
+def _deciding(rates: FrameRates, cores: int | None) -> str:
+    """What decides, and with how many cores environments keep up."""
+    if cores is None:
+        return rates.binding
+    return f"{rates.binding}; environments keep up with {counted(cores)} cores a node"

@@ -9,7 +9,9 @@ policy's pass.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -28,6 +30,8 @@ LAUNCHES = 3
 """Kernels of a layer's forward pass in eager torch: product, bias, activation."""
 BACKWARD_LAUNCHES = 2
 """Kernels of a backward pass over those of the forward pass."""
+MOST_CORES = 2**14
+"""Cores of a node up to which those are sought with which environments keep up."""
 WAIT = 1.5
 """Passes from an observation to its action: half of the pass that runs, and its own."""
 GRADIENT_BYTES = 4.0
@@ -103,6 +107,23 @@ def predict_frames(setting: FramesSetting) -> FrameRates:
         inference_s=inference,
         learner_s=learner,
     )
+
+
+def keeping_up(setting: FramesSetting) -> int | None:
+    """Physical cores of a node with which environments no longer decide, their threads in proportion.
+
+    None: they decide with any number up to `MOST_CORES`, or nothing else has a rate.
+    """
+    places = setting.environments
+
+    def decides(cores: int) -> bool:
+        threads = None if places.threads is None else max(round(places.threads * cores / places.cores), 1)
+        changed = places.model_copy(update={"cores": cores, "threads": threads})
+        return predict_frames(replace(setting, environments=changed)).binding == "environments"
+
+    if decides(MOST_CORES):
+        return None
+    return bisect_left(range(1, MOST_CORES), True, key=lambda cores: not decides(cores)) + 1
 
 
 def _rates(

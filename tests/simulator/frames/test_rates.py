@@ -10,7 +10,7 @@ from core.errors import InputError
 from evidence.accuracy.errors import Spread
 from evidence.accuracy.frames_rows import measured_rows
 from simulator.frames.question import make_frames
-from simulator.frames.rates import predict_frames, slowest
+from simulator.frames.rates import keeping_up, predict_frames, slowest
 from simulator.frames.samplers import samplers
 
 POLICY = {"layers": [{"inputs": 256, "outputs": 32, "rows": 400}, {"inputs": 3136, "outputs": 512}]}
@@ -94,6 +94,19 @@ def test_a_learner_in_turn_adds_its_time():
     alone = rates(model=POLICY, sampler="envpool")
     assert 4096 / turn.steps_s == pytest.approx(4096 / alone.steps_s + turn.learner_s)
     assert alone.steps_s >= beside.steps_s > turn.steps_s
+
+
+@pytest.mark.parametrize("sampler", ["envpool-async", "envpool"])
+def test_environments_keep_up_from_some_cores_on(sampler):
+    learns = {"model": POLICY, "workload": {"batch": 16384, "epochs": 8}, "sampler": sampler}
+    cores = keeping_up(rates(**learns).setting)
+    assert [
+        rates(**learns, environments={"cores": cores + more}).binding == "environments" for more in (-1, 0)
+    ] == [
+        True,
+        False,
+    ]
+    assert keeping_up(rates(sampler=sampler).setting) is None
 
 
 def test_cores_that_act_step_less():
