@@ -47,7 +47,7 @@ def describe_frames(rates: FrameRates) -> dict[str, Any]:
 def frames_tables(rates: FrameRates) -> list[Table]:
     """Figures of the rates, and what each station could take."""
     setting, figures = rates.setting, describe_frames(rates)
-    where = f"{setting.cores:,} cores on {setting.nodes:,} nodes"
+    where = f"{setting.cores:,} cores on {setting.nodes:,} node{'s' * (setting.nodes > 1)}"
     shown = {
         "policy": f"{figures['model']}, {counted(figures['parameters'])} parameters",
         "environments": f"{setting.count:,} on {where}, {setting.sampler.name}",
