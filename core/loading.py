@@ -120,6 +120,9 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
         tag, tags = problem["ctx"]["tag"], re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
         key = problem["ctx"]["discriminator"].strip("'")
         return f"{path + '.' if path else ''}{key}: unknown {key} {shown(tag)}{suggestion(tag, tags)}"
+    if problem["type"] == "union_tag_not_found":
+        key = problem["ctx"]["discriminator"].strip("'")
+        return f"{path + ': ' if path else ''}key {key!r} is missing"
     message = plain_problem(problem["msg"])
     if path == "":
         return message

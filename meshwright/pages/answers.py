@@ -78,7 +78,9 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Pa
     words += "" if target is None else f" The dashed line is the target of {'TTFT' if prompts else 'TPOT'}."
     title = f"Serving {search.question.model.name}"
     heading = "A prompt's latency and a GPU's speed" if prompts else "A user's speed and a GPU's"
-    sections = [Section(heading, words, figure), *sections_of(tables)]
+    in_short = [table for table in tables[:1] if isinstance(table, str)]
+    told, rest = sections_of(in_short), sections_of(tables[len(in_short) :])
+    sections = [*told, Section(heading, words, figure), *rest]
     return Page(title, facts, sections)
 
 

@@ -22,6 +22,8 @@ INK, GRID = "#1f2933", "rgba(128,128,128,.25)"
 
 PLOTLY = "plotly-basic-3.7.0.min.js"
 """plotly.js with bars, points and lines only (npm: plotly.js-basic-dist-min, MIT licence)."""
+LONG_CELL = 18
+"""Characters of a cell of figures from which its words wrap."""
 SHORT, SENTENCE = 16, 60
 """Characters up to which a head figure is printed large, and from which it is printed as a sentence."""
 
@@ -203,7 +205,11 @@ def _table(section: Section) -> str:
 
 
 def _cells(section: Section, row: Sequence[str], tag: str) -> str:
-    marks = [' class="words"' if index in section.words_in else "" for index in range(len(row))]
+    kinds = [
+        "words" if index in section.words_in else "long" if len(cell) > LONG_CELL else ""
+        for index, cell in enumerate(row)
+    ]
+    marks = [f' class="{kind}"' if kind else "" for kind in kinds]
     return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
 
 

@@ -45,12 +45,15 @@ def run_page(title: str, run: PlannedRun) -> Page:
             "a day whose work is lost later counts as productive here.",
             _calendar(run),
         ),
-        Section(
-            "From wall time to progress",
-            "Mean over all replications: the share of the wall time that each state takes.",
-            _waterfall(run),
-        ),
     ]
+    if run.outcome.goodput < 1:
+        sections.append(
+            Section(
+                "From wall time to progress",
+                "Mean over all replications: the share of the wall time that each state takes.",
+                _waterfall(run),
+            )
+        )
     if len(run.outcome.replications) > 1:
         sections.append(
             Section(

@@ -20,15 +20,16 @@ def sizing_page(sizing: Sizing) -> Page:
     planned = [size for size in sizing.sizes if size.planned]
     front = sizing.front
     shown = {"tokens": counted(sizing.tokens)}
-    sizes = {"cheapest in time": sizing.cheapest, "fastest": sizing.fastest}
+    cheapest = "cheapest" if sizing.deadline_days is None else "cheapest in time"
+    sizes = {cheapest: sizing.cheapest, "fastest": sizing.fastest}
     if sizing.cheapest is sizing.fastest:
-        sizes = {"cheapest in time and fastest": sizing.fastest}
+        sizes = {f"{cheapest} and fastest": sizing.fastest}
     for name, size in sizes.items():
         if size is not None and size.result is not None:
             runs = short_runs(Prediction.of_search(size.result).confidence)
             shown[name] = f"{size.gpus:,} GPUs"
             shown[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
-            shown[f"{name}: cost, evidence"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
+            shown[f"{name}: cost"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
     words = (
         "Each point is the best plan at one size, with the 90 % bands of its days and dollars, which move "
         "together. On the line no other size is better in both."

@@ -216,7 +216,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         + ", ".join(f"{percent(value)} ({name})" for name, value in closed.items()),
         "faults": f"{inputs.faults.name}: one in {written(outcome.mtbf_s)}, {outcome.faults:.4g} in the run"
         if inputs.faults.processes
-        else "none",
+        else f"none. {NO_FAULTS}",
         "checkpoints": _checkpoint_words(run, planned),
         "recovery": ", ".join(
             f"{name} {written(took)}" for name, took in planned["recovery_s"].items() if took > 0

@@ -112,10 +112,14 @@ def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
         run = (outcome.report or {}).get("run")
         if run:
             lost = sorted(run["states_s"].items(), key=lambda item: -item[1])
-            named = [f"{state} {spent / 3600:.1f} h" for state, spent in lost if state != "productive"]
+            named = [
+                f"{state} {spent / 3600:.1f} h"
+                for state, spent in lost
+                if state != "productive" and spent > 0
+            ]
             days = band_of(run)
             goodput = f"{100 * run['goodput']:.2f} %"
-            lost_to = ", ".join(named[:SHOWN_PARTS])
+            lost_to = ", ".join(named[:SHOWN_PARTS]) or "nothing"
             usd = "" if run["usd"] is None else in_proportion(run["usd"], days).middle_words()
             rows.append([outcome.run.label, days.middle_words(), days.ends(), goodput, usd, lost_to])
     columns = ["run", "days", "90 %", "goodput", "USD", "most time is lost to"]
