@@ -18,6 +18,7 @@ from core.parsing import read_text
 from meshwright.exporters.base import Launch
 from meshwright.exporters.shell import expanded_commands, read_options
 from meshwright.exporters.table import Facts, Options
+from meshwright.exporters.tuning import MODEL
 from meshwright.exporters.tuning_sharding import sharding, yaml_of
 
 FRAMEWORK, FUSED = "trl", "unsloth"
@@ -209,7 +210,7 @@ def _facts(
         )
     shards, notes = sharding(options, where, folder)
     facts = _degrees(options, where)
-    if (model := values.get("model")) is not None:
+    if (model := values.get("model")) not in (None, MODEL):
         facts["model.name"] = str(model)
     for field, fact in FACTS.items():
         if values.get(field) is not None:

@@ -23,7 +23,7 @@ def test_a_page_has_a_chart_and_the_tables(run, tmp_path, name):
     asked = run(*ASKED[name], "--html", str(path))
     assert asked.code == 0, asked.err
     page = path.read_text(encoding="utf-8")
-    figure = json.loads(re.findall(r'id="figure-0">(.*?)</script>', page)[0])
+    figure = json.loads(re.findall(r'id="figure-\d">(.*?)</script>', page)[0])
     drawn = figure["data"][0]
     assert len(drawn["x"]) == len(drawn["y"]) > 0
     assert page.count("<table>") >= 1
@@ -42,7 +42,7 @@ def test_each_deployment_is_a_line_over_its_loads(run, tmp_path, monkeypatch):
     path = tmp_path / "page.html"
     run(*ASKED["serve"], "--html", str(path))
     page = path.read_text(encoding="utf-8")
-    *lines, points = json.loads(re.findall(r'id="figure-0">(.*?)</script>', page)[0])["data"]
+    *lines, points = json.loads(re.findall(r'id="figure-\d">(.*?)</script>', page)[0])["data"]
     assert len(lines) == len(points["x"]) > 1
     for line in lines:
         assert line["y"] == sorted(line["y"])
