@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,21 @@ def best(data, **options):
     return search_mixed(data, "test", Path(), 3, **options)
 
 
+QUESTIONS = {
+    "dense": question(),
+    "small": question("dgx-a100-40gb", model="llama2-7b"),
+    "experts": question(model="qwen3-30b-a3b"),
+}
+
+
+@cache
+def found_of(name):
+    """The search of one of the questions, which several tests read."""
+    return best(QUESTIONS[name])
+
+
 def test_a_slower_group_carries_less_and_never_slows_the_faster_one():
-    found = best(question())
-    first = found.plans[0]
+    first = found_of("dense").plans[0]
     shares = {group.share.group.name: group.share for group in first.step.groups}
     if len(shares) == 2:
         one, other = shares["one"], shares["other"]
@@ -59,19 +72,19 @@ def tensors():
 
 def test_names_and_order_of_groups_change_nothing():
     swapped = question("dgx-a100-80gb", "dgx-h100", ("other", "one"))
-    assert best(question()).plans[0].seconds == pytest.approx(best(swapped).plans[0].seconds, rel=1e-9)
+    assert found_of("dense").plans[0].seconds == pytest.approx(best(swapped).plans[0].seconds, rel=1e-9)
 
 
 def test_every_plan_uses_devices_that_the_groups_have():
-    for plan in best(question()).plans:
+    for plan in found_of("dense").plans:
         assert all(group.share.devices <= group.share.group.devices for group in plan.step.groups)
         assert plan.fits
 
 
 def test_experts_are_spread_over_ranks_of_one_group():
-    found = best(question(model="qwen3-30b-a3b"))
-    assert found.plans
-    for plan in found.plans:
+    plans = found_of("experts").plans
+    assert plans
+    for plan in plans:
         assert plan.data["plan"]["expert"] > 1
         assert all(group.share.devices % plan.data["plan"]["expert"] == 0 for group in plan.step.groups)
 
@@ -91,13 +104,9 @@ def test_a_search_without_a_shape_says_what_was_held():
         best(question(), constraints=Constraints.of({"tensor": 3}))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [question(), question("dgx-a100-40gb", model="llama2-7b"), question(model="qwen3-30b-a3b")],
-    ids=["dense", "small", "experts"],
-)
-def test_no_plan_is_faster_than_the_bound(data):
-    found = best(data)
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_plan_is_faster_than_the_bound(name):
+    found = found_of(name)
     assert found.plans
     assert all(found.least_s < plan.seconds for plan in found.plans)
     assert found.least_s > 0.3 * found.plans[0].seconds
