@@ -57,8 +57,8 @@ def printed(module: str, patterns: Mapping[str, str]) -> Callable[[Path], Figure
         if not (root / f"{name.replace('.', '/')}.py").exists():
             return {}
         output = run(("-m", name, *words), root)[1]
-        found = {name: re.search(pattern, output) for name, pattern in patterns.items()}
-        return {name: float(match[1].replace(",", "")) for name, match in found.items() if match}
+        figures = {name: re.search(pattern, output) for name, pattern in patterns.items()}
+        return {name: float(match[1].replace(",", "")) for name, match in figures.items() if match}
 
     return measure
 
@@ -111,9 +111,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ref")
     parser.add_argument("--runs", type=int, default=5)
-    asked = parser.parse_args()
-    with checkout(asked.ref) as other:
-        compare(other, asked.runs)
+    options = parser.parse_args()
+    with checkout(options.ref) as other:
+        compare(other, options.runs)
 
 
 if __name__ == "__main__":

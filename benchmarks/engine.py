@@ -45,12 +45,12 @@ def timed(label: str, program: StepProgram) -> None:
     with collector_paused():
         begin = time.process_time()
         graph = expand(program)
-        made = time.process_time()
+        built_s = time.process_time()
         Clock(graph, program.contention).run()
         end = time.process_time()
     print(
         f"{label:54} {len(graph):9,d} tasks {end - begin:6.2f} s "
-        f"{len(graph) / (end - made):9,.0f} tasks/s, {len(graph) / (end - begin):9,.0f} with making them; "
+        f"{len(graph) / (end - built_s):9,.0f} tasks/s, {len(graph) / (end - begin):9,.0f} with making them; "
         f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:5.0f} MiB"
     )
 

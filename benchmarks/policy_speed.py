@@ -95,7 +95,7 @@ def _program(program: dict[str, Any]) -> Compared:
 
 def _tiers(*places: str, **keys: float) -> Compared:
     return Compared(
-        {"deployment.tiers": [{"place": one, "gigabytes": 100, **keys} for one in places]}, PREFIX
+        {"deployment.tiers": [{"place": place, "gigabytes": 100, **keys} for place in places]}, PREFIX
     )
 
 
@@ -227,9 +227,9 @@ def pace(keys: dict[str, Any]) -> float:
     return len(result.records) / seconds
 
 
-def compared(one: Compared, runs: int) -> tuple[float, float]:
+def compared(pairing: Compared, runs: int) -> tuple[float, float]:
     """Best requests a CPU second without and with a policy, both in turn."""
-    pairs = [(pace(one.both), pace({**one.both, **one.policy})) for _ in range(runs)]
+    pairs = [(pace(pairing.both), pace({**pairing.both, **pairing.policy})) for _ in range(runs)]
     return max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
 
 
@@ -264,18 +264,18 @@ def main() -> None:
     parser.add_argument("policies", nargs="*", metavar="POLICY", help=f"{', '.join(POLICIES)}; default: all")
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--replicas", type=int, nargs="+", help="routers over fleets of these sizes")
-    asked = parser.parse_args()
-    kind, policies = ("router", ROUTERS) if asked.replicas else ("policy", POLICIES)
-    for name in asked.policies:
+    options = parser.parse_args()
+    kind, policies = ("router", ROUTERS) if options.replicas else ("policy", POLICIES)
+    for name in options.policies:
         if name not in policies:
             parser.error(str(UnknownNameError(kind, name, policies)))
-    if asked.replicas:
-        growth(asked.policies or list(ROUTERS), asked.replicas, asked.runs)
+    if options.replicas:
+        growth(options.policies or list(ROUTERS), options.replicas, options.runs)
         return
     print("| policy | core, requests/CPU s | with it | share |\n|---|---|---|---|")
     ratios = []
-    for name in asked.policies or POLICIES:
-        core, with_it = compared(POLICIES[name], asked.runs)
+    for name in options.policies or POLICIES:
+        core, with_it = compared(POLICIES[name], options.runs)
         ratios.append(with_it / core)
         print(f"| {name} | {core:,.0f} | {with_it:,.0f} | {ratios[-1]:.2f} |", flush=True)
     print(f"\nmedian {median(ratios):.2f} (reach 0.5), least {min(ratios):.2f} (reach 0.25)")

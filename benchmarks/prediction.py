@@ -32,15 +32,15 @@ def milliseconds(model: str, plan: Plan) -> tuple[float, float]:
     cluster = clusters.get("dgx-h100").resized(plan.devices)
     training = Training(seq_len=4096, global_batch=512)
     setting = Setting(models.get(model), cluster, training, frameworks.get("megatron-core"))
-    found = []
+    times_ms = []
     for _ in range(REPEATS):
         start = time.process_time()
         plans = Plans.of([plan])
         step = predict(setting, plans)
         timed = time.process_time()
         memory(setting, plans, step.stages, step.parameters)
-        found.append((timed - start, time.process_time() - start))
-    step_time, both = (1e3 * min(column) for column in zip(*found, strict=True))
+        times_ms.append((timed - start, time.process_time() - start))
+    step_time, both = (1e3 * min(column) for column in zip(*times_ms, strict=True))
     return step_time, both
 
 

@@ -64,16 +64,18 @@ def scoring_rate(space):
 
 def main():
     """Print the figures."""
-    asked = arguments()
-    training = Training(seq_len=asked.seq_len, global_batch=asked.global_batch, precision=asked.precision)
+    options = arguments()
+    training = Training(
+        seq_len=options.seq_len, global_batch=options.global_batch, precision=options.precision
+    )
     setting = Setting(
-        models.get(asked.model), clusters.get(asked.cluster), training, frameworks.get(asked.framework)
+        models.get(options.model), clusters.get(options.cluster), training, frameworks.get(options.framework)
     )
     start, processor = time.perf_counter(), time.process_time()
-    result = search(setting, asked.gpus)
+    result = search(setting, options.gpus)
     elapsed, processor = time.perf_counter() - start, time.process_time() - processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(f"{asked.model}, {asked.gpus} devices of {asked.cluster}")
+    print(f"{options.model}, {options.gpus} devices of {options.cluster}")
     print(f"  candidates {result.candidates:,}, scored {result.scored:,}")
     for name, count in result.removed.items():
         print(f"    {name:<18} removed {count:>14,}")

@@ -42,11 +42,11 @@ REFERENCE_LOOP_S = 0.20
 
 def pipelined(trace: str | None) -> dict[str, Any]:
     """Llama-2-70B on TP2 x PP2 A100."""
-    given = {"trace": {"format": "plain", "path": trace}} if trace else CHAT
+    load = {"trace": {"format": "plain", "path": trace}} if trace else CHAT
     return {
         "model": "llama2-70b",
         "cluster": "dgx-a100-80gb",
-        "workload": {"kind": "serving", "requests": 2048, **given},
+        "workload": {"kind": "serving", "requests": 2048, **load},
         "deployment": {
             "engine": "vllm-0.11",
             "tensor": 2,
@@ -74,8 +74,8 @@ def replicated(requests: int) -> dict[str, Any]:
 def timed(function: Callable[[], Any]) -> tuple[float, float, Any]:
     """Wall seconds, CPU seconds and the result of a call."""
     wall, cpu = time.perf_counter(), time.process_time()
-    found = function()
-    return time.perf_counter() - wall, time.process_time() - cpu, found
+    result = function()
+    return time.perf_counter() - wall, time.process_time() - cpu, result
 
 
 def loop_seconds() -> float:
@@ -132,19 +132,19 @@ def evaluations() -> float:
 def main(arguments: list[str]) -> None:
     """Print the figures as JSON."""
     large = "--small" not in arguments
-    paths = [one for one in arguments if not one.startswith("--")]
-    found: dict[str, Any] = {"loop_s": loop_seconds(), "reference_loop_s": REFERENCE_LOOP_S}
+    paths = [argument for argument in arguments if not argument.startswith("--")]
+    figures: dict[str, Any] = {"loop_s": loop_seconds(), "reference_loop_s": REFERENCE_LOOP_S}
     trace = pipelined(paths[0] if paths else None)
     for form, words in FORMS.items():
         if form == COMPILED and not COMPILER.usable():
             continue
         with run_as(form):
             serve(make_serving(replicated(FIRST_CALL), "benchmark", Path()))  # reads or compiles kernels
-            found[f"trace of 2,048, TP2 x PP2{words}"] = measure(trace, REPEATS)
+            figures[f"trace of 2,048, TP2 x PP2{words}"] = measure(trace, REPEATS)
             if large:
-                found[f"1,000,000 over 64 replicas{words}"] = measure(replicated(1_000_000), 1)
-    found["steady state"] = {"evaluations_per_cpu_s": evaluations()}
-    print(json.dumps(found, indent=2))
+                figures[f"1,000,000 over 64 replicas{words}"] = measure(replicated(1_000_000), 1)
+    figures["steady state"] = {"evaluations_per_cpu_s": evaluations()}
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -38,11 +38,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
     for model, cluster, gpus, fix, load in QUESTIONS:
-        given = {**NONE, **load, "model": model, "cluster": cluster, "gpus": gpus}
-        question = serving_question(None, given, fix, {})
-        found = search_serving(question)
+        keys = {**NONE, **load, "model": model, "cluster": cluster, "gpus": gpus}
+        question = serving_question(None, keys, fix, {})
+        search = search_serving(question)
         start = time.process_time()
-        ran = len(check(found).runs)
+        ran = len(check(search).runs)
         looked = time.process_time() - start
         price_s, score_s, count = [], [], 0
         for _ in range(repeats):
@@ -56,10 +56,10 @@ def main() -> None:
         seconds = min(price_s) + min(score_s)
         words = ", ".join(f"{name} {value}" for name, value in fix.items())
         print(
-            f"{model} on {gpus} GPUs{', ' + words if words else ''}: {found.candidates:,} candidates, "
+            f"{model} on {gpus} GPUs{', ' + words if words else ''}: {search.candidates:,} candidates, "
             f"{count} shapes priced in {min(price_s):.2f} s, scored in {min(score_s):.2f} s: "
-            f"{found.candidates / seconds:,.0f} candidates/s, "
-            f"{found.candidates / min(score_s):,.0f} scored/s"
+            f"{search.candidates / seconds:,.0f} candidates/s, "
+            f"{search.candidates / min(score_s):,.0f} scored/s"
             f"; the event engine runs {ran} in {looked:.2f} s more",
             flush=True,
         )

@@ -88,7 +88,7 @@ def main() -> None:
         lines = (
             f"{figure} {min(values):.2f} ({median(values):.2f})"
             for figure in ("user", "cpu", "wall")
-            for values in [[getattr(one, figure) for one in times]]
+            for values in [[getattr(sample, figure) for sample in times]]
         )
         print(f"{name}: best (median) of {runs} runs, s: {', '.join(lines)}")
         import_s = imports(words)

@@ -121,14 +121,14 @@ def kills(folder: Path, points: int, count: int) -> None:
         lost += sum(key not in after for key in before)
         changed += sum(after[key] != row for key, row in before.items() if key in after)
         before = after
-    found = len(before)
+    rows_before = len(before)
     subprocess.run([*command, "-o", str(folder / "killed.csv")], check=True, capture_output=True)
     after = _stored(store)
     changed += sum(after[key] != row for key, row in before.items())
     write_rows(run.run_sweep(SweepGrid.read(path), Execution(workers=1)), folder / "whole.csv")
     same = (folder / "killed.csv").read_bytes() == (folder / "whole.csv").read_bytes()
     print(
-        f"{count} kills: {found} of {len(after)} points stored before the last run, {lost} lost, "
+        f"{count} kills: {rows_before} of {len(after)} points stored before the last run, {lost} lost, "
         f"{changed} answered again; table {'the same as' if same else 'DIFFERENT from'} an unbroken run's"
     )
 
@@ -156,15 +156,15 @@ def main() -> None:
     parser.add_argument("--same", type=int, default=400, help="points of the comparison and of the kill test")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--ray", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if given.points:
-            overhead(folder, given.points)
-        if given.same:
-            same_bytes(folder, given.same, given.ray)
-        if given.kills:
-            kills(folder, given.same or 400, given.kills)
+        if options.points:
+            overhead(folder, options.points)
+        if options.same:
+            same_bytes(folder, options.same, options.ray)
+        if options.kills:
+            kills(folder, options.same or 400, options.kills)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ NF4 = {"rank": 16, "base": "nf4"}
 def step(length, batch, recompute, adapter):
     """Tokens/s and GiB at the peak of one step."""
     plan = {"micro_batch": batch, "recompute": recompute}
-    asked = {"model": "llama-7b", "cluster": "dgx-a100-40gb", "gpus": 1}
-    report = mw.simulate(**asked, seq_len=length, global_batch=batch, adapter=adapter, plan=plan).report
+    question = {"model": "llama-7b", "cluster": "dgx-a100-40gb", "gpus": 1}
+    report = mw.simulate(**question, seq_len=length, global_batch=batch, adapter=adapter, plan=plan).report
     return report.tokens_per_s_per_gpu, report.peak_memory_bytes / 2**30
 
 

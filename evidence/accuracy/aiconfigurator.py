@@ -64,25 +64,25 @@ LATENCIES = ("ttft", "tpot")
 GROUP = ("harness", "engine", "model", "gpu", "weight_precision")
 
 
-def estimate_arguments(row, one):
+def estimate_arguments(row, question):
     """Arguments of AIConfigurator's estimate for a row and its case; None where it has no such GPU."""
     system = SYSTEMS.get(row["gpu"])
     if system is None:
         return None
-    pool, model, precision = one.serving.pool, row["model"], row["weight_precision"]
+    pool, model, precision = question.serving.pool, row["model"], row["weight_precision"]
     dense, experts = QUANTS.get(precision, (None, None))
     if precision == "fp8" and model.startswith(BLOCK_EXPERTS):
         experts = FP8_BLOCK
     if (row["engine"], model) in BLOCK_DENSE:
         dense = experts = FP8_BLOCK
-    ranks = one.replicas * pool.data
+    ranks = question.replicas * pool.data
     return {
         "model_path": MODELS.get(model, model),
         "system_name": system,
         "backend_name": row["engine"],
-        "isl": round(one.prompt),
-        "osl": round(one.output),
-        "batch_size": max(round(one.concurrency / ranks), 1),
+        "isl": round(question.prompt),
+        "osl": round(question.output),
+        "batch_size": max(round(question.concurrency / ranks), 1),
         "tp_size": pool.tensor,
         "pp_size": pool.pipeline,
         "attention_dp_size": pool.data,
@@ -94,14 +94,14 @@ def estimate_arguments(row, one):
     }
 
 
-def without_model(folders, kept):
+def without_model(folders, excluded):
     """Predictions of rows of one replica by steady states with constants fitted without their model."""
 
     @cache
     def fitted():
-        found = refitted.constants(folders, kept)["model"]
+        refit = refitted.constants(folders, excluded)["model"]
         fit_engines.fresh_tables()
-        return found
+        return refit
 
     def predict(questions):
         setup, fits = questions[0].serving, fitted()
@@ -115,7 +115,7 @@ def read(path):
     """Unflagged aggregated rows without speculation, once each configuration, with their cases."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    found, seen = [], set()
+    pairs, seen = [], set()
     for row in csv.DictReader(text.splitlines()):
         if row["flag"] or row["mode"] != "agg" or row["spec"] == "mtp" or row["repeat_group"] in seen:
             continue
@@ -125,13 +125,13 @@ def read(path):
             continue
         if row["gpu"] in SYSTEMS:
             seen.add(row["repeat_group"])
-            found.append((row, case))
-    return found
+            pairs.append((row, case))
+    return pairs
 
 
 def ours(cases, predict):
     """Meshwright's columns of every case, and CPU seconds."""
-    groups, found = defaultdict(list), {}
+    groups, predicted = defaultdict(list), {}
     start = time.process_time()
     for case in cases:
         groups[case.question.key].append(case)
@@ -140,8 +140,8 @@ def ours(cases, predict):
             answers = predict([case.question for case in group])
         except MeshwrightError:
             continue
-        found.update(zip((case.case_id for case in group), answers, strict=True))
-    return found, time.process_time() - start
+        predicted.update(zip((case.case_id for case in group), answers, strict=True))
+    return predicted, time.process_time() - start
 
 
 def theirs(python, questions):
@@ -156,33 +156,33 @@ def theirs(python, questions):
 
 def errors(answers, measured):
     """Signed relative errors of TTFT and TPOT, by name, of rows that state them."""
-    found = defaultdict(list)
+    by_group = defaultdict(list)
     for answer, truth in zip(answers, measured, strict=True):
         for name in LATENCIES:
             statistic = next((part for part in ("mean", "p50") if f"{name}_ms_{part}" in truth), None)
             if statistic is None or answer is None:
                 continue
             value = answer.get(f"{name}_ms_{statistic}", answer.get(name))
-            found[name].append(value / truth[f"{name}_ms_{statistic}"] - 1)
-    return found
+            by_group[name].append(value / truth[f"{name}_ms_{statistic}"] - 1)
+    return by_group
 
 
-def compare_rows(paths, python, replays, kept):
+def compare_rows(paths, python, replays, excluded):
     """Print the errors of both tools by group."""
     rows = [row for path in paths for row in read(path)]
     cases = [case for _, case in rows]
-    asked = [estimate_arguments(row, case.question) for row, case in rows]
-    answers, seconds = theirs(python, asked)
+    questions = [estimate_arguments(row, case.question) for row, case in rows]
+    answers, seconds = theirs(python, questions)
     methods = {"steady state": closed_loop.predict_steady}
     if replays:
         methods["event engine"] = closed_loop.predict
-    if kept:
-        methods["model left out"] = without_model(sorted({path.parent for path in paths}), kept)
+    if excluded:
+        methods["model left out"] = without_model(sorted({path.parent for path in paths}), excluded)
     columns = {"AIConfigurator": [None if "error" in answer else answer for answer in answers]}
     print(f"{len(rows)} rows; CPU seconds: AIConfigurator {seconds:.0f}", end="")
     for name, predict in methods.items():
-        found, seconds = ours(cases, predict)
-        columns[name] = [found.get(case.case_id) for case in cases]
+        estimates, seconds = ours(cases, predict)
+        columns[name] = [estimates.get(case.case_id) for case in cases]
         print(f", {name} {seconds:.0f}", end="", flush=True)
     modes = Counter(answer.get("mode", "no answer") for answer in answers)
     print("\nAIConfigurator:", ", ".join(f"{count} {mode}" for mode, count in modes.items()))
@@ -192,11 +192,13 @@ def compare_rows(paths, python, replays, kept):
     print(f"median error in % of TTFT / TPOT (median with its sign): {' | '.join(columns)}")
     for name, members in _groups(rows, answers).items():
         both = [at for at in members if all(column[at] is not None for column in columns.values())]
-        found = [
+        estimates = [
             _words(errors([column[at] for at in both], [cases[at].measured for at in both]))
             for column in columns.values()
         ]
-        print(f"{name}: {len(both)} of {len(members)} rows: {' | '.join(found) if both else ''}", flush=True)
+        print(
+            f"{name}: {len(both)} of {len(members)} rows: {' | '.join(estimates) if both else ''}", flush=True
+        )
 
 
 def _groups(rows, answers):
@@ -204,18 +206,18 @@ def _groups(rows, answers):
     groups = defaultdict(list)
     for at, (row, _) in enumerate(rows):
         groups[" ".join(row[name] for name in GROUP if row[name])].append(at)
-    found = dict(sorted(groups.items()))
+    ordered = dict(sorted(groups.items()))
     for harness in ("inferencex", "aic-internal"):
-        found[f"all of {harness}"] = [at for at, (row, _) in enumerate(rows) if row["harness"] == harness]
+        ordered[f"all of {harness}"] = [at for at, (row, _) in enumerate(rows) if row["harness"] == harness]
     for mode in ("SILICON", "HYBRID"):
-        found[f"all in {mode}"] = [at for at, answer in enumerate(answers) if answer.get("mode") == mode]
-    return {**found, "all rows": list(range(len(rows)))}
+        ordered[f"all in {mode}"] = [at for at, answer in enumerate(answers) if answer.get("mode") == mode]
+    return {**ordered, "all rows": list(range(len(rows)))}
 
 
-def _words(found):
+def _words(errors):
     parts = []
     for name in LATENCIES:
-        values = np.array(found[name])
+        values = np.array(errors[name])
         if len(values):
             parts.append(f"{100 * np.median(np.abs(values)):.1f} ({100 * np.median(values):+.1f})")
     return " / ".join(parts)
@@ -246,19 +248,19 @@ def compare_questions(python):
     """Print what both tools choose, with CPU seconds and candidates."""
     tool = str(Path(python).with_name("aiconfigurator"))
     for name, model, backend, engine, weights, isl, osl, ttft, tpot in QUESTIONS:
-        asked = f"--model-path {name} --total-gpus 32 --system h200_sxm --backend {backend} "
-        asked += f"--isl {isl} --osl {osl} --ttft {ttft} --tpot {tpot}"
-        print(f"\naiconfigurator cli default {asked}")
+        command = f"--model-path {name} --total-gpus 32 --system h200_sxm --backend {backend} "
+        command += f"--isl {isl} --osl {osl} --ttft {ttft} --tpot {tpot}"
+        print(f"\naiconfigurator cli default {command}")
         with tempfile.TemporaryDirectory() as folder:
-            ran, seconds = _timed([tool, "cli", "default", *asked.split(), "--save-dir", folder])
+            ran, seconds = _timed([tool, "cli", "default", *command.split(), "--save-dir", folder])
             print(f"  {seconds:.1f} CPU s" + (f", failed with {ran.returncode}" if ran.returncode else ""))
             for path in sorted(Path(folder).rglob("best_config_topn.csv")):
                 row = next(iter(csv.DictReader(path.read_text().splitlines())), {})
                 print(f"  {path.parent.name}: {_chosen(row)}")
-        asked = f"--model {model} --cluster dgx-h200 --gpus 32 --engine {engine} --fix weights={weights} "
-        asked += f"--isl {isl} --osl {osl} --ttft p50={ttft / 1e3:g} --tpot {tpot / 1e3:g}"
-        print(f"meshwright plan serve {asked}")
-        words = [sys.executable, "-m", "meshwright", "plan", "serve", *asked.split()]
+        command = f"--model {model} --cluster dgx-h200 --gpus 32 --engine {engine} --fix weights={weights} "
+        command += f"--isl {isl} --osl {osl} --ttft p50={ttft / 1e3:g} --tpot {tpot / 1e3:g}"
+        print(f"meshwright plan serve {command}")
+        words = [sys.executable, "-m", "meshwright", "plan", "serve", *command.split()]
         ran, seconds = _timed([*words, "--json", "--top", "50"])
         if ran.returncode:
             print(f"  {seconds:.1f} CPU s, {ran.stderr.strip()}")
@@ -266,15 +268,15 @@ def compare_questions(python):
         _show_ours(json.loads(ran.stdout), seconds)
 
 
-def _show_ours(found, seconds):
+def _show_ours(answer, seconds):
     """Print the best deployment in one pool and in two."""
-    print(f"  {seconds:.1f} CPU s, {found['candidates']:,} candidates")
-    shown = set()
-    for plan in found["deployments"]:
+    print(f"  {seconds:.1f} CPU s, {answer['candidates']:,} candidates")
+    printed = set()
+    for plan in answer["deployments"]:
         kind = "disagg" if len(plan["pools"]) > 1 else "agg"
-        if kind not in shown:
-            shown.add(kind)
-            print(f"  {kind}: {_described(plan, found['question'])}")
+        if kind not in printed:
+            printed.add(kind)
+            print(f"  {kind}: {_described(plan, answer['question'])}")
 
 
 def _chosen(row):
@@ -314,15 +316,17 @@ def main():
     )
     parser.add_argument("--replay", action="store_true", help="predict the rows on the event engine too")
     parser.add_argument("--questions", action="store_true", help="run the documented examples of both")
-    given = parser.parse_args()
-    probe = [given.python, "-c", "import aiconfigurator"]
+    options = parser.parse_args()
+    probe = [options.python, "-c", "import aiconfigurator"]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
-        print(f"{given.python} has no aiconfigurator: pip install aiconfigurator, or give --python; skipped")
+        print(
+            f"{options.python} has no aiconfigurator: pip install aiconfigurator, or give --python; skipped"
+        )
         return
-    if given.rows:
-        compare_rows(given.rows, given.python, given.replay, given.fits)
-    if given.questions:
-        compare_questions(given.python)
+    if options.rows:
+        compare_rows(options.rows, options.python, options.replay, options.fits)
+    if options.questions:
+        compare_questions(options.python)
 
 
 if __name__ == "__main__":

@@ -65,12 +65,12 @@ def source_of(case_id: str) -> str:
 def run_of(entry: PredictedCase) -> PredictedRun:
     """One entry as a run."""
     setting, plan = entry.case.setting, entry.case.plan
-    step, own = predict(setting, Plans.of(plan)), calibration_errors(setting)
+    step, errors = predict(setting, Plans.of(plan)), calibration_errors(setting)
     return PredictedRun(
         source=source_of(entry.case.case_id),
         error=float(entry.relative_error or 0.0),
         exposed=exposure(step)[0],
-        own=np.array([own[name] for name in PARTS]) ** 2,
+        own=np.array([errors[name] for name in PARTS]) ** 2,
         framework=setting.framework.name,
         device=setting.cluster.device.name,
         generation=setting.cluster.device.generation.name,
@@ -83,24 +83,24 @@ def run_of(entry: PredictedCase) -> PredictedRun:
 
 def measured_on(runs: Iterable[PredictedRun]) -> dict[str, list[str]]:
     """Devices with measured steps, by framework."""
-    found: dict[str, set[str]] = {}
+    devices: dict[str, set[str]] = {}
     for run in runs:
-        found.setdefault(run.framework, set()).add(run.device)
-    return {name: sorted(found[name]) for name in sorted(found)}
+        devices.setdefault(run.framework, set()).add(run.device)
+    return {name: sorted(devices[name]) for name in sorted(devices)}
 
 
 def with_evidence(
     entries: Sequence[PredictedCase], runs: Sequence[PredictedRun], old_sources: set[str]
 ) -> list[PredictedRun]:
     """The runs with what other sources measured near them."""
-    near = {
+    closest = {
         source: measured_on(r for r in runs if r.source != source and r.source in old_sources)
         for source in {run.source for run in runs}
     }
     return [
         replace(
             run,
-            evidence=evidence_of(entry.case.setting, near[run.source]),
+            evidence=evidence_of(entry.case.setting, closest[run.source]),
             new=run.source not in old_sources,
         )
         for entry, run in zip(entries, runs, strict=True)
@@ -163,18 +163,18 @@ def print_steps(runs: Sequence[PredictedRun], shipped: PartErrors, others: dict[
 
 def print_ratios(runs: Sequence[PredictedRun], shipped: PartErrors, others: dict[str, PartErrors]) -> None:
     """Coverage and half-widths of ratios of two plans of one question."""
-    found = pairs(runs)
-    size = np.array([abs(error) for _, _, error in found])
-    print(f"{len(found)} pairs of plans of one question; share inside the band of their ratio")
+    compared = pairs(runs)
+    size = np.array([abs(error) for _, _, error in compared])
+    print(f"{len(compared)} pairs of plans of one question; share inside the band of their ratio")
     for title, errors in (("as shipped", dict.fromkeys(others, shipped)), ("source left out", others)):
         width = np.array(
             [
-                errors[one.source].ratio_scale * _variances(errors[one.source]).pair_spread(one, other)
-                for one, other, _ in found
+                errors[first.source].ratio_scale * _variances(errors[first.source]).pair_spread(first, other)
+                for first, other, _ in compared
             ]
         )
         inside = size <= width
-        sources = [one.source for one, _, _ in found]
+        sources = [first.source for first, _, _ in compared]
         by_source = np.mean([np.mean(inside[np.array(sources) == name]) for name in set(sources)])
         print(
             f"  {title:16s} {np.mean(inside):.1%} of pairs, {by_source:.1%} over sources, half-width "
@@ -190,7 +190,7 @@ def pair_gaps(entries: Sequence[PredictedCase]) -> np.ndarray:
         if entry.case.measured_step_s:
             plans = groups.setdefault(repr(entry.case.setting), {})
             plans.setdefault(repr(entry.case.plan), []).append(entry)
-    found = []
+    gaps = []
     for plans in groups.values():
         points = [
             (
@@ -199,21 +199,21 @@ def pair_gaps(entries: Sequence[PredictedCase]) -> np.ndarray:
             )
             for same in plans.values()
         ]
-        for one in range(len(points)):
-            for other in range(one):
-                found.append((points[one][0] - points[other][0], points[one][1] - points[other][1]))
-    return np.array(found).reshape(-1, 2)
+        for first in range(len(points)):
+            for other in range(first):
+                gaps.append((points[first][0] - points[other][0], points[first][1] - points[other][1]))
+    return np.array(gaps).reshape(-1, 2)
 
 
 def print_order(gaps: np.ndarray) -> None:
     """How often two plans are in the right order, by their predicted distance."""
     off = np.abs(gaps[:, 1] - gaps[:, 0])
     print(f"{len(gaps)} pairs of plans: error of the difference, median {np.median(off):.3f}")
-    for least, most in ((0, 0.01), (0.01, 0.03), (0.03, 0.06), (0.06, 0.1), (0.1, 0.5)):
-        inside = (np.abs(gaps[:, 0]) >= least) & (np.abs(gaps[:, 0]) < most)
+    for least, upper in ((0, 0.01), (0.01, 0.03), (0.03, 0.06), (0.06, 0.1), (0.1, 0.5)):
+        inside = (np.abs(gaps[:, 0]) >= least) & (np.abs(gaps[:, 0]) < upper)
         right = np.mean(np.sign(gaps[inside, 0]) == np.sign(gaps[inside, 1])) if inside.any() else np.nan
         print(
-            f"  predicted {least:.0%} to {most:.0%} apart: {inside.sum():4d}, in the right order {right:.0%}"
+            f"  predicted {least:.0%} to {upper:.0%} apart: {inside.sum():4d}, in the right order {right:.0%}"
         )
 
 
@@ -234,10 +234,10 @@ def print_memory(entries: Sequence[PredictedCase]) -> None:
 
 def main() -> None:
     """Print coverage and errors; write them if asked."""
-    asked = arguments()
-    files = asked.files or published_files()
+    options = arguments()
+    files = options.files or published_files()
     parted = divided(
-        evaluate([*files, *asked.kept_apart, *asked.new]), [*files, *asked.new], asked.kept_apart
+        evaluate([*files, *options.kept_apart, *options.new]), [*files, *options.new], options.kept_apart
     )
     # A guessed micro batch says nothing of the model's error.
     stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
@@ -254,10 +254,10 @@ def main() -> None:
     print_memory(entries)
     gaps = pair_gaps(entries)
     print_order(gaps)
-    if asked.write:
-        names = ", ".join(file.name for file in (*files, *asked.kept_apart, *asked.new))
+    if options.write:
+        names = ", ".join(file.name for file in (*files, *options.kept_apart, *options.new))
         off = float(np.median(np.abs(gaps[:, 1] - gaps[:, 0])))
-        made: ModelErrors = old.model_copy(
+        fitted_errors: ModelErrors = old.model_copy(
             update={
                 "source": f"evidence.accuracy.bands, {date.today()}: {len(runs)} steps of {names}",
                 "parts": errors,
@@ -269,7 +269,7 @@ def main() -> None:
                 "difference": old.difference.model_copy(update={"median": round(off, 3)}),
             }
         )
-        write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))
+        write_text(ERRORS_FILE, yaml.safe_dump(fitted_errors.model_dump(), sort_keys=False, width=110))
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ class Comparison:
         if self.ours is None:
             yield f"  best found  none: {self.problem}"
             return
-        found = f"{described(self.ours)}: {self.our_seconds:.4g} s predicted"
-        yield f"  best found  {found}, {self.gain:+.1%} of speed"
+        words = f"{described(self.ours)}: {self.our_seconds:.4g} s predicted"
+        yield f"  best found  {words}, {self.gain:+.1%} of speed"
         for title, parts in (("saves", self.saves), ("costs", self.costs)):
             if parts:
                 yield f"  {title:11} {', '.join(f'{name} {share:.1%}' for name, share in parts)}"
@@ -191,7 +191,7 @@ def compare(entry: PredictedCase, practice: Practice) -> Comparison:
     setting, published = entry.case.setting, entry.case.plan
     free = 1 - entry.predicted_peak_bytes / setting.cluster.device.memory_bytes
     headroom = min(max(free, 0.0), default_headroom(setting))
-    found: list[tuple[float, Plan]] = []
+    timed: list[tuple[float, Plan]] = []
     problem = "no plan is predicted to fit"
     for constraints in _searches(entry, practice):
         try:
@@ -200,10 +200,10 @@ def compare(entry: PredictedCase, practice: Practice) -> Comparison:
             problem = str(error)
             continue
         if len(result.plans):
-            found.append((float(result.step.time[0]), result.plans.plan(0)))
-    if not found:
+            timed.append((float(result.step.time[0]), result.plans.plan(0)))
+    if not timed:
         return Comparison(entry, None, problem=problem)
-    seconds, ours = min(found, key=lambda each: each[0])
+    seconds, ours = min(timed, key=lambda each: each[0])
     saves, costs = (), ()
     if get_schedule(published.schedule).has_closed_form:
         saves, costs = _parts(*(predict(setting, Plans.of(plan)) for plan in (published, ours)))
@@ -239,9 +239,9 @@ def _parts(published: Step, ours: Step) -> tuple[tuple[tuple[str, float], ...], 
     return saves, costs
 
 
-def summary(found: Sequence[Comparison]) -> Iterator[str]:
+def summary(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Lines that sum up comparisons."""
-    gains = sorted(each.gain for each in found if each.ours is not None)
+    gains = sorted(each.gain for each in comparisons if each.ours is not None)
     if not gains:
         return
     yield (
@@ -249,7 +249,7 @@ def summary(found: Sequence[Comparison]) -> Iterator[str]:
         f"{gains[0]:+.1%} to {gains[-1]:+.1%}; {sum(gain < LEAST_GAIN for gain in gains)} gain less than "
         f"{LEAST_GAIN:.0%}"
     )
-    tested = sorted(each.gain for each in found if each.ours is not None and not each.untested)
+    tested = sorted(each.gain for each in comparisons if each.ours is not None and not each.untested)
     if tested:
         yield (
             f"{len(tested)} of the plans found use only values of runs with the same program and device: "

@@ -55,7 +55,7 @@ def arguments():
     return parser.parse_args()
 
 
-def report(title: str, found: Sequence[MeasuredFamily], noise: float, repeats: int) -> None:
+def report(title: str, groups: Sequence[MeasuredFamily], noise: float, repeats: int) -> None:
     """Print each question and their sum.
 
     Args:
@@ -64,9 +64,9 @@ def report(title: str, found: Sequence[MeasuredFamily], noise: float, repeats: i
         noise: standard deviation of a measured time, as a share.
         repeats: plans that were measured more than once.
     """
-    print(f"{title}: {sum(family.n for family in found)} plans of {len(found)} questions")
+    print(f"{title}: {sum(family.n for family in groups)} plans of {len(groups)} questions")
     print(f"  a repeated plan's times spread by {noise:.1%} ({repeats} plans repeated)")
-    for family in found:
+    for family in groups:
         bound = attainable_tau(family.measured, noise)
         print(
             f"  {family.n:4d} plans  first choice {family.regret:+7.2%}  "
@@ -81,11 +81,11 @@ def report(title: str, found: Sequence[MeasuredFamily], noise: float, repeats: i
             )
         if len(named) > NAMED:
             print(f"              and {len(named) - NAMED} more pairs")
-    if not found:
+    if not groups:
         return
-    regret, plans = np.array([family.regret for family in found]), [family.n for family in found]
-    tau = np.average([family.tau for family in found], weights=plans)
-    bound = np.average([attainable_tau(family.measured, noise) for family in found], weights=plans)
+    regret, plans = np.array([family.regret for family in groups]), [family.n for family in groups]
+    tau = np.average([family.tau for family in groups], weights=plans)
+    bound = np.average([attainable_tau(family.measured, noise) for family in groups], weights=plans)
     print(
         f"  all: first choice mean {regret.mean():+.2%}, median {np.median(regret):+.2%}, "
         f"worst {regret.max():+.2%}; tau {tau:.2f} weighted by plans, at most {bound:.2f} with this noise"
@@ -95,9 +95,9 @@ def report(title: str, found: Sequence[MeasuredFamily], noise: float, repeats: i
 def ranking(entries: Sequence[PredictedCase], prefixes: Sequence[str], fewest: int) -> None:
     """Print the order of measured plans, for each beginning of case names."""
     for prefix in prefixes or [""]:
-        chosen = [entry for entry in entries if entry.case.case_id.startswith(prefix)]
-        noise, repeats = repeat_noise(chosen)
-        report(prefix or "all", families(chosen, fewest), noise, repeats)
+        selected = [entry for entry in entries if entry.case.case_id.startswith(prefix)]
+        noise, repeats = repeat_noise(selected)
+        report(prefix or "all", families(selected, fewest), noise, repeats)
 
 
 def by_collection(entries: Sequence[PredictedCase], fewest: int) -> None:
@@ -107,16 +107,16 @@ def by_collection(entries: Sequence[PredictedCase], fewest: int) -> None:
         sources.setdefault(re.split(r"[-\d]", entry.case.case_id, maxsplit=1)[0], []).append(entry)
     print(f"{'source':12s} {'questions':>9s} {'plans':>6s} {'first choice':>12s} {'tau':>5s} {'at most':>7s}")
     rows = []
-    for name, chosen in sources.items():
-        noise, repeats = repeat_noise(chosen)
-        found = families(chosen, fewest)
-        if not found:
+    for name, group in sources.items():
+        noise, repeats = repeat_noise(group)
+        measured = families(group, fewest)
+        if not measured:
             continue
-        plans = sum(family.n for family in found)
-        regret, tau, bound = summed(found, noise)
-        rows.append((len(found), plans, regret, tau, bound))
+        plans = sum(family.n for family in measured)
+        regret, tau, bound = summed(measured, noise)
+        rows.append((len(measured), plans, regret, tau, bound))
         print(
-            f"{name:12s} {len(found):9d} {plans:6d} {regret:+12.2%} {tau:5.2f} {bound:7.2f}  "
+            f"{name:12s} {len(measured):9d} {plans:6d} {regret:+12.2%} {tau:5.2f} {bound:7.2f}  "
             f"repeated runs spread by {noise:.1%} ({repeats} plans)"
         )
     questions, plans, regrets, taus, bounds = np.array(rows).T
@@ -129,49 +129,49 @@ def by_collection(entries: Sequence[PredictedCase], fewest: int) -> None:
     )
 
 
-def summed(found: Sequence[MeasuredFamily], noise: float) -> tuple[float, float, float]:
+def summed(groups: Sequence[MeasuredFamily], noise: float) -> tuple[float, float, float]:
     """Mean loss of the first choice, and tau and its bound weighted by plans."""
-    plans = [family.n for family in found]
-    bounds = [attainable_tau(family.measured, noise) for family in found]
-    taus = [family.tau for family in found]
-    regret = float(np.mean([family.regret for family in found]))
+    plans = [family.n for family in groups]
+    bounds = [attainable_tau(family.measured, noise) for family in groups]
+    taus = [family.tau for family in groups]
+    regret = float(np.mean([family.regret for family in groups]))
     return regret, float(np.average(taus, weights=plans)), float(np.average(bounds, weights=plans))
 
 
 def published_plans(entries: Sequence[PredictedCase], beginnings: Sequence[str]) -> None:
     """Print the published best plan of each family beside ours."""
     practice = Practice(entries)
-    chosen = [
+    published = [
         entry
         for entry in published_best(entries)
         if not beginnings or entry.case.case_id.startswith(tuple(beginnings))
     ]
-    found = []
-    for entry in chosen:
+    ratios = []
+    for entry in published:
         print(f"searching {entry.case.case_id} ...", file=sys.stderr)
-        found.append(compare(entry, practice))
+        ratios.append(compare(entry, practice))
     print("\nPublished best plans and ours, in the largest question of each family")
-    for comparison in found:
+    for comparison in ratios:
         for line in comparison.lines():
             print(line)
-    for line in summary(found):
+    for line in summary(ratios):
         print(line)
 
 
 def main() -> None:
     """Print both parts."""
-    asked = arguments()
-    if not asked.files:
-        for line in lines(first_choices(beginnings=asked.models)):
+    options = arguments()
+    if not options.files:
+        for line in lines(first_choices(beginnings=options.models)):
             print(line)
         return
-    entries = evaluate(asked.files).entries
-    if asked.collections:
-        by_collection(entries, asked.fewest)
+    entries = evaluate(options.files).entries
+    if options.collections:
+        by_collection(entries, options.fewest)
         return
-    ranking(entries, asked.prefix, asked.fewest)
-    if not asked.no_search:
-        published_plans(entries, asked.families)
+    ranking(entries, options.prefix, options.fewest)
+    if not options.no_search:
+        published_plans(entries, options.families)
 
 
 if __name__ == "__main__":

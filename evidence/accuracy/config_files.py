@@ -58,9 +58,9 @@ def checkpoint_parts(model: Model, mtp: str | None = None) -> list[Part]:
         layers = len(groups[kind])
         others = count.parameters - count.attention - count.experts
         weights = {"attention": count.attention, "dense": others, "experts": count.experts}
-        for name, own in weights.items():
+        for name, dtype in weights.items():
             shares = dict(getattr(stated, name)) if stated else only
-            parts.append(Part(layers * own, shares or wide))
+            parts.append(Part(layers * dtype, shares or wide))
     head = dict(stated.head) if stated else {}
     parts.append(Part(model.output_parameters, head or wide))
     parts.append(Part(model.embedding_parameters + model.other_parameters, wide))
@@ -110,10 +110,10 @@ def main() -> None:
             print(f"{name:56} refused: {str(error)[-160:]}")
             continue
         kv = kv_token_bytes(model, 1, 1, model.checkpoint_kv)
-        told = f" without {model.left_out}" if model.left_out else ""
+        without = f" without {model.left_out}" if model.left_out else ""
         print(
             f"{name:56} {1e-9 * model_parameters(model):9.2f}B {model.checkpoint:5} {kv:9,.0f} B "
-            f"{weight_gigabytes(model):8.1f} GB{told[:90]}"
+            f"{weight_gigabytes(model):8.1f} GB{without[:90]}"
         )
         for row in sizes:
             if name.endswith(f"nvidia--{row['name']}"):

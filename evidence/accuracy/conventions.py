@@ -83,8 +83,8 @@ def main() -> int:
     """Print what no row takes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", type=Path, metavar="TABLE.csv")
-    asked = parser.parse_args()
-    lines = idle([*published_files(), *asked.tables])
+    options = parser.parse_args()
+    lines = idle([*published_files(), *options.tables])
     print("\n".join(lines) or "every rule, release and recipe is taken, or says why it stands")
     return int(bool(lines))
 

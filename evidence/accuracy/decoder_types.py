@@ -28,8 +28,8 @@ def build() -> dict[str, Any]:
     from tests.simulator.models.hf_configs import CONFIGS, PUBLISHED_2025
 
     built: dict[str, Any] = {}
-    asked = {name: {"model_type": name} for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
-    for name, stated in (asked | CONFIGS | PUBLISHED_2025).items():
+    configurations = {name: {"model_type": name} for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
+    for name, stated in (configurations | CONFIGS | PUBLISHED_2025).items():
         signal.alarm(SECONDS)
         try:
             fields = {
@@ -40,8 +40,8 @@ def build() -> dict[str, Any]:
                 model = transformers.AutoModelForCausalLM.from_config(getattr(config, "text_config", config))
             model.tie_weights()
             count = sum({id(tensor): tensor.numel() for tensor in model.parameters()}.values())
-            told = stated if fields else json.loads(config.to_json_string(use_diff=False))
-            built[name] = {"params": count, "config": told}
+            published = stated if fields else json.loads(config.to_json_string(use_diff=False))
+            built[name] = {"params": count, "config": published}
         except Exception as error:  # whatever a release refuses
             built[name] = {"error": f"{type(error).__name__}: {error}"[:160]}
         finally:
@@ -62,8 +62,8 @@ def compare(built: dict[str, Any]) -> None:
             if "error" in case:
                 counts["not built"] += 1
                 continue
-            told = {key: value for key, value in case["config"].items() if value is not None}
-            path.write_text(json.dumps(told), encoding="utf-8")
+            published = {key: value for key, value in case["config"].items() if value is not None}
+            path.write_text(json.dumps(published), encoding="utf-8")
             try:
                 ours = model_parameters(read_config(path))
             except InputError as error:

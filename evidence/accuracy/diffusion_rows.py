@@ -87,8 +87,8 @@ def library_with(library, logarithms):
     values = np.exp(logarithms)
     times = dict(library.times)
     for number, device in enumerate(DEVICES):
-        own = values[len(HOST) + number * len(KERNELS) :][: len(KERNELS)]
-        times[device] = times[device].model_copy(update=dict(zip(KERNELS, own, strict=True)))
+        kernels = values[len(HOST) + number * len(KERNELS) :][: len(KERNELS)]
+        times[device] = times[device].model_copy(update=dict(zip(KERNELS, kernels, strict=True)))
     return library.model_copy(update={**dict(zip(HOST, values, strict=False)), "times": times})
 
 
@@ -132,7 +132,7 @@ def error_of(case, library):
     return request_times(case["setting"], case["work"], library).latency_s / case["latency"] - 1.0
 
 
-def told(name, errors):
+def row_figures(name, errors):
     """Print the figures of errors."""
     if len(errors):
         print(f"{name:<46} {Spread.of(errors).words()}")
@@ -194,21 +194,25 @@ def main() -> None:
             if case["model"] == model:
                 out[number] = error_of(case, left)
     print(f"{'latency, ML.ENERGY, %':<46} {HEAD}")
-    told("  model left out", out)
+    row_figures("  model left out", out)
     shipped = np.array([error_of(case, library) for case in ml])
-    told("  shipped constants", shipped)
+    row_figures("  shipped constants", shipped)
     for gpus, errors in scaling(ml, out).items():
-        told(f"  speed-up on {gpus} devices, model left out", errors)
+        row_figures(f"  speed-up on {gpus} devices, model left out", errors)
     if arguments.table:
         for model in sorted({case["model"] for case in ml}):
             mine = np.array([case["model"] == model for case in ml])
-            told(f"    {model}, left out", out[mine])
+            row_figures(f"    {model}, left out", out[mine])
     watts = [predict_request(case["setting"]).joules / float(case["row"]["energy_j"]) - 1.0 for case in ml]
-    told("energy of one, shipped constants", np.array(watts))
-    own = [case for case in cases if "xDiT" in case["row"]["source"]]
-    told("latency, xDiT's own rows, shipped constants", np.array([error_of(case, library) for case in own]))
-    for model in sorted({case["model"] for case in own}):
-        told(f"    {model}", np.array([error_of(case, library) for case in own if case["model"] == model]))
+    row_figures("energy of one, shipped constants", np.array(watts))
+    xdit = [case for case in cases if "xDiT" in case["row"]["source"]]
+    row_figures(
+        "latency, xDiT's own rows, shipped constants", np.array([error_of(case, library) for case in xdit])
+    )
+    for model in sorted({case["model"] for case in xdit}):
+        row_figures(
+            f"    {model}", np.array([error_of(case, library) for case in xdit if case["model"] == model])
+        )
     for reason, count in skipped.items():
         print(f"left out: {count} rows: {reason}")
 

@@ -45,7 +45,7 @@ def predicted(facts, row):
     return metrics.request_rate, first, token
 
 
-def told(facts, row) -> Figures:
+def row_figures(facts, row) -> Figures:
     """Print a row; its figures."""
     rate, ttft, tpot = predicted(facts, row)
     print(
@@ -65,7 +65,7 @@ def main() -> None:
         f"{'encoders':>8} {'clients':>7}  {'backend':<10} {'requests/s: main, new, predicted':<34} "
         "TTFT, s           TPOT, ms"
     )
-    print("\n".join(compared(facts["rows"], lambda row: told(facts, row)).lines("cells, %")))
+    print("\n".join(compared(facts["rows"], lambda row: row_figures(facts, row)).lines("cells, %")))
 
 
 if __name__ == "__main__":

@@ -49,20 +49,20 @@ def known(run: MeasuredRun, others: list[MeasuredRun]) -> str:
 
 def promised(run: MeasuredRun, others: list[MeasuredRun]) -> str:
     """What a run's prediction promises beside the fastest near run of others."""
-    near = [each for each in others if number_format(each) == number_format(run)]
+    neighbours = [each for each in others if number_format(each) == number_format(run)]
     widths = run.hidden, run.feed_forward
     if not all(widths):
         return ""
-    fastest = max((each.utilisation for each in near if is_near(each, widths)), default=0.0)
+    fastest = max((each.utilisation for each in neighbours if is_near(each, widths)), default=0.0)
     if not fastest:
         return ""
     gain = run.utilisation * (1 + run.errors[0]) / fastest - 1
     return f"over {far():.0%} beyond the fastest near run" if gain > far() else "not so far beyond it"
 
 
-def lines(found: Found) -> Iterator[str]:
+def lines(groups: Found) -> Iterator[str]:
     """One line a class."""
-    for name, rows in found.items():
+    for name, rows in groups.items():
         errors = np.array([error for _, error in rows])
         size = np.abs(errors)
         yield (
@@ -89,8 +89,8 @@ def main() -> None:
                 by_promise[name].append((run.source, run.errors[0]))
         print("models with experts" if experts else "dense models")
         print(head)
-        for found in (by_evidence, by_promise):
-            print("\n".join(lines(dict(sorted(found.items())))))
+        for grouping in (by_evidence, by_promise):
+            print("\n".join(lines(dict(sorted(grouping.items())))))
 
 
 if __name__ == "__main__":

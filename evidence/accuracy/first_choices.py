@@ -107,13 +107,13 @@ class FirstChoice:
 
 def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
     """The best measured run of each family."""
-    found: dict[tuple[object, ...], list[PredictedCase]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[PredictedCase]] = defaultdict(list)
     for entry in entries:
         setting = entry.case.setting
         if entry.case.measured_step_s is not None:
             key = setting.model.name, setting.cluster.device.name, setting.cluster.devices
-            found[*key, setting.training.seq_len, entry.case.precision].append(entry)
-    return [min(group, key=_seconds_a_token) for group in found.values()]
+            groups[*key, setting.training.seq_len, entry.case.precision].append(entry)
+    return [min(group, key=_seconds_a_token) for group in groups.values()]
 
 
 def _seconds_a_token(entry: PredictedCase) -> float:
@@ -127,8 +127,8 @@ def _stated(entry: PredictedCase) -> dict[str, object]:
 
 def asked_levers(entry: PredictedCase) -> dict[str, object]:
     """The levers of a measured run that are part of its question."""
-    own = _stated(entry)
-    return {name: own[name] for name, values in OF_QUESTION.items() if own.get(name) in values}
+    stated = _stated(entry)
+    return {name: stated[name] for name, values in OF_QUESTION.items() if stated.get(name) in values}
 
 
 def first_choice(entry: PredictedCase) -> FirstChoice:
@@ -140,12 +140,12 @@ def first_choice(entry: PredictedCase) -> FirstChoice:
     tokens = setting.training.tokens / setting.cluster.devices
     start, rate, plan, problem = time.process_time(), 0.0, None, ""
     try:
-        found = search(
+        ranked = search(
             setting, setting.cluster.devices, Constraints.of(fixed), headroom=headroom, alternatives=True
         )
-        if len(found.plans):
-            rate, plan = tokens / float(found.step.time[0]), found.plans.plan(0)
-        problem = "" if len(found.plans) else "nothing fits"
+        if len(ranked.plans):
+            rate, plan = tokens / float(ranked.step.time[0]), ranked.plans.plan(0)
+        problem = "" if len(ranked.plans) else "nothing fits"
     except MeshwrightError as error:
         problem = str(error)
     return FirstChoice(
@@ -181,35 +181,35 @@ def _absent(space: Space, plan: Plan, own: dict[str, object]) -> str:
     return ""
 
 
-def lines(found: list[FirstChoice]) -> Iterator[str]:
+def lines(choices: list[FirstChoice]) -> Iterator[str]:
     """One line a family, then the counts."""
     yield "family, tokens/s/GPU: best measured, its plan predicted, first choice predicted"
-    for one in found:
-        yield one.line()
-    many = len(found)
-    slower = [one for one in found if one.against_published < -SLOWER]
-    below = [one for one in found if one.against_measured < -BELOW]
-    above = [one for one in found if one.against_measured > ABOVE]
-    shown = [one for one in found if one.shown]
-    worst = min((one.against_published for one in found), default=0.0)
+    for choice in choices:
+        yield choice.line()
+    many = len(choices)
+    slower = [choice for choice in choices if choice.against_published < -SLOWER]
+    below = [choice for choice in choices if choice.against_measured < -BELOW]
+    above = [choice for choice in choices if choice.against_measured > ABOVE]
+    listed = [choice for choice in choices if choice.shown]
+    worst = min((choice.against_published for choice in choices), default=0.0)
     yield f"{many} families"
     yield f"  first choice over {SLOWER:.0%} slower than the published plan, both predicted: {len(slower)}"
-    fitting = sum(one.shown for one in slower)
+    fitting = sum(choice.shown for choice in slower)
     yield f"    of them with a published plan that the search could have shown: {fitting}"
     yield f"  worst first choice against the published plan's prediction: {worst:+.1%}"
     yield f"  first choice over {BELOW:.0%} below the best measured run: {len(below)}"
     yield f"  first choice over {ABOVE:.0%} above the best measured run: {len(above)}"
-    absent = sum(bool(one.absent) for one in found)
-    kept = f"{len(shown)} of {many} ({absent} absent)"
-    yield f"  published plan in the space and not removed by headroom: {kept}"
+    absent = sum(bool(choice.absent) for choice in choices)
+    count = f"{len(listed)} of {many} ({absent} absent)"
+    yield f"  published plan in the space and not removed by headroom: {count}"
 
 
 def first_choices(path: Path = TABLES, beginnings: Iterable[str] = ()) -> list[FirstChoice]:
     """The first choice of each family of a file, of models that begin with some words."""
-    found = []
+    choices = []
     for entry in families(evaluate([path]).entries):
         name = entry.case.setting.model.name
         if not beginnings or name.startswith(tuple(beginnings)):
             print(f"searching {entry.case.case_id} ...", file=sys.stderr)
-            found.append(first_choice(entry))
-    return found
+            choices.append(first_choice(entry))
+    return choices

@@ -55,8 +55,8 @@ def first_row(question):
         MeshwrightError: no plan fits.
     """
     model, cluster, gpus, batch, precision = question
-    asked = {"model": model, "cluster": cluster, "gpus": gpus, "seq_len": 4096, "global_batch": batch}
-    search = mw.plan(**asked, precision=precision, top=10)
+    keys = {"model": model, "cluster": cluster, "gpus": gpus, "seq_len": 4096, "global_batch": batch}
+    search = mw.plan(**keys, precision=precision, top=10)
     search.check()
     prediction, setting = search.found, search.result.setting
     fits = chance_to_fit(prediction.memory.peak, setting.cluster.device.memory_bytes, setting)

@@ -63,21 +63,21 @@ def telling(report, base):
     paired = {name: difference({**report, "seeds": base["seeds"]}, base, name) for name in FIGURES}
     ours, theirs = report["by_seed"]["TTFT p99"], base["by_seed"]["TTFT p99"]
     largest = max((mine / other - 1.0 for mine, other in zip(ours, theirs, strict=True)), key=abs)
-    return [name for name, found in paired.items() if found is not None and found.tells], largest
+    return [name for name, gap in paired.items() if gap is not None and gap.tells], largest
 
 
 def main() -> None:
     wrong = placebo = count = 0
     for deployment in DEPLOYMENTS:
         overloaded = make_serving(scenario(*deployment, 1e4, "freeness"), "benchmark", Path())
-        most = serve(overloaded).metrics.request_rate
+        capacity = serve(overloaded).metrics.request_rate
         for load in LOADS:
-            rate = load * most
+            rate = load * capacity
             base = reported(scenario(*deployment, rate, "freeness"))
             idle, largest = telling(reported(scenario(*deployment, rate, IDLE)), base)
             chance, by_chance = telling(reported(scenario(*deployment, rate, "freeness"), 1000), base)
             count, wrong, placebo = count + 1, wrong + bool(idle), placebo + bool(chance)
-            place = f"{deployment[0]} on {deployment[1]} at {load:g} of {most:.3g}/s"
+            place = f"{deployment[0]} on {deployment[1]} at {load:g} of {capacity:.3g}/s"
             said = f"idle policy: {', '.join(idle) or 'no difference'} ({100 * largest:+.1f} %)"
             by_luck = f"placebo: {', '.join(chance) or 'no difference'} ({100 * by_chance:+.0f} %)"
             print(f"{place}; {said}; {by_luck}", flush=True)

@@ -50,17 +50,17 @@ def cases(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
                 yield f"{name}: {function.name}", part
 
 
-def step_s(found: Imported) -> float:
+def step_s(imported: Imported) -> float:
     """Predicted seconds of a step."""
-    scenario = make_scenario(found.scenario, "imported", Path())
+    scenario = make_scenario(imported.scenario, "imported", Path())
     assert scenario.plan is not None
     return float(simulate_plan(scenario.setting, scenario.plan).prediction.step.time[0])
 
 
-def read(path: Path, given: Mapping[str, Any]) -> tuple[Imported, float]:
+def read(path: Path, options: Mapping[str, Any]) -> tuple[Imported, float]:
     """A file's scenario and its step."""
-    found = read_launch(str(path), stated=given)
-    return found, step_s(found)
+    imported = read_launch(str(path), stated=options)
+    return imported, step_s(imported)
 
 
 def main() -> None:
@@ -73,25 +73,25 @@ def main() -> None:
     parser.add_argument("--model")
     for name in ("--gpus", "--seq-len", "--global-batch", "--vocabulary"):
         parser.add_argument(name, type=int)
-    asked = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    folders, bare = asked.pop("folders"), {"cluster": asked["cluster"]}
+    options = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    folders, bare = options.pop("folders"), {"cluster": options["cluster"]}
     for folder in folders:
         counts = {"alone": 0, "with options": 0, "refused": 0}
         with tempfile.TemporaryDirectory() as scratch:
             for name, path in cases(folder, Path(scratch)):
                 problems = []
                 cluster = [CLUSTERS[part] for part in path.parts if part in CLUSTERS]
-                own = {"cluster": cluster[0]} if cluster else {}
-                for kind, given in (("alone", bare), ("with options", asked)):
+                stated_cluster = {"cluster": cluster[0]} if cluster else {}
+                for kind, keys in (("alone", bare), ("with options", options)):
                     try:
-                        found, seconds = read(path, {**given, **own})
+                        imported, seconds = read(path, {**keys, **stated_cluster})
                     except MeshwrightError as error:
                         problems.append(" ".join(str(error).replace(f"{path}: ", "").split()))
                         continue
                     counts[kind] += 1
-                    unknown = f", {len(found.unknown)} unknown options" if found.unknown else ""
-                    told = f" ({problems[0]})" if problems else ""
-                    print(f"  {name}: {seconds:.3g} s a step {kind}{told}{unknown}")
+                    unknown = f", {len(imported.unknown)} unknown options" if imported.unknown else ""
+                    problem = f" ({problems[0]})" if problems else ""
+                    print(f"  {name}: {seconds:.3g} s a step {kind}{problem}{unknown}")
                     break
                 else:
                     counts["refused"] += 1

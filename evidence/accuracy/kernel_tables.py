@@ -68,12 +68,12 @@ def main() -> int:
 
 def _rows(table: SystemTable) -> list[dict[str, Any]]:
     name = f"{table.gpu:20} {table.source:20} {table.family:18} {table.dtype:12}"
-    found, shown = [], []
-    for half, chosen in (("fit", table.fitted), ("apart", ~table.fitted)):
-        every = np.flatnonzero(chosen)
+    lines, errors = [], []
+    for half, selected in (("fit", table.fitted), ("apart", ~table.fitted)):
+        every = np.flatnonzero(selected)
         points = table.points.where(every[:: max(1, -(-len(every) // MOST_POINTS))])
         if not len(points):
-            shown.append(f"{'-':>22}")
+            errors.append(f"{'-':>22}")
             continue
         try:
             seconds = predicted(table, points)
@@ -85,7 +85,7 @@ def _rows(table: SystemTable) -> list[dict[str, Any]]:
             100 * float(value)
             for value in (np.median(abs(ratio)), np.quantile(abs(ratio), 0.9), np.median(ratio))
         ]
-        shown.append("{:6.1f} /{:6.1f} ({:+6.1f})".format(*values))
+        errors.append("{:6.1f} /{:6.1f} ({:+6.1f})".format(*values))
         row = [
             table.gpu,
             table.source,
@@ -95,9 +95,9 @@ def _rows(table: SystemTable) -> list[dict[str, Any]]:
             len(points),
             *(f"{v:.1f}" for v in values),
         ]
-        found.append(dict(zip(COLUMNS, row, strict=True)))
-    print(f"{name} {len(table.points):7} {shown[0]} {shown[1]}", flush=True)
-    return found
+        lines.append(dict(zip(COLUMNS, row, strict=True)))
+    print(f"{name} {len(table.points):7} {errors[0]} {errors[1]}", flush=True)
+    return lines
 
 
 def predicted(table: SystemTable, points: Points) -> Array:

@@ -48,15 +48,15 @@ def main() -> int:
 
 def errors(folder: Path, libraries: bool) -> None:
     """Print the errors on one folder's points."""
-    found = validate_kernels(folder)
-    print(f"{folder}: {found.dropped} impossible points dropped")
+    validated = validate_kernels(folder)
+    print(f"{folder}: {validated.dropped} impossible points dropped")
     print(HEADER)
-    for row in found.rows:
+    for row in validated.rows:
         name = f"{row['operation']:18} {row['gpu']:10} {row['dtype']:11} {row['points']:7}"
         print(f"{name}  {_pairs(row)}  {_pair(row['form_alone'])}")
         for part in row["libraries"] if libraries and len(row["libraries"]) > 1 else ():
             print(f"{'':29} {part['library'][:11]:11} {part['points']:7}  {_pairs(part)}")
-    for row in found.skipped:
+    for row in validated.skipped:
         print("skipped:", row)
 
 

@@ -75,11 +75,11 @@ def megatron_lm_parameters(sources: Path) -> Check:
     def check(folder: Path) -> None:
         args: Any = parse(folder)
         args.padded_vocab_size = args.padded_vocab_size or args.vocab_size
-        told = io.StringIO()
-        with contextlib.redirect_stdout(told):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             compute_weight_and_optimizer_memory(args, verbose=True)
-        counted = re.search(r"most loaded shard in billions: *([0-9.]+)", told.getvalue())
-        assert counted, told.getvalue()
+        counted = re.search(r"most loaded shard in billions: *([0-9.]+)", output.getvalue())
+        assert counted, output.getvalue()
         (folder / "parameters.txt").write_text(counted[1])
 
     return check
@@ -120,12 +120,12 @@ def megatron_bridge(sources: Path) -> Check:
         for word in words[words.index("--recipe") + 2 :]:
             key = word.partition("=")[0]
             section, _, name = key.partition(".")
-            known = (
+            keys = (
                 fields["ConfigContainer"]
                 if not name
                 else set().union(*(fields[c] for c in sections[section]))
             )
-            assert (name or section) in known, f"no field {key}"
+            assert (name or section) in keys, f"no field {key}"
 
     return check
 
@@ -224,19 +224,19 @@ def dynamo(sources: Path) -> Check:
     import yaml
 
     root = sources / "ai_dynamo" / "dynamo"
-    known: set[str] = set()
+    options: set[str] = set()
     for path in root.rglob("*.yaml"):
         text = path.read_text()
         if "DynamoGraphDeployment" in text:
             for part in yaml.safe_load_all(text):
-                known |= _keys(part)
+                options |= _keys(part)
     flags = set(re.findall(r'"(--[a-z0-9-]+)"', "".join(p.read_text() for p in root.rglob("*args*.py"))))
     flags |= set(re.findall(r'"(--[a-z0-9-]+)"', (sources / "vllm/vllm/engine/arg_utils.py").read_text()))
 
     def check(folder: Path) -> None:
         graph = yaml.safe_load((folder / "deployment.yaml").read_text())
         names = set(graph["spec"]["services"])
-        missing = _keys(graph) - known - names - {"subComponentType", "multinode", "nodeCount"}
+        missing = _keys(graph) - options - names - {"subComponentType", "multinode", "nodeCount"}
         assert not missing, f"no key {sorted(missing)}"
         for service in graph["spec"]["services"].values():
             command = service["extraPodSpec"]["mainContainer"]["args"][0]

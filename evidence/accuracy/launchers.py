@@ -37,8 +37,8 @@ FRAMEWORKS = {"deepspeed": "deepspeed-zero3", "torchtitan": "torchtitan"}
 
 def training_plans(target: str, count: int) -> list[dict[str, Any]]:
     """Random plans that the simulator accepts."""
-    rng, found = random.Random(0), []
-    while len(found) < count:
+    rng, plans = random.Random(0), []
+    while len(plans) < count:
         devices = rng.choice([64, 128, 256])
         plan: dict[str, Any] = {name: rng.choice(values) for name, values in CHOICES.items()}
         if target == "deepspeed":
@@ -59,8 +59,8 @@ def training_plans(target: str, count: int) -> list[dict[str, Any]]:
             make_scenario(scenario, "random", Path())
         except InputError:
             continue
-        found.append(scenario)
-    return found
+        plans.append(scenario)
+    return plans
 
 
 CHOICES: dict[str, list[Any]] = {
@@ -82,7 +82,7 @@ CHOICES: dict[str, list[Any]] = {
 
 def serving_plans(count: int) -> list[dict[str, Any]]:
     """Random deployments of one replica."""
-    rng, found = random.Random(0), []
+    rng, plans = random.Random(0), []
     for _ in range(count):
         dense = rng.random() < 0.5
         tensor, data = rng.choice(
@@ -98,8 +98,8 @@ def serving_plans(count: int) -> list[dict[str, Any]]:
         workload |= {"input": {"kind": "fixed", "tokens": 500}, "output": {"kind": "fixed", "tokens": 100}}
         model = "llama3.1-8b" if dense else "qwen3-235b-a22b"
         scenario = {"model": model, "cluster": "dgx-h200", "workload": workload}
-        found.append({**scenario, "deployment": {**pool, "options": options}})
-    return found
+        plans.append({**scenario, "deployment": {**pool, "options": options}})
+    return plans
 
 
 def main() -> None:
@@ -111,21 +111,21 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--plans", type=int, default=50)
     parser.add_argument("--only", nargs="*", default=PARSED, choices=TARGETS)
-    given = parser.parse_args()
-    for target in given.only:
+    options = parser.parse_args()
+    for target in options.only:
         serves = "serving" in exporter(target).kinds
-        plans = serving_plans(given.plans) if serves else training_plans(target, given.plans)
+        plans = serving_plans(options.plans) if serves else training_plans(target, options.plans)
         with tempfile.TemporaryDirectory() as folder:
             outcomes = Counter[str]()
             for number, scenario in enumerate(plans):
-                made = export(from_scenario(scenario, "random", Path(), "benchmarks.launchers"), target)
-                write_files(made, Path(folder) / str(number))
-                outcomes["with gaps"] += bool(made.gaps)
+                exported = export(from_scenario(scenario, "random", Path(), "benchmarks.launchers"), target)
+                write_files(exported, Path(folder) / str(number))
+                outcomes["with gaps"] += bool(exported.gaps)
             if serves:
-                made = export(question_of("disaggregate-llama3-70b"), target)
-                write_files(made, Path(folder) / "disaggregated")
+                exported = export(question_of("disaggregate-llama3-70b"), target)
+                write_files(exported, Path(folder) / "disaggregated")
             script = Path(__file__).with_name("launcher_parsers.py")
-            command = [given.python, str(script), target, folder, str(given.sources.resolve())]
+            command = [options.python, str(script), target, folder, str(options.sources.resolve())]
             done = subprocess.run(command, capture_output=True, text=True, timeout=900)
             lines = done.stdout.splitlines()
             accepted = sum(line.startswith("ACCEPTED") for line in lines)

@@ -94,23 +94,23 @@ def judged(server: Server, draws: int, random: np.random.Generator) -> list[tupl
     The place is inside the two concurrencies that were shown, or outside.
     """
     runs = ServerLoads(server.loads, server.name)
-    found = []
+    ratios = []
     for _ in range(draws):
-        chosen = random.choice(len(server.loads), SHOWN, replace=False)
-        ends = [server.clients[index] for index in sorted(chosen, key=lambda index: server.clients[index])]
-        shown = np.isin(runs.owner, chosen)
-        after = runs.seconds(runs.fit(shown).site, ~shown) / runs.measured - 1
+        drawn = random.choice(len(server.loads), SHOWN, replace=False)
+        ends = [server.clients[index] for index in sorted(drawn, key=lambda index: server.clients[index])]
+        visible = np.isin(runs.owner, drawn)
+        after = runs.seconds(runs.fit(visible).site, ~visible) / runs.measured - 1
         before = runs.before / runs.measured - 1
-        found += [
+        ratios += [
             (
                 runs.rows[row][1].partition("_")[0],
                 "inside" if ends[0] < server.clients[runs.owner[row]] < ends[-1] else "outside",
                 abs(before[row]),
                 abs(after[row]),
             )
-            for row in np.flatnonzero(~shown)
+            for row in np.flatnonzero(~visible)
         ]
-    return found
+    return ratios
 
 
 def show_servers(path: Path, draws: int, seed: int) -> None:
@@ -158,11 +158,11 @@ def likelihood(logs: np.ndarray, runs: Sequence[ServerLoads]) -> float:
     """
     total, errors = 0.0, errors_of(logs)
     prior = errors.prior
-    for one in runs:
-        noise = np.array([errors.residual[kind.partition("_")[0]] ** 2 for _, kind in one.rows])
-        together = one.changes @ prior @ one.changes.T + np.diag(noise)
+    for run in runs:
+        noise = np.array([errors.residual[kind.partition("_")[0]] ** 2 for _, kind in run.rows])
+        together = run.changes @ prior @ run.changes.T + np.diag(noise)
         root = np.linalg.cholesky(together)
-        left = np.linalg.solve(root, np.log(one.measured / one.before))
+        left = np.linalg.solve(root, np.log(run.measured / run.before))
         n, nu = len(left), FREEDOM
         total += float(np.log(np.diag(root)).sum() + 0.5 * (nu + n) * np.log1p(left @ left / nu))
         total += lgamma(0.5 * nu) - lgamma(0.5 * (nu + n)) + 0.5 * n * log(nu * pi)
@@ -178,10 +178,10 @@ def show_fit(path: Path) -> None:
     residuals = (errors.residual[kind] for kind in KINDS)
     start = np.log([*spreads, errors.tokens, errors.reach, errors.front_s, *residuals])
     runs = [ServerLoads(server.loads, server.name) for server in servers(path)]
-    for one in runs:
-        one.changes[[kind.startswith("tpot") for _, kind in one.rows], LEARNED.index(FRONT)] = 0.0
-        one.tables = type(one.tables)(1)
+    for run in runs:
+        run.changes[[kind.startswith("tpot") for _, kind in run.rows], LEARNED.index(FRONT)] = 0.0
+        run.tables = type(run.tables)(1)
     bounds = [(LEAST_LOG, MOST_LOG)] * len(start)
-    found = minimize(likelihood, start, args=(runs,), method="L-BFGS-B", bounds=bounds)
-    for name, value in zip(FIGURES, np.exp(found.x), strict=True):
+    optimum = minimize(likelihood, start, args=(runs,), method="L-BFGS-B", bounds=bounds)
+    for name, value in zip(FIGURES, np.exp(optimum.x), strict=True):
         print(f"{name:10s} {value:.4f}")

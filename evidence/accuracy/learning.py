@@ -41,14 +41,14 @@ class Family:
     name: str
     steps: list[MeasuredStep]
 
-    def errors(self, chosen: Sequence[int], site: Site | None) -> np.ndarray:
+    def errors(self, numbers: Sequence[int], site: Site | None) -> np.ndarray:
         """Predicted over measured less 1 of some steps, shape (steps,)."""
-        found = []
-        for index in chosen:
+        ratios = []
+        for index in numbers:
             step = self.steps[index]
             setting: Setting = replace(step.setting, site=site)
-            found.append(float(step_time(setting, Plans.of(step.plan))[0]) / step.seconds - 1)
-        return np.array(found)
+            ratios.append(float(step_time(setting, Plans.of(step.plan))[0]) / step.seconds - 1)
+        return np.array(ratios)
 
 
 def arguments() -> argparse.Namespace:
@@ -78,19 +78,21 @@ def families(cases: Sequence[TrainingCase], least: int) -> list[Family]:
         name = f"{source}, {framework} on {device}, {width}"
         step = MeasuredStep(case.case_id, case.setting, case.plan, case.measured_step_s)
         groups.setdefault(name, {})[case.case_id] = step
-    made = [Family(name, list(steps.values())) for name, steps in groups.items() if len(steps) >= least]
-    return sorted(made, key=lambda family: -len(family.steps))
+    long_enough = [
+        Family(name, list(steps.values())) for name, steps in groups.items() if len(steps) >= least
+    ]
+    return sorted(long_enough, key=lambda family: -len(family.steps))
 
 
-def judged(family: Family, draws: int, shown: int, seed: int) -> tuple[float, float]:
+def judged(family: Family, draws: int, visible: int, seed: int) -> tuple[float, float]:
     """Mean size of the errors of rows not shown, before and after, over all draws."""
     draw = np.random.default_rng(seed)
     plain = np.abs(family.errors(range(len(family.steps)), None))
     before, after = [], []
     for _ in range(draws):
-        chosen = draw.choice(len(family.steps), shown, replace=False)
-        rest = np.setdiff1d(np.arange(len(family.steps)), chosen).tolist()
-        site = learn_site([family.steps[index] for index in chosen]).site
+        drawn = draw.choice(len(family.steps), visible, replace=False)
+        rest = np.setdiff1d(np.arange(len(family.steps)), drawn).tolist()
+        site = learn_site([family.steps[index] for index in drawn]).site
         before.append(plain[rest].mean())
         after.append(np.abs(family.errors(rest, site)).mean())
     return float(np.mean(before)), float(np.mean(after))
@@ -98,34 +100,36 @@ def judged(family: Family, draws: int, shown: int, seed: int) -> tuple[float, fl
 
 def bounded(family: Family) -> tuple[float, float, float]:
     """Mean sizes of errors over those before: from all other rows, from all rows, and scatter."""
-    found = learn_site(family.steps)
-    common = (1 + found.before) / np.median(1 + found.before) - 1
+    site = learn_site(family.steps)
+    common = (1 + site.before) / np.median(1 + site.before) - 1
     left_out, after, scatter = (
-        float(np.abs(errors).mean() / np.abs(found.before).mean())
-        for errors in (found.left_out, found.after, common)
+        float(np.abs(errors).mean() / np.abs(site.before).mean())
+        for errors in (site.left_out, site.after, common)
     )
     return left_out, after, scatter
 
 
 def main() -> None:
     """Print the errors of every family before and after."""
-    asked = arguments()
-    if asked.servers is not None:
-        show_fit(asked.servers) if asked.fit else show_servers(asked.servers, asked.draws, asked.seed)
+    options = arguments()
+    if options.servers is not None:
+        show_fit(options.servers) if options.fit else show_servers(
+            options.servers, options.draws, options.seed
+        )
         return
-    cases = [case for path in asked.files for case in read_cases(path)[0]]
+    cases = [case for path in options.files for case in read_cases(path)[0]]
     ratios, worse, bounds = [], [], []
-    print(f"{asked.shown} rows shown, {asked.draws} draws; mean error of the rest")
+    print(f"{options.shown} rows shown, {options.draws} draws; mean error of the rest")
     heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s} {'factor':>6s}"
     print(f"{'family':58s} {'rows':>5s} {heads}")
-    for family in families(cases, 2 * asked.shown):
-        if not re.search(asked.only, family.name):
+    for family in families(cases, 2 * options.shown):
+        if not re.search(options.only, family.name):
             continue
-        before, after = judged(family, asked.draws, asked.shown, asked.seed)
+        before, after = judged(family, options.draws, options.shown, options.seed)
         bound = bounded(family)
-        limits = " ".join(f"{one:{width}.2f}" for one, width in zip(bound, (7, 6, 6), strict=True))
-        shown = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {limits}"
-        print(f"{family.name:58s} {len(family.steps):5d} {shown}")
+        limits = " ".join(f"{figure:{width}.2f}" for figure, width in zip(bound, (7, 6, 6), strict=True))
+        line = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {limits}"
+        print(f"{family.name:58s} {len(family.steps):5d} {line}")
         if before > HIGH_ERROR:
             ratios.append(after / before)
             bounds.append(bound)

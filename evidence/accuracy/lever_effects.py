@@ -64,7 +64,7 @@ class Effect(NamedTuple):
         )
 
 
-def chosen(entry: PredictedCase) -> dict[str, object]:
+def stated_levers(entry: PredictedCase) -> dict[str, object]:
     """All plan fields of a run, with the levers that its recipe and release choose."""
     case = entry.case
     plan = case.plan
@@ -82,12 +82,12 @@ def effects(entries: Iterable[PredictedCase]) -> Iterator[Effect]:
     for entry in entries:
         setting = entry.case.setting
         if entry.case.measured_step_s is not None:
-            asked = setting.model.name, setting.cluster, setting.training, setting.framework.name
-            questions[repr(asked)].append(entry)
+            question = setting.model.name, setting.cluster, setting.training, setting.framework.name
+            questions[repr(question)].append(entry)
     for group in questions.values():
         for pair in combinations(group, 2):
             slow, fast = sorted(pair, key=lambda entry: -(entry.case.measured_step_s or 0.0))
-            before, after = chosen(slow), chosen(fast)
+            before, after = stated_levers(slow), stated_levers(fast)
             changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
             gain = (slow.case.measured_step_s or 0.0) / (fast.case.measured_step_s or 1.0) - 1
             if len(changed) == 1 and changed[0] not in LAYOUT and gain > LEAST:
@@ -103,13 +103,15 @@ def _words(value: object) -> str:
 def main() -> None:
     """Print every effect and the summary."""
     files = [Path(name) for name in sys.argv[1:]] or published_files()
-    found = sorted(effects(evaluate(files).entries), key=lambda one: (one.field, one.before, one.case_id))
-    for one in found:
-        print(one.line())
-    if found:
-        right = sum(one.right for one in found)
-        middle = median(one.error for one in found)
-        print(f"{len(found)} effects above {LEAST:.0%}: sign right in {right / len(found):.0%}")
+    changes = sorted(
+        effects(evaluate(files).entries), key=lambda change: (change.field, change.before, change.case_id)
+    )
+    for change in changes:
+        print(change.line())
+    if changes:
+        right = sum(change.right for change in changes)
+        middle = median(change.error for change in changes)
+        print(f"{len(changes)} effects above {LEAST:.0%}: sign right in {right / len(changes):.0%}")
         print(f"  size off by {middle:.0%} of the effect (median)")
 
 

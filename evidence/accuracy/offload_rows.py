@@ -26,8 +26,8 @@ def main(path: str) -> None:
         "offload": [row for row in readable if row["offload"].strip().lower() not in ("", "none", "0")],
         "adapters": [row for row in readable if "LoRA" in row["source"]],
     }
-    for name, chosen in groups.items():
-        show(name, chosen, list(rows[0]))
+    for name, group in groups.items():
+        show(name, group, list(rows[0]))
 
 
 def show(name: str, rows: list[dict[str, str]], columns: list[str]) -> None:

@@ -66,17 +66,17 @@ def _formats(path: Path) -> str:
 
 def _size(path: Path) -> str:
     model = models.get(path)
-    told = f", without {model.left_out}" if model.left_out else ""
-    return f"{1e-9 * model_parameters(model):.2f}B{told}"
+    without = f", without {model.left_out}" if model.left_out else ""
+    return f"{1e-9 * model_parameters(model):.2f}B{without}"
 
 
 def _launched(path: Path, **stated: Any) -> str:
     scenario = read_launch(str(path), stated={"cluster": "dgx-h100", **stated}).scenario
     plan = scenario["plan"]
-    kept = {name: plan.get(name) for name in ("tensor", "data", "micro_batch", "recompute", "attention")}
+    fields = {name: plan.get(name) for name in ("tensor", "data", "micro_batch", "recompute", "attention")}
     model = scenario["model"]
     width = f", MLP of {model['feed_forward']}" if isinstance(model, dict) else ""
-    return f"{kept}, batch {scenario['workload']['global_batch']}{width}"
+    return f"{fields}, batch {scenario['workload']['global_batch']}{width}"
 
 
 def _collective(path: Path) -> str:

@@ -164,7 +164,7 @@ def promised(
     )
     with without_source(own_source(entry)):
         try:
-            found = search(
+            ranked = search(
                 setting,
                 setting.cluster.devices,
                 Constraints.of(asked_levers(entry)),
@@ -173,13 +173,13 @@ def promised(
             )
         except (MeshwrightError, IndexError):
             return None
-        if not len(found.plans):
+        if not len(ranked.plans):
             return None
-        seconds, plan = float(found.step.time[0]), found.plans.plan(0)
+        seconds, plan = float(ranked.step.time[0]), ranked.plans.plan(0)
         others = [run for run in measured_runs() if canonical(source_of(run.case)) != own_source(entry)]
-        reached = utilisation(found.setting, seconds, causal=True)
-        known, left = (RunEvidence(found.setting, runs).of(plan, reached) for runs in (None, others))
-        half = float(band(found.setting, found.step)[0]) * left_out_width(entry.case.setting, evidence)
+        reached = utilisation(ranked.setting, seconds, causal=True)
+        confidences, left = (RunEvidence(ranked.setting, runs).of(plan, reached) for runs in (None, others))
+        half = float(band(ranked.setting, ranked.step)[0]) * left_out_width(entry.case.setting, evidence)
     levers = [
         f"{n}={getattr(plan, n)}" for n in ("dispatcher", "grouped_launches", "graphs") if getattr(plan, n)
     ]
@@ -191,55 +191,55 @@ def promised(
         "overlap" * plan.overlap_expert,
     ]
     ratio = (case.measured_step_s or np.nan) / seconds
-    return Promised(entry, kind_of(entry), ratio, half, known, left, given, " ".join(words))
+    return Promised(entry, kind_of(entry), ratio, half, confidences, left, given, " ".join(words))
 
 
-def unproven_width(found: Iterable[Promised]) -> float:
+def unproven_width(judged: Iterable[Promised]) -> float:
     """How much wider the bands of marked plans have to be for nine of ten, each source with one vote.
 
     Marks are those that the best run's source has no part in: what a question of a new source meets.
     """
-    marked = [one for one in found if one.left.marked and not one.given]
+    marked = [choice for choice in judged if choice.left.marked and not choice.given]
     if not marked:
         return 1.0
     sizes, sources = (
-        [abs(one.ratio - 1) / one.width for one in marked],
-        [own_source(one.case) for one in marked],
+        [abs(choice.ratio - 1) / choice.width for choice in marked],
+        [own_source(choice.case) for choice in marked],
     )
     return max(1.0, weighted_quantile(sizes, sources, NINE_IN_TEN))
 
 
-def width_lines(found: Sequence[Promised]) -> Iterator[str]:
+def width_lines(judged: Sequence[Promised]) -> Iterator[str]:
     """The width of marked plans' bands, and what it holds of sources that it was not fitted to."""
-    marked = [one for one in found if one.left.marked and not one.given]
+    marked = [choice for choice in judged if choice.left.marked and not choice.given]
     inside = [
-        abs(one.ratio - 1) / one.width
-        <= unproven_width(other for other in found if own_source(other.case) != own_source(one.case))
-        for one in marked
+        abs(choice.ratio - 1) / choice.width
+        <= unproven_width(other for other in judged if own_source(other.case) != own_source(choice.case))
+        for choice in marked
     ]
     if marked:
         yield (
-            f"bands of marked plans: {unproven_width(found):.2f} times as wide, shipped "
+            f"bands of marked plans: {unproven_width(judged):.2f} times as wide, shipped "
             f"{model_errors().unproven:.2f}; fitted to other sources they hold {np.mean(inside):.0%} of "
             f"{len(marked)}"
         )
 
 
-def summary(name: str, chosen: Sequence[Promised]) -> str:
+def summary(name: str, judged: Sequence[Promised]) -> str:
     """The figures of some families in one line."""
-    ratios = np.array([one.ratio for one in chosen])
-    far = [one for one in chosen if one.ratio > FAR]
+    ratios = np.array([choice.ratio for choice in judged])
+    far = [choice for choice in judged if choice.ratio > FAR]
     words = (
-        f"{name:24s} {len(chosen)} families: first choice over best measured {np.median(ratios):.2f} in the "
+        f"{name:24s} {len(judged)} families: first choice over best measured {np.median(ratios):.2f} in the "
         f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}"
     )
     for title, evidence in (
         (", ", attrgetter("known")),
         ("; without the source's runs ", attrgetter("left")),
     ):
-        bare = sum(not (evidence(one).marked or evidence(one).nowhere) for one in far)
-        held = np.mean([one.inside(evidence(one)) for one in chosen])
-        half = np.median([one.half_width(evidence(one)) for one in chosen])
+        bare = sum(not (evidence(choice).marked or evidence(choice).nowhere) for choice in far)
+        held = np.mean([choice.inside(evidence(choice)) for choice in judged])
+        half = np.median([choice.half_width(evidence(choice)) for choice in judged])
         words += (
             f"{title or ', '}{bare} unmarked, measured step inside the band {held:.0%}, half-width {half:.0%}"
         )
@@ -256,42 +256,42 @@ def main() -> None:
         "--every-lever", action="store_true", help="search levers that came after the best run's release too"
     )
     parser.add_argument("--write", action="store_true", help=f"write the width to {ERRORS_FILE.name}")
-    asked = parser.parse_args()
-    files = [*asked.files, *published_files()]
+    options = parser.parse_args()
+    files = [*options.files, *published_files()]
     undecidable = set[str]().union(*(named(path, sources().no_figure) for path in files))
     entries = [entry for entry in evaluate(files).entries if entry.case.case_id not in undecidable]
     given_cases = set[str]().union(*(named(path, sources().given_plans) for path in files))
     lacked = (
         {}
-        if asked.every_lever
-        else {case: own for path in files for case, own in lacked_levers(path).items()}
+        if options.every_lever
+        else {case: levers for path in files for case, levers in lacked_levers(path).items()}
     )
     devices = {
         source: measured_devices(entry.case for entry in entries if own_source(entry) != source)
         for source in {own_source(entry) for entry in entries}
     }
-    found: list[Promised] = []
+    judged: list[Promised] = []
     print("family: best measured speed over its plan's prediction, first choice over best measured, band")
     for entry in families(entries):
-        if asked.only in entry.case.setting.model.name and asked.kind in (None, kind_of(entry)):
-            near = evidence_of(entry.case.setting, devices[own_source(entry)])
+        if options.only in entry.case.setting.model.name and options.kind in (None, kind_of(entry)):
+            closest = evidence_of(entry.case.setting, devices[own_source(entry)])
             case_id = entry.case.case_id
-            lacks = None if asked.every_lever else lacked.get(case_id)
-            one = promised(entry, near, case_id in given_cases, lacks)
-            if one is None:
+            lacks = None if options.every_lever else lacked.get(case_id)
+            choice = promised(entry, closest, case_id in given_cases, lacks)
+            if choice is None:
                 print(f"{case_id}: no plan found", file=sys.stderr)
                 continue
-            print(one.line(), flush=True)
-            found.append(one)
+            print(choice.line(), flush=True)
+            judged.append(choice)
     for kind in KINDS:
         for words, some in (("", False), (", layout given", True)):
-            if chosen := [one for one in found if one.kind == kind and one.given == some]:
-                print(summary(kind + words, chosen))
-    for line in width_lines(found):
+            if group := [choice for choice in judged if choice.kind == kind and choice.given == some]:
+                print(summary(kind + words, group))
+    for line in width_lines(judged):
         print(line)
-    if asked.write:
-        made = model_errors().model_copy(update={"unproven": round(unproven_width(found), 2)})
-        write_text(ERRORS_FILE, yaml.safe_dump(made.model_dump(), sort_keys=False, width=110))
+    if options.write:
+        fitted = model_errors().model_copy(update={"unproven": round(unproven_width(judged), 2)})
+        write_text(ERRORS_FILE, yaml.safe_dump(fitted.model_dump(), sort_keys=False, width=110))
 
 
 if __name__ == "__main__":

@@ -44,9 +44,9 @@ def best_of_families(files: list[Path]) -> dict[str, PredictedCase]:
         case = entry.case
         if not case.measured_step_s:
             continue
-        asked = case.setting
+        question = case.setting
         name = (
-            f"{asked.model.name}, {asked.cluster.devices} {case.gpu}, {asked.training.seq_len}, "
+            f"{question.model.name}, {question.cluster.devices} {case.gpu}, {question.training.seq_len}, "
             f"{case.precision}"
         )
         if name not in best or _rate(entry) > _rate(best[name]):
@@ -62,7 +62,7 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
     """Predicted speed of the first choice over the measured best, what it lacks a run of, and its gain."""
     setting = entry.case.setting
     try:
-        found = mw.plan(
+        answer = mw.plan(
             model=setting.model,
             cluster=setting.cluster,
             gpus=setting.cluster.devices,
@@ -74,30 +74,30 @@ def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
         )
     except mw.MeshwrightError as error:
         return float("nan"), str(error)[:60], ""
-    if not len(found.result.plans):
+    if not len(answer.result.plans):
         return float("nan"), "nothing fits", ""
-    ratio = (entry.case.measured_step_s or 0.0) / float(found.result.step.time[0])
-    known = found.found.confidence
-    unproven = ", ".join(_lacking(known.evidence[0])) if known else ""
-    return ratio, unproven, f"{found.plans[0].plan.describe()}: {saved(entry, found.result.step)}"
+    ratio = (entry.case.measured_step_s or 0.0) / float(answer.result.step.time[0])
+    confidences = answer.found.confidence
+    unproven = ", ".join(_lacking(confidences.evidence[0])) if confidences else ""
+    return ratio, unproven, f"{answer.plans[0].plan.describe()}: {saved(entry, answer.result.step)}"
 
 
 def _lacking(evidence: PlanEvidence) -> list[str]:
     """What a plan lacks a run of, how much longer runs near it took, and what it promises beyond them."""
-    near, promise = evidence.near_error, evidence.promise
-    far = [f"near runs took {near.error:.0%} longer"] if near and near.too_fast else []
+    error, promise = evidence.near_error, evidence.promise
+    far = [f"near runs took {error.error:.0%} longer"] if error and error.too_fast else []
     beyond = [f"{promise.gain:.0%} beyond the fastest near run"] if promise and promise.beyond else []
     return [*evidence.unproven, *far, *beyond]
 
 
 def saved(entry: PredictedCase, step: Step) -> str:
     """The parts of the step that the first plan of a search saves over the published one."""
-    own = predict(entry.case.setting, Plans.of(entry.case.plan)).seconds
+    published_s = predict(entry.case.setting, Plans.of(entry.case.plan)).seconds
     measured = entry.case.measured_step_s or 1.0
     gains = {
-        part: (float(own[part][0]) if part in own else 0.0)
+        part: (float(published_s[part][0]) if part in published_s else 0.0)
         - (float(step.seconds[part][0]) if part in step.seconds else 0.0)
-        for part in {**own, **step.seconds}
+        for part in {**published_s, **step.seconds}
     }
     largest = sorted(gains.items(), key=lambda gain: -abs(gain[1]))[:PARTS]
     return ", ".join(f"{part} {gain / measured:+.0%}" for part, gain in largest)
@@ -105,30 +105,30 @@ def saved(entry: PredictedCase, step: Step) -> str:
 
 def main() -> None:
     """Print every family and the counts."""
-    asked = arguments()
-    best = best_of_families(asked.files)
-    kept = unmarked = high = judged = 0
+    options = arguments()
+    best = best_of_families(options.files)
+    marked = unmarked = high = judged = 0
     print(f"{'family':46s} {'fits':>5s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
     for name, entry in best.items():
-        if not re.search(asked.only, name):
+        if not re.search(options.only, name):
             continue
         judged += 1
         capacity = entry.case.setting.cluster.device.memory_bytes
         fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom(entry.case.setting))
-        own = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
+        ratio = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
         (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
-        kept += fits
+        marked += fits
         lacking += f"; with --proven: {left}" if left else ""
         unmarked += first > FAR_ABOVE and not lacking
-        stays = sure > ABOVE and abs(own - 1) <= NEAR
+        stays = sure > ABOVE and abs(ratio - 1) <= NEAR
         high += stays
-        print(f"{name:46s} {'yes' if fits else 'no':>5s} {own:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
+        print(f"{name:46s} {'yes' if fits else 'no':>5s} {ratio:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
         if stays:
             print(f"    saves: {gain}")
     print(
-        f"{judged} families: published plan kept in {kept}; first choice over {FAR_ABOVE - 1:.0%} above the "
-        f"best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan within "
-        f"{NEAR:.0%}: {high}"
+        f"{judged} families: published plan kept in {marked}; first choice over {FAR_ABOVE - 1:.0%} above "
+        f"the best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan "
+        f"within {NEAR:.0%}: {high}"
     )
 
 

@@ -36,9 +36,9 @@ def problem(launch: Mapping[str, Any], path: Path) -> tuple[str, str]:
         return f"refused: {words}", "" if wanted and wanted in words else "should be read"
     if "refused" in launch:
         return "read", f"should be refused by {launch['refused']}"
-    told = {**imported.scenario, "note": " ".join(imported.notes)}
+    described = {**imported.scenario, "note": " ".join(imported.notes)}
     for key, right in launch["right"].items():
-        value = _at(told, key)
+        value = _at(described, key)
         if not (right in value if key == "note" else value == right):
             return "read", f"{key}: {value!r} for {right!r}"
     return f"{len(launch['right'])} fields", ""
@@ -62,9 +62,9 @@ def main() -> None:
         if not path.is_file():
             print(f"absent {name[-76:]:76} at {launch['commit'][:8]}")
             continue
-        told, fault = problem(launch, path)
+        words, fault = problem(launch, path)
         read, wrong = read + 1, wrong + bool(fault)
-        print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or told[:140]}")
+        print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or words[:140]}")
     print(f"{read - wrong} of {read} right, {len(launches()) - read} absent")
     sys.exit(1 if wrong else 0)
 

@@ -27,8 +27,12 @@ NEAR = 0.05
 
 def scenario(launch: dict[str, Any]) -> dict[str, Any]:
     """A launch as a scenario."""
-    most = launch["longest"] - PROMPT
-    law = {"kind": "lognormal", "median": round(median_of_mean(most / 2, SIGMA, most)), "sigma": SIGMA}
+    response = launch["longest"] - PROMPT
+    law = {
+        "kind": "lognormal",
+        "median": round(median_of_mean(response / 2, SIGMA, response)),
+        "sigma": SIGMA,
+    }
     split = launch.get("split")
     train = {"plan": launch["plan"], "scoring_micro_batch": launch.get("scoring")}
     train["offload"] = launch.get("offload")
@@ -39,7 +43,7 @@ def scenario(launch: dict[str, Any]) -> dict[str, Any]:
             "kind": "rl",
             **{key: launch[key] for key in (*ASKED, "algorithm") if key in launch},
             "input": PROMPT,
-            "output": law | {"most": most},
+            "output": law | {"most": response},
             "seq_len": launch["longest"],
         },
         "roles": {"train": train, "generate": launch["generate"]},
@@ -50,10 +54,10 @@ def scenario(launch: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--launches", nargs="*", default=[])
-    asked = parser.parse_args().launches
-    in_space = near = count = 0
+    file = parser.parse_args().launches
+    in_space = close = count = 0
     for launch in yaml.safe_load(LIST.read_text(encoding="utf-8")):
-        if asked and launch["id"] not in asked:
+        if file and launch["id"] not in file:
             continue
         count += 1
         data = scenario(launch)
@@ -65,14 +69,14 @@ def main() -> None:
             continue
         lead = seconds / first.step.timing.seconds - 1
         in_space += 1
-        near += lead <= NEAR
+        close += lead <= NEAR
         plan = first.step.setting.plan.describe()
         print(
             f"{launch['id']}  {launch['model']}: {seconds:.1f} s, first {first.step.timing.seconds:.1f} s "
             f"({100 * lead:+.1f} %): {plan}",
             flush=True,
         )
-    print(f"{count} launches: {in_space} predicted, {near} within {NEAR:.0%} of the first")
+    print(f"{count} launches: {in_space} predicted, {close} within {NEAR:.0%} of the first")
 
 
 if __name__ == "__main__":

@@ -63,8 +63,13 @@ def settings_of(facts: dict[str, Any]) -> dict[str, Any]:
 def scenario(facts: dict[str, Any], mean: float, sigma: float) -> dict[str, Any]:
     """A row as a scenario, with answers of some mean."""
     stated = settings_of(facts)
-    most = stated["most"]
-    law = {"kind": "lognormal", "median": median_of_mean(mean, sigma, most), "sigma": sigma, "most": most}
+    longest = stated["most"]
+    law = {
+        "kind": "lognormal",
+        "median": median_of_mean(mean, sigma, longest),
+        "sigma": sigma,
+        "most": longest,
+    }
     keys = {key: value for key, value in stated.items() if key not in OWN}
     return keys | {"workload": {**keys["workload"], "output": law}}
 
@@ -134,11 +139,11 @@ def phases_table(rows, step_of, mean_of) -> None:
     errors = Errors()
     for name in FACTS["phases"]:
         row, phases = rows[name], step_of(name).phases
-        shown = {"generation": (phases.generation, row["generation_s"])}
-        shown["log-probabilities"] = phases.scoring, row["log_prob_s"]
-        shown = {phase: (time + PASSES[phase] * phases.host, row) for phase, (time, row) in shown.items()}
+        figures = {"generation": (phases.generation, row["generation_s"])}
+        figures["log-probabilities"] = phases.scoring, row["log_prob_s"]
+        figures = {phase: (time + PASSES[phase] * phases.host, row) for phase, (time, row) in figures.items()}
         words = f"{name}  mean answer {mean_of(name):,.0f} (solved)  update {phases.update:.0f}"
-        for phase, (seconds, measured) in shown.items():
+        for phase, (seconds, measured) in figures.items():
             error = errors.add(seconds, float(measured), phase)
             words += f"  {phase} {seconds:.1f} / {measured} ({100 * error:+.0f} %)"
         print(words, flush=True)
@@ -225,13 +230,15 @@ def weights_table(folder: Path) -> None:
                 system.tensor_s,
             )
             seconds = float(row["seconds"])
-            whole = WEIGHT_BYTES * model_parameters(model)
-            least = float(cluster.resized(training + engines).collective("broadcast", whole, engines + 1))
+            model_bytes = WEIGHT_BYTES * model_parameters(model)
+            least = float(
+                cluster.resized(training + engines).collective("broadcast", model_bytes, engines + 1)
+            )
             if seconds < least:
                 print(
                     f"{row['id']}  {row['model']} {row['method']}: published {seconds:g} s is below one "
-                    f"broadcast of {whole / 1e9:.1f} GB over the links, {least:.3f} s: it times a part; "
-                    f"predicted {move.seconds:.2f} s"
+                    f"broadcast of {model_bytes / 1e9:.1f} GB over the links, {least:.3f} s: it times a "
+                    f"part; predicted {move.seconds:.2f} s"
                 )
                 continue
             predicted.append(move.seconds)

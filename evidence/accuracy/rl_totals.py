@@ -151,9 +151,9 @@ def totals_table(folder: Path) -> None:
     errors = Errors()
     for row in facts["phases"]:
         phases = predict_rl(setting_of(compared(row, row["system"]))).phases
-        shown = {"training": phases.update, "generation": phases.total - phases.update}
+        figures = {"training": phases.update, "generation": phases.total - phases.update}
         words = f"{row['system']}, {row['model']} on {row['gpus']}:"
-        for phase, time in shown.items():
+        for phase, time in figures.items():
             error = errors.add(time, row[f"{phase}_s"], f"{row['system']} {phase}", f"all {phase}")
             words += f"  {phase} {time:.0f} s ({row[f'{phase}_s']:.0f}, {100 * error:+.0f} %)"
         print(words, flush=True)

@@ -70,16 +70,16 @@ def measured(table: LayerTable, device: Device, fits: bool) -> None:
     form = device.kernels.calibration.grouped_gemm["bf16"].form
     if fits:
         form = fitted(form, figures, layer, microseconds * 1e-6)
-        found = errors(served(form, figures, layer), microseconds * 1e-6)
+        ratios = errors(served(form, figures, layer), microseconds * 1e-6)
         entry = {"status": "fitted-elsewhere", "source": f"{len(tokens)} expert layers of {SOURCE}"}
-        entry |= {"error": found.model_dump(exclude_none=True), "form": form.model_dump()}
+        entry |= {"error": ratios.model_dump(exclude_none=True), "form": form.model_dump()}
         print(yaml.safe_dump({"grouped_gemm": {"bf16": entry}}, sort_keys=False))
     seconds = served(form, figures, layer)
     wrong = np.abs(seconds / (microseconds * 1e-6) - 1.0)
     print(f"{table.gpu}: {np.median(wrong):.1%} median, {np.quantile(wrong, 0.9):.1%} 90th percentile")
     for count in np.unique(hit):
-        chosen = hit == count
-        ratio = np.median(seconds[chosen] / microseconds[chosen] * 1e6)
+        selected = hit == count
+        ratio = np.median(seconds[selected] / microseconds[selected] * 1e6)
         print(f"  {count:4.0f} experts hit: predicted / measured {ratio:.2f}")
 
 
@@ -93,9 +93,9 @@ def fitted(
 ) -> grouped_gemm.GroupedTileWave:
     """Return the form whose served layers are nearest to the measured ones."""
 
-    def predict(one: grouped_gemm.GroupedTileWave, chosen: np.ndarray) -> np.ndarray:
-        part = grouped_gemm.Experts(*(np.asarray(values)[chosen] for values in layer))
-        return served(one, figures, part)
+    def predict(kernel: grouped_gemm.GroupedTileWave, rows: np.ndarray) -> np.ndarray:
+        part = grouped_gemm.Experts(*(np.asarray(values)[rows] for values in layer))
+        return served(kernel, figures, part)
 
     return fit(form, NUMBERS, predict, seconds)
 
@@ -115,8 +115,8 @@ def rooflines() -> None:
                 weights = 3 * hidden * width * hits / ranks * figures.element_bytes
                 flops = 6 * hidden * width * top_k * batches / ranks
                 plain = np.hypot(weights / (0.89 * figures.bandwidth), flops / (0.6 * figures.peak))
-                shown = " ".join(f"{ratio:6.2f}" for ratio in seconds / plain)
-                print(f"{name:12} {device:9} {dtype:9} EP{ranks} {shown}")
+                line = " ".join(f"{ratio:6.2f}" for ratio in seconds / plain)
+                print(f"{name:12} {device:9} {dtype:9} EP{ranks} {line}")
 
 
 if __name__ == "__main__":

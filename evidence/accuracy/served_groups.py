@@ -38,10 +38,10 @@ def load_of(case: ServingCase) -> str:
     if clients is None:
         return ""
     low = 1
-    for most in LOADS:
-        if clients <= most:
-            return f"{low}-{most}" if most > low else str(most)
-        low = most + 1
+    for largest in LOADS:
+        if clients <= largest:
+            return f"{low}-{largest}" if largest > low else str(largest)
+        low = largest + 1
     return f"{low}-"
 
 
@@ -112,13 +112,13 @@ def main() -> None:
     arguments = parser.parse_args()
     groups = fit_engines.fitted_rows(arguments.folder)
     fit_engines.fresh_tables()
-    rows = [one for same in groups.values() for one in same if one.kind in KINDS]
+    rows = [entry for same in groups.values() for entry in same if entry.kind in KINDS]
     shipped = {group: fit_engines.shipped(group) for group in groups}
     errors = []
     for times in (shipped, scaled(shipped, kernels_alone)):
         for group, same in groups.items():
-            fit_engines.assign((one.setup for one in same), times[group])
-        errors.append([np.expm1(one.errors()) for one in rows])
+            fit_engines.assign((entry.setup for entry in same), times[group])
+        errors.append([np.expm1(entry.errors()) for entry in rows])
     pairs = list(zip(*errors, strict=True))
     for by in ([], arguments.by):
         print("\n".join(lines(grouped(rows, pairs, by), by, arguments.fewest)) + "\n")

@@ -49,12 +49,12 @@ def parts(ledger: ServingLedger) -> Errors:
         for names in by_file.values():
             names.add(case_id)
     apart = {file: kept_apart(sorted(names)) for file, names in by_file.items()}
-    found = Errors()
+    errors = Errors()
     for entry in ledger.entries:
         if entry.metric in METRICS:
             file, part = entry.case.file, part_of(entry, apart[entry.case.file])
-            found.count(entry.relative_error, f"{file:24s} {METRICS[entry.metric]:20s} {part}")
-    return found
+            errors.count(entry.relative_error, f"{file:24s} {METRICS[entry.metric]:20s} {part}")
+    return errors
 
 
 def main() -> None:

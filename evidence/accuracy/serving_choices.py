@@ -92,13 +92,13 @@ def read(path):
 
 def latencies(figures):
     """TPOT and TTFT, ms; None where a row lacks one."""
-    found = [figures.get(f"{name}_ms_mean") or figures.get(f"{name}_ms_p50") for name in ("tpot", "ttft")]
-    return np.array(found) if all(found) else None
+    values = [figures.get(f"{name}_ms_mean") or figures.get(f"{name}_ms_p50") for name in ("tpot", "ttft")]
+    return np.array(values) if all(values) else None
 
 
 def noise(families):
     """Deviations of log TPOT and log TTFT of rows from the mean of their configuration, shape (rows, 2)."""
-    found = []
+    ratios = []
     for plans in families.values():
         for cases in plans.values():
             groups = defaultdict(list)
@@ -107,10 +107,10 @@ def noise(families):
                     groups[case.question.concurrency].append(np.log(times))
             for same in groups.values():
                 if len(same) > 1:
-                    found.append(
+                    ratios.append(
                         (np.array(same) - np.mean(same, axis=0)) * (len(same) / (len(same) - 1)) ** 0.5
                     )
-    return np.concatenate(found)
+    return np.concatenate(ratios)
 
 
 def curve(cases, figures, shifts=None):
@@ -124,20 +124,20 @@ def curve(cases, figures, shifts=None):
         shifts: added to log TPOT and log TTFT of each row; none by default.
     """
     points = defaultdict(list)
-    for i, (case, found) in enumerate(zip(cases, figures, strict=True)):
-        times = latencies(found)
+    for i, (case, row) in enumerate(zip(cases, figures, strict=True)):
+        times = latencies(row)
         if times is None:
             continue
-        one, before = case.question, times
+        load, before = case.question, times
         if shifts is not None:
             times = times * np.exp(shifts[i])
-        gpus = one.replicas * one.serving.pool.devices
-        gaps = np.array([one.output - 1, 1.0])
+        gpus = load.replicas * load.serving.pool.devices
+        gaps = np.array([load.output - 1, 1.0])
         carried = (
-            found.get("out_tok_s_per_gpu") or 1e3 * one.concurrency * one.output / (gaps @ before) / gpus
+            row.get("out_tok_s_per_gpu") or 1e3 * load.concurrency * load.output / (gaps @ before) / gpus
         )
         carried *= (gaps @ before) / (gaps @ times)
-        points[one.concurrency].append((-np.log(times[0]), np.log(carried)))
+        points[load.concurrency].append((-np.log(times[0]), np.log(carried)))
     return np.array(sorted(tuple(np.mean(same, axis=0)) for same in points.values())).reshape(-1, 2)
 
 
@@ -153,11 +153,11 @@ def compare(plans, predict, spread, random):
     measured, predicted, redrawn = {}, {}, {}
     for plan, cases in plans.items():
         try:
-            found = predict([case.question for case in cases])
+            predictions = predict([case.question for case in cases])
         except MeshwrightError:
             continue
         columns = [case.measured for case in cases]
-        measured[plan], predicted[plan] = curve(cases, columns), curve(cases, found)
+        measured[plan], predicted[plan] = curve(cases, columns), curve(cases, predictions)
         draws = spread[random.integers(len(spread), size=(DRAWS, len(cases)))]
         redrawn[plan] = [curve(cases, columns, draw) for draw in draws]
     usable = [plan for plan in measured if len(measured[plan]) >= 2 and len(predicted[plan]) >= 2]
@@ -170,12 +170,12 @@ def compare(plans, predict, spread, random):
         if len(reached) < 2:
             continue
         real = np.array([np.interp(speed, *measured[plan].T) for plan in reached])
-        told = np.array([_at(predicted[plan], speed) for plan in reached])
+        promised = np.array([_at(predicted[plan], speed) for plan in reached])
         again = np.array([[_at(points, speed) for points in redrawn[plan]] for plan in reached])
-        pairs.regrets.append(1 - np.exp(real[np.argmax(told)] - real.max()))
+        pairs.regrets.append(1 - np.exp(real[np.argmax(promised)] - real.max()))
         for i, j in zip(*np.triu_indices(len(reached), 1), strict=True):
             sign = np.sign(real[i] - real[j])
-            pairs.agree.append(sign * np.sign(told[i] - told[j]))
+            pairs.agree.append(sign * np.sign(promised[i] - promised[j]))
             pairs.redrawn.append(np.mean(sign * np.sign(again[i] - again[j])))
             pairs.kinds.append(difference(reached[i], reached[j]))
             pairs.losses.append(-np.expm1(-abs(real[i] - real[j])) * (pairs.agree[-1] < 0))
@@ -183,7 +183,7 @@ def compare(plans, predict, spread, random):
                 names = [
                     " ".join(f"{n}{v}" for n, v in zip(PLAN, reached[k], strict=True) if v) for k in (i, j)
                 ]
-                figures = f"measured {real[i] - real[j]:+.1%}, predicted {told[i] - told[j]:+.1%}"
+                figures = f"measured {real[i] - real[j]:+.1%}, predicted {promised[i] - promised[j]:+.1%}"
                 noisy = "" if pairs.redrawn[-1] >= 2 * KEPT - 1 else " (within noise)"
                 pairs.wrong.append(
                     f"TPOT {np.exp(-speed):.2f} ms: {names[0]} over {names[1]}: {figures}{noisy}"
@@ -282,25 +282,27 @@ def main():
         "--leave-out", choices=("model", "engine"), action="append", default=[], help="what to fit without"
     )
     parser.add_argument("--fits", type=Path, metavar="FILE", help="keeps the fits for another run")
-    given = parser.parse_args()
-    if given.replay and given.leave_out:
+    options = parser.parse_args()
+    if options.replay and options.leave_out:
         parser.error("--leave-out compares steady states")
-    families = read(given.file)
+    families = read(options.file)
     spread = noise(families)
     low, high = (np.std(spread, axis=0), np.median(np.abs(spread), axis=0))
     print(
         f"noise: {len(spread)} repeated rows, standard deviation of TPOT {low[0]:.1%} and TTFT {low[1]:.1%}, "
         f"median deviation {high[0]:.1%} and {high[1]:.1%}"
     )
-    predict = closed_loop.predict if given.replay else closed_loop.predict_steady
-    totals = {"shipped": compared(families, predict, spread, wrong=given.wrong)}
+    predict = closed_loop.predict if options.replay else closed_loop.predict_steady
+    totals = {"shipped": compared(families, predict, spread, wrong=options.wrong)}
     print(f"all: {summary(totals['shipped'])}", flush=True)
-    fits = refitted.constants([given.file.parent], given.fits) if given.leave_out else {}
+    fits = refitted.constants([options.file.parent], options.fits) if options.leave_out else {}
     fit_engines.fresh_tables()
-    for what in given.leave_out:
+    for what in options.leave_out:
         for name, left in (("fitted on all", None), (f"without the {what}", refitted.LEFT[what])):
             if name not in totals:
-                totals[name] = compared(families, predict, spread, fits[what], left, given.wrong, show=False)
+                totals[name] = compared(
+                    families, predict, spread, fits[what], left, options.wrong, show=False
+                )
                 print(f"{name}: {summary(totals[name])}", flush=True)
     print("\n".join(by_kind(totals)))
 

@@ -58,15 +58,15 @@ FIXED = ("tensor", "data")
 
 def error(name: str) -> tuple[str, float, float]:
     """The first deployment, its rate on the steady state, and that on the event engine, requests/s."""
-    asked: dict[str, Any] = dict(KNOWN.get(name) or ONE_POOL[name])
+    question: dict[str, Any] = dict(KNOWN.get(name) or ONE_POOL[name])
     if name in ONE_POOL:
-        fix = {field: asked.pop(field) for field in FIXED if field in asked}
-        fix["speculation"] = asked.pop("speculate", "none")
+        fix = {field: question.pop(field) for field in FIXED if field in question}
+        fix["speculation"] = question.pop("speculate", "none")
         if "data" in fix:
             fix |= {"tensor": 1, "expert": fix["data"]}
-        asked |= {"fix": fix, "limit": {"pipeline": 1}, "split": False}
-    found = mw.deploy(**asked, top=1, refine=1, execution=Execution(workers=1))
-    return found.best.describe(), found.best.goodput, found.refined[0].goodput
+        question |= {"fix": fix, "limit": {"pipeline": 1}, "split": False}
+    answer = mw.deploy(**question, top=1, refine=1, execution=Execution(workers=1))
+    return answer.best.describe(), answer.best.goodput, answer.refined[0].goodput
 
 
 def main() -> None:
@@ -77,9 +77,9 @@ def main() -> None:
     for name in (*KNOWN, *ONE_POOL):
         if only not in name:
             continue
-        told, steady, engine = error(name)
+        words, steady, engine = error(name)
         errors.append(steady / engine - 1.0)
-        print(f"{name:24} {steady:7.3g}/s, engine {engine:7.3g}/s, {errors[-1]:+6.1%}  {told}", flush=True)
+        print(f"{name:24} {steady:7.3g}/s, engine {engine:7.3g}/s, {errors[-1]:+6.1%}  {words}", flush=True)
     if not errors:
         parser.error(f"no question has {only!r} in its name; names: {', '.join((*KNOWN, *ONE_POOL))}")
     size = np.abs(errors)

@@ -61,16 +61,16 @@ def tries_kv(question: Any, kv: str) -> bool:
         from planner.serving.variants import other_formats
     except ImportError:
         return False
-    return any(one == kv for _, one in other_formats(question))
+    return any(tried == kv for _, tried in other_formats(question))
 
 
 def spoken(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of a shape with speculation as ``KIND:DRAFTED``."""
-    found = dict(fields)
-    drafts = found.get("speculation")
+    words = dict(fields)
+    drafts = words.get("speculation")
     if drafts is not None and not isinstance(drafts, str):
-        found["speculation"] = f"{drafts.kind}:{drafts.tokens}"
-    return found
+        words["speculation"] = f"{drafts.kind}:{drafts.tokens}"
+    return words
 
 
 def shape_fields(plan: Any) -> list[dict[str, Any]]:
@@ -85,8 +85,8 @@ def fixed(recipe: dict[str, Any]) -> dict[str, Any]:
     """A recipe as fields held by a search; 0.6.0 knows no speculation."""
     from planner.serving.question import FIELDS
 
-    held = {**dict.fromkeys(DEGREES, 1), "speculation": "none", **recipe}
-    return {name: value for name, value in held.items() if name in FIELDS}
+    fields = {**dict.fromkeys(DEGREES, 1), "speculation": "none", **recipe}
+    return {name: value for name, value in fields.items() if name in FIELDS}
 
 
 def figure(question: Any, plan: Any, runs: dict[int, Any], index: int) -> float:
@@ -127,13 +127,13 @@ def answer(entry: dict[str, Any], engine: bool, drafts: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"name": entry["name"]}
     recipe = entry["recipe"]
     try:
-        held = {"speculation": recipe.get("speculation", "none")} if drafts else None
-        found = mw.deploy(**entry["ask"], top=SHOWN, fix=held)
-        question, plans = found.search.question, found.search.plans
+        fixed_fields = {"speculation": recipe.get("speculation", "none")} if drafts else None
+        answered = mw.deploy(**entry["ask"], top=SHOWN, fix=fixed_fields)
+        question, plans = answered.search.question, answered.search.plans
         out["space"] = in_space(question, recipe)
         # 0.6.0 has no variants in other formats.
-        told = [*plans, *(one.plan for one in getattr(found.search, "variants", ()))]
-        ranks = [i for i, plan in enumerate(told) if any(matches(f, recipe) for f in shape_fields(plan))]
+        listed = [*plans, *(variant.plan for variant in getattr(answered.search, "variants", ()))]
+        ranks = [i for i, plan in enumerate(listed) if any(matches(f, recipe) for f in shape_fields(plan))]
         out["rank"] = ranks[0] + 1 if ranks else None
         out["first"] = plans[0].describe() if plans else "none meets the targets"
         out["carries"] = plans[0].goodput if plans else 0.0
@@ -154,10 +154,10 @@ def share(question: Any, plans: Any, entry: dict[str, Any], engine: bool) -> flo
     if not in_space(question, entry["recipe"]):
         return None
     objective = {"objective": question.objective} if "rate" in entry["ask"] else {}
-    own = mw.deploy(**{**entry["ask"], **objective}, fix=fixed(entry["recipe"]), split=False, top=1)
-    if not own.search.plans:
+    carried = mw.deploy(**{**entry["ask"], **objective}, fix=fixed(entry["recipe"]), split=False, top=1)
+    if not carried.search.plans:
         return 0.0
-    both = [plans[0], own.best]
+    both = [plans[0], carried.best]
     runs = dict(refine_serving(question, both, Execution())) if engine else {}
     first, mine = (figure(question, plan, runs, index) for index, plan in enumerate(both))
     return mine / first
@@ -169,17 +169,19 @@ def main() -> None:
     parser.add_argument("--only", help="questions whose name has this")
     parser.add_argument("--engine", action="store_true", help="compare with the first on the event engine")
     parser.add_argument("--own-drafts", action="store_true", help="hold the launch's speculation")
-    given = parser.parse_args()
-    entries = [one for one in yaml.safe_load(FILE.read_text()) if (given.only or "") in one["name"]]
+    options = parser.parse_args()
+    entries = [
+        recipe for recipe in yaml.safe_load(FILE.read_text()) if (options.only or "") in recipe["name"]
+    ]
     rows = []
     for entry in entries:
-        row = answer(entry, given.engine, given.own_drafts)
+        row = answer(entry, options.engine, options.own_drafts)
         rows.append(row)
-        told = "-" if row["share"] is None else f"{row['share']:.2f}"
+        share_words = "-" if row["share"] is None else f"{row['share']:.2f}"
         error = f"{row['error']:+6.0%}" if "error" in row else "      "
         print(
             f"{row['name']:26} space {'yes' if row['space'] else 'no ':3} rank {row['rank'] or '-'} "
-            f"of first {told:>5} measured {error}  first {row['carries']:.3g}/s: {row['first']} "
+            f"of first {share_words:>5} measured {error}  first {row['carries']:.3g}/s: {row['first']} "
             f"{row.get('problem', '')}",
             flush=True,
         )

@@ -80,8 +80,8 @@ SHARES = (0.7, 0.9)
 def question_of(row: Sequence[Any]) -> ServingQuestion:
     """A row of ``QUESTIONS`` as a question."""
     model, cluster, gpus, prompt, output, ttft, tpot = row
-    given = dict.fromkeys(("share", "engine", "objective", "rate", "isl", "osl"))
-    given |= {"model": model, "cluster": cluster, "gpus": gpus, "ttft": ttft, "tpot": tpot}
+    keys = dict.fromkeys(("share", "engine", "objective", "rate", "isl", "osl"))
+    keys |= {"model": model, "cluster": cluster, "gpus": gpus, "ttft": ttft, "tpot": tpot}
     lengths = [
         {"kind": "fixed", "tokens": tokens} if isinstance(tokens, int) else tokens
         for tokens in (prompt, output)
@@ -90,7 +90,7 @@ def question_of(row: Sequence[Any]) -> ServingQuestion:
     workload = {"kind": "serving", "input": lengths[0], "output": lengths[1], "slo": slo}
     workload["arrivals"] = {"kind": "poisson", "rate": 1.0}
     scenario = {"model": model, "cluster": cluster, "gpus": gpus, "workload": workload}
-    return serving_question(scenario, given, {}, {})
+    return serving_question(scenario, keys, {}, {})
 
 
 def plans_of(question: ServingQuestion, count: int) -> list[ServingPlan]:
@@ -113,13 +113,13 @@ def run_at(setting: ServingSetting, rate: float) -> dict[str, float]:
     serving = setting.serving.model_copy(update={"arrivals": Poisson(rate=rate)})
     result = serve(replace(setting, serving=serving))
     columns, slo = result.records.columns(), serving.slo
-    kept = slice(int(serving.skipped * len(result.records)), None)
-    ttft = (columns["first_s"] - columns["arrival_s"])[kept]
-    gaps = np.maximum(columns["output"][kept] - 1, 1)
-    tpot = (columns["last_s"] - columns["first_s"])[kept] / gaps
+    measured = slice(int(serving.skipped * len(result.records)), None)
+    ttft = (columns["first_s"] - columns["arrival_s"])[measured]
+    gaps = np.maximum(columns["output"][measured] - 1, 1)
+    tpot = (columns["last_s"] - columns["first_s"])[measured] / gaps
     worst = np.maximum(ttft / (slo.ttft or inf), tpot / (slo.tpot or inf))
     grows = result.metrics.sustainable_rate is not None
-    several = columns["output"][kept] > 1
+    several = columns["output"][measured] > 1
     return {
         "rate": rate,
         "excess": inf if grows else float(np.quantile(worst, slo.share)),
@@ -166,16 +166,16 @@ def engine_figures(question: ServingQuestion, plan: ServingPlan, seeds: int, sto
         key = store.key(scenario, seed)
         if key not in store.held:
             setting = replace(make_serving(scenario, "plan", Path()), seed=seed)
-            made: list[dict[str, float]] = []
+            records: list[dict[str, float]] = []
 
-            def excess(rate: float, setting: ServingSetting = setting, made: list = made) -> float:
-                made.append(run_at(setting, rate))
-                return made[-1]["excess"]
+            def excess(rate: float, setting: ServingSetting = setting, records: list = records) -> float:
+                records.append(run_at(setting, rate))
+                return records[-1]["excess"]
 
             rate = largest(excess, plan.goodput)
             if not seed and rate:
-                made += [run_at(setting, share * rate) for share in SHARES]
-            store.put(key, {"plan": scenario["title"], "rate": rate, "runs": made})
+                records += [run_at(setting, share * rate) for share in SHARES]
+            store.put(key, {"plan": scenario["title"], "rate": rate, "runs": records})
         rates.append(store.held[key]["rate"])
         runs += store.held[key]["runs"]
     return Engine(rates, runs)
@@ -190,8 +190,8 @@ class Store:
 
     def key(self, scenario: dict[str, Any], seed: int) -> str:
         """Key of one run."""
-        told = {name: value for name, value in scenario.items() if name not in ("title", "seed")}
-        return hashlib.sha256(json.dumps([told, seed], sort_keys=True).encode()).hexdigest()
+        keys = {name: value for name, value in scenario.items() if name not in ("title", "seed")}
+        return hashlib.sha256(json.dumps([keys, seed], sort_keys=True).encode()).hexdigest()
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Keep one result."""
@@ -204,7 +204,7 @@ def steady_latencies(
     question: ServingQuestion, plan: ServingPlan, rates: np.ndarray
 ) -> dict[str, np.ndarray]:
     """TTFT and TPOT of the targets' share by the steady state, and the means; shape (rates,)."""
-    found = {}
+    latencies = {}
     for group in plan.groups:
         every = np.ones(len(rates))
         cases = replace(
@@ -213,8 +213,8 @@ def steady_latencies(
             sequences=group.sequences * every,
             replicas=group.replicas * every,
         )
-        found[group.role] = cases.state(rates / group.replicas)
-    first, last = (found[plan.groups[at].role] for at in (0, -1))
+        latencies[group.role] = cases.state(rates / group.replicas)
+    first, last = (latencies[plan.groups[at].role] for at in (0, -1))
     return {
         "ttft": ttft_quantile(question, first),
         "ttft_mean": first.ttft_s,
@@ -241,19 +241,19 @@ def pairs_of(plans: Sequence[ServingPlan], engines: Sequence[Engine]) -> Iterato
     rest = rates - rates.mean(axis=1, keepdims=True) - rates.mean(axis=0) + rates.mean()
     freedom = (len(plans) - 1) * (seeds - 1)
     half = student_t.ppf(CONFIDENCE, freedom) * (2.0 * (rest**2).sum() / freedom / seeds) ** 0.5
-    for one, other in combinations(range(len(plans)), 2):
-        difference = rates[one] - rates[other]
-        mean, told = difference.mean(), plans[one].goodput - plans[other].goodput
-        if abs(told) <= TIE * plans[one].goodput:
-            told = 0.0
+    for first, other in combinations(range(len(plans)), 2):
+        difference = rates[first] - rates[other]
+        mean, promised = difference.mean(), plans[first].goodput - plans[other].goodput
+        if abs(promised) <= TIE * plans[first].goodput:
+            promised = 0.0
         words = "; ".join(
             f"{plans[at].describe()}: steady {plans[at].goodput:.4g}, engine {rates[at].mean():.4g} "
             f"({limit_of(engines[at], plans[at], at)})"
-            for at in (one, other)
+            for at in (first, other)
         )
         yield Pair(
-            float(np.sign(mean) * np.sign(told)),
-            bool(abs(mean) > half + RESOLUTION * rates[[one, other]].mean()),
+            float(np.sign(mean) * np.sign(promised)),
+            bool(abs(mean) > half + RESOLUTION * rates[[first, other]].mean()),
             f"{words}; engine's difference {mean:.3g} +- {half:.2g}",
         )
 
@@ -267,10 +267,10 @@ TIE = 1e-3
 def limit_of(engine: Engine, plan: ServingPlan, number: int) -> str:
     """What limits a plan near its largest rate on the engine."""
     rate = float(np.mean(engine.rates))
-    near = min(engine.runs, key=lambda run: abs(run["rate"] - rate))
+    closest = min(engine.runs, key=lambda run: abs(run["rate"] - rate))
     return (
-        f"at {near['rate']:.4g}/s ttft {near['ttft']:.3g} s, tpot {1e3 * near['tpot']:.3g} ms, "
-        f"{near['running']:.0f} running, KV {near['kv']:.0%}, {near['preemptions']:.0f} preempted"
+        f"at {closest['rate']:.4g}/s ttft {closest['ttft']:.3g} s, tpot {1e3 * closest['tpot']:.3g} ms, "
+        f"{closest['running']:.0f} running, KV {closest['kv']:.0%}, {closest['preemptions']:.0f} preempted"
     )
 
 
@@ -282,16 +282,16 @@ def agreement(
     runs = [run for run in engine.runs if run["excess"] < inf and run["rate"] <= 0.95 * rate]
     if not runs:
         return
-    told = steady_latencies(question, plan, np.array([run["rate"] for run in runs]))
+    promised = steady_latencies(question, plan, np.array([run["rate"] for run in runs]))
     for number, run in enumerate(runs):
-        for name, values in told.items():
+        for name, values in promised.items():
             yield name, run["rate"] / rate, float(values[number] / run[name] - 1.0)
 
 
 def tau(pairs: Sequence[Pair]) -> str:
     """Kendall's tau over pairs, in words; a pair that the steady state does not order counts as none."""
-    found = [pair.right for pair in pairs]
-    return f"{np.mean(found):.2f} over {len(found)}" if found else "none over 0"
+    signs = [pair.right for pair in pairs]
+    return f"{np.mean(signs):.2f} over {len(signs)}" if signs else "none over 0"
 
 
 def main() -> None:
@@ -302,33 +302,35 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=len(QUESTIONS))
     parser.add_argument("--store", type=Path, default=None)
     parser.add_argument("--wrong", action="store_true", help="list pairs in wrong order")
-    given = parser.parse_args()
-    store, pairs = Store(given.store), []
+    options = parser.parse_args()
+    store, pairs = Store(options.store), []
     regrets, errors, latencies = [], [], []
-    for row in QUESTIONS[: given.questions]:
+    for row in QUESTIONS[: options.questions]:
         question = question_of(row)
-        plans = plans_of(question, given.plans)
+        plans = plans_of(question, options.plans)
         name = f"{row[0]} {row[2]} x {row[1]} " + "/".join(
             f"{tokens}" if isinstance(tokens, int) else "varied" for tokens in row[3:5]
         )
-        engines = [engine_figures(question, plan, given.seeds, store) for plan in plans]
+        engines = [engine_figures(question, plan, options.seeds, store) for plan in plans]
         ran = np.array([np.mean(engine.rates) for engine in engines])
         if not len(ran) or ran.max() <= 0.0:
             print(f"{name}: nothing meets the targets on the event engine", flush=True)
             continue
         regrets.append(1.0 - ran[0] / ran.max())
-        told = np.array([plan.goodput for plan in plans])
-        errors += list((told / ran)[ran > 0.0] - 1.0)
-        own = list(pairs_of(plans, engines))
-        parted = [pair for pair in own if pair.separated]
-        words = ", ".join(f"{one:.3g} ({other:.3g})" for one, other in zip(told, ran, strict=True))
-        told_tau = f"tau {tau(parted)} of {len(own)}"
+        promised = np.array([plan.goodput for plan in plans])
+        errors += list((promised / ran)[ran > 0.0] - 1.0)
+        compared = list(pairs_of(plans, engines))
+        parted = [pair for pair in compared if pair.separated]
+        words = ", ".join(
+            f"{promise:.3g} ({other:.3g})" for promise, other in zip(promised, ran, strict=True)
+        )
+        told_tau = f"tau {tau(parted)} of {len(compared)}"
         print(f"{name}: first {regrets[-1]:.1%} below the best; {told_tau}; {words}", flush=True)
-        if given.wrong:
+        if options.wrong:
             for pair in parted:
                 if pair.right <= 0.0:
                     print(f"    {'wrong' if pair.right < 0.0 else 'equal'}: {pair.words}")
-        pairs += own
+        pairs += compared
         for plan, engine in zip(plans, engines, strict=True):
             latencies += list(agreement(question, plan, engine))
     print_sum(regrets, errors, pairs, latencies)

@@ -131,12 +131,12 @@ def main() -> None:
     parser.add_argument("--share", action="append", type=float, help="of the throughput")
     parser.add_argument("--tokens", action="store_true", help="rooms of tokens in place of KV")
     parser.add_argument("--rows", action="store_true", help="print every cell")
-    given = parser.parse_args()
-    shares = tuple(given.share or (0.6, 0.85))
+    options = parser.parse_args()
+    shares = tuple(options.share or (0.6, 0.85))
     rows = []
-    for row in grid(tuple(given.engine or ENGINES), shares, given.tokens):
+    for row in grid(tuple(options.engine or ENGINES), shares, options.tokens):
         rows.append(row)
-        if given.rows:
+        if options.rows:
             times = " ".join(f"{time:+7.1%}" for time in row.times)
             print(f"{row.words}: capacity {row.capacity:+6.1%}, time {times}, preempted {row.preempted:.2f}")
     figures = {"largest rate": np.array([row.capacity for row in rows])}

@@ -133,8 +133,8 @@ def compared(searches: int, seed: int, share: float) -> Iterator[Compared]:
         rate = share * plan.goodput
         steady = float(steady_e2e(question, plan, np.array([rate]))[0])
         done += 1
-        told = " ".join(str(value) for value in flags.values() if value is not None)
-        words = f"{told}: {plan.describe()}, {plan.goodput:.4g}/s"
+        flag_words = " ".join(str(value) for value in flags.values() if value is not None)
+        words = f"{flag_words}: {plan.describe()}, {plan.goodput:.4g}/s"
         yield Compared(steady / engine_e2e(question, plan, rate) - 1.0, words)
 
 
@@ -145,15 +145,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=35_000)
     parser.add_argument("--share", type=float, default=0.6, help="of the goodput")
     parser.add_argument("--worst", type=int, default=8, help="questions printed")
-    given = parser.parse_args()
-    rows = sorted(compared(given.searches, given.seed, given.share), key=lambda row: -abs(row.ratio))
+    options = parser.parse_args()
+    rows = sorted(compared(options.searches, options.seed, options.share), key=lambda row: -abs(row.ratio))
     distances = np.array([abs(row.ratio) for row in rows])
     print(
-        f"{len(rows)} searches at {given.share:.0%} of goodput: median distance {np.median(distances):.1%}, "
+        f"{len(rows)} searches at {options.share:.0%} of goodput: median distance "
+        f"{np.median(distances):.1%}, "
         f"95th percentile {np.quantile(distances, 0.95):.1%}, worst {distances.max():.1%}; beyond 15 %: "
         f"{np.count_nonzero(distances > 0.15)}"
     )
-    for row in rows[: given.worst]:
+    for row in rows[: options.worst]:
         print(f"{row.ratio:+8.1%}  {row.words}")
 
 

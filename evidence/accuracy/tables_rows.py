@@ -29,7 +29,7 @@ def ratio(row: dict[str, Any]) -> float:
     return predict_step(make_tables(row["scenario"], row["name"], ROWS.parent)).step_s / row["step_s"]
 
 
-def told(row: dict[str, Any]) -> Figures:
+def row_figures(row: dict[str, Any]) -> Figures:
     """Print a row; its step over the measured one."""
     share, measured = ratio(row), 1e3 * row["step_s"]
     words = f"{share - 1:+.1%} {row.get('missed', '')}".strip()
@@ -39,7 +39,7 @@ def told(row: dict[str, Any]) -> Figures:
 
 def main() -> None:
     print("| run | measured, ms | predicted, ms | error |\n|---|---|---|---|")
-    print("\n" + "\n".join(compared(measured_rows(), told).lines()))
+    print("\n" + "\n".join(compared(measured_rows(), row_figures).lines()))
 
 
 if __name__ == "__main__":

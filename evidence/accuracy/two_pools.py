@@ -37,12 +37,12 @@ COLUMNS: dict[str, Callable[[ServingCase], str]] = {
 
 def two_pools(entries: Iterable[PredictedMetric]) -> list[PredictedMetric]:
     """Entries of unflagged rows of two pools; a configuration that was measured again counts once."""
-    found: dict[tuple[str, str], PredictedMetric] = {}
+    metrics: dict[tuple[str, str], PredictedMetric] = {}
     for entry in entries:
         case = entry.case
         if entry.metric in METRICS and getattr(case.question, "prefill", None) and not case.flagged:
-            found.setdefault((case.group or case.case_id, entry.metric), entry)
-    return list(found.values())
+            metrics.setdefault((case.group or case.case_id, entry.metric), entry)
+    return list(metrics.values())
 
 
 def lines(entries: list[PredictedMetric], by: list[str], fewest: int) -> Iterator[str]:

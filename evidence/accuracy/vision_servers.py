@@ -105,8 +105,8 @@ def chats(path: Path) -> Iterator[Chat]:
     with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
         for number, values in enumerate(csv.DictReader(lines)):
             row = MeasuredRow(values, f"{path.name}: row {number + 2}")
-            priced = row.text("task") == TASKS[1] or published_tower(row.text("model")) is not None
-            if row.text("task") not in TASKS or not priced or not row.text("engine_version"):
+            includes_tower = row.text("task") == TASKS[1] or published_tower(row.text("model")) is not None
+            if row.text("task") not in TASKS or not includes_tower or not row.text("engine_version"):
                 continue
             try:
                 question = read_case("energy", row, path.name).question
@@ -150,7 +150,9 @@ def main() -> None:
                 measured = chat.row.number(column)
                 if measured and (name != "median gap" or how == "as text"):
                     groups = chat.device, f"{chat.device}: {chat.model}"
-                    errors.add(columns[column], measured, *(f"{name:<18} {one:<42} {how}" for one in groups))
+                    errors.add(
+                        columns[column], measured, *(f"{name:<18} {word:<42} {how}" for word in groups)
+                    )
     print("\n".join(errors.lines(order=lambda group: group[:61])))
 
 

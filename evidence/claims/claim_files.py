@@ -103,15 +103,15 @@ def claims_of(data: Mapping[str, Any], kind: type[ClaimT], where: str) -> tuple[
     Raises:
         InputError: as `read_claims`.
     """
-    found: list[ClaimT] = []
+    claims: list[ClaimT] = []
     for scenario, listed in data.items():
         if not isinstance(listed, list):
             raise InputError(f"a list of claims is needed, found {shown(listed)}", f"{where}: {scenario}")
         for place, claim in enumerate(listed):
             at = f"{where}: {scenario}[{place}]"
             data = {**claim, "scenario": scenario} if isinstance(claim, dict) else claim
-            found.append(build(kind, data, at))
-    return tuple(found)
+            claims.append(build(kind, data, at))
+    return tuple(claims)
 
 
 def check_figure(claim: FigureClaim, figures: Mapping[str, Callable[..., Any]], where: str) -> None:

@@ -72,7 +72,9 @@ def main():
             for rate in rates:
                 found = mw.mix(TYPES, question(path, rate, tpot), fix={"tensor": 1}, split=False)
                 alone = {
-                    kind: one.usd_per_hour for kind, one in found.alone.items() if isinstance(one, Allocation)
+                    kind: allocation.usd_per_hour
+                    for kind, allocation in found.alone.items()
+                    if isinstance(allocation, Allocation)
                 }
                 savings += [1 - found.best.usd_per_hour / cost for cost in alone.values()]
                 rented = " + ".join(

@@ -88,8 +88,8 @@ def _planned(run: ScenarioRun) -> tuple[Setting, Plan]:
 def _fits(setting: Setting, plan: Plan) -> bool:
     plans = Plans.of(plan)
     stages = Stages.of(setting, plans)
-    held = memory(setting, plans, stages, parameters(setting, plans, stages))
-    return bool(held.peak[0] <= setting.cluster.device.memory_bytes)
+    footprint = memory(setting, plans, stages, parameters(setting, plans, stages))
+    return bool(footprint.peak[0] <= setting.cluster.device.memory_bytes)
 
 
 def largest(fits: Callable[[int], bool]) -> int:
@@ -120,10 +120,10 @@ def tolerance(published: float) -> float:
     return min(0.1 * published, max(0.3 * (published - 1), 0.02))
 
 
-def verdict(claim: Claim, found: list[float]) -> str:
+def verdict(claim: Claim, figures: list[float]) -> str:
     """Whether the best gain, as printed, is as large as the highest published one, and where if not."""
     highest = claim.published[1]
-    best = round(max(found), _digits(max(found)))
+    best = round(max(figures), _digits(max(figures)))
     if abs(best - highest) <= tolerance(highest) + 1e-9:
         return "reached"
     return f"{'above' if best > highest else 'below'} by {abs(best / highest - 1):.0%}"
@@ -154,14 +154,14 @@ def rows(claims: Iterable[Claim], runs: Mapping[str, Runs] | None = None) -> Ite
         if claim.scenario not in runs_of:
             runs_of[claim.scenario] = Runs(claim.scenario)
         paper_runs = runs_of[claim.scenario]
-        found = gains(claim, paper_runs)
+        figures = gains(claim, paper_runs)
         cells = (
             f"`{claim.scenario}`",
             paper_runs.question.title,
             claim.what,
             gain_range(*claim.published),
-            gain_range(min(found), max(found)),
-            verdict(claim, found),
+            gain_range(min(figures), max(figures)),
+            verdict(claim, figures),
         )
         yield f"| {' | '.join(cells)} |"
 
@@ -193,12 +193,12 @@ def main() -> None:
         help="write the tables into docs/schedules.md and docs/accuracy/serving-papers.md",
     )
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
-    given = parser.parse_args()
-    asked = given.scenarios
+    options = parser.parse_args()
+    asked = options.scenarios
     for name in asked:
         if name not in names:
             parser.error(str(UnknownNameError("claim", name, names)))
-    if given.write:
+    if options.write:
         served: dict[str, ServingRuns] = {}
         write_page(PAGE, list(rows(CLAIMS)))
         write_page(SERVING_PAGE, list(serving_rows(SERVING_CLAIMS, served)))

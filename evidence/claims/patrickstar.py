@@ -101,17 +101,19 @@ def tflops(row: Row, micro_batch: int) -> float:
         "framework": "deepspeed-zero3",
         "plan": plan,
     }
-    made = make_scenario(question, "patrickstar", Path())
-    if made.plan is None:
+    scenario = make_scenario(question, "patrickstar", Path())
+    if scenario.plan is None:
         raise InputError("a scenario without a plan")
-    plans = Plans.of(made.plan)
-    step = predict(made.setting, plans)
-    held = memory(made.setting, plans, step.stages, step.parameters)
-    fits = (held.peak <= made.setting.cluster.device.memory_bytes) & (held.on_tier("host") <= host)
-    if not (fits & fits_tiers(made.setting.cluster, held)).all():
+    plans = Plans.of(scenario.plan)
+    step = predict(scenario.setting, plans)
+    footprint = memory(scenario.setting, plans, step.stages, step.parameters)
+    fits = (footprint.peak <= scenario.setting.cluster.device.memory_bytes) & (
+        footprint.on_tier("host") <= host
+    )
+    if not (fits & fits_tiers(scenario.setting.cluster, footprint)).all():
         return 0.0
-    count = model_parameters(made.setting.model) + VOCABULARY * row.hidden
-    return 8 * count * made.setting.training.tokens / float(step.time[0]) / 1e12
+    count = model_parameters(scenario.setting.model) + VOCABULARY * row.hidden
+    return 8 * count * scenario.setting.training.tokens / float(step.time[0]) / 1e12
 
 
 def best(row: Row) -> tuple[float, int]:

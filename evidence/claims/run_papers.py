@@ -252,13 +252,13 @@ FIGURES: dict[str, Callable[..., float]] = {
 RUN_CLAIMS = read_figures("runs", RunClaim, FIGURES)
 
 
-def run_rows(asked: list[str]) -> Iterator[str]:
+def run_rows(scenarios: list[str]) -> Iterator[str]:
     """Lines of the table, in Markdown; claims of the scenarios asked for, or all."""
     yield "| scenario | figure | published | band | simulated | verdict |"
     yield "|---|---|---|---|---|---|"
     variants: dict[str, Variants] = {}
     for claim in RUN_CLAIMS:
-        if not asked or claim.scenario in asked:
+        if not scenarios or claim.scenario in scenarios:
             runs = variants.setdefault(claim.scenario, Variants(claim.scenario))
             yield run_row(claim, FIGURES[claim.figure](runs, **claim.given))
 

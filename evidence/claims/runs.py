@@ -102,9 +102,9 @@ def speed() -> None:
     took = time.process_time() - begun
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"1,000 replications of 90 days, {outcome.faults:.0f} faults each: {took:.1f} s, {memory:.2f} GB")
-    asked = read_scenario(shipped_scenarios()["papers/run-llama3-405b"])
+    question = read_scenario(shipped_scenarios()["papers/run-llama3-405b"])
     begun = time.process_time()
-    search(asked.setting, asked.setting.cluster.devices, Constraints.of({}, {}), "time", CANDIDATES)
+    search(question.setting, question.setting.cluster.devices, Constraints.of({}, {}), "time", CANDIDATES)
     plain = time.process_time() - begun
     begun = time.process_time()
     plan_run(str(shipped_scenarios()["papers/run-llama3-405b"]))
@@ -119,10 +119,10 @@ def main() -> None:
     )
     parser.add_argument("--docs", action="store_true", help="write the tables of docs/runs.md")
     parser.add_argument("--speed", action="store_true", help="time replications and a search")
-    asked = parser.parse_args()
-    if asked.speed:
+    options = parser.parse_args()
+    if options.speed:
         speed()
-    elif asked.docs:
+    elif options.docs:
         page = DOCS / "runs.md"
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
     else:

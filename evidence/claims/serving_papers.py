@@ -32,8 +32,8 @@ def slowest_ssd(claim: ServingClaim, runs: ServingRuns) -> float:
     def ttft(rate: float) -> float:
         key = "cluster.node.ssds.read_bytes_s"
         setting = make_serving(set_key(data, key, rate, run.folder, run.where), run.where, run.folder)
-        found = serve(setting).metrics.latencies["ttft"]
-        return found.mean if found is not None else float("inf")
+        latency = serve(setting).metrics.latencies["ttft"]
+        return latency.mean if latency is not None else float("inf")
 
     pool, chunks = make_serving(data, run.where, run.folder).pools[0], data["workload"]["chunks"]
     tokens = chunks["per_prompt"] * chunks["tokens"]
@@ -61,12 +61,12 @@ def largest_gain(claim: ServingClaim, runs: ServingRuns) -> float:
 
 def shorter_deadlines(claim: ServingClaim, runs: ServingRuns) -> tuple[float, ...]:
     """The deadline that 95 % meet, a baseline's over ours, at the baseline's largest rate within its own."""
-    found = []
+    ratios = []
     for ours, base in claim.pairs:
         rate = runs.value(base, "programs_in_time")
         before, after = (runs.report(name, rate)["program_s"]["p95"] for name in (base, ours))
-        found.append(before / after)
-    return tuple(found)
+        ratios.append(before / after)
+    return tuple(ratios)
 
 
 MEASURES: dict[str, Callable[[ServingClaim, ServingRuns], float | tuple[float, ...]]] = {
@@ -136,8 +136,8 @@ def gain(claim: ServingClaim, runs: ServingRuns) -> float:
 def figures_of(claim: ServingClaim, runs: ServingRuns) -> tuple[float, ...]:
     """The simulated gain or figure; several where a range is measured."""
     if claim.measure:
-        found = MEASURES[claim.measure](claim, runs)
-        return found if isinstance(found, tuple) else (found,)
+        figures = MEASURES[claim.measure](claim, runs)
+        return figures if isinstance(figures, tuple) else (figures,)
     return pair_gains(claim, runs) if claim.pairs else (gain(claim, runs),)
 
 
@@ -189,13 +189,13 @@ def verdict(figures: tuple[float, ...], band: tuple[float, float], published: fl
         published: gain; None: the claim is no gain.
     """
     low, high = band
-    within = [low <= one <= high for one in figures]
+    within = [low <= figure <= high for figure in figures]
     if published is not None and low <= 1.0 <= high and any(within):
         if abs(published - 1.0) < LEAST_GAIN:
             return "not decided"
         side = 1.0 if published > 1.0 else -1.0
         within = [
-            each and side * (one - 1.0) >= LEAST_GAIN for each, one in zip(within, figures, strict=True)
+            each and side * (figure - 1.0) >= LEAST_GAIN for each, figure in zip(within, figures, strict=True)
         ]
         if not any(within):
             return "no gain"
@@ -209,6 +209,6 @@ def printed(figures: tuple[float, ...], band: tuple[float, float]) -> str:
     """A figure or the ends of a range, with the digits that tell them from the band's ends."""
     ends = (min(figures), max(figures)) if len(figures) > 1 else figures
     digits = 2
-    while digits < 4 and any(round(one, digits) == end != one for one in ends for end in band):
+    while digits < 4 and any(round(figure, digits) == end != figure for figure in ends for end in band):
         digits += 1
-    return "-".join(f"{one:.{digits}f}" for one in ends)
+    return "-".join(f"{figure:.{digits}f}" for figure in ends)

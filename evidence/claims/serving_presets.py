@@ -39,14 +39,14 @@ MODELS = {
 def carried(model: str, gpus: int, engine: str) -> dict[str, Any]:
     """Goodput of the best deployment, its description, and the origin of the preset's constants."""
     try:
-        found = mw.deploy(model=model, gpus=gpus, engine=engine, fix={"speculation": "none"}, **ASK)
+        answer = mw.deploy(model=model, gpus=gpus, engine=engine, fix={"speculation": "none"}, **ASK)
     except MeshwrightError as error:
         return {"goodput": 0.0, "told": str(error)[:60], "rows": ""}
-    if not found.search.plans:
+    if not answer.search.plans:
         return {"goodput": 0.0, "told": "misses the targets", "rows": ""}
-    price = found.best.groups[0].shape.table.price
+    price = answer.best.groups[0].shape.table.price
     rows = "assumed" if price.assumed else f"{price.times.rows or 0} rows"
-    return {"goodput": found.best.goodput, "told": found.best.describe(), "rows": rows}
+    return {"goodput": answer.best.goodput, "told": answer.best.describe(), "rows": rows}
 
 
 def main() -> None:
@@ -54,22 +54,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="models whose name has this")
     parser.add_argument("--presets", default=",".join(PRESETS), help="presets, or families for their newest")
-    given = parser.parse_args()
-    presets = given.presets.split(",")
+    options = parser.parse_args()
+    presets = options.presets.split(",")
     apart = []
-    asked = {name: gpus for name, gpus in MODELS.items() if given.only in name}
-    for model, gpus in asked.items():
+    gpus_of = {name: gpus for name, gpus in MODELS.items() if options.only in name}
+    for model, gpus in gpus_of.items():
         found = {engine: carried(model, gpus, engine) for engine in presets}
-        rates = [one["goodput"] for one in found.values()]
+        rates = [rate["goodput"] for rate in found.values()]
         worst = max(rates) / min(rates) if min(rates) else float("inf")
         print(f"{model} on {gpus}: largest over smallest {worst:.2f}", flush=True)
-        for engine, one in found.items():
-            print(f"    {engine:16} {one['goodput']:8.3g}/s  {one['told']} ({one['rows']})")
-        for one, other in combinations(presets, 2):
-            low, high = sorted((found[one]["goodput"], found[other]["goodput"]))
+        for engine, rate in found.items():
+            print(f"    {engine:16} {rate['goodput']:8.3g}/s  {rate['told']} ({rate['rows']})")
+        for rate, other in combinations(presets, 2):
+            low, high = sorted((found[rate]["goodput"], found[other]["goodput"]))
             if high > MOST * low:
-                apart.append(f"{model}: {one} and {other}, {high / low if low else float('inf'):.1f}")
-    print(f"{len(asked)} models; pairs over {MOST:g}x: {len(apart)}")
+                apart.append(f"{model}: {rate} and {other}, {high / low if low else float('inf'):.1f}")
+    print(f"{len(gpus_of)} models; pairs over {MOST:g}x: {len(apart)}")
     for line in apart:
         print(f"    {line}")
 

@@ -129,10 +129,10 @@ class ServingRuns:
 
 
 def _figure(report: dict[str, Any], metric: str) -> float:
-    found: Any = report
+    value: Any = report
     for part in metric.split("."):
-        found = found[int(part)] if isinstance(found, list) else found[part]
-    return float(found)
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return float(value)
 
 
 SEARCHED: dict[str, Callable[[ServingRuns, str], float]] = {

@@ -27,10 +27,10 @@ Columns = dict[str, Any]
 
 def token_times(run: ServingResult) -> np.ndarray:
     """Ends of all steps with decodes of a traced run of one replica, s; steps of a stretch lie evenly."""
-    steps = [one for one in run.fleet.members[0].meter.slices if one.decodes]
-    counts = np.array([one.steps for one in steps])
-    starts = np.array([one.start_s for one in steps])
-    seconds = np.array([one.seconds for one in steps])
+    steps = [slice_ for slice_ in run.fleet.members[0].meter.slices if slice_.decodes]
+    counts = np.array([slice_.steps for slice_ in steps])
+    starts = np.array([slice_.start_s for slice_ in steps])
+    seconds = np.array([slice_.seconds for slice_ in steps])
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     return np.repeat(starts, counts) + np.repeat(seconds / counts, counts) * within
 
@@ -38,11 +38,11 @@ def token_times(run: ServingResult) -> np.ndarray:
 def moving_average(gaps: np.ndarray) -> np.ndarray:
     """Exponential moving average of gaps, weights normalised as pandas' `ewm(span).mean()`."""
     keep = 1.0 - 2.0 / (SPAN + 1)
-    found, total, weight = np.empty(len(gaps)), 0.0, 0.0
+    averages, total, weight = np.empty(len(gaps)), 0.0, 0.0
     for place, gap in enumerate(gaps.tolist()):
         total, weight = total * keep + gap, weight * keep + 1.0
-        found[place] = total / weight
-    return found
+        averages[place] = total / weight
+    return averages
 
 
 def smooth_rate(run: ServingResult, gap_s: float) -> float:
@@ -78,10 +78,10 @@ def slowed_too_much(run: ServingResult, steps: StepTimes) -> list[str]:
     ttft, e2e = columns["first_s"] - columns["arrival_s"], columns["last_s"] - columns["arrival_s"]
     several = columns["output"] > 1
     tpot = (e2e - ttft)[several] / (columns["output"][several] - 1)
-    found = {"ttft": ttft / reference["ttft"], "tpot": tpot / reference["tpot"][several]}
-    found["e2e"] = e2e / reference["e2e"]
+    slowdowns = {"ttft": ttft / reference["ttft"], "tpot": tpot / reference["tpot"][several]}
+    slowdowns["e2e"] = e2e / reference["e2e"]
     for name, limits in SLOWDOWNS.items():
-        for share, limit, value in zip(SHARES, limits, np.quantile(found[name], SHARES), strict=True):
+        for share, limit, value in zip(SHARES, limits, np.quantile(slowdowns[name], SHARES), strict=True):
             if value > limit:
                 missed.append(f"{name} p{share * 100:.0f} x{value:.2f}")
     return missed

@@ -104,9 +104,9 @@ def parse(raw: dict[str, str], text: str) -> MeasuredCollective | str:
     operation = next((ours for theirs, ours in OPERATIONS.items() if theirs in text), None)
     if operation is None:
         return ""
-    known = [name for name in SYSTEMS if raw["system"].startswith(name)]
+    systems = [name for name in SYSTEMS if raw["system"].startswith(name)]
     reason = (
-        "system or network not named, or not in the catalogue" if not known
+        "system or network not named, or not in the catalogue" if not systems
         else "size or group not named" if not (raw["bytes"] and raw["n_gpus"])
         else "best of many repeats" if "best" in text
         else "includes waiting for stragglers" if "straggler" in text
@@ -116,7 +116,7 @@ def parse(raw: dict[str, str], text: str) -> MeasuredCollective | str:
     )  # fmt: skip
     if reason:
         return reason
-    cluster, network_known = SYSTEMS[max(known, key=len)]
+    cluster, network_known = SYSTEMS[max(systems, key=len)]
     size, nodes, bytes_ = int(raw["n_gpus"]), int(raw["n_nodes"] or 1), float(raw["bytes"])
     if nodes > 1 and not network_known:
         return "network not named"
@@ -124,7 +124,7 @@ def parse(raw: dict[str, str], text: str) -> MeasuredCollective | str:
     if not 0 < seconds < np.inf:
         return "printed as zero"
     return MeasuredCollective(
-        system=max(known, key=len),
+        system=max(systems, key=len),
         cluster=cluster,
         source=raw["source"],
         operation=operation,

@@ -123,11 +123,11 @@ def estimate(row: dict[str, str]) -> Mapped:
     for _ in range(50):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if reached(row, device, middle) < wanted else (low, middle)
-    found = scaled(row, middle)
-    given = reached(row, device, middle) / 1e12
+    content = scaled(row, middle)
+    reached_flops = reached(row, device, middle) / 1e12
     published = f"{wanted / 1e12:7.1f} TFLOP/s published"
-    print(f"{row['calibration']:14} {row['dtype']:5} {published}, {given:7.1f} given at {middle:.3f}")
-    return found
+    print(f"{row['calibration']:14} {row['dtype']:5} {published}, {reached_flops:7.1f} given at {middle:.3f}")
+    return content
 
 
 def reached(row: dict[str, str], device: Device, scale: float) -> float:
@@ -152,7 +152,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     parts = COMPUTE_ONLY if row["dtype"] == "fp8_block" else COMPUTE_AND_FEED
     if gemm.rich:
         entry["rich"] = times(gemm.rich, scale, *parts)
-    found: Mapped = {
+    content: Mapped = {
         "name": row["calibration"],
         "based_on": row["based_on"],
         "status": "estimated",
@@ -160,51 +160,51 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
         "gemm": {row["dtype"]: entry},
     }
     if row["libraries_from"]:
-        found["libraries_from"] = row["libraries_from"]
+        content["libraries_from"] = row["libraries_from"]
     grouped = like.grouped_gemm.get(row["dtype"])
     if grouped:
         scaled_form = times(grouped.form, scale, *parts)
-        found["grouped_gemm"] = {row["dtype"]: {"form": scaled_form}}
+        content["grouped_gemm"] = {row["dtype"]: {"form": scaled_form}}
     if row["dtype"] != "bf16":
-        return found
+        return content
     if row["calibration"] in SAME_SILICON:
         for dtype, fit in like.gemm.items():
-            if fit.rich and dtype not in found["gemm"]:
+            if fit.rich and dtype not in content["gemm"]:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED)
                 simple = times(fit.simple, scale, "compute_efficiency")
-                found["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    found |= attention(like, scale, shares)
-    if own := EXPERTS.get(row["calibration"]):
-        found["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **own}
+                content["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
+    content |= attention(like, scale, shares)
+    if experts := EXPERTS.get(row["calibration"]):
+        content["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **experts}
     if row["calibration"] in TORCH_ATTENTION:
-        found["libraries"] = {"flash-attention-2": torch_attention(like)}
-    found["host_copy"] = {"bandwidth": float(row["host_link"])}
-    return found
+        content["libraries"] = {"flash-attention-2": torch_attention(like)}
+    content["host_copy"] = {"bandwidth": float(row["host_link"])}
+    return content
 
 
 def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None) -> Mapped:
     """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak."""
-    found: Mapped = {}
+    content: Mapped = {}
     for index, name in enumerate(("attention", "attention_backward")):
         efficiency = getattr(like, name)["bf16"].form.efficiency
-        own = shares[index] if shares else {}
-        factor = own[128] / efficiency[128] if shares else scale
-        known = {key: digits(value * factor) for key, value in efficiency.items()} | own
-        form: Mapped = {"efficiency": dict(sorted(known.items()))}
+        stated = shares[index] if shares else {}
+        factor = stated[128] / efficiency[128] if shares else scale
+        efficiencies = {key: digits(value * factor) for key, value in efficiency.items()} | stated
+        form: Mapped = {"efficiency": dict(sorted(efficiencies.items()))}
         if shares and like.attention["bf16"].form.throttling:
             form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's
-        found[name] = {"bf16": {"form": form}}
-    return found
+        content[name] = {"bf16": {"form": form}}
+    return content
 
 
 def torch_attention(like: Calibration) -> Mapped:
     """AOTriton's kernels, which torch runs as its own attention."""
-    found: Mapped = {}
+    content: Mapped = {}
     for name, direction in (("attention", "forward"), ("attention_backward", "backward")):
         form = getattr(like, name)["bf16"].form
         factor = AOTRITON * COMPOSABLE[direction] / form.efficiency[128]
         efficiency = {key: digits(value * factor) for key, value in form.efficiency.items()}
-        found[name] = {
+        content[name] = {
             "bf16": {
                 "status": "estimated",
                 "source": "AOTriton: 0.7 of composable kernel's 353 and 200 TFLOP/s (estimate_kernels.py)",
@@ -212,7 +212,7 @@ def torch_attention(like: Calibration) -> Mapped:
                 "form": form.model_dump() | {"throttling": 0.0, "efficiency": efficiency},
             }
         }
-    return found
+    return content
 
 
 def of_its_own_units(row: dict[str, str], like: Calibration, scale: float) -> Mapped:

@@ -113,10 +113,10 @@ def main() -> None:
     errors = np.log(values / np.array([[case.measured] for case in listed]))
     print("slow-down       " + " ".join(f"{share:6.2f}" for share in SHARES))
     for case, row, missed in zip(listed, values, errors, strict=True):
-        shown, end = (
+        begin, end = (
             (row - 1, f"  measured {case.measured - 1:+.1%}") if case.pair else (np.expm1(missed), "")
         )
-        numbers = " ".join(f"{value:+6.1%}" for value in shown)
+        numbers = " ".join(f"{value:+6.1%}" for value in begin)
         print(f"{'effect' if case.pair else 'error of step':15} {numbers}  {case.source}{end}")
     misses, sources = np.abs(errors), np.array([case.source for case in listed])
     print("mean miss       " + " ".join(f"{value:6.1%}" for value in misses.mean(axis=0)))

@@ -81,20 +81,20 @@ def main() -> int:
         for place, library in enumerate(KERNELS[gpu]):
             holder = libraries.setdefault(library, {}) if place else content
             for direction, name in (("forward", "attention"), ("backward", "attention_backward")):
-                found = on_device(gpu, library, direction, published)
-                holder.setdefault(name, {})["bf16"] = entry(gpu, library, found)
+                kernel = on_device(gpu, library, direction, published)
+                holder.setdefault(name, {})["bf16"] = entry(gpu, library, kernel)
         write_mapping(content, path)
         print(gpu, ", ".join(KERNELS[gpu]))
     return 0
 
 
-def entry(gpu: str, library: str, found: PublishedKernel) -> Mapped:
+def entry(gpu: str, library: str, kernel: PublishedKernel) -> Mapped:
     """A calibration entry."""
     return {
         "status": "fitted-elsewhere" if gpu in ("h100-sxm", "b200") else "estimated",
-        "source": f"{library}: {found.source}",
-        "error": found.error,
-        "form": found.form.model_dump(exclude_none=True),
+        "source": f"{library}: {kernel.source}",
+        "error": kernel.error,
+        "form": kernel.form.model_dump(exclude_none=True),
     }
 
 
@@ -102,15 +102,19 @@ def published_kernels() -> dict[tuple[str, str], PublishedKernel]:
     """Fit every published kernel and direction."""
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found: dict[tuple[str, str], PublishedKernel] = {}
+    kernels: dict[tuple[str, str], PublishedKernel] = {}
     for library in (FA3, FA2, CUDNN, FA4):
-        own = [row for row in rows if row["library"] == library]
-        forward = [row for row in own if row["direction"] == "forward"]
-        backward = [row for row in own if row["direction"] == "backward"]
-        found[library, "forward"] = fitted(forward, FORWARD.generic.model_copy(update={"causal_keys": 30.0}))
-        like = found[FA3, "backward"].form if library != FA3 else found[FA3, "forward"].form
-        found[library, "backward"] = settled(fitted(backward, like), SETTLING.get((library, "backward"), 1.0))
-    return found
+        of_library = [row for row in rows if row["library"] == library]
+        forward = [row for row in of_library if row["direction"] == "forward"]
+        backward = [row for row in of_library if row["direction"] == "backward"]
+        kernels[library, "forward"] = fitted(
+            forward, FORWARD.generic.model_copy(update={"causal_keys": 30.0})
+        )
+        like = kernels[FA3, "backward"].form if library != FA3 else kernels[FA3, "forward"].form
+        kernels[library, "backward"] = settled(
+            fitted(backward, like), SETTLING.get((library, "backward"), 1.0)
+        )
+    return kernels
 
 
 def settled(training: PublishedKernel, loss: float) -> PublishedKernel:
@@ -136,13 +140,13 @@ def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> PublishedKernel
     figures = chip(device, "bf16")
     measured = seconds_of(columns, products)
 
-    def predict(form: FlashAttention, chosen: np.ndarray) -> np.ndarray:
+    def predict(form: FlashAttention, selected: np.ndarray) -> np.ndarray:
         batch, seq, heads, head_dim = (
-            columns[name][chosen] for name in ("batch", "seq", "heads", "head_dim")
+            columns[name][selected] for name in ("batch", "seq", "heads", "head_dim")
         )
         call = AttentionCalls(batch, seq, seq, heads, heads, head_dim)
         both = [flash_attention_seconds(form, figures, call, mask, False, products) for mask in (True, False)]
-        return np.where(causal[chosen] > 0, both[0], both[1])
+        return np.where(causal[selected] > 0, both[0], both[1])
 
     everything = np.arange(len(rows))
     error = dict(UNKNOWN)
@@ -164,8 +168,8 @@ def is_number(text: str) -> bool:
 def prior_for(prior: FlashAttention, columns: Columns) -> FlashAttention:
     """The form to begin with: efficiencies at the head dimensions of the rows, settled clocks."""
     dims = np.unique(columns["head_dim"]).astype(int)
-    known = sorted(prior.efficiency)
-    spread = np.interp(np.log(dims), np.log(known), [prior.efficiency[d] for d in known])
+    lengths = sorted(prior.efficiency)
+    spread = np.interp(np.log(dims), np.log(lengths), [prior.efficiency[d] for d in lengths])
     return prior.model_copy(
         update={
             "efficiency": dict(zip(dims.tolist(), spread.tolist(), strict=True)),
@@ -187,32 +191,32 @@ def on_device(
     gpu: str, library: str, direction: str, published: dict[tuple[str, str], PublishedKernel]
 ) -> PublishedKernel:
     """A kernel on a device: as published there, or carried over."""
-    found = published[library, direction]
+    kernel = published[library, direction]
     if gpu in ("h100-sxm", "b200"):
-        return found
-    error = found.error | {name: 1.5 * found.error[name] for name in ("median", "p90")}
+        return kernel
+    error = kernel.error | {name: 1.5 * kernel.error[name] for name in ("median", "p90")}
     if gpu == "a100-sxm":
         share = A100_SHARES[direction]
-        source = f"Dao 2023, up to {share:.0%} of the A100's peak; dependence on shape from {found.source}"
-        return PublishedKernel(reaching(found.form, share, direction), error, source)
+        source = f"Dao 2023, up to {share:.0%} of the A100's peak; dependence on shape from {kernel.source}"
+        return PublishedKernel(reaching(kernel.form, share, direction), error, source)
     if gpu == "l40s":
         served = calibrations.get(gpu).libraries["vllm"].attention["bf16"]
-        ratio = found.form.efficiency[128] / published[library, "forward"].form.efficiency[128]
-        source = f"the share of the peak that vLLM's kernel reaches; dependence on shape from {found.source}"
-        return PublishedKernel(at_share(found.form, served.form.efficiency[128] * ratio), UNKNOWN, source)
-    return PublishedKernel(found.form, error, f"{found.source}, at the same share of the peak")
+        ratio = kernel.form.efficiency[128] / published[library, "forward"].form.efficiency[128]
+        source = f"the share of the peak that vLLM's kernel reaches; dependence on shape from {kernel.source}"
+        return PublishedKernel(at_share(kernel.form, served.form.efficiency[128] * ratio), UNKNOWN, source)
+    return PublishedKernel(kernel.form, error, f"{kernel.source}, at the same share of the peak")
 
 
 def reaching(form: FlashAttention, share: float, direction: str) -> FlashAttention:
     """The form with which an A100 reaches a share of its peak on one long sequence without a mask."""
     figures = chip(devices.get("a100-sxm-80gb"), "bf16")
     products = BACKWARD_FLOPS if direction == "backward" else 1.0
-    one, length, heads, head_dim = (np.array([value]) for value in (1.0, 16384.0, 16.0, 128.0))
+    batch, length, heads, head_dim = (np.array([value]) for value in (1.0, 16384.0, 16.0, 128.0))
     flops = 4.0 * products * heads * length**2 * head_dim
     wanted, scaled = share, form
     for _ in range(4):
         scaled = at_share(form, wanted)
-        call = AttentionCalls(one, length, length, heads, heads, head_dim)
+        call = AttentionCalls(batch, length, length, heads, heads, head_dim)
         reached = (
             flops / flash_attention_seconds(scaled, figures, call, False, False, products) / figures.peak
         )

@@ -176,16 +176,16 @@ def rounded(value: float) -> float:
 
 def arrays(link: FittedLink, family: str, rows: list[MeasuredCollective]) -> dict[str, Floats]:
     """Return the rows that a family of a link is fitted to."""
-    chosen = [
+    selected = [
         row
         for row in rows
         if row.nodes == 1 and row.size in link.sizes and row.operation == family and used(link, row)
     ]
     return {
-        "size": np.array([2 if row.operation == "send_receive" else row.size for row in chosen], float),
-        "bytes": np.array([row.bytes_ for row in chosen]),
-        "time": np.array([row.seconds for row in chosen]),
-        "switched": np.array([row.in_switch for row in chosen]),
+        "size": np.array([2 if row.operation == "send_receive" else row.size for row in selected], float),
+        "bytes": np.array([row.bytes_ for row in selected]),
+        "time": np.array([row.seconds for row in selected]),
+        "switched": np.array([row.in_switch for row in selected]),
     }
 
 
@@ -254,16 +254,16 @@ def with_origins(definition: dict) -> dict:
 
 def _bounded(protocols: dict) -> dict:
     """Protocols whose constants at a bound of the fit say so."""
-    found = deepcopy(protocols)
+    bounded = deepcopy(protocols)
     for index, name in enumerate(("ll", "ll128", "simple")):
         for place, key in enumerate(("start_s", "step_s", "efficiency")):
             position = 3 * place + index
             scale = 1.0 if key == "efficiency" else 1e-6
             bounds = scale * np.exp(np.array([LOW[position], HIGH[position]]))
-            if name in found and np.any(np.isclose(found[name][key], bounds, rtol=2e-3)):
-                bound = {"value": found[name][key], "kind": "assumed", "source": "a bound of the fit"}
-                found[name][key] = bound
-    return found
+            if name in bounded and np.any(np.isclose(bounded[name][key], bounds, rtol=2e-3)):
+                bound = {"value": bounded[name][key], "kind": "assumed", "source": "a bound of the fit"}
+                bounded[name][key] = bound
+    return bounded
 
 
 def main() -> None:

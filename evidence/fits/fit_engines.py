@@ -78,9 +78,9 @@ def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
     """Give the tables of replicas other times."""
     for setup in setups:
         price = price_of(setup)
-        alike = price.dense_times is price.times
+        same_times = price.dense_times is price.times
         price.times = price.times.model_copy(update=changes(price.engine, times))
-        if alike:
+        if same_times:
             price.dense_times = price.times
 
 
@@ -115,7 +115,7 @@ class Fit:
 
     def __init__(self, rows: dict[Group, list[Rows]]) -> None:
         self.groups = sorted(rows)
-        self.rows = [[one for one in rows[group] if one.counts] for group in self.groups]
+        self.rows = [[entry for entry in rows[group] if entry.counts] for group in self.groups]
         # Launches that hide behind kernels tell nothing, so they begin at the mean.
         self.times = {group: np.where(HIDES, MEAN, shipped(group)) for group in self.groups}
         for _ in range(ROUNDS):
@@ -134,8 +134,8 @@ class Fit:
         """Errors of rows with given constants."""
 
         def errors(times: np.ndarray) -> np.ndarray:
-            assign((one.setup for one in rows), times)
-            return np.concatenate([np.zeros(0), *(one.errors() for one in rows)])
+            assign((entry.setup for entry in rows), times)
+            return np.concatenate([np.zeros(0), *(entry.errors() for entry in rows)])
 
         return errors
 
@@ -146,24 +146,28 @@ class Fit:
     def without(self, leave: Callable[[Rows], bool]) -> dict[Group, np.ndarray]:
         """Constants without some rows, by the linear form of the errors around those of all."""
         left = []
-        for one, rows in zip(self.evidence, self.rows, strict=True):
-            kept = [np.full(len(same.measured), not leave(same)) for same in rows]
-            left.append(one.only(np.concatenate([np.zeros(0, dtype=bool), *kept])))
+        for entry, rows in zip(self.evidence, self.rows, strict=True):
+            fitted = [np.full(len(same.measured), not leave(same)) for same in rows]
+            left.append(entry.only(np.concatenate([np.zeros(0, dtype=bool), *fitted])))
         return self.solved(left)
 
     def left_out_models(self) -> list[LeftOutErrors]:
         """Errors of TPOT on each model left out, by share of the time a layer, in linear form."""
-        names = {one.setup.model.name for rows in self.rows for one in rows}
-        return [found for name in sorted(names) for found in self._left_out(name)]
+        names = {entry.setup.model.name for rows in self.rows for entry in rows}
+        return [error for name in sorted(names) for error in self._left_out(name)]
 
     def _left_out(self, model: str) -> Iterator[LeftOutErrors]:
         """The same of one model."""
-        times = self.without(lambda one: one.setup.model.name == model)
+        times = self.without(lambda entry: entry.setup.model.name == model)
         for group, seen, evidence in zip(self.groups, self.rows, self.evidence, strict=True):
-            own = [one.setup.model.name == model and one.kind == REST for one in seen for _ in one.measured]
-            if not any(own):
+            of_model = [
+                entry.setup.model.name == model and entry.kind == REST
+                for entry in seen
+                for _ in entry.measured
+            ]
+            if not any(of_model):
                 continue
-            some = evidence.only(np.array(own))
+            some = evidence.only(np.array(of_model))
             at = times[group] / SCALE - some.at
             lost = np.outer(1.0 - SHARES, some.slopes[:, LAYER] * times[group][LAYER] / SCALE[LAYER])
             off = np.expm1(some.errors + some.slopes @ at - lost)
@@ -173,15 +177,15 @@ class Fit:
 def _noise(rows: Sequence[Rows]) -> Noise:
     """Noise of a group's rows; rows of a model on a GPU share a part."""
     blocks: dict[Hashable, int] = {}
-    own, shared, block = [], [], []
-    for one in rows:
-        key = one.setup.model.name, one.setup.cluster.device.name, one.kind
+    alone, shared, block = [], [], []
+    for entry in rows:
+        key = entry.setup.model.name, entry.setup.cluster.device.name, entry.kind
         number = blocks.setdefault(key, len(blocks))
-        row, server = NOISE[one.kind]
-        own += [row] * len(one.measured)
-        shared += [server] * len(one.measured)
-        block += [number] * len(one.measured)
-    return Noise(np.array(own), np.array(shared), np.array(block, dtype=np.int64))
+        row, server = NOISE[entry.kind]
+        alone += [row] * len(entry.measured)
+        shared += [server] * len(entry.measured)
+        block += [number] * len(entry.measured)
+    return Noise(np.array(alone), np.array(shared), np.array(block, dtype=np.int64))
 
 
 def shipped(group: Group) -> np.ndarray:
@@ -195,10 +199,10 @@ def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | No
     found: Off = defaultdict(list)
     for group, same in rows.items():
         if times is not None:
-            assign((one.setup for one in same), times[group])
-        for one in same:
-            cell = Cell(group, one.kind, one.setup.cluster.device.name, one.folder)
-            found[cell].append(np.expm1(one.errors()))
+            assign((entry.setup for entry in same), times[group])
+        for entry in same:
+            cell = Cell(group, entry.kind, entry.setup.cluster.device.name, entry.folder)
+            found[cell].append(np.expm1(entry.errors()))
     return found
 
 
@@ -253,13 +257,13 @@ LEAVE: dict[str, Callable[[Rows], Hashable]] = {
 def fitted_rows(folders: Iterable[Path]) -> dict[Group, list[Rows]]:
     """Rows of folders by group, of groups whose constants are fitted."""
     replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
-    found: dict[Group, list[Rows]] = defaultdict(list)
+    groups: dict[Group, list[Rows]] = defaultdict(list)
     for folder in folders:
         for group, same in read(folder).items():
-            found[group] += same
+            groups[group] += same
     for group in kept_groups():
-        found.pop(group, None)
-    return dict(found)
+        groups.pop(group, None)
+    return dict(groups)
 
 
 def with_empty(rows: dict[Group, list[Rows]]) -> dict[Group, list[Rows]]:
@@ -272,14 +276,14 @@ def with_empty(rows: dict[Group, list[Rows]]) -> dict[Group, list[Rows]]:
 
 
 def left_out(
-    rows: dict[Group, list[Rows]], whole: Fit, what: str, models: Sequence[LeftOutErrors]
+    rows: dict[Group, list[Rows]], fit: Fit, what: str, models: Sequence[LeftOutErrors]
 ) -> tuple[Off, Off]:
     """Errors on the rows of each source (model, GPU) with constants of the others, and of kernels alone."""
     name = LEAVE[what]
     found: tuple[Off, Off] = defaultdict(list), defaultdict(list)
-    for value in sorted({str(name(one)) for same in rows.values() for one in same}):
-        times = whole.without(lambda one: str(name(one)) == value)  # noqa: B023
-        unseen = {g: [one for one in same if str(name(one)) == value] for g, same in rows.items()}
+    for value in sorted({str(name(entry)) for same in rows.values() for entry in same}):
+        times = fit.without(lambda entry: str(name(entry)) == value)  # noqa: B023
+        unseen = {g: [entry for entry in same if str(name(entry)) == value] for g, same in rows.items()}
         unseen = {g: same for g, same in unseen.items() if same}
         share = shares_without(models, value if what == "model" else None)
         for off, part in zip(found, (share, kernels_alone), strict=True):
@@ -289,12 +293,12 @@ def left_out(
     return found
 
 
-def replays(rows: dict[Group, list[Rows]], whole: Fit, name: Callable[[Rows], Hashable], every: int) -> None:
+def replays(rows: dict[Group, list[Rows]], fit: Fit, name: Callable[[Rows], Hashable], every: int) -> None:
     """Print errors of the event engine on closed loops, each with constants fitted without its source."""
-    for value in sorted({str(name(one)) for same in rows.values() for one in same}):
-        times = whole.without(lambda one: str(name(one)) == value)  # noqa: B023
-        entries = {group: entry_of(group, found, [], None) for group, found in times.items()}
-        for line in replayed(rows, entries, lambda one: str(name(one)) == value, every, value):  # noqa: B023
+    for value in sorted({str(name(entry)) for same in rows.values() for entry in same}):
+        times = fit.without(lambda entry: str(name(entry)) == value)  # noqa: B023
+        entries = {group: entry_of(group, constants, [], None) for group, constants in times.items()}
+        for line in replayed(rows, entries, lambda entry: str(name(entry)) == value, every, value):  # noqa: B023
             print(f"without {value}, event engine: {line}", flush=True)
 
 
@@ -302,13 +306,13 @@ def write(name: str, entries: list[LayerTimes]) -> None:
     """Replace the entries of an engine's file, but for those of classes that were not fitted."""
     path = FOLDER / f"{name}.yaml"
     head, _, tail = path.read_text().partition("times:\n")
-    kept = []
+    unfitted = []
     for line in tail.splitlines():
-        found = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
-        key = found and (found[1], found[2], found[3] or "")
-        if found and key not in {(e.layers, e.format, e.generation) for e in entries}:
-            kept.append(line)
-    path.write_text(head + "times:\n" + "\n".join([_entry(e) for e in entries] + kept) + "\n")
+        match = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
+        key = match and (match[1], match[2], match[3] or "")
+        if match and key not in {(e.layers, e.format, e.generation) for e in entries}:
+            unfitted.append(line)
+    path.write_text(head + "times:\n" + "\n".join([_entry(e) for e in entries] + unfitted) + "\n")
 
 
 def _entry(e: LayerTimes) -> str:
@@ -344,7 +348,7 @@ def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float
         generation=group.generation,
         kind="derived",
         source=SOURCE,
-        rows=sum(len(one.measured) for one in rows if one.counts),
+        rows=sum(len(run.measured) for run in rows if run.counts),
         left_out_error=error,
         **changes(engine, np.round(times, 8)),
     )
@@ -372,22 +376,22 @@ def main() -> None:
     fresh_tables()
     every = with_empty(rows)
     tested = {group: same for group, same in tested.items() if group in every}
-    whole = Fit(every)
-    models = whole.left_out_models()
+    fit = Fit(every)
+    models = fit.left_out_models()
     presets = set(arguments.write or {group.engine for group in every if group.engine not in EARLY})
-    ships = scaled(whole.times, shares_without(models))
+    ships = scaled(fit.times, shares_without(models))
     ships |= {group: shipped(group) for group in every if group.engine not in presets}
-    print(f"fitted, in the sample: {summary(errors_of(rows, whole.times))}")
+    print(f"fitted, in the sample: {summary(errors_of(rows, fit.times))}")
     inside = errors_of(rows, ships)
     print(f"to ship, in the sample: {summary(inside)}", flush=True)
     if tested:
         print(f"to ship, test: {summary(errors_of(tested, ships))}", flush=True)
-    outside = {what: left_out(every, whole, what, models)[0] for what in ("model", *arguments.leave_out)}
+    outside = {what: left_out(every, fit, what, models)[0] for what in ("model", *arguments.leave_out)}
     if arguments.errors:
-        outside.setdefault("place", left_out(every, whole, "place", models)[0])
+        outside.setdefault("place", left_out(every, fit, "place", models)[0])
         write_errors({what: outside[what] for what in ("model", "place")})
     if arguments.replay:
-        replays(every, whole, LEAVE[(*arguments.leave_out, "model")[0]], arguments.replay)
+        replays(every, fit, LEAVE[(*arguments.leave_out, "model")[0]], arguments.replay)
     print("\n".join(table_of_groups(ships, rows, inside, outside["model"])))
     if arguments.write is not None:
         shipping = {group: ships[group] for group in sorted(every) if group.engine in presets}

@@ -45,12 +45,12 @@ def main() -> int:
     with gzip.open(arguments.collectives, "rt", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["op"] == "all_reduce" and row["dtype"] == "fp16"]
     for link, (systems, bandwidth) in LINKS.items():
-        own = [row for row in rows if row["system"] in systems and int(row["bytes"]) <= LARGEST]
+        of_systems = [row for row in rows if row["system"] in systems and int(row["bytes"]) <= LARGEST]
         # vLLM turns its kernel off for more than two ranks over PCIe; on NVLink 5 pairs and groups of 8 run
         # different kernels, and groups of 8 are served.
         only = {"pcie4": "2", "pcie5": "2", "nvlink5": "8"}.get(link)
-        own = [row for row in own if only is None or row["n_gpus"] == only]
-        custom = [row for row in own if "custom-vllm" in row["source"]]
+        of_systems = [row for row in of_systems if only is None or row["n_gpus"] == only]
+        custom = [row for row in of_systems if "custom-vllm" in row["source"]]
         ranks, size, seconds = (
             np.array([float(row[name]) for row in custom]) for name in ("n_gpus", "bytes", "time_us")
         )

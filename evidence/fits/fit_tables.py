@@ -77,8 +77,8 @@ def main() -> int:
     parser.add_argument("--grids", default="needed", choices=("needed", "always"), help="beside which forms")
     arguments = parser.parse_args()
     families = tuple(arguments.families or FITTED)
-    chosen = system_tables(arguments.package, families, tuple(arguments.gpus), tuple(arguments.libraries))
-    for table in chosen:
+    tables = system_tables(arguments.package, families, tuple(arguments.gpus), tuple(arguments.libraries))
+    for table in tables:
         # A table of few shapes may lie on one side of the hash.
         if table.dtype not in arguments.dtypes or table.fitted.all() or not table.fitted.any():
             continue
@@ -126,12 +126,12 @@ def write(table: SystemTable, root: bool, path: Path, entry: FittedEntry, forms:
             place[name]["error_with_points"] = entry.error_with_points.model_dump(exclude_none=True)
     key = f"{operation}/{name}" if root else f"{table.library}/{operation}/{name}"
     grids = path.with_name(f"{path.stem}.residuals.npz")
-    known: dict[str, ResidualGrid] = dict(load_grids(grids)) if grids.exists() else {}
-    changed = known.pop(key, None) is not None or entry.grid is not None
+    all_grids: dict[str, ResidualGrid] = dict(load_grids(grids)) if grids.exists() else {}
+    changed = all_grids.pop(key, None) is not None or entry.grid is not None
     if entry.grid is not None:
-        known[key] = entry.grid
+        all_grids[key] = entry.grid
     if changed:
-        save_grids(grids, known)
+        save_grids(grids, all_grids)
         content["residuals"] = grids.name
     write_mapping(content, path)
     return key
@@ -158,8 +158,8 @@ def fitted(table: SystemTable, device: Device, always: bool) -> tuple[FittedEntr
     if operation is FORWARD and form.append_efficiency is None:
         form = form.model_copy(update=APPEND)
     libraries = present.libraries.get(table.library)
-    known = libraries is not None and table.dtype in getattr(libraries, operation.name)
-    operation = replace(operation, starts=({},), variants=({},) if known else operation.variants)
+    calibrated = libraries is not None and table.dtype in getattr(libraries, operation.name)
+    operation = replace(operation, starts=({},), variants=({},) if calibrated else operation.variants)
     entry = fit_half(operation, figures, seen, apart, form, good=ALWAYS if always else GOOD_FORM)
     return entry, {"form": entry.form.model_dump(exclude_none=True)}
 
@@ -197,9 +197,9 @@ def _prior(present: Calibration, library: str, operation: str, dtype: str) -> An
     holders: list[Any] = [present.libraries[name] for name in engines if name in present.libraries]
     for name in names:
         for holder in (*holders[:1], present, *holders[1:]) if operation == "gemm" else (*holders, present):
-            found: Mapping[str, Any] = getattr(holder, operation)
-            if name in found:
-                return found[name]
+            forms: Mapping[str, Any] = getattr(holder, operation)
+            if name in forms:
+                return forms[name]
     raise ValueError(f"no {operation} to start from in {present.name}")
 
 

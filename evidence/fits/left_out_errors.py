@@ -18,10 +18,10 @@ CONSTANTS = (*("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first
 
 def changes(engine: Engine, times: np.ndarray) -> dict[str, float]:
     """Constants by name. Launches bound steps outside of graphs: none of an engine that captures all."""
-    found: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
+    constants: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
     if engine.graph_sizes.value and engine.graphs_mixed.value:
-        found["eager_layer_s"] = 0.0
-    return found
+        constants["eager_layer_s"] = 0.0
+    return constants
 
 
 class Cell(NamedTuple):
@@ -80,8 +80,8 @@ def write_errors(left: dict[str, Off]) -> None:
 
 def _in(cell: Cell, pool: tuple[str, str, str]) -> bool:
     """Whether a pool of rows, in which an empty name stands for all, has a cell."""
-    own = cell.group.family[0], cell.group.layers, cell.device
-    return all(name in ("", other) for name, other in zip(pool, own, strict=True))
+    key = cell.group.family[0], cell.group.layers, cell.device
+    return all(name in ("", other) for name, other in zip(pool, key, strict=True))
 
 
 HEAD = (
@@ -100,15 +100,15 @@ def table_of_groups(
         HEAD[1] + "---|" * len(COLUMNS),
     ]
     for group, values in sorted(times.items()):
-        found = changes(engines.get(group.engine), values)
+        constants = changes(engines.get(group.engine), values)
         us, ms = 1e6 * values, 1e3 * values
-        count = sum(len(one.measured) for one in rows.get(group, []) if one.counts)
+        count = sum(len(entry.measured) for entry in rows.get(group, []) if entry.counts)
         cells = [
             group.engine,
             f"{group.layers}, {group.format}" + f", {group.generation}" * bool(group.generation),
         ]
         cells += [str(count), f"{us[0]:.0f}", f"{us[2]:.0f}", f"{values[3]:.2f}", f"{ms[4]:.0f}"]
-        cells.append(f"{1e6 * found['eager_layer_s']:.0f}" if found["eager_layer_s"] else "")
+        cells.append(f"{1e6 * constants['eager_layer_s']:.0f}" if constants["eager_layer_s"] else "")
         for kinds in COLUMNS.values():
             cells.append(
                 ", ".join(_median(part, group, kinds) for part in (inside, outside) if part).strip(", ")

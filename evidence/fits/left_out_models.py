@@ -59,16 +59,16 @@ def gains(left: Iterable[LeftOutErrors]) -> dict[TimesClass, list[Array]]:
     joined: dict[tuple[TimesClass, str], list[Array]] = defaultdict(list)
     for entry in left:
         joined[entry.of, entry.model].append(entry.errors)
-    found: dict[TimesClass, list[Array]] = defaultdict(list)
+    by_class: dict[TimesClass, list[Array]] = defaultdict(list)
     for (of, _), parts in joined.items():
         errors = np.abs(np.concatenate(parts, axis=1))
         if errors.shape[1] >= FEWEST_OF_MODEL:
             medians = np.median(errors, axis=1)
-            found[of].append(medians - medians[0])
-    return found
+            by_class[of].append(medians - medians[0])
+    return by_class
 
 
-def expected(found: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[TimesClass, Array], Array]:
+def expected(by_class: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[TimesClass, Array], Array]:
     """What a new model of each class, and of a class without models, is to expect by share.
 
     The mean of a class (of K models) is drawn to the mean of all classes by B / (B + W / K), with the
@@ -78,10 +78,10 @@ def expected(found: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[TimesCla
     Args:
         found: changes of errors by class and model, arrays of shape (shares,).
     """
-    counts = np.array([len(models) for models in found.values()], dtype=np.float64)
-    means = np.array([np.mean(models, axis=0) for models in found.values()])
+    counts = np.array([len(models) for models in by_class.values()], dtype=np.float64)
+    means = np.array([np.mean(models, axis=0) for models in by_class.values()])
     common = means.mean(axis=0)
-    squares = sum(np.var(models, axis=0) * len(models) for models in found.values())
+    squares = sum(np.var(models, axis=0) * len(models) for models in by_class.values())
     within = squares / max(counts.sum() - len(counts), 1.0)
     spread = np.var(means, axis=0, ddof=1) if len(means) > 1 else np.full(len(SHARES), np.inf)
     between = np.maximum(spread - within * np.mean(1.0 / counts), 0.0)
@@ -89,7 +89,7 @@ def expected(found: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[TimesCla
     noise = within / counts[:, None] * np.ones_like(means)
     np.divide(1.0, 1.0 + noise / np.maximum(between, 1e-12), out=own, where=noise > 0.0)
     drawn = own * means + (1.0 - own) * common
-    return dict(zip(found, drawn, strict=True)), common
+    return dict(zip(by_class, drawn, strict=True)), common
 
 
 def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> Callable[[Group], float]:

@@ -19,7 +19,7 @@ LATENCIES = ("tpot_ms_mean", "tpot_ms_p50"), ("ttft_ms_p50", "ttft_ms_mean")
 def replayed(
     rows: Mapping[Group, list[Rows]],
     entries: Mapping[Group, LayerTimes],
-    chosen: Callable[[Rows], bool],
+    selected: Callable[[Rows], bool],
     every: int,
     left: str,
 ) -> Iterator[str]:
@@ -36,9 +36,9 @@ def replayed(
     for group, same in rows.items():
         cases = {
             case.case_id: case
-            for one in same
-            if one.collection == "closed_loop" and chosen(one)
-            for case in one.cases
+            for entry in same
+            if entry.collection == "closed_loop" and selected(entry)
+            for case in entry.cases
         }
         engine = engine_with(group.engine, entries, left)
         for case_id in sorted(cases)[::every]:
@@ -59,12 +59,14 @@ def replayed(
 def engine_with(name: str, entries: Mapping[Group, LayerTimes], left: str) -> dict[str, object]:
     """An engine's preset with other constants, under a name of its own."""
     engine = engines.get(name)
-    own = {group[1:]: entry for group, entry in entries.items() if group.engine == name}
-    kept = [entry for entry in engine.times if (entry.layers, entry.format, entry.generation) not in own]
+    fitted = {group[1:]: entry for group, entry in entries.items() if group.engine == name}
+    shipped = [
+        entry for entry in engine.times if (entry.layers, entry.format, entry.generation) not in fitted
+    ]
     return {
         "name": f"{name} without {left}",
         "engine": engine.engine,
         "version": engine.version,
         "based_on": name,
-        "times": [entry.model_dump(exclude_none=True) for entry in (*own.values(), *kept)],
+        "times": [entry.model_dump(exclude_none=True) for entry in (*fitted.values(), *shipped)],
     }

@@ -52,7 +52,7 @@ def levers(case: TrainingCase) -> Iterator[dict[str, Any]]:
 
 def lines(files: list[Path]) -> list[dict[str, Any]]:
     """Lines of the file; runs that differ in nothing but the case once, with the largest gain."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    domains: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in files:
         undecidable = named(path, sources().no_figure)
         for case in read_cases(path)[0]:
@@ -62,9 +62,9 @@ def lines(files: list[Path]) -> list[dict[str, Any]]:
                 continue
             for line in levers(case):
                 key = tuple(value for name, value in line.items() if name not in ("case", "gain"))
-                if key not in found or float(line["gain"]) > float(found[key]["gain"]):
-                    found[key] = line
-    return [found[key] for key in sorted(found)]
+                if key not in domains or float(line["gain"]) > float(domains[key]["gain"]):
+                    domains[key] = line
+    return [domains[key] for key in sorted(domains)]
 
 
 def main() -> None:
@@ -72,8 +72,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--write", action="store_true", help=f"write {DOMAINS_FILE.name}")
-    asked = parser.parse_args()
-    rows = lines([*asked.files, *published_files()])
+    options = parser.parse_args()
+    rows = lines([*options.files, *published_files()])
     for lever, value in dict.fromkeys((row["lever"], row["value"]) for row in rows):
         runs = [row for row in rows if (row["lever"], row["value"]) == (lever, value)]
         spans = [
@@ -87,7 +87,7 @@ def main() -> None:
             f"{lever}={value}: {len(runs)} runs of {sources} sources; {', '.join(spans)}; "
             f"gain {np.median(gains):.2f} in the median, at most {max(gains):.2f}"
         )
-    if asked.write:
+    if options.write:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(DomainRun.model_fields), lineterminator="\n")
         writer.writeheader()

@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
 
 def measured(files: Iterable[Path], apart: Iterable[Path]) -> list[tuple[TrainingCase, str]]:
     """Measured cases and their sources, each configuration and time once."""
-    found: dict[tuple[object, ...], tuple[TrainingCase, str]] = {}
+    fastest: dict[tuple[object, ...], tuple[TrainingCase, str]] = {}
     divided = set(apart)
     for path in files:
         rows = read_rows(path)
@@ -64,8 +64,8 @@ def measured(files: Iterable[Path], apart: Iterable[Path]) -> list[tuple[Trainin
             if case.measured_step_s and not {"framework", "micro batch"} & set(case.assumed):
                 # Files overlap: a run that stands in two of them is one run.
                 key = repr(case.setting.model), repr(case.plan), round(case.measured_step_s, 2)
-                found.setdefault(key, (case, values.get("source", "").split(",")[0][:60]))
-    return list(found.values())
+                fastest.setdefault(key, (case, values.get("source", "").split(",")[0][:60]))
+    return list(fastest.values())
 
 
 def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
@@ -74,9 +74,11 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
     first: dict[tuple[object, ...], dict[str, Any]] = {}
     errors: dict[tuple[object, ...], list[float]] = defaultdict(list)
     reached: dict[tuple[object, ...], float] = defaultdict(float)
-    known = list(cases)
-    seconds = {id(entry.case): entry.predicted_step_s for entry in predicted([case for case, _ in known])}
-    for case, source in known:
+    measured_cases = list(cases)
+    seconds = {
+        id(entry.case): entry.predicted_step_s for entry in predicted([case for case, _ in measured_cases])
+    }
+    for case, source in measured_cases:
         setting = case.setting
         used = "; ".join(sorted(mechanisms(setting, case.plan)))
         name, device = setting.framework.name, setting.cluster.device.name
@@ -103,22 +105,22 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Print how many runs and mechanisms there are; write the file if asked."""
-    asked = arguments()
-    files = [*dict.fromkeys([*asked.files, *asked.kept_apart, *published_files()])]
-    found = lines(measured(files, asked.kept_apart))
-    print(f"{sum(int(str(row['count'])) for row in found)} runs, {len(found)} configurations")
+    options = arguments()
+    files = [*dict.fromkeys([*options.files, *options.kept_apart, *published_files()])]
+    table = lines(measured(files, options.kept_apart))
+    print(f"{sum(int(str(row['count'])) for row in table)} runs, {len(table)} configurations")
     used: Counter[str] = Counter()
-    for row in found:
+    for row in table:
         for name in str(row["mechanisms"]).split("; "):
             used[name] += int(str(row["count"]))
     for name, count in used.most_common():
         print(f"  {count:5d} {name}")
-    if asked.write:
+    if options.write:
         names: list[str] = [*COLUMNS, "count", "utilisation", "errors", "mechanisms"]
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(found)
+        writer.writerows(table)
         write_text(RUNS_FILE, text.getvalue())
 
 

@@ -51,8 +51,8 @@ def reports(path: Path) -> Sequence[PredictedCase]:
         for name in SIZES:
             if row.get(name, "").lower() in BLANK:
                 where = f"{path}: {row['case_id'] or 'a row without a name'}"
-                found = f"found {row[name]!r}" if name in row else "the column is missing"
-                raise InputError(f"{name}: a whole number from 1 is needed, {found}", where)
+                problem = f"found {row[name]!r}" if name in row else "the column is missing"
+                raise InputError(f"{name}: a whole number from 1 is needed, {problem}", where)
     ledger = evaluate([path])
     for case, reason in ledger.skipped:
         raise InputError(reason, f"{path}: {case}")
@@ -64,8 +64,8 @@ def chances_met(entries: Iterable[PredictedCase], errors: ErrorsOf) -> dict[str,
     by_source = defaultdict(list)
     for entry in entries:
         if entry.memory_error is not None:
-            own = errors(entry)
-            distance = (-np.log1p(entry.memory_error) - own.bias) / own.spread
+            shares = errors(entry)
+            distance = (-np.log1p(entry.memory_error) - shares.bias) / shares.spread
             by_source[source_of(entry.case.case_id)].append(NormalDist().cdf(distance))
     return {source: np.array(chances) for source, chances in by_source.items()}
 
@@ -194,15 +194,15 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--kept-apart", type=Path, action="append", default=[])
     parser.add_argument("--ran-out", type=Path, action="append", default=[], help="further reports")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        out = [entry for path in (OUT_OF_MEMORY, *asked.ran_out) for entry in reports(path)]
-        files = [*(asked.files or published_files()), FINE_TUNING]
-        ledger = evaluate([*files, *asked.kept_apart])
+        out = [entry for path in (OUT_OF_MEMORY, *options.ran_out) for entry in reports(path)]
+        files = [*(options.files or published_files()), FINE_TUNING]
+        ledger = evaluate([*files, *options.kept_apart])
     except MeshwrightError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    entries = divided(ledger, files, asked.kept_apart).open_ledger().entries
+    entries = divided(ledger, files, options.kept_apart).open_ledger().entries
     measured = [entry for entry in entries if entry.memory_error is not None]
     print_peaks(measured)
     print_refused(entries)

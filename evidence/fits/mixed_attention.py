@@ -62,15 +62,15 @@ def main() -> int:
     form = _fitted(steps) if arguments.fit else DecodesInPrefill()
     print(form)
     print(f"{'':34} {'sum':>13} {'mixed':>13}   {MANY} decodes or more: sum, mixed")
-    for one in steps:
-        both = (one.chunk_s + one.decode_s, _predicted(form, one))
-        many = one.decodes.sequences >= MANY
+    for step in steps:
+        both = (step.chunk_s + step.decode_s, _predicted(form, step))
+        many = step.decodes.sequences >= MANY
         parts = [
-            _pair(seconds[chosen], one.measured_s[chosen])
-            for chosen in (many | True, many)
+            _pair(seconds[selected], step.measured_s[selected])
+            for selected in (many | True, many)
             for seconds in both
         ]
-        print(f"{one.name:34} {parts[0]} {parts[1]}   {parts[2]} {parts[3]}")
+        print(f"{step.name:34} {parts[0]} {parts[1]}   {parts[2]} {parts[3]}")
     return 0
 
 
@@ -89,19 +89,21 @@ def _steps(table: LayerTable) -> Steps:
     return Steps(name, kernel, chip(device, "bf16"), alone, beside, mixed, microseconds * 1e-6)
 
 
-def _predicted(form: DecodesInPrefill, steps: Steps, chosen: NDArray[np.intp] | None = None) -> Array:
-    part = slice(None) if chosen is None else chosen
+def _predicted(form: DecodesInPrefill, steps: Steps, selected: NDArray[np.intp] | None = None) -> Array:
+    part = slice(None) if selected is None else selected
     decodes = MixedDecodes(*(values[part] for values in steps.decodes[:5]), kv_bytes=2.0)
     return mixed_seconds(form, steps.kernel, steps.chip, steps.chunk_s[part], decodes)
 
 
 def _fitted(steps: list[Steps]) -> DecodesInPrefill:
     random = np.random.default_rng(0)
-    chosen = [np.sort(random.permutation(len(one.measured_s))[: SAMPLE // len(steps)]) for one in steps]
-    measured = np.concatenate([one.measured_s[part] for one, part in zip(steps, chosen, strict=True)])
+    samples = [np.sort(random.permutation(len(step.measured_s))[: SAMPLE // len(steps)]) for step in steps]
+    measured = np.concatenate([step.measured_s[part] for step, part in zip(steps, samples, strict=True)])
 
     def predict(form: DecodesInPrefill, _: NDArray[np.intp]) -> Array:
-        return np.concatenate([_predicted(form, one, part) for one, part in zip(steps, chosen, strict=True)])
+        return np.concatenate(
+            [_predicted(form, step, part) for step, part in zip(steps, samples, strict=True)]
+        )
 
     return fit(DecodesInPrefill(), NUMBERS, predict, measured)
 

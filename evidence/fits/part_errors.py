@@ -70,10 +70,10 @@ class Variances:
         """Standard deviation of a run's error."""
         return float(np.sqrt(run.exposed**2 @ (self.parts + run.own) + self.residual))
 
-    def pair_spread(self, one: PredictedRun, other: PredictedRun) -> float:
+    def pair_spread(self, first: PredictedRun, other: PredictedRun) -> float:
         """Standard deviation of the error of the ratio of two runs of one question."""
-        apart = one.exposed - other.exposed
-        return float(np.sqrt(apart**2 @ (self.parts + one.own) + 2 * self.residual))
+        apart = first.exposed - other.exposed
+        return float(np.sqrt(apart**2 @ (self.parts + first.own) + 2 * self.residual))
 
 
 def weighted_quantile(
@@ -142,24 +142,24 @@ def pairs(runs: Sequence[PredictedRun]) -> list[tuple[PredictedRun, PredictedRun
     questions: dict[tuple[str, str], dict[str, list[PredictedRun]]] = {}
     for run in runs:
         questions.setdefault((run.source, run.question), {}).setdefault(run.plan, []).append(run)
-    found = []
+    gaps = []
     for plans in questions.values():
         points = [(same[0], float(np.mean([run.residual for run in same]))) for same in plans.values()]
-        found += [
-            (one, other, error - further)
-            for number, (one, error) in enumerate(points)
+        gaps += [
+            (first, other, error - further)
+            for number, (first, error) in enumerate(points)
             for other, further in points[:number]
         ]
-    return found
+    return gaps
 
 
 def ratio_scale(runs: Sequence[PredictedRun], variances: Variances) -> float:
     """Half-width of the 90 % band of a ratio over its standard deviation."""
-    found = pairs(runs)
-    if not found:
+    gaps = pairs(runs)
+    if not gaps:
         return NINETY
-    sizes = [abs(error) / variances.pair_spread(one, other) for one, other, error in found]
-    sources = [one.source for one, _, _ in found]
+    sizes = [abs(error) / variances.pair_spread(first, other) for first, other, error in gaps]
+    sources = [first.source for first, _, _ in gaps]
     # Half of the pairs are of three sources; other sources have few pairs.
     return round(weighted_quantile(sizes, sources, NINE_IN_TEN, power=0.5), 2)
 

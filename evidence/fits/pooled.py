@@ -170,10 +170,10 @@ def solve(
         weighed, pull = precision.copy(), precision @ center
         for number, rows in enumerate(evidence):
             if len(rows.errors):
-                own = slice(number * count, (number + 1) * count)
+                part = slice(number * count, (number + 1) * count)
                 sums = rows.slopes.T @ rows.weights(constants[number] + least)
-                weighed[own, own] += sums @ rows.slopes
-                pull[own] += sums @ (rows.slopes @ (rows.at - least) - rows.errors)
+                weighed[part, part] += sums @ rows.slopes
+                pull[part] += sums @ (rows.slopes @ (rows.at - least) - rows.errors)
         root = np.linalg.cholesky(weighed)
         best, _ = nnls(root.T, np.linalg.solve(root, pull), maxiter=100 * pull.size)
         constants = best.reshape(constants.shape)

@@ -50,15 +50,15 @@ def constants(folders: Sequence[Path], kept: Path | None = None) -> dict[str, di
 def _fits(folders: Sequence[Path]) -> dict[str, dict[str, list]]:
     rows = fit_engines.fitted_rows(folders)
     fit_engines.fresh_tables()
-    whole = fit_engines.Fit(fit_engines.with_empty(rows))
-    models = whole.left_out_models()
+    fit = fit_engines.Fit(fit_engines.with_empty(rows))
+    models = fit.left_out_models()
     share = shares_without(models)
     fits = {}
     for what, name in LEFT.items():
-        fits[what] = {NOTHING: _lines(scaled(whole.times, share))}
+        fits[what] = {NOTHING: _lines(scaled(fit.times, share))}
         for value in sorted({name(runs.setup) for same in rows.values() for runs in same}):
             others = shares_without(models, value) if what == "model" else share
-            times = whole.without(lambda runs: name(runs.setup) == value)  # noqa: B023
+            times = fit.without(lambda runs: name(runs.setup) == value)  # noqa: B023
             fits[what][value] = _lines(scaled(times, others))
     return fits
 

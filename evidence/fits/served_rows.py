@@ -87,8 +87,8 @@ class Rows:
     def errors(self) -> np.ndarray:
         """Log of predicted over measured."""
         steady = STEADY.get(self.collection)
-        found = steady(self.questions) if steady else predictions(self.collection, self.questions)
-        return np.log(np.array([one[self.metric] for one in found]) / self.measured)
+        predicted = steady(self.questions) if steady else predictions(self.collection, self.questions)
+        return np.log(np.array([metrics[self.metric] for metrics in predicted]) / self.measured)
 
     @property
     def first(self) -> bool:

@@ -63,13 +63,13 @@ def main() -> int:
     parser.add_argument("tables", type=Path)
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
-    found: dict[str, dict[tuple[str, ...], Row]] = {}
+    rows_of: dict[str, dict[tuple[str, ...], Row]] = {}
     for table in read(arguments.tables):
         for name, row in _points(table):
             key = points.TABLES[name].key(row)
-            found.setdefault(name, {}).setdefault(key, {"gpu": table.gpu, "source": SOURCE, **row})
+            rows_of.setdefault(name, {}).setdefault(key, {"gpu": table.gpu, "source": SOURCE, **row})
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, rows in found.items():
+    for name, rows in rows_of.items():
         count = points.write(arguments.out / f"{name}.csv.gz", points.TABLES[name], rows.values())
         print(f"{name}: {count} points")
     return 0
@@ -130,7 +130,7 @@ def _layer(table: LayerTable, layer: str, tokens: int, time_us: float) -> Iterat
         "lm_head": (shape.vocabulary, shape.hidden),
     }
     # The operation, its width, and elements moved a unit of width.
-    moved = {
+    bytes_moved = {
         "layernorm": ("rms_norm", shape.hidden, 4),
         "act_fn": ("silu_mul", shape.feed_forward, 3),
         "rotary_emb": ("rope", (shape.heads + shape.kv_heads) * HEAD_DIM, 2),
@@ -140,8 +140,8 @@ def _layer(table: LayerTable, layer: str, tokens: int, time_us: float) -> Iterat
         n, k = products[layer]
         common = {"gpu": table.gpu, "dtype": "bf16", "time_us": time_us}
         yield "gemm", {**common, "m": tokens, "n": n, "k": k}
-    elif layer in moved:
-        op, dims, elements = moved[layer]
+    elif layer in bytes_moved:
+        op, dims, elements = bytes_moved[layer]
         sizes = {"tokens": tokens, "dims": str(dims), "bytes_per_token": 2 * elements * dims}
         yield "elementwise", {"op": op, "gpu": table.gpu, "dtype": "", **sizes, "time_us": time_us}
 

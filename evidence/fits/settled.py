@@ -58,15 +58,15 @@ def rates(points: Points) -> list[str]:
     for gpu, dtype, source in sorted(set(zip(*(key[large] for key in keys), strict=True))):
         same = large & (keys[0] == gpu) & (keys[1] == dtype) & (keys[2] == source)
         m, n, k = (side[same] for side in sides)
-        own = points["time_us"][same] - 1e6 * cast(gpu, dtype, source, m, n, k)
-        rate[same] = 2.0 * m * n * k / own / 1e6
+        kernel_us = points["time_us"][same] - 1e6 * cast(gpu, dtype, source, m, n, k)
+        rate[same] = 2.0 * m * n * k / kernel_us / 1e6
         long = same & (points["time_us"] >= LONG_US[1])
-        found = " ".join(
+        words = " ".join(
             f"{part.sum():7} {np.median(rate[part]) if part.any() else float('nan'):8.0f}"
             for part in (same, long)
         )
         settled = np.median(rate[long if long.sum() >= LEAST_PRODUCTS else same])
-        lines.append(f"{gpu:12} {dtype:10} {source:24} {found} {settled:8.0f}")
+        lines.append(f"{gpu:12} {dtype:10} {source:24} {words} {settled:8.0f}")
     return lines
 
 

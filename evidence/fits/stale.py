@@ -28,8 +28,8 @@ LAST_DIGIT = 0.0011
 def shipped_cases(every: int = 1) -> list[TrainingCase]:
     """Every `every`-th measured case that ships with its framework and micro batch stated by its source."""
     cases = [case for path in published_files() for case in read_cases(path)[0]]
-    known = [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
-    return known[::every]
+    stated = [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
+    return stated[::every]
 
 
 def _lines(path: Path) -> list[dict[str, str]]:
@@ -42,9 +42,10 @@ def stale_gains(cases: Iterable[TrainingCase]) -> Iterator[str]:
     written = {(row["lever"], row["value"], row["case"]): float(row["gain"]) for row in _lines(DOMAINS_FILE)}
     for case in cases:
         for row in levers(case):
-            own = written.get((row["lever"], row["value"], row["case"]))
-            if own is not None and abs(own - float(row["gain"])) > LAST_DIGIT:
-                yield f"{row['case']}: {row['lever']}={row['value']} gains {row['gain']}, written {own:.3f}"
+            before = written.get((row["lever"], row["value"], row["case"]))
+            if before is not None and abs(before - float(row["gain"])) > LAST_DIGIT:
+                lever = f"{row['lever']}={row['value']}"
+                yield f"{row['case']}: {lever} gains {row['gain']}, written {before:.3f}"
 
 
 def stale_errors(cases: Iterable[TrainingCase]) -> Iterator[str]:
@@ -53,18 +54,18 @@ def stale_errors(cases: Iterable[TrainingCase]) -> Iterator[str]:
     for entry in predicted([case for case in cases if case.case_id in written]):
         error = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s - 1
         errors = written[entry.case.case_id]
-        if errors and min(abs(error - own) for own in errors) > LAST_DIGIT:
+        if errors and min(abs(error - written_error) for written_error in errors) > LAST_DIGIT:
             yield f"{entry.case.case_id}: measured over predicted, less 1, is {error:.3f}, written {errors}"
 
 
 def main() -> None:
     """Print the lines that are stale; exit 1 if any is."""
     cases = shipped_cases()
-    found = [*stale_gains(cases), *stale_errors(cases)]
-    for line in found:
+    stale = [*stale_gains(cases), *stale_errors(cases)]
+    for line in stale:
         print(line)
-    print(f"{len(cases)} runs, {len(found)} stale lines")
-    sys.exit(1 if found else 0)
+    print(f"{len(cases)} runs, {len(stale)} stale lines")
+    sys.exit(1 if stale else 0)
 
 
 if __name__ == "__main__":

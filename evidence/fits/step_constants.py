@@ -72,8 +72,8 @@ def line(name, value, sources, rows, base, other) -> str:
 
 def main() -> None:
     """Print the table as Markdown."""
-    asked = arguments()
-    cases = open_cases(asked.files or ([] if asked.kept_apart else published_files()), asked.kept_apart)
+    options = arguments()
+    cases = open_cases(options.files or ([] if options.kept_apart else published_files()), options.kept_apart)
     base = errors(cases)
     print("| constant | value | chosen on | rows | reaches | own sources, median | other sources, median |")
     print("|---|---|---|---|---|---|---|")

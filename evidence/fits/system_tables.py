@@ -105,14 +105,16 @@ def system_tables(
         library, version = path.parts[-3], path.parts[-2]
         if libraries and library not in libraries:
             continue
-        for found in reader(_columns(path), gpu, f"aic:{library}-{version}"):
-            if _excluded(gpu, library, version, found):
+        for columns in reader(_columns(path), gpu, f"aic:{library}-{version}"):
+            if _excluded(gpu, library, version, columns):
                 continue
-            own = _library(gpu, library, version, found)
-            points = found.points.where(~_impossible(found))
-            if len(points) and (not families or found.family in families):
-                keys = _key(found.family, points)
-                yield SystemTable(gpu, own, found.family, found.dtype, f"{library}-{version}", points, keys)
+            kernels = _library(gpu, library, version, columns)
+            points = columns.points.where(~_impossible(columns))
+            if len(points) and (not families or columns.family in families):
+                keys = _key(columns.family, points)
+                yield SystemTable(
+                    gpu, kernels, columns.family, columns.dtype, f"{library}-{version}", points, keys
+                )
 
 
 class _Found(NamedTuple):
@@ -121,28 +123,28 @@ class _Found(NamedTuple):
     points: Points
 
 
-def _library(gpu: str, library: str, version: str, found: _Found) -> str:
+def _library(gpu: str, library: str, version: str, table: _Found) -> str:
     """The library that a table's kernels belong to: collectors of vLLM 0.19 and 0.22 timed Triton's experts,
     which Blackwell runs by default before 0.15 only."""
     triton = library == "vllm" and gpu in BLACKWELL and version in ("0.19.0", "0.22.0")
-    experts = found.family == "experts" and found.dtype in ("bf16", "fp8", "fp8_block")
+    experts = table.family == "experts" and table.dtype in ("bf16", "fp8", "fp8_block")
     return "vllm-triton" if triton and experts else library
 
 
-def _excluded(gpu: str, library: str, version: str, found: _Found) -> bool:
+def _excluded(gpu: str, library: str, version: str, table: _Found) -> bool:
     """Tables that measured something else than their name says."""
     copies = gpu == "b300" and library == "sglang" and version == "0.5.14"
-    host_time = library == "vllm" and version == "0.24.0" and found[:2] == ("gemm", "fp8_block")
-    unset_weights = library == "vllm" and found[:2] == ("gemm", "bf16")
-    slow_build = version in ("0.18.0", "0.19.0") and found[:2] == ("experts", "int4_w4a16")
+    host_time = library == "vllm" and version == "0.24.0" and table[:2] == ("gemm", "fp8_block")
+    unset_weights = library == "vllm" and table[:2] == ("gemm", "bf16")
+    slow_build = version in ("0.18.0", "0.19.0") and table[:2] == ("experts", "int4_w4a16")
     # 4 to 8 times as long as TensorRT-LLM's at decode sizes, and longer than the same experts in 16 bits.
-    untuned = gpu in HOPPER and version == "0.24.0" and found[:2] == ("experts", "fp8")
+    untuned = gpu in HOPPER and version == "0.24.0" and table[:2] == ("experts", "fp8")
     # Attention over latent vectors, which SGLang runs on Hopper only after cached prefixes; Triton elsewhere.
-    latent = library == "sglang" and gpu not in BLACKWELL and found.family == "latent_prefill"
+    latent = library == "sglang" and gpu not in BLACKWELL and table.family == "latent_prefill"
     # 16-bit arithmetic on an 8-bit cache: its fallback for head dimensions that its kernels lack.
-    fallback = library == "sglang" and found[:2] == ("prefill", "bf16_kvfp8") and gpu in (*HOPPER, *BLACKWELL)
+    fallback = library == "sglang" and table[:2] == ("prefill", "bf16_kvfp8") and gpu in (*HOPPER, *BLACKWELL)
     # Weights widened before the product; SGLang's default for gpt-oss there is triton_kernels.
-    widened = library == "sglang" and gpu in HOPPER and found[:2] == ("experts", "mxfp4_w4a16")
+    widened = library == "sglang" and gpu in HOPPER and table[:2] == ("experts", "mxfp4_w4a16")
     return any((copies, host_time, unset_weights, slow_build, untuned, latent, fallback, widened))
 
 
@@ -182,9 +184,9 @@ def _split(
     found = found | {"time_us": MICROSECONDS * columns["latency"].astype(np.float64)}
     valid = found["time_us"] > 0.0
     for dtype in np.unique(dtypes[valid]):
-        chosen = valid & (dtypes == dtype)
-        part = {name: values[chosen] for name, values in found.items()}
-        count = int(chosen.sum())
+        selected = valid & (dtypes == dtype)
+        part = {name: values[selected] for name, values in found.items()}
+        count = int(selected.sum())
         part |= {
             name: np.full(count, text)
             for name, text in (("gpu", gpu), ("dtype", str(dtype)), ("source", source))
@@ -217,27 +219,27 @@ def _attention(family: str, columns: Columns, gpu: str, source: str) -> Iterator
     if family == "decode":
         lengths["seq_q"] = np.ones_like(step)
     texts = {name: np.full(len(step), text) for name, text in (("direction", "forward"), ("kernel", ""))}
-    whole = np.ones(len(step), dtype=bool)
+    in_full = np.ones(len(step), dtype=bool)
     if "window_size" in columns:
-        whole = ~(np.nan_to_num(columns["window_size"].astype(np.float64)) > 0)
+        in_full = ~(np.nan_to_num(columns["window_size"].astype(np.float64)) > 0)
     table = TABLES["attention_decode" if family == "decode" else "attention_prefill"]
-    found = {name: values[whole] for name, values in (heads | lengths | texts).items()}
-    columns = {name: values[whole] for name, values in columns.items()}
+    values_of = {name: values[in_full] for name, values in (heads | lengths | texts).items()}
+    columns = {name: values[in_full] for name, values in columns.items()}
     dtypes = _cached(columns, "attn_dtype")
     for dtype in np.unique(dtypes):
-        chosen = (dtypes == dtype) & _usual_kernel(columns, dtypes == dtype, "sglang" in source)
-        part = {name: values[chosen] for name, values in columns.items()}
-        values = {name: values[chosen] for name, values in found.items()}
-        yield from _split(family, table, gpu, source, part, dtypes[chosen], values)
+        selected = (dtypes == dtype) & _usual_kernel(columns, dtypes == dtype, "sglang" in source)
+        part = {name: values[selected] for name, values in columns.items()}
+        values = {name: values[selected] for name, values in values_of.items()}
+        yield from _split(family, table, gpu, source, part, dtypes[selected], values)
 
 
-def _usual_kernel(columns: Columns, chosen: NDArray[np.bool_], several: bool) -> NDArray[np.bool_]:
+def _usual_kernel(columns: Columns, selected: NDArray[np.bool_], several: bool) -> NDArray[np.bool_]:
     """Return the chosen rows of the kernel with most rows: some tables time a shape with several backends."""
     if not several:
-        return chosen
+        return selected
     kernels = columns["kernel_source"].astype(str)
-    names, counts = np.unique(kernels[chosen], return_counts=True)
-    return chosen & (kernels == names[np.argmax(counts)])
+    names, counts = np.unique(kernels[selected], return_counts=True)
+    return selected & (kernels == names[np.argmax(counts)])
 
 
 def _prefill(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
@@ -275,9 +277,9 @@ def _experts(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
         "kernel": np.full(count, ""),
         "dist": columns["distribution"].astype(str),
     }
-    found = {name: values[usable] for name, values in (shape | texts).items()}
+    values_of = {name: values[usable] for name, values in (shape | texts).items()}
     columns = {name: values[usable] for name, values in columns.items()}
-    yield from _split("experts", TABLES["moe"], gpu, source, columns, dtypes[usable], found)
+    yield from _split("experts", TABLES["moe"], gpu, source, columns, dtypes[usable], values_of)
 
 
 def _linear(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
@@ -313,12 +315,12 @@ def _linear(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:
     kernels, phases = columns["kernel_source"].astype(str), columns["phase"].astype(str)
     core = np.char.find(kernels, "conv1d") < 0
     for table, phase in ((SCAN, "context"), (STATE_STEP, "generation")):
-        chosen = core & (phases == phase)
-        part = {name: values[chosen] for name, values in columns.items()}
-        found = {name: values[chosen] for name, values in shape.items()}
-        dtypes = np.full(int(chosen.sum()), "bf16")
-        for one in _split(table.name, table, gpu, source, part, dtypes, found):
-            yield one._replace(family=f"{table.name}/{kind[0]}")
+        selected = core & (phases == phase)
+        part = {name: values[selected] for name, values in columns.items()}
+        values_of = {name: values[selected] for name, values in shape.items()}
+        dtypes = np.full(int(selected.sum()), "bf16")
+        for points in _split(table.name, table, gpu, source, part, dtypes, values_of):
+            yield points._replace(family=f"{table.name}/{kind[0]}")
 
 
 def _latent(columns: Columns, gpu: str, source: str) -> Iterator[_Found]:

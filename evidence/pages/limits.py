@@ -68,20 +68,20 @@ def nested(annotation: Any) -> Iterator[Any]:
 def bounds(field: FieldInfo) -> Range | None:
     """Least and highest value of a field's numbers; None where it has no numbers."""
     said = [*field.metadata, *nested(field.annotation)]
-    said += [inner for one in said if isinstance(one, FieldInfo) for inner in one.metadata]
-    if not any(one in (int, float) for one in said):
+    said += [inner for bound in said if isinstance(bound, FieldInfo) for inner in bound.metadata]
+    if not any(bound in (int, float) for bound in said):
         return None
     least = largest = ""
-    for one in said:
-        if isinstance(one, AfterValidator) and one.func in UNITS:
-            low, high = UNITS[one.func]  # type: ignore[index]
+    for bound in said:
+        if isinstance(bound, AfterValidator) and bound.func in UNITS:
+            low, high = UNITS[bound.func]  # type: ignore[index]
             least, largest = low or least, high or largest
         for name, sign in (("ge", ""), ("gt", "above ")):
-            if isinstance(found := getattr(one, name, None), int | float):
-                least = f"{sign}{_shown(found)}"
+            if isinstance(limit := getattr(bound, name, None), int | float):
+                least = f"{sign}{_shown(limit)}"
         for name, sign in (("le", ""), ("lt", "below ")):
-            if isinstance(found := getattr(one, name, None), int | float):
-                largest = f"{sign}{_shown(found)}"
+            if isinstance(limit := getattr(bound, name, None), int | float):
+                largest = f"{sign}{_shown(limit)}"
     return least, largest
 
 
@@ -92,8 +92,8 @@ def rows(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
     seen.add(model)
     name = model.__name__
     for key, field in model.model_fields.items():
-        if (found := bounds(field)) is not None:
-            yield f"| `{name}` | `{key}` | {found[0]} | {found[1]} |"
+        if (limits := bounds(field)) is not None:
+            yield f"| `{name}` | `{key}` | {limits[0]} | {limits[1]} |"
     for field in model.model_fields.values():
         for part in nested(field.annotation):
             if (

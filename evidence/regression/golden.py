@@ -101,8 +101,8 @@ def write(answers):
     for path in ANSWERS.glob("*.json"):
         if path.stem not in answers:
             path.unlink()
-    for name, found in answers.items():
-        text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+    for name, report in answers.items():
+        text = json.dumps(report, sort_keys=True, separators=(",", ":"))
         (ANSWERS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -189,20 +189,20 @@ def change(before, after, tolerance=RELATIVE):
 
 def compare(before, after, tolerance=RELATIVE):
     """Compare two sets of answers, by name of the question."""
-    found = Differences()
-    found.gone += [f"{name}: the whole answer" for name in before.keys() - after.keys()]
-    found.new += [f"{name}: the whole answer" for name in after.keys() - before.keys()]
+    differences = Differences()
+    differences.gone += [f"{name}: the whole answer" for name in before.keys() - after.keys()]
+    differences.new += [f"{name}: the whole answer" for name in after.keys() - before.keys()]
     for name in sorted(before.keys() & after.keys()):
         old, new = dict(leaves(before[name])), dict(leaves(after[name]))
-        found.gone += [f"{name}: {key}" for key in old.keys() - new.keys()]
-        found.new += [f"{name}: {key}" for key in new.keys() - old.keys()]
+        differences.gone += [f"{name}: {key}" for key in old.keys() - new.keys()]
+        differences.new += [f"{name}: {key}" for key in new.keys() - old.keys()]
         for key in old.keys() & new.keys():
             if share := change(old[key], new[key], tolerance):
-                found.moves.append(Move(share, name, key, old[key], new[key]))
+                differences.moves.append(Move(share, name, key, old[key], new[key]))
         if _fits(old) and not _fits(new):
-            found.unfit.append(name)
-    found.moves.sort(reverse=True)
-    return found
+            differences.unfit.append(name)
+    differences.moves.sort(reverse=True)
+    return differences
 
 
 def _fits(values):
@@ -232,23 +232,23 @@ def _keys(heading, keys, limit):
             print(f"  ... and {len(keys) - limit} more (--top)")
 
 
-def report(found, answers, limit):
+def report(differences, answers, limit):
     """Print a comparison, the largest changes first."""
-    if found.moves:
-        questions = {move.question for move in found.moves}
-        print(f"{len(found.moves)} values of {len(questions)} questions moved, of {answers} questions:")
-        for move in found.moves[:limit]:
+    if differences.moves:
+        questions = {move.question for move in differences.moves}
+        print(f"{len(differences.moves)} values of {len(questions)} questions moved, of {answers} questions:")
+        for move in differences.moves[:limit]:
             values = f"{_short(move.before)} -> {_short(move.after)}"
             print(f"  {_share(move.share):>9}  {move.question}: {move.key}  {values}")
-        if len(found.moves) > limit:
-            print(f"  ... and {len(found.moves) - limit} more (--top)")
-        steps = [move for move in found.moves if move.key.endswith("step_time_s")]
+        if len(differences.moves) > limit:
+            print(f"  ... and {len(differences.moves) - limit} more (--top)")
+        steps = [move for move in differences.moves if move.key.endswith("step_time_s")]
         largest = max((move.share for move in steps), default=0.0)
         print(f"\nstep times that moved: {len(steps)}, by at most {largest:.3g} of the step")
-    _keys("fitted before and no longer does", found.unfit, limit)
-    _keys("keys that are gone", found.gone, limit)
-    _keys("keys that are new", found.new, limit)
-    if found.same:
+    _keys("fitted before and no longer does", differences.unfit, limit)
+    _keys("keys that are gone", differences.gone, limit)
+    _keys("keys that are new", differences.new, limit)
+    if differences.same:
         print(f"{answers} questions: no value moved by more than {RELATIVE:g}")
 
 
@@ -267,29 +267,29 @@ def arguments():
 
 def main():
     """Compare or store; the exit code is 1 where anything moved."""
-    asked = arguments()
-    if asked.base:
-        with worktree(asked.base) as tree:
-            before = answers_of(tree, asked.names)
+    options = arguments()
+    if options.base:
+        with worktree(options.base) as tree:
+            before = answers_of(tree, options.names)
     else:
-        before = stored_answers(asked.names)
-    after = answer_all(asked.names)
-    if asked.answers:
+        before = stored_answers(options.names)
+    after = answer_all(options.names)
+    if options.answers:
         json.dump(after, sys.stdout)
         return
-    if asked.write and asked.names:
+    if options.write and options.names:
         after = {**stored_answers(), **after}
-    found = compare(stored_answers() if asked.write else before, after)
-    if asked.check and not found.same and compare(before, after, ELSEWHERE).same:
+    differences = compare(stored_answers() if options.write else before, after)
+    if options.check and not differences.same and compare(before, after, ELSEWHERE).same:
         # The stored answers may be those of another kind of processor: ask their version on this one.
         version = stored_by()
         print(f"within {ELSEWHERE:g} of the stored answers; compared with {version[:12]} on this processor:")
         with worktree(version) as tree:
-            found = compare(answers_of(tree, asked.names), after)
-    report(found, len(after), asked.top)
-    if asked.write:
+            differences = compare(answers_of(tree, options.names), after)
+    report(differences, len(after), options.top)
+    if options.write:
         write(after)
-    elif not found.same:
+    elif not differences.same:
         sys.exit(1)
 
 

@@ -56,15 +56,15 @@ class Ended:
 
 def session(leader: int) -> list[int]:
     """Processes of a session that have not ended."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except (OSError, IndexError):
             continue
         if entry.name.isdigit() and int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(entry.name))
-    return found
+            processes.append(int(entry.name))
+    return processes
 
 
 def run(name: str, folder: Path, number: int | None = None, after_s: float = 0.0) -> Ended | None:
@@ -184,15 +184,17 @@ def kill(name: str, moments: int, signals: Sequence[int] = SIGNALS) -> tuple[int
                 with TemporaryDirectory() as folder:
                     at = duration * (moment + 0.5) / moments
                     began = time.monotonic()
-                    found = run(name, Path(folder), number, at)
+                    outcome = run(name, Path(folder), number, at)
                     if (
-                        found is None
+                        outcome is None
                     ):  # the machine is less busy than before: the moment is a share of this run
                         duration = min(duration, time.monotonic() - began)
                         continue
                     ended += 1
-                    told = f"{name}, {signal.Signals(number).name} after {at:.1f} of {duration:.1f} s"
-                    faults += [f"{told}: {fault}" for fault in check(name, Path(folder), found, number)]
+                    signal_words = f"{name}, {signal.Signals(number).name} after {at:.1f} of {duration:.1f} s"
+                    faults += [
+                        f"{signal_words}: {fault}" for fault in check(name, Path(folder), outcome, number)
+                    ]
                     break
     return ended, faults
 
@@ -201,10 +203,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill", description=__doc__)
     parser.add_argument("commands", nargs="*", metavar="COMMAND", help=", ".join(COMMANDS))
     parser.add_argument("--moments", type=int, default=10)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     wrong = 0
-    for name in asked.commands or COMMANDS:
-        ended, faults = kill(name, asked.moments)
+    for name in options.commands or COMMANDS:
+        ended, faults = kill(name, options.moments)
         wrong += len(faults)
         for fault in faults:
             print(fault)

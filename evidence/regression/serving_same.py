@@ -130,8 +130,8 @@ def answers() -> Iterator[tuple[str, np.ndarray]]:
         for column, values in run.records.columns().items():
             yield f"{name}: {column}", values
         totals = [member.meter.totals for member in run.fleet.members]
-        yield f"{name}: series", np.concatenate([one.series.bins for one in totals])
-        yield f"{name}: joules", np.array([one.joules for one in totals])
+        yield f"{name}: series", np.concatenate([replica.series.bins for replica in totals])
+        yield f"{name}: joules", np.array([replica.joules for replica in totals])
         yield (
             f"{name}: gaps",
             np.array(sorted(merged([member.meter for member in run.fleet.members]).items())),
@@ -158,18 +158,18 @@ def compared(arguments: list[str]) -> int:
         return 0
     changed = compared = 0
     with np.load(arguments[1]) as before:
-        for name, found in answers():
+        for name, arrays in answers():
             if name not in before:
                 continue  # a policy that did not exist
             compared += 1
             expected = before[name]
-            if expected.shape != found.shape:
-                print(f"{name}: shape {expected.shape} is now {found.shape}")
-            elif not np.array_equal(expected, found, equal_nan=True):
+            if expected.shape != arrays.shape:
+                print(f"{name}: shape {expected.shape} is now {arrays.shape}")
+            elif not np.array_equal(expected, arrays, equal_nan=True):
                 size = np.maximum(np.abs(expected), 1e-300)
-                off = np.abs(found - expected) / size
+                off = np.abs(arrays - expected) / size
                 print(
-                    f"{name}: {(found != expected).sum()} of {found.size} differ, by up to "
+                    f"{name}: {(arrays != expected).sum()} of {arrays.size} differ, by up to "
                     f"{np.nanmax(off):.1e}"
                 )
             else:

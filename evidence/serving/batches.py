@@ -43,7 +43,7 @@ def predict(questions: Sequence[OfflineBatch]) -> list[dict[str, float]]:
     serving, limited = questions[0].serving, questions[0].limited
     engine, device = serving.engine, serving.cluster.device
     batch, prompt, output = batch_arrays(questions)
-    budget, most, context = (
+    budget, sequences, context = (
         float(np.max(batch * prompt)),
         float(np.max(batch)),
         float(np.max(prompt + output)),
@@ -51,9 +51,9 @@ def predict(questions: Sequence[OfflineBatch]) -> list[dict[str, float]]:
     slots = np.full_like(batch, np.inf)
     if limited:
         budget = max(engine.token_budget(device), float(np.max(prompt)))
-        most = min(most, engine.sequence_limit(device))
-        slots = np.minimum(kv_tokens(serving, budget, most) / (prompt + output), most)
-    table = table_of(serving, budget, most, context)
+        sequences = min(sequences, engine.sequence_limit(device))
+        slots = np.minimum(kv_tokens(serving, budget, sequences) / (prompt + output), sequences)
+    table = table_of(serving, budget, sequences, context)
     run = batch_run(table, batch, prompt, output, budget, slots)
     first_s = engine.first_token_s.value if limited else 0.0
     together = np.minimum(batch, np.maximum(slots, 1.0))

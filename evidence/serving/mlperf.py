@@ -68,11 +68,13 @@ def question(row: MeasuredRow, collection: Collection) -> MlPerf:
         raise SkippedRow(f"lengths of the data set of {model.name} are not known")
     gpus, round_, scenario = row.need("n_gpus"), row.text("round"), row.text("scenario")
     engine, version = _engine(row.text("framework"), round_, cluster)
-    precision, most = _precision(cluster, round_), min(gpus, cluster.domain)
+    precision, domain = _precision(cluster, round_), min(gpus, cluster.domain)
     degrees = DEGREES if round_ < "v5" else DEGREES + PIPELINED
-    pools = [{"tensor": tensor, "pipeline": stages} for tensor, stages in degrees if tensor * stages <= most]
+    pools = [
+        {"tensor": tensor, "pipeline": stages} for tensor, stages in degrees if tensor * stages <= domain
+    ]
     if model.moe is not None:
-        pools += [{"data": ranks, "expert": ranks} for ranks in (2, 4, 8) if ranks <= most]
+        pools += [{"data": ranks, "expert": ranks} for ranks in (2, 4, 8) if ranks <= domain]
     limits = data_set.get("interactive" if scenario == "Interactive" else "server", LIMITS)
     stated = row.number("ttft_limit_ms"), row.number("tpot_limit_ms")
     seconds = (ms / 1e3 if ms else default for ms, default in zip(stated, limits, strict=True))

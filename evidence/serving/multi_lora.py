@@ -81,7 +81,7 @@ def question(row: MeasuredRow, collection: Collection) -> MultiLora:
         rank=round(sum(ranks[: adapters or 1]) / min(len(ranks), adapters or 1)),
         prompt=prompt,
         output=output,
-        tokens=next((tokens for most, tokens in apart if adapters <= most), TOKENS),
+        tokens=next((tokens for limit, tokens in apart if adapters <= limit), TOKENS),
         **collection.values(row),
     )
 

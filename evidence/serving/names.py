@@ -40,10 +40,10 @@ def find_model(name: str) -> Model:
     """
     if not name:
         raise SkippedRow("model not stated")
-    known = models.resolve(name)
-    if known is None:
+    model = models.resolve(name)
+    if model is None:
         raise SkippedRow(f"model {name!r} is not known")
-    return models.get(known)
+    return models.get(model)
 
 
 @lru_cache(maxsize=1024)

@@ -90,8 +90,8 @@ def ladder(stages: Sequence[FleetStage]) -> ServedRun:
         gaps = random.exponential(size=max(round(stage.rate * stage.duration_s), 1))
         for time in start + stage.duration_s * np.cumsum(gaps) / gaps.sum():
             prompt = order[len(rows) % len(order)]
-            group, own = prompt // first.prompts * SPAN, (first.groups + prompt) * SPAN
-            ids = [*range(group, group + common), *range(own, own + tokens // SPAN - common)]
+            group, suffix = prompt // first.prompts * SPAN, (first.groups + prompt) * SPAN
+            ids = [*range(group, group + common), *range(suffix, suffix + tokens // SPAN - common)]
             lengths = {"input_length": tokens, "output_length": int(stage.output)}
             rows.append(json.dumps({"timestamp": time * 1e3, **lengths, "hash_ids": ids}) + "\n")
         start += stage.duration_s + DRAINED_S

@@ -104,8 +104,8 @@ def question(row: MeasuredRow, collection: Collection) -> Stage:
 
 def details(row: MeasuredRow, case: ServingCase) -> dict[str, Any]:
     """Whole runs repeat under other settings of memory, which their experiments' names begin with."""
-    whole = row.text("stage") == "all"
-    return {"group": f"{row.text('experiment').split('-', 1)[-1]} all"} if whole else {}
+    all_stages = row.text("stage") == "all"
+    return {"group": f"{row.text('experiment').split('-', 1)[-1]} all"} if all_stages else {}
 
 
 def _numbers(row: MeasuredRow, name: str) -> tuple[float, ...]:

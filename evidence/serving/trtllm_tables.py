@@ -103,11 +103,14 @@ def predict_steady(questions: Sequence[TableCase]) -> list[dict[str, float]]:
 def _maximum(serving: Setup, row: TableCase) -> float:
     """Tokens a second of requests that are queued at once: as many run as memory holds."""
     device = serving.cluster.device
-    budget, most = max(serving.engine.token_budget(device), row.prompt), serving.engine.sequence_limit(device)
+    budget, sequences = (
+        max(serving.engine.token_budget(device), row.prompt),
+        serving.engine.sequence_limit(device),
+    )
     if row.limits is not None:
-        budget, most = row.limits.tokens, row.limits.batch * serving.pool.pipeline
-    room = kv_tokens(serving, budget, most, FREE_SHARE)
-    slots = min(most, room / (row.prompt + row.output), row.requests / serving.pool.data)
+        budget, sequences = row.limits.tokens, row.limits.batch * serving.pool.pipeline
+    room = kv_tokens(serving, budget, sequences, FREE_SHARE)
+    slots = min(sequences, room / (row.prompt + row.output), row.requests / serving.pool.data)
     table = table_of(serving, budget, slots, row.prompt + row.output)
     clients = max(slots, 1.0) * serving.pool.data
     load = Load(row.prompt, row.output, 1.02 * clients, together=1.0)

@@ -108,19 +108,19 @@ def leave_out(ledger: Ledger, names: str, execution: Execution | None = None) ->
     sources = sorted({source_of(entry.case.case_id) for entry in entries})
     if names != EACH and names not in sources:
         raise UnknownNameError("source", names, [EACH, *sources], "--leave-out")
-    chosen = sources if names == EACH else [names]
-    own = {
-        source: [entry for entry in entries if source_of(entry.case.case_id) == source] for source in chosen
+    left = sources if names == EACH else [names]
+    by_source = {
+        source: [entry for entry in entries if source_of(entry.case.case_id) == source] for source in left
     }
-    tuned = [source for source in chosen if chosen_on(source)]
-    calls = [(source, [entry.case for entry in own[source]]) for source in tuned]
+    tuned = [source for source in left if chosen_on(source)]
+    calls = [(source, [entry.case for entry in by_source[source]]) for source in tuned]
     changed: dict[str, PredictedCase] = {}
     for number, prediction, _ in (execution or Execution(workers=1)).run(_without, calls, _inputs):
-        for entry in own[tuned[number]]:
+        for entry in by_source[tuned[number]]:
             if values := prediction.get(entry.case.case_id):
                 changed[entry.case.case_id] = replace(entry, **values)
     runs = []
-    for source, mine in own.items():
+    for source, mine in by_source.items():
         measured = measured_devices(
             entry.case for entry in entries if source_of(entry.case.case_id) != source
         )

@@ -61,16 +61,16 @@ def chosen_on(source: str) -> list[StepConstant]:
 @contextmanager
 def without_constants(source: str) -> Iterator[Change]:
     """All constants chosen on a source at their values without steps; yields the change of a case."""
-    chosen = chosen_on(source)
+    entries = chosen_on(source)
 
     def change(case: TrainingCase) -> TrainingCase:
-        for constant in chosen:
+        for constant in entries:
             case = constant.without(case)
         # A setting keeps what it computed with the constant.
         return replace(case, setting=replace(case.setting))
 
     with ExitStack() as stack:
-        for constant in chosen:
+        for constant in entries:
             stack.enter_context(constant.taken_away())
         yield change
 

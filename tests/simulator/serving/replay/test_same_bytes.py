@@ -152,9 +152,9 @@ def test_routers_over_lists_give_the_bytes_of_the_loops(router, fleets):
 
 
 @pytest.mark.slow
-def test_compiled_kernels_give_the_bytes_of_the_loops(calls, fleets, tmp_path, monkeypatch):
+def test_compiled_kernels_give_the_bytes_of_the_loops(calls, fleets):
+    """In the user's cache, whose folder is that of these files: long runs of other tests need not compile."""
     pytest.importorskip("numba")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for data in CASES.values():
         wanted, _ = answers(data, LOOPS)
         calls.clear()
