@@ -37,6 +37,7 @@ def test_on_policy_plans_share_all_devices():
     assert {plan.data["schedule"]["kind"] for plan in ranked(0).plans} == {"synchronous"}
 
 
+@pytest.mark.slow
 def test_older_answers_never_cost_answers():
     best = [ranked(staleness).plans[0].answers_per_s for staleness in (0, 1, 4)]
     assert best == sorted(best)

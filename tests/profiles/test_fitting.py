@@ -298,6 +298,7 @@ def test_a_whole_calibration_says_what_is_measured(calibrated):
         assert row["error"]["median"] < 0.08, row
 
 
+@pytest.mark.slow
 def test_the_calibrated_device_predicts_its_points(calibrated, tmp_path):
     files = write_calibration(calibrated[0], tmp_path / "mine.yaml")
     assert all(file.is_file() for file in files)

@@ -70,6 +70,7 @@ def tensors():
         yield question(plan=plan | {"sequence_parallel": tensor > 1}, placement={"stages": {"one": 1}})
 
 
+@pytest.mark.slow
 def test_names_and_order_of_groups_change_nothing():
     swapped = question("dgx-a100-80gb", "dgx-h100", ("other", "one"))
     assert found_of("dense").plans[0].seconds == pytest.approx(best(swapped).plans[0].seconds, rel=1e-9)
@@ -112,6 +113,7 @@ def test_no_plan_is_faster_than_the_bound(name):
     assert found.least_s > 0.3 * found.plans[0].seconds
 
 
+@pytest.mark.slow
 def test_two_groups_of_one_kind_have_the_bound_of_both():
     """Twice the devices of one kind halve the least time."""
     twice, once = best(question(other="dgx-h100")).least_s, best(one_group()).least_s

@@ -40,6 +40,7 @@ def found():
     return search_serving(asked, top=5, measured=Measured(lambda shape: shape.describe() == "TP8 PP2 fp8"))
 
 
+@pytest.mark.slow
 def test_best_first_and_every_reason_holds(found):
     """A set of levers is a strict part of the first's; the plainest has none.
 
