@@ -2,11 +2,15 @@
 
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Count, Positive
 from simulator.scenario import Reference
+
+Array = NDArray[np.float64]
 
 
 class TrainRole(Strict):
@@ -32,6 +36,9 @@ class Environments(Strict):
 
     seconds: Positive = Field(description="of a call, s, on a free core")
     calls: Positive = Field(1.0, description="mean calls of an answer")
+    sigma: float = Field(
+        0.0, ge=0, le=3, description="standard deviation of the logarithm of a call's seconds; 0: all alike"
+    )
     cores: Positive = Field(1.0, description="CPU cores that a call holds")
     node_cores: Count = Field(description="CPU cores of a node that serve calls")
 
@@ -39,6 +46,21 @@ class Environments(Strict):
     def waits_s(self) -> float:
         """Seconds that an answer waits for its calls."""
         return self.calls * self.seconds
+
+    def added_s(self, seconds: float, outputs: Array) -> float:
+        """Seconds that calls add to the last of some answers, each of which ends with its length and waits.
+
+        Args:
+            seconds: of the rollouts without calls.
+            outputs: tokens of each answer, in bursts; shape (bursts, answers).
+        """
+        if not self.sigma:
+            return self.waits_s
+        # A sum of as many calls has the spread of their mean.
+        spread = self.sigma / max(self.calls, 1.0) ** 0.5
+        drawn = np.random.default_rng(0).lognormal(-0.5 * spread**2, spread, outputs.shape)
+        ends = seconds * outputs / outputs.max(axis=1, keepdims=True) + self.waits_s * drawn
+        return float(ends.max(axis=1).mean()) - seconds
 
     def busy_s(self, answers: float, nodes: int) -> float:
         """Seconds in which all cores of some nodes serve the calls of some answers."""

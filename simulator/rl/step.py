@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from core.errors import InputError
 from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.rl.band import half_width
-from simulator.rl.drain import plain_steps, resume_seconds, rollout_seconds
+from simulator.rl.drain import DRAWS, plain_steps, resume_seconds, rollout_seconds
 from simulator.rl.lanes import LaneSegment, lanes
 from simulator.rl.memory import RlMemory, step_memory
 from simulator.rl.schedules import Phases, RlTiming
@@ -137,14 +141,17 @@ def _added(setting: RlSetting, rollouts: float) -> float:
 def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, float]:
     """Seconds of some steps' rollouts with calls of environments, and of those in which their cores are busy.
 
-    An answer waits for its calls, while the engine serves others; the cores of all nodes serve one call after
-    the other. Answers keep their KV meanwhile (their slots are not counted again).
+    An answer waits for its calls, while the engine serves others; the last one of a step decides. The cores
+    of all nodes serve one call after the other. Answers keep their KV meanwhile (their slots are not counted
+    again).
     """
     if setting.environments is None:
         return seconds, 0.0
-    answers = setting.workload.answers * setting.workload.sampled * steps
-    served = setting.environments.busy_s(answers, setting.nodes)
-    return max(seconds + setting.environments.waits_s, served), served
+    answers = math.ceil(setting.workload.answers * setting.workload.sampled)
+    served = setting.environments.busy_s(answers * steps, setting.nodes)
+    outputs = setting.workload.output.draw(np.random.default_rng(0), DRAWS * answers)
+    added = setting.environments.added_s(seconds, outputs.reshape(DRAWS, answers).astype(np.float64))
+    return max(seconds + added, served), served
 
 
 def _cores(setting: RlSetting, rollouts: float, served: float) -> float | None:

@@ -3,11 +3,14 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.errors import InputError
+from simulator.frames.rates import slowest
 from simulator.plan import Plans
 from simulator.rl.band import RESIDUAL, halves
+from simulator.rl.roles import Environments
 from simulator.rl.scenario import make_rl
 from simulator.rl.step import predict_rl
 from simulator.training import predict
@@ -142,3 +145,14 @@ def test_calls_of_environments_wait_while_cores_are_free_and_decide_where_they_a
     enough = predict_rl(asked(roles={"environment": {**calls, "node_cores": math.ceil(short.cores)}}))
     assert enough.timing.binding == step.timing.binding
     assert enough.phases.environment == pytest.approx(enough.phases.generation, rel=0.1)
+
+
+def test_calls_that_differ_add_the_slowest_where_answers_are_alike_and_less_where_they_differ():
+    """Independent ways: drawn ends of answers, and the expected maximum of a lognormal law by quantiles."""
+    calls = Environments(seconds=2.0, calls=4.0, sigma=0.8, node_cores=8)
+    alike, drawn = np.full((64, 512), 100.0), np.random.default_rng(1).lognormal(6.0, 0.6, (64, 512))
+    longest = calls.waits_s * slowest(512, 0.4)
+    assert calls.added_s(30.0, alike) == pytest.approx(longest, rel=0.05)
+    assert calls.waits_s < calls.added_s(30.0, drawn) < longest
+    assert calls.added_s(1e9, drawn) == pytest.approx(calls.waits_s, rel=0.2)
+    assert calls.model_copy(update={"sigma": 0.0}).added_s(30.0, drawn) == calls.waits_s
