@@ -42,6 +42,8 @@ CLUSTERS = {
     "L20": L20,
 }
 """Clusters of the rows' devices; ConsisID's rows do not state theirs, xDiT's L20 are on PCIe 4.0."""
+TILED = ("tencent/HunyuanVideo",)
+"""Models that xDiT's scripts decode in tiles (examples/run_hunyuan_video_usp.sh)."""
 KEPT_APART = "flux", "wan"
 HOST = "launch_s", "sequence_s", "ring_s", "request_s"
 KERNELS = "attention", "memory", "convolution", "depthwise"
@@ -78,6 +80,7 @@ def scenario(row):
             "ring": number("ring"),
             "guidance": number("cfg_parallel"),
             "pipefusion": number("pipefusion"),
+            "tiling": row["model"] in TILED and "xDiT" in row["source"],
         },
     }
 

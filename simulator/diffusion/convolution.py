@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from math import prod
 
 from simulator.diffusion.models import LatentDecoder
 from simulator.ops.op import Attention, MemoryBound, Op, Product
@@ -32,8 +33,37 @@ def _convolution(name: str, pixels: float, outputs: float, inputs: float, window
     )
 
 
+def tiled_ops(
+    decoder: LatentDecoder, samples: float, latent: tuple[int, int, int], ranks: float, tiling: bool
+) -> list[Op]:
+    """Ops of the decoder over tiles that overlap, one after the other; over the whole where it has none.
+
+    Args:
+        decoder, samples, latent, ranks: as in `decoder_ops`.
+        tiling: whether rows and columns are tiled too; frames are wherever the decoder has tiles of them.
+    """
+    tiles = decoder.tiles
+    if tiles is None:
+        return decoder_ops(decoder, samples, latent, ranks)
+    pixels = tiles.pixels if tiling else None
+    cuts = [_tiles(size, tile) for size, tile in zip(latent, (tiles.frames, pixels, pixels), strict=True)]
+    count = prod(number for number, _ in cuts)
+    frames, rows, columns = (mean for _, mean in cuts)
+    ops = decoder_ops(decoder, samples, (frames, rows, columns), ranks)
+    return [op.changed(repeats=op.repeats * count, launches=op.launches * count) for op in ops]
+
+
+def _tiles(size: int, tile: tuple[int, int] | None) -> tuple[int, float]:
+    """Number of tiles along an axis, and their mean length."""
+    if tile is None or size <= tile[0]:
+        return 1, float(size)
+    length, step = tile
+    lengths = [min(length, size - start) for start in range(0, size, step)]
+    return len(lengths), sum(lengths) / len(lengths)
+
+
 def decoder_ops(
-    decoder: LatentDecoder, samples: float, latent: tuple[int, int, int], ranks: float = 1.0
+    decoder: LatentDecoder, samples: float, latent: tuple[float, float, float], ranks: float = 1.0
 ) -> list[Op]:
     """Ops of the decoder on one of ``ranks`` that divide its pixels.
 

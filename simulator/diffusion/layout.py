@@ -24,6 +24,7 @@ class Layout(Strict):
         1.0, ge=0, le=1, description="share of the other patches' keys that a rank reads (PCPP: 0.3)"
     )
     decoder: Few = Field(1, description="ranks among which the decoder's pixels are divided")
+    tiling: bool = Field(False, description="the decoder works on tiles that overlap: less memory, more work")
     offload: Literal["none", "layers"] = Field(
         "none", description="layers: weights of a block come from the host while another computes"
     )

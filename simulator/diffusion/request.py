@@ -16,7 +16,7 @@ from core.errors import InfeasibleError
 from core.records import record
 from hwmodels.device import LIBRARY_BYTES, Device
 from simulator.diffusion import addons
-from simulator.diffusion.convolution import decoder_ops, decoder_parameters
+from simulator.diffusion.convolution import decoder_parameters, tiled_ops
 from simulator.diffusion.encoders import encoder_ops, encoder_parameters
 from simulator.diffusion.libraries import DiffusionLibrary
 from simulator.diffusion.ops import WIDTH, TransformerCall, call_ops, transformer_parameters
@@ -203,7 +203,10 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
             work_of(encoder_ops(encoder, prompts, library.compiled), prices)
             for encoder in setting.model.encoders
         ),
-        work_of(decoder_ops(setting.model.decoder, float(work.batch), setting.latent, ranks), prices),
+        work_of(
+            tiled_ops(setting.model.decoder, float(work.batch), setting.latent, ranks, setting.layout.tiling),
+            prices,
+        ),
         control,
         repeated,
         work_of(addons.merge_ops(setting.model), prices) if added.adapters else None,

@@ -125,6 +125,11 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
         )
     if layout.pipefusion > model.layers:
         raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")
+    if layout.tiling and model.decoder.tiles is None:
+        raise InputError(
+            f"no tiles of {model.name}'s decoder are known; allowed: false",
+            f"{where}: layout.tiling",
+        )
     if setting.addons.controls and not model.control:
         known = ", ".join(
             each.name for each in map(diffusion_models.get, diffusion_models.names()) if each.control

@@ -63,6 +63,21 @@ class TextEncoder(Strict):
     tokens: Whole
 
 
+class LatentTiles(Strict):
+    """Parts of a latent that a decoder decodes one after the other, and that overlap: length and step."""
+
+    frames: Annotated[tuple[Whole, Whole], Field(strict=False)]
+    """Of latent frames; used wherever a video has more."""
+    pixels: Annotated[tuple[Whole, Whole], Field(strict=False)]
+    """Of latent rows and columns; used with `tiling` of the layout."""
+
+    @model_validator(mode="after")
+    def _overlaps(self) -> "LatentTiles":
+        if any(step > length for length, step in (self.frames, self.pixels)):
+            raise ValueError("a step is at most the length of a tile")
+        return self
+
+
 class LatentDecoder(Strict):
     """The decoder of a variational autoencoder: stages of residual blocks, each twice as wide and high."""
 
@@ -76,6 +91,7 @@ class LatentDecoder(Strict):
     kernel: Annotated[int, Field(gt=0, le=15)] = 3
     attends: bool = True
     """Whether the innermost stage has an attention."""
+    tiles: LatentTiles | None = None
 
     @property
     def space(self) -> int:

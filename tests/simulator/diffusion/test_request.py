@@ -6,7 +6,9 @@ import pytest
 
 from core.errors import InfeasibleError, InputError
 from hwmodels.device import devices
+from simulator.diffusion.convolution import decoder_ops, tiled_ops
 from simulator.diffusion.libraries import diffusion_libraries
+from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.ops import WIDTH, call_ops
 from simulator.diffusion.request import call_of, device_seconds, predict_request, prices_of, work_of
 from simulator.diffusion.scenario import make_diffusion
@@ -155,3 +157,22 @@ def test_convolutions_on_devices_that_nobody_measured_are_bound_by_bytes():
     assert 1.0 < borrowed.convolution < 0.5 * fitted.convolution
     b200 = library.model_copy(update={"times": {"default": fitted}}).on(devices.get("b200"))
     assert b200.convolution == pytest.approx(library.times["b200"].convolution, rel=0.2)
+
+
+def test_tiles_that_overlap_are_decoded_again():
+    whole, tiled = (predicted(VIDEO, {"tiling": tiling}, **CLIP).times for tiling in (False, True))
+    # 90 x 160 latent pixels in tiles of 32 every 24: 114 rows and 208 columns.
+    assert tiled.decoder_s / whole.decoder_s == pytest.approx(114 / 90 * 208 / 160, rel=0.1)
+    assert tiled.step_s == whole.step_s
+
+
+def test_a_latent_of_one_tile_is_decoded_once():
+    latent = (5, 32, 32)
+    decoder = diffusion_models.get("hunyuan-video").decoder
+    plain = decoder_ops(decoder, 1.0, latent)
+    assert [repr(op) for op in tiled_ops(decoder, 1.0, latent, 1.0, True)] == [repr(op) for op in plain]
+
+
+def test_tiles_of_a_decoder_that_has_none_are_refused():
+    with pytest.raises(InputError, match=r"no tiles of sd3\.5-large's decoder are known"):
+        setting(layout={"tiling": True})
