@@ -1,8 +1,8 @@
-"""Answers of the four questions: what ``--json`` prints, the tables, the scenario to copy, and the page."""
+"""Answers of the five questions: what ``--json`` prints, the tables, the scenario to copy, and the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def answered(kind: str, body: Any, page: bool = True) -> dict[str, Any]:
     question = read(kind, body)
     values = {name: value for name, value in question if value is not None}
     try:
-        return {"train": _train, "serve": _serve, "size": _size, "simulate": _simulate}[kind](values, page)
+        return ANSWERS[kind](values, page)
     except InputError:
         raise
     except MeshwrightError as error:
@@ -95,6 +95,25 @@ def _simulate(values: dict[str, Any], page: bool) -> dict[str, Any]:
     step = isinstance(done, StepSimulation)
     told = _all(done, _yaml(dict(question[0])), page and not step)
     return {**told, "page": Shown.page(done).text()} if page and step else told
+
+
+def _rl(values: dict[str, Any], page: bool) -> dict[str, Any]:
+    from meshwright.jobs.rl import search
+    from meshwright.questions.post_training import rl_question
+
+    staleness, top = values.pop("staleness", None), values.pop("top")
+    found = search(rl_question("", values), staleness, top)
+    return _all(found, _yaml(dict(found.search.plans[0].data)), page)
+
+
+ANSWERS: Mapping[str, Callable[[dict[str, Any], bool], dict[str, Any]]] = {
+    "train": _train,
+    "serve": _serve,
+    "size": _size,
+    "simulate": _simulate,
+    "rl": _rl,
+}
+"""Answers by question."""
 
 
 def _all(result: Any, scenario: str, page: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``meshwright mcp``: the four questions as tools of the Model Context Protocol, over stdin and stdout."""
+"""``meshwright mcp``: the five questions as tools of the Model Context Protocol, over stdin and stdout."""
 
 import asyncio
 import json

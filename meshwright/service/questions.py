@@ -1,4 +1,4 @@
-"""The four questions that are asked over HTTP and by assistants, as strict schemas.
+"""The five questions that are asked over HTTP and by assistants, as strict schemas.
 
 A request names what the catalogue has, or writes a mapping out; no name of a file is read.
 """
@@ -113,9 +113,26 @@ class SimulateQuestion(ServiceQuestion):
     scenario: Named = Field(description="a shipped scenario's name, or the mapping of a scenario")
 
 
-QUESTIONS: Mapping[str, type[ServiceQuestion]] = {
-    kind.question: kind for kind in (TrainQuestion, ServeQuestion, SizeQuestion, SimulateQuestion)
-}
+class RlQuestion(ServiceQuestion):
+    """How are devices of post-training split, and how long is a step?"""
+
+    question: ClassVar[str] = "rl"
+    about: ClassVar[str] = (
+        "Plans of GRPO with the batch of the shipped scenario rl-qwen3-30b: layouts of trainer and rollouts, "
+        "step, answers an hour. `simulate` takes a scenario with another algorithm or batch."
+    )
+
+    model: Named = Field(description="name of the catalogue, or a config.json or model as a mapping")
+    cluster: Named = Field(description="name of the catalogue, or a mapping")
+    gpus: int = Field(ge=1, le=2**14, description="devices of the job")
+    isl: int | None = Field(None, ge=1, le=2**20, description="prompt tokens")
+    osl: int | None = Field(None, ge=1, le=2**20, description="median of the answers' tokens")
+    staleness: float | int | None = Field(None, description="steps by which an answer's weights may be old")
+    top: int = Field(5, ge=1, le=MOST_PLANS, description="plans to return")
+
+
+KINDS = (TrainQuestion, ServeQuestion, SizeQuestion, SimulateQuestion, RlQuestion)
+QUESTIONS: Mapping[str, type[ServiceQuestion]] = {kind.question: kind for kind in KINDS}
 
 
 def check_references(question: ServiceQuestion) -> None:

@@ -1,4 +1,4 @@
-"""``meshwright ui``: a form for the four questions, their pages, and JSON under ``/api`` with OpenAPI."""
+"""``meshwright ui``: a form for the five questions, their pages, and JSON under ``/api`` with OpenAPI."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -44,6 +44,7 @@ def client():
         ("serve", SERVE, "deployments"),
         ("size", SIZE, "sizes"),
         ("simulate", {"scenario": "gpt3-175b-1024-a100"}, "step_time_s"),
+        ("rl", {"model": "qwen3-1.7b", "cluster": "dgx-h100", "gpus": 8, "osl": 500, "top": 1}, "plans"),
     ],
 )
 def test_every_question_is_answered(client, kind, body, key):
@@ -179,7 +180,7 @@ def test_an_assistant_talks_over_standard_streams():
             return [tool.name for tool in tools.tools], told
 
     names, told = asyncio.run(ask())
-    assert names == ["train", "serve", "size", "simulate", "catalogue"]
+    assert names == ["train", "serve", "size", "simulate", "rl", "catalogue"]
     assert told.is_error and "unknown model 'lama'" in told.content[0].text
 
 
