@@ -32,6 +32,7 @@ STARTS: tuple[tuple[str, str], ...] = (
     (r"-m\s+dynamo\.sglang\b", "sglang"),
     (r"(?:^|[\s/])trtllm-serve\b(?!\s+disaggregated)", "trtllm"),
     (r"-m\s+dynamo\.trtllm\b", "trtllm"),
+    (r"\b(?:docker|podman|nerdctl)\s+run\b.*?\bvllm/vllm-openai(?::[\w.-]+)?(?=\s)", "vllm"),
 )
 """What starts a server, and its engine."""
 IMAGES = (("vllm", "vllm"), ("sglang", "sglang"), ("tensorrt-llm", "trtllm"), ("trtllm", "trtllm"))
@@ -40,6 +41,7 @@ FILES = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 """Options of trtllm-serve and Dynamo that name a file of options."""
 OTHER_FILES = "--config"
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
+BACKEND = re.compile(r"\bVLLM_ATTENTION_BACKEND=[\"']?(\w+)")
 VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
 ENDS = ("|", "2>&1", "&", ">", ">>", "&&", ";", "||", "exec")
 
@@ -59,6 +61,8 @@ class LaunchedServer:
     """prefill or decode, where the manifest says it."""
     preset: str = ""
     """Engine preset that an exported file names."""
+    backend: str = ""
+    """Attention backend that the environment names."""
     predicted: str = ""
     """Model of the catalogue that an exported file names."""
 
@@ -135,11 +139,14 @@ def _script(text: str, where: str, beside: Beside) -> Iterator[LaunchedServer]:
     """Servers of a script or a command line."""
     if not any(re.search(start, text) for start, _ in STARTS):
         return
+    backend = BACKEND.search(text)
     for command in expanded_commands(text, where):
         for start, engine in STARTS:
             if start_of := re.search(start, command):
                 words = _words(command[start_of.end() :], where)
-                yield _server(engine, words, where, beside, **_written_by_us(text))
+                release = VERSION.search(start_of[0])
+                more = {"version": release[1] if release else "", "backend": backend[1] if backend else ""}
+                yield _server(engine, words, where, beside, **more, **_written_by_us(text))
                 break
 
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from core.errors import InputError
+from core.errors import InputError, shown
 from meshwright.exporters import exporter
 from meshwright.exporters.base import Imported
 from meshwright.exporters.server_files import LaunchedServer
@@ -156,6 +156,11 @@ def _pool(
             "; times of an older release are likely longer" if _older(server.version, preset.engine) else ""
         )
         notes.append(f"{release}: {preset.engine.name} stands for it{words}")
+    if server.backend:
+        notes.append(
+            f"VLLM_ATTENTION_BACKEND {server.backend} is left out: the release's own kernels are priced"
+        )
+    notes += _connector(options, pool, where)
     notes += read_graphs(options, pool, where)
     _formats(options, pool, name, where)
     known.check(options, where)
@@ -278,9 +283,6 @@ def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> N
             options[key] = _count(str(options[key]), f"{where}: {key}")
     for key in [name for name in options if name.startswith("--data-parallel-size-local")]:
         del options[key]
-    if (told := options.pop("--kv-transfer-config", None)) is not None:
-        role = _json(told, where, "--kv-transfer-config").get("kv_role")
-        pool["role"] = {"kv_producer": "prefill", "kv_consumer": "decode"}.get(str(role), pool["role"])
     if (told := options.pop("--speculative-config", None)) is not None:
         spec = _json(told, where, "--speculative-config")
         kinds = {names[0]: kind for kind, names in DRAFT_METHODS.items() if names[0]}
@@ -291,6 +293,24 @@ def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> N
             spec.get("model"),
             where,
         )
+
+
+def _connector(options: Options, pool: dict[str, Any], where: str) -> list[str]:
+    """The role of vLLM's ``--kv-transfer-config``, and what a connector that keeps KV elsewhere takes."""
+    told = options.pop("--kv-transfer-config", None)
+    if told is None:
+        return []
+    config = _json(told, where, "--kv-transfer-config")
+    pool["role"] = {"kv_producer": "prefill", "kv_consumer": "decode"}.get(
+        str(config.get("kv_role")), pool["role"]
+    )
+    if pool["role"] != "mixed":
+        return []
+    return [
+        f"{shown(config.get('kv_connector'))} is left out: its cache off the device, and its buffers on it, "
+        "which take KV room (a fifth beside LMCache in vLLM's issue 21348); deployment.tiers states a cache "
+        "on the host"
+    ]
 
 
 def _json(told: object, where: str, key: str) -> Mapping[str, Any]:

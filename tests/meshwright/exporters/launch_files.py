@@ -144,7 +144,31 @@ run: |
   vllm serve meta-llama/Llama-3.1-8B-Instruct --tensor-parallel-size 1 --max-model-len 4096
 """
 
+DOCKER = """\
+docker run --gpus all -e VLLM_ATTENTION_BACKEND=TRITON_ATTN vllm/vllm-openai:v0.11.0 \\
+    --model openai/gpt-oss-120b --tensor-parallel-size=2
+"""
+LMCACHE = """\
+vllm serve Qwen/Qwen3-32B-FP8 -tp 2 \\
+    --kv-transfer-config '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}'
+"""
 FILES: list[dict[str, Any]] = [
+    {
+        "path": "docker.sh",
+        "stated": {"cluster": "dgx-a100-80gb"},
+        "right": {
+            "deployment.tensor": 2,
+            "deployment.engine": "vllm-0.11",
+            "note": "TRITON_ATTN is left out",
+        },
+        "text": DOCKER,
+    },
+    {
+        "path": "lmcache.sh",
+        "stated": {"cluster": "dgx-h100"},
+        "right": {"deployment.tensor": 2, "note": "'LMCacheConnectorV1' is left out"},
+        "text": LMCACHE,
+    },
     {
         "path": "megatron.sh",
         "stated": {"cluster": "dgx-h100", "vocabulary": 50257},
