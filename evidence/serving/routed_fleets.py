@@ -2,7 +2,7 @@
 
 A stage's tokens per second are its output tokens over the time from its begin to its last token. Rates and
 latencies of overloaded stages do not grow along the ladder, so a stage begins when the one before has ended;
-prefix caches stay.
+prefix caches stay. A stage that is not measured sends every prompt once before the ladder.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ ROUTERS: dict[str, Any] = {
 }
 """Routers by the first word of a row's. The affinity arm runs llm-d's prefix-cache-affinity-filter and
 token-load-scorer (benchmark-results/vllm-qwen3-32b-h100/README.md of its guide optimized-baseline)."""
-SPAN = 512
-"""Tokens of a prefix id in the trace."""
+SPAN = 16
+"""Tokens of a prefix id in the trace, as many as vLLM's blocks hold: ids of 512 leave 368 of the 6,000 tokens
+of a system prompt to each of its prompts, a tenth of a replica's KV room."""
+WARM_UP = 15.0, 50.0
+"""Requests/s and seconds of the stage before the ladder (llm-d@1eb1d992,
+guides/optimized-baseline/benchmark-templates/guide.yaml: 750 requests)."""
 DRAINED_S = 3000.0
 """Seconds between stages here, so that every stage has ended."""
 
@@ -56,7 +60,7 @@ class FleetStage(ReplicaQuestion):
         return (self.ladder,)
 
     def run(self) -> ServedRun:
-        """The stage alone, on empty prefix caches."""
+        """The stage alone, after the one that fills prefix caches."""
         return ladder([self])
 
 
@@ -86,20 +90,22 @@ def ladder(stages: Sequence[FleetStage]) -> ServedRun:
     first, rows, start = stages[0], list[str](), 0.0
     order = random.permutation(first.groups * first.prompts).tolist()
     tokens, common = int(first.shared) + int(first.own), int(first.shared) // SPAN
-    for stage in stages:
-        gaps = random.exponential(size=max(round(stage.rate * stage.duration_s), 1))
-        for time in start + stage.duration_s * np.cumsum(gaps) / gaps.sum():
+    spans = tokens // SPAN
+    for rate, duration_s in (WARM_UP, *((stage.rate, stage.duration_s) for stage in stages)):
+        gaps = random.exponential(size=max(round(rate * duration_s), 1))
+        for time in start + duration_s * np.cumsum(gaps) / gaps.sum():
             prompt = order[len(rows) % len(order)]
-            group, suffix = prompt // first.prompts * SPAN, (first.groups + prompt) * SPAN
-            ids = [*range(group, group + common), *range(suffix, suffix + tokens // SPAN - common)]
-            lengths = {"input_length": tokens, "output_length": int(stage.output)}
-            rows.append(json.dumps({"timestamp": time * 1e3, **lengths, "hash_ids": ids}) + "\n")
-        start += stage.duration_s + DRAINED_S
+            group, suffix = prompt // first.prompts * spans, (first.groups + prompt) * spans
+            ids = [*range(group, group + common), *range(suffix, suffix + spans - common)]
+            row = {"chat_id": len(rows), "timestamp": time, "hash_ids": ids}
+            row |= {"input_length": tokens, "output_length": int(first.output)}
+            rows.append(json.dumps(row) + "\n")
+        start += duration_s + DRAINED_S
     options: dict[str, Any] = {"max_context": 16384}
     if first.share:
         options["memory_share"] = first.share
     fleet = {"replicas": first.replicas, "router": ROUTERS[first.router], "options": options}
-    workload = traced(1_000_000, "requests.jsonl", "mooncake")
+    workload = traced(1_000_000, "requests.jsonl", "bailian")
     return ServedRun(scenario_of(first.serving, workload, **fleet), "".join(rows))
 
 
@@ -108,7 +114,7 @@ def predict(questions: Sequence[FleetStage]) -> list[dict[str, float]]:
     stages = sorted(set(questions), key=lambda stage: stage.rate)
     columns = result_of(ladder(stages)).records.columns()
     predicted: dict[FleetStage, dict[str, float]] = {}
-    start = 0.0
+    start = WARM_UP[1] + DRAINED_S
     for stage in stages:
         end = start + stage.duration_s + DRAINED_S
         inside = (columns["arrival_s"] >= start) & (columns["arrival_s"] < end)
