@@ -222,10 +222,11 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"
+    fair = any(pool.scheduler.name == "fair" for pool in result.setting.pools)
     for level, measured in metrics.by_priority.items():
         ttft, e2e = measured["ttft_s"], measured["e2e_s"]
         yield (
-            f"priority {level}",
+            f"{'tenant' if fair else 'priority'} {level}",
             f"{measured['requests']:,} requests; TTFT {seconds(ttft['p50'])} (p99 {seconds(ttft['p99'])}), "
             f"e2e {seconds(e2e['p50'])} (p99 {seconds(e2e['p99'])})",
         )

@@ -9,6 +9,8 @@ from core.errors import InputError, UnknownNameError
 from simulator.models import Model
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.resizes import Resize
+from simulator.serving.replica.schedulers import Scheduler
+from simulator.serving.replica.schedulers.fair import Fair
 from simulator.serving.routers import Router
 from simulator.serving.routers.by_quality import ByQuality
 from simulator.serving.routers.migration import Migration, make_migration
@@ -157,6 +159,30 @@ def check_scalers(serving: Serving, scalers: Sequence[tuple[str, Scaler]], where
         raise InputError(
             "scaling by targets needs one: ttft, tpot or e2e in workload.slo", f"{where}: deployment.scaler"
         )
+
+
+def check_tenants(serving: Serving, schedulers: Iterable[Scheduler], where: str) -> None:
+    """Refuse fair shares of other tenants than the workload's.
+
+    Args:
+        serving: the workload, whose priorities number the tenants.
+        schedulers: of the pools.
+        where: key path of the deployment.
+
+    Raises:
+        InputError: a tenant has no weight or limit, or one is of no tenant.
+    """
+    tenants = max(len(serving.priorities), 1)
+    for scheduler in schedulers:
+        if not isinstance(scheduler, Fair):
+            continue
+        for name, values in (("weights", scheduler.weights), ("most_running", scheduler.most_running)):
+            if values and len(values) != tenants:
+                raise InputError(
+                    f"one entry for each of {tenants} tenants (workload.priorities, shares of requests) is "
+                    f"needed, found {len(values)}",
+                    f"{where}.options.scheduler_options.{name}",
+                )
 
 
 def migration_of(written: Mapping[str, Any] | None, several: bool, where: str) -> Migration | None:

@@ -21,6 +21,7 @@ from simulator.serving.checks import (
     check_resize,
     check_roles,
     check_scalers,
+    check_tenants,
     check_tiers,
     migration_of,
 )
@@ -213,6 +214,7 @@ def serving_setting(
     migration = migration_of(deployment.migrate, several, place)
     check_scalers(serving, [(pool.pool.role, pool.scaler) for pool in pools], where)
     check_lending(serving, deployment, migration, where)
+    check_tenants(serving, (pool.scheduler for pool in pools), place)
     if migration is not None and migration.lends:
         # A prompt in parts would wait for blocks that another one holds.
         whole = pools[0].options.model_copy(update={"admits_whole": True})

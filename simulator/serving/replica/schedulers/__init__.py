@@ -12,6 +12,7 @@ from simulator.serving.replica.schedulers.changing_priority import ChangingPrior
 from simulator.serving.replica.schedulers.chunked import Chunked
 from simulator.serving.replica.schedulers.continuous import Continuous
 from simulator.serving.replica.schedulers.exact_budget import ExactBudget
+from simulator.serving.replica.schedulers.fair import Fair
 from simulator.serving.replica.schedulers.gang import Gang
 from simulator.serving.replica.schedulers.one_adapter import OneAdapter
 from simulator.serving.replica.schedulers.prefill_first import PrefillFirst
@@ -37,6 +38,7 @@ schedulers: Mapping[str, type[Scheduler]] = MappingProxyType(
             OneAdapter,
             Urgency,
             Gang,
+            Fair,
         )
     }
 )
