@@ -139,6 +139,11 @@ class Engine(Strict):
         value=False, kind="assumed", source="only steps in graphs are padded"
     )
     """Whether steps outside of graphs pad every data-parallel rank to the tokens of the largest."""
+    gathers_by_all_reduce: Figure[bool] = Figure[bool](
+        value=False, kind="assumed", source="prompts are gathered and scattered as decodes are"
+    )
+    """Whether attention ranks all-reduce a buffer of all tokens, before and after the experts of a step with
+    prompts, instead of gathering their own and scattering the outputs."""
     admits_whole: Figure[bool] = Figure[bool](
         value=False, kind="read", source="vLLM: allocate_slots takes the blocks of the scheduled chunk"
     )

@@ -411,6 +411,10 @@ class StepPrice:
         size = tokens * wide * 2.0
         collective = self.cluster.collective
         gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
+        if self.engine.gathers_by_all_reduce.value:
+            most = self.graphs[-1] if len(self.graphs) else 0
+            has_prompts = tokens > most * self.pool.data
+            gathered = np.where(has_prompts, 2.0 * collective("all_reduce", size, ranks), gathered)
         if self.pool.expert == 1 or self.pool.exchange == "all-gather":
             return gathered
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))

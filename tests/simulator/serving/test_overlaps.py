@@ -147,6 +147,21 @@ def test_a_pool_states_how_tokens_reach_experts():
     assert sent.price.exchange(tokens)[-1] < gathered.price.exchange(tokens)[-1]
 
 
+def test_sglang_gathers_prompts_by_all_reduces_of_all_tokens():
+    """A ring's all-reduce is an all-gather and a reduce-scatter: prompts exchange twice what decodes do."""
+    price = setting(**EXPERTS, engine="sglang-0.5.9", exchange="all-gather").pools[0].costs.steps.price
+    most = 8.0 * price.graphs[-1]
+    tokens = np.array([most, 8.0 * most])
+    decodes, prompts = price.exchange(tokens) / price.model.moe_layers
+    rings, reduces = (
+        sum(price.cluster.collective(kind, tokens * price.model.hidden * 2.0, 8) for kind in kinds)
+        for kinds in (("all_gather", "reduce_scatter"), ("all_reduce", "all_reduce"))
+    )
+    assert decodes == pytest.approx(rings[0], rel=1e-12)
+    assert prompts == pytest.approx(reduces[1], rel=1e-12)
+    assert prompts > 1.5 * rings[1]
+
+
 def test_an_engine_without_the_kernels_refuses_them():
     with pytest.raises(InputError, match="exchange"):
         setting(**EXPERTS, engine="tensorrt-llm-1.0", exchange="deepep")
