@@ -11,7 +11,7 @@ import numpy as np
 from core.records import record
 from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
-from simulator.ops import Op, Product
+from simulator.ops import Collective, Op, Product
 from simulator.ops import elementwise as passes
 from simulator.ops.experts import ROUTING
 from simulator.plan import FULL, SELECTIVE, Plans
@@ -389,12 +389,12 @@ def _recompute(
     named = setting.choices.recompute_modules or ()
     attends, routes = "core_attn" in named, "moe" in named
 
-    def repeated(transfer: Transfer, too: bool) -> Transfer:
-        return transfer.times(full | selective & too)
+    def repeated(transfer: Transfer, too: np.ndarray | bool) -> Transfer:
+        return transfer.times(np.where(selective, too, full))
 
     return PassCosts(
         work,
-        repeated(first.tensor, False),
+        repeated(first.tensor, rule == "every-other-product" and _gathered(parts, first.tensor)),
         repeated(first.context, rule != "every-other-product" and (rule != "modules" or attends)),
         repeated(first.expert, rule == "all-but-projections" or routes),
         setting,
@@ -402,6 +402,23 @@ def _recompute(
         first.reads & (full | selective & (rule == "all-but-projections" or routes)),
         first.blocked,
     )
+
+
+def _gathered(parts: _Parts, tensor: Transfer) -> np.ndarray:
+    """Share of a forward pass's tensor-parallel traffic that gathers inputs of products, shape (plans,).
+
+    torchtitan's selective recomputation of operations keeps the results of reductions, and gathers again
+    (activation_checkpoint.py: _save_list).
+    """
+    gathers = (
+        entry
+        for entry in parts.forward(*ORDER)
+        if isinstance(entry.op, Collective)
+        and entry.op.kind == "tensor"
+        and entry.op.operation == "all_gather"
+    )
+    seconds, total = sum_seconds(gathers, np.shape(tensor.total)), tensor.total
+    return np.divide(seconds, total, out=np.zeros(np.shape(total)), where=total > 0)
 
 
 def _every_other_product(

@@ -149,10 +149,13 @@ def tensor_traffic(
             in_form = _in_form(form, setting, plans, block, collectives, windows)
             beside = tuple(old.with_form(named, new) for old, new in zip(beside, in_form, strict=True))
         forward, backward = forward + beside[0], backward + beside[1]
+    ops = [entry for block in blocks for entry in block]
+    longer = _slicing(setting, plans, ops, sliced, forms)
+    sums = _local_sums(setting, sent, sliced)
     return TensorTraffic(
         forward.transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape)),
         backward.transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape)),
-        *_slicing(setting, plans, [entry for block in blocks for entry in block], sliced, forms),
+        *(seconds + summed for seconds, summed in zip(longer, sums, strict=True)),
     )
 
 
@@ -217,6 +220,31 @@ def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
         for entry in block
         if entry.op.kind == "gemm" and entry.op.role == role and entry.op.gradient == gradient
     ]
+
+
+def _local_sums(
+    setting: Setting, sent: list[Priced], sliced: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
+    """Seconds to add up the slices that the ranks sent each other, forward and backward.
+
+    torch copies slices into the memory of their rank, where one kernel reads all of them and writes their sum
+    (torch, distributed/_symmetric_memory: _fused_matmul_reduce_scatter_impl).
+    """
+    if not setting.framework.kernels.slices_gradients:
+        return 0.0, 0.0
+
+    def seconds(backward: bool) -> np.ndarray:
+        moved = np.zeros(np.shape(sliced))
+        for op, _ in sent:
+            if (
+                isinstance(op, Collective)
+                and op.operation == "reduce_scatter"
+                and bool(op.gradient) is backward
+            ):
+                moved = moved + op.bytes * (1 + 1 / np.maximum(op.size, 1.0)) * op.repeats
+        return np.where(sliced & (moved > 0), setting.kernels.memory_bound(moved), 0.0)
+
+    return seconds(False), seconds(True)
 
 
 def _slicing(

@@ -155,6 +155,10 @@ EXAMPLES = [
     ),
     ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
     (
+        {"framework": "torchtitan", "activation_recompute": "full", "notes": "FSDP2 degree=8; async TP=on"},
+        {"tensor_overlap": "full"},
+    ),
+    (
         {"framework": "Megatron-Kwai (fork of Megatron-LM, TP communication overlapped)"},
         {"tensor_overlap": "full"},
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import meshwright as mw
+from simulator.plan import Plan, Plans
+from simulator.training.layer import layer
 
 MEASURED = [
     ("llama3-70b", 256, 16, "full", "torchtitan", "bf16", 1.09),
@@ -18,7 +20,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("model", "gpus", "micro", "recompute", "release", "precision", "gain"), MEASURED)
-def test_gain_lies_within_five_points_of_the_measured_one(
+def test_gain_lies_within_four_points_of_the_measured_one(
     model, gpus, micro, recompute, release, precision, gain
 ):
     workload = {"seq_len": 8192, "global_batch": gpus // 8 * micro, "precision": precision}
@@ -34,4 +36,16 @@ def test_gain_lies_within_five_points_of_the_measured_one(
         mw.simulate({**question, "plan": {**plan, "overlap_tensor": overlap}}).simulation.analytic_step_s
         for overlap in ("none", "full")
     )
-    assert none / full == pytest.approx(gain, abs=0.05)
+    assert none / full == pytest.approx(gain, abs=0.04)
+
+
+@pytest.mark.parametrize(("precision", "share"), [("bf16", 1 / 2), ("fp8", 1 / 3)])
+def test_selective_recomputation_gathers_inputs_again_and_reduces_nothing(make_setting, precision, share):
+    # Operands that are cast before they travel take half the bytes of the outputs that are reduced.
+    setting = make_setting("llama3-8b", "dgx-h100", 8, "torchtitan", precision=precision)
+    for micro, recompute, expected in ((8, "selective", share), (8, "full", 1.0), (8, "none", 0.0)):
+        plans = Plans.of([Plan(tensor=8, sequence_parallel=True, micro_batch=micro, recompute=recompute)])
+        (kind,) = setting.model.layer_groups
+        costs = layer(setting, plans, kind)
+        again = float(costs.recompute.tensor.total[0] / costs.forward.tensor.total[0])
+        assert again == pytest.approx(expected, rel=0.05)
