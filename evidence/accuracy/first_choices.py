@@ -41,9 +41,14 @@ STRUCTURE = (
     "schedule",
     "zero",
 )
-OF_QUESTION = {"trains_mtp": (True, False), "attention": ("flash-mx8", "unfused"), "narrow_output": (True,)}
+OF_QUESTION = {
+    "trains_mtp": (True, False),
+    "attention": ("flash-mx8", "unfused"),
+    "narrow_output": (True,),
+    "fused_latent_rope": (False,),
+}
 """Levers of a row that are part of its question, and their values: whether a layer is trained, which products
-run in 8 bits, and that a release has no fused attention for a model's heads on a device, is no choice of
+run in 8 bits, and that a release has no fused attention or rotation for a model's heads, is no choice of
 speed."""
 
 

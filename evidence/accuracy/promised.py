@@ -13,7 +13,8 @@ out, as are releases without levers to search. Printed for each kind: predicted 
 the best measured one, how often it is above 1.3, above it without a mark, and how often the measured step
 lies in the first choice's band. A mark is that of answers, for which the best run is evidence too; the same
 is printed of marks without the runs of its source, to which the width of marked plans is fitted. Families
-whose best run has a layout that its source did not choose for speed (``given_plans``) are counted apart.
+whose best run has a layout that its source did not choose for speed (``given_plans``) are counted apart, and
+of models with experts those whose first choice has levers that the best run had not: no run could keep them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import yaml
 
 from core.errors import MeshwrightError
 from core.files import write_text
+from evidence.accuracy import lever_effects
 from evidence.accuracy.first_choices import asked_levers
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
 from evidence.training.leave_out import left_out_width, measured_devices
@@ -44,7 +46,9 @@ from planner.metrics import utilisation
 from planner.search import search
 from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.code_bases import code_base
-from simulator.training.domains import without_source
+from simulator.plan import Plan
+from simulator.setting import Setting
+from simulator.training.domains import used, without_source
 from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidence_of, model_errors
 
 FAR = 1.3
@@ -61,7 +65,7 @@ class Promised:
     ``ratio`` is its predicted speed over the best measured one; ``width`` the half-width of its band with the
     best run's source left out, were the plan borne out by runs; ``known`` what all measured runs say about
     it, ``left`` what those of other sources do; ``given`` says that the layout of the best run was not chosen
-    for speed.
+    for speed; ``new`` names the levers of experts that the best run had not.
     """
 
     case: PredictedCase
@@ -72,6 +76,7 @@ class Promised:
     left: PlanEvidence
     given: bool
     plan: str
+    new: tuple[str, ...] = ()
 
     def half_width(self, known: PlanEvidence) -> float:
         """Half-width of the band, wider where measured runs do not bear the plan out."""
@@ -91,7 +96,8 @@ class Promised:
         outside = not self.inside(self.known)
         marks = f"{'marked' * self.known.marked:6s} {'outside' * outside:7s} {'given' * self.given:5s}"
         figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width(self.known):4.0%}"
-        return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}"
+        new = f"; new: {', '.join(self.new)}" if self.new else ""
+        return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}{new}"
 
 
 def kind_of(entry: PredictedCase) -> str:
@@ -191,7 +197,18 @@ def promised(
         "overlap" * plan.overlap_expert,
     ]
     ratio = (case.measured_step_s or np.nan) / seconds
-    return Promised(entry, kind_of(entry), ratio, half, confidences, left, given, " ".join(words))
+    new = new_levers(entry, ranked.setting.of(plan), plan)
+    return Promised(entry, kind_of(entry), ratio, half, confidences, left, given, " ".join(words), new)
+
+
+def new_levers(entry: PredictedCase, setting: Setting, plan: Plan) -> tuple[str, ...]:
+    """Levers of experts that a plan turns on and that a family's best run had not."""
+    if setting.model.moe is None or plan.expert == 1:
+        return ()
+    best = lever_effects.stated_levers(entry)
+    return tuple(
+        lever for lever, value in used(setting, plan.overlap_expert).items() if str(best[lever]) != value
+    )
 
 
 def unproven_width(judged: Iterable[Promised]) -> float:
@@ -223,6 +240,16 @@ def width_lines(judged: Sequence[Promised]) -> Iterator[str]:
             f"{model_errors().unproven:.2f}; fitted to other sources they hold {np.mean(inside):.0%} of "
             f"{len(marked)}"
         )
+
+
+def groups(judged: Sequence[Promised]) -> Iterator[tuple[str, list[Promised]]]:
+    """Families of one kind that are counted together, and what they have in common."""
+    fair = [choice for choice in judged if not choice.given]
+    new = [choice for choice in fair if choice.new]
+    old = [choice for choice in fair if not choice.new] if new else []
+    layout = [choice for choice in judged if choice.given]
+    parts = ("", fair), (", no new lever", old), (", new levers", new), (", layout given", layout)
+    return ((words, some) for words, some in parts if some)
 
 
 def summary(name: str, judged: Sequence[Promised]) -> str:
@@ -284,9 +311,8 @@ def main() -> None:
             print(choice.line(), flush=True)
             judged.append(choice)
     for kind in KINDS:
-        for words, some in (("", False), (", layout given", True)):
-            if group := [choice for choice in judged if choice.kind == kind and choice.given == some]:
-                print(summary(kind + words, group))
+        for words, group in groups([choice for choice in judged if choice.kind == kind]):
+            print(summary(kind + words, group))
     for line in width_lines(judged):
         print(line)
     if options.write:
