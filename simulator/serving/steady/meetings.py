@@ -59,8 +59,12 @@ def meetings(
         mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
     if cases.staged and not cases.interleaved:
         lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
-        turns, added = lane_steps(cases, arriving, step, steps)
-        mean, delay = np.where(lanes, turns, mean), np.where(lanes, added, delay)
+        mean, delay, prefill, first = (
+            np.where(lanes, own, other)
+            for own, other in zip(
+                lane_steps(cases, arriving, step, steps), (mean, delay, prefill, first), strict=True
+            )
+        )
         taken = arriving * delay
     mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
     if cases.turns:

@@ -74,11 +74,25 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     )
 
 
-def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> tuple[Array, Array]:
-    """Mean seconds between decode steps of a micro batch of a pipeline, and what a prompt adds to them.
+class LaneSteps(NamedTuple):
+    """Turns of micro batches that compute prompts or decode, s."""
 
-    A round lasts as long as its longest step. The micro batch that plans next takes all waiting prompts and
-    gives up that turn; the others decode in a round that the prompts make longer.
+    tpot_s: Array
+    """Mean time between the decode steps of a micro batch."""
+    delay_s: Array
+    """Part of it that one prompt adds."""
+    prefill_s: Array
+    """Turns of a prompt."""
+    first_s: Array
+    """Wait for the first of them."""
+
+
+def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> LaneSteps:
+    """Turns of the micro batches of a pipeline at a rate of prompts.
+
+    A micro batch plans its next turn when its last one has left the pipeline, and those behind it follow at
+    once: all wait until the prompts in the pipeline have left. What a prompt leaves of a turn's tokens is
+    filled by the next one that waits, which then waits for another turn of the same micro batch.
 
     Args:
         cases: the loads.
@@ -86,16 +100,45 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> t
         step: seconds of a decode step.
         steps: steps with prompts.
     """
-    turn, prompts = step, np.zeros_like(step)
+    stages, chunks = cases.stages, steps.chunks
+    rate, most = arriving * stages, steps.ranks * steps.most
+    whole, fit = np.ceil(chunks - 1e-9), np.maximum(np.floor(most + 1e-9), 1.0)
+    # Tokens that whole prompts leave of a turn, and turns more of a prompt that begins in them.
+    spare = np.where(chunks > 1.0, whole - chunks, most - fit)
+    shared = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
+    further = np.where(chunks > 1.0, chunks + 1.0 - whole, 1.0)
+    less = np.maximum(steps.one_chunk - step, 0.0)
+    behind, prompts, count = np.zeros_like(step), np.ones_like(step), whole
     for _ in range(LANE_ROUNDS):
-        came = np.maximum(arriving * turn * steps.chunks, 1e-9)
-        # Those that came in one turn share the next one, as far as they fit.
-        prompts = np.minimum(np.maximum(-np.expm1(-came), came / steps.most), MOST_PROMPTS)
-        longest = steps.seconds(np.minimum(np.maximum(came / prompts, 1.0), steps.most))
-        some = -np.expm1(cases.stages * np.log1p(-prompts))
-        turn = step + some * np.maximum(longest - step, 0.0)
-    tpot = turn / (1.0 - prompts)
-    return tpot, (1.0 - step / np.maximum(tpot, step)) / np.maximum(arriving, 1e-9)
+        turns = chunks + (whole - chunks) * (1.0 - behind)
+        one, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
+        length = np.maximum(one + more, 1e-9)
+        share = np.minimum(arriving * turns * length / prompts, MOST_PROMPTS)
+        # A spell ends once none came in a turn, after the others planned theirs: in one of a lone prompt or
+        # of several, a Poisson number. It goes on where all micro batches are full twice.
+        came = rate * np.maximum(one - (1.0 - 1.0 / stages) * step, 0.0)
+        came = came - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
+        came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / whole)
+        spell = np.expm1(whole * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
+        decoding = 1.0 / (1.0 + rate * length * spell)
+        # Micro batches with prompts, where one has any: their turns end a part of a turn apart.
+        with_any = np.maximum(1.0 - decoding, 1e-9)
+        lanes = np.clip(stages * share / with_any, 1.0, stages)
+        apart, last = length / stages, length * (1.0 - (lanes - 1.0) / stages)
+        uneven = ((lanes - 1.0) * apart**2 + last**2) / length
+        wait = 0.5 * (with_any * uneven + decoding * step / stages)
+        begun = -np.expm1(-rate * last) - (lanes - 1.0) * np.expm1(-rate * apart)
+        begun = with_any * begun / length - decoding * stages / step * np.expm1(-rate * step / stages)
+        prompts = np.clip(rate / np.maximum(begun, 1e-9), 1.0, most)
+        ahead = rate * wait * count
+        behind = np.where(shared, (-np.expm1(-ahead / fit)) ** fit, 0.0)
+        count = whole + behind * further
+    tpot = 1.0 / (decoding / step + np.maximum(1.0 - share - decoding, 0.0) / length)
+    tpot = np.maximum(tpot, step)
+    beside = np.minimum(2.0 * rate * wait, most - 1.0)
+    own = count * steps.seconds(1.0 + beside)
+    own = own - (whole - chunks) * (1.0 - behind) * less
+    return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own, wait)
 
 
 def _excess(mean: Array, limit: Array) -> tuple[Array, Array]:
