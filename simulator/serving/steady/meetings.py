@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
-from simulator.serving.steady.prompts_first import lane_steps, rank_steps
+from simulator.serving.steady.prompts_first import lane_steps, longest_rank, rank_steps
 from simulator.serving.steady.steady_cases import Cases, Prefills
 from simulator.serving.steady.waits import RUNAWAY
 
@@ -131,11 +131,11 @@ def _prompts(
         met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
     if cases.equal:
         together = np.where(cases.together, most, together)
-    even = length = steps.seconds(together)
+    even = length = _seconds(cases, steps, together)
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
         met = np.where(cases.stages > 1.0, np.maximum(met, heavy - 1.0), met)
-        together, length = heavy, steps.seconds(heavy)
+        together, length = heavy, _seconds(cases, steps, heavy)
     # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
     # first, the decodes of their own rank alone stop.
     decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
@@ -154,7 +154,7 @@ def _prompts(
         # Another rank's chunk makes the last step as long as a whole chunk would.
         alone = np.exp(-np.maximum(met, 0.0))
         less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
-    prefill = count * steps.seconds(1.0 + met) - (count - steps.chunks) * less
+    prefill = count * _seconds(cases, steps, 1.0 + met) - (count - steps.chunks) * less
     share = np.minimum(arriving * steps.chunks * length / together, 1.0)
     if not cases.all_decode:
         share = np.where(cases.decodes, share, 1.0)
@@ -169,6 +169,14 @@ def _prompts(
         # Behind the last chunks of all ranks no step is planned before another prompt comes.
         ahead = np.where(cases.decodes, ahead, ahead * (1.0 - np.maximum(steps.chunks, 1.0) ** -together))
     return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + ahead * following), running
+
+
+def _seconds(cases: Cases, steps: Prefills, chunks: Array) -> Array:
+    """Step time with ``chunks`` chunks, a mean number: ranks in lockstep wait for the one with most."""
+    if not (cases.interleaved and cases.lockstep):
+        return steps.seconds(chunks)
+    longest = longest_rank(chunks, steps.ranks, steps.most)
+    return np.where(steps.ranks > 1.0, steps.uneven_seconds(chunks, longest), steps.seconds(chunks))
 
 
 def _running(
@@ -202,7 +210,7 @@ def _met_in_lockstep(
     steps with prompts are fuller, and fewer, than arrivals during the mean step say.
     """
     chunks = arriving * steps.chunks
-    length = steps.seconds(together)
+    length = _seconds(cases, steps, together)
     in_prompts = np.clip(chunks * length / together, 0.0, 1.0)
     by_time = in_prompts * length + (1.0 - in_prompts) * step
     by_count = in_prompts * tpot / length

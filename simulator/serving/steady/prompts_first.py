@@ -53,7 +53,7 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
         chunks: prompt chunks of a step with any, of the last iteration.
     """
     ranks = steps.ranks
-    prompts_s = steps.uneven_seconds(chunks, _longest(chunks, ranks, steps.most))
+    prompts_s = steps.uneven_seconds(chunks, longest_rank(chunks, ranks, steps.most))
     arrivals = np.maximum(arriving * prompts_s, 1e-9)
     spell = np.expm1(np.minimum(steps.chunks * arrivals, LONGEST_SPELL)) / -np.expm1(-arrivals)
     weight = spell * -np.expm1(-arriving * step)
@@ -111,12 +111,12 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     behind, prompts, count = np.zeros_like(step), np.ones_like(step), whole
     for _ in range(LANE_ROUNDS):
         turns = chunks + (whole - chunks) * (1.0 - behind)
-        one, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
-        length = np.maximum(one + more, 1e-9)
+        lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
+        length = np.maximum(lone + more, 1e-9)
         share = np.minimum(arriving * turns * length / prompts, MOST_PROMPTS)
         # A spell ends once none came in a turn, after the others planned theirs: in one of a lone prompt or
         # of several, a Poisson number. It goes on where all micro batches are full twice.
-        came = rate * np.maximum(one - (1.0 - 1.0 / stages) * step, 0.0)
+        came = rate * np.maximum(lone - (1.0 - 1.0 / stages) * step, 0.0)
         came = came - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
         came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / whole)
         spell = np.expm1(whole * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
@@ -154,7 +154,7 @@ def _busy_ranks(mean: Array, ranks: Array) -> Array:
     return np.minimum(mean - _excess(mean, ranks)[0], ranks)
 
 
-def _longest(chunks: Array, ranks: Array, most: Array) -> Array:
+def longest_rank(chunks: Array, ranks: Array, most: Array) -> Array:
     """Chunks of the rank with most of them."""
     excess, above = _excess(chunks, ranks)
     return np.clip(1.0 + excess / ranks + 0.5 * above, 1.0, most)

@@ -95,7 +95,7 @@ class Prefills:
     spared: Array
     """Seconds by which chunks beyond the second add less to a long step than ``beyond`` each."""
     again: Array
-    """Added by a second chunk on the only rank with one; 0 unless ranks compute prompts in turn."""
+    """Added by a second chunk on the only rank with one, where there are several ranks."""
     ranks: Array
     uneven: Array
     """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
@@ -246,13 +246,13 @@ class Cases:
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
         every = np.broadcast_to(self.ranks, chunk.shape)
-        rows = [(2.0 * ones, ones)] if self.turns else []
+        rows = [] if single else [(2.0 * ones, ones)]
         rows += [(ones, ones), *(() if single else ((ones, every),))]
         rows += [(2.0 * ones, every), (middle, every), (most_of, every)]
         prompts, filled = (np.stack(column) for column in zip(*rows, strict=True))
         ranks = None if single else filled
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
-        one_chunk, all_, two, half, full = steps[int(self.turns)], *steps[-4:]
+        one_chunk, all_, two, half, full = steps[int(not single)], *steps[-4:]
         again = steps[0] - one_chunk
         if self.turns:
             others = self.table.others_seconds(chunk, before, batch, self.keys)
@@ -269,8 +269,8 @@ class Cases:
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
         step = self.decode(batch)
         one_chunk = np.where(self.arrives, step, one_chunk)
-        added = beside, behind, further, beyond, spared
-        beside, behind, further, beyond, spared = (np.where(self.arrives, 0.0, more) for more in added)
+        added = beside, behind, further, beyond, spared, again
+        beside, behind, further, beyond, spared, again = (np.where(self.arrives, 0.0, more) for more in added)
         uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
         whole = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
         parts = step, one_chunk, beside, behind, further, beyond, spared, again

@@ -268,16 +268,22 @@ def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "prompt", "budget"), [(8.0, 2000, 2048), (14.0, 1000, 512)])
-def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, budget):
-    """Prompts of all ranks delay all decodes, and decodes take tokens of the budget."""
+@pytest.mark.parametrize(
+    ("rate", "prompt", "output", "budget"),
+    [(8.0, 2000, 200, 2048), (14.0, 1000, 200, 512), (300.0, 100, 20, 2048)],
+)
+def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, output, budget):
+    """Prompts of all ranks delay all decodes, and decodes take tokens of the budget.
+
+    A step lasts as long as that of the rank with most prompts: spread evenly, the last was 13 % short.
+    """
     pool = {"data": 4, "expert": 4, "options": {"token_budget": budget, "max_sequences": 128}}
-    setting = make_serving(served(rate, prompt, 200, pool), "test", Path())
+    setting = make_serving(served(rate, prompt, output, pool), "test", Path())
     run = serve(setting).metrics.latencies
     one = setting.pools[0]
     price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
     limits = Limits(budget, 128, one.costs.kv_blocks * one.options.block_tokens)
-    state = steady_state(IterationTable(price, budget, 128, 4096), Load(prompt, 200, rate=rate), limits)
+    state = steady_state(IterationTable(price, budget, 128, 4096), Load(prompt, output, rate=rate), limits)
     assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.06)
     assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.12)
     tail = float(state.tpot_s + 1.28 * state.tpot_spread_s)
