@@ -40,10 +40,7 @@ def rl_plans_page(steps: Sequence[RlStep], tables: Sequence[Table | str]) -> Pag
         "type": "bar",
         "orientation": "h",
         "x": [answers_per_hour(step) for step in steps],
-        "y": [
-            f"{rank}: {places(step)}, {label(step.setting.plan.describe())}"
-            for rank, step in enumerate(steps, start=1)
-        ],
+        "y": [_name(rank, step) for rank, step in enumerate(steps, start=1)],
         "marker": {"color": COLOURS["generation"]},
         "hovertemplate": "%{y}: %{x:,.0f} answers an hour<extra></extra>",
     }

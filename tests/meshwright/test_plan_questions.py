@@ -168,4 +168,5 @@ def test_post_training_asked_by_flags_is_the_scenario_that_it_saves(run, tmp_pat
     assert of_file.out == by_flags.out
     words = page.read_text(encoding="utf-8")
     assert "Answers an hour" in words
+    assert ", rollouts TP" in words
     assert "Roles over a step" in words
