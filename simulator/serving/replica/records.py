@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from simulator.serving.replica.sequence import Sequence
 
 SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
-"""Columns that hold times, s; all other columns are integers."""
+"""RecordColumns that hold times, s; all other columns are integers."""
 PACKED = 4096
 """Rows packed together."""
 
@@ -43,12 +42,42 @@ class Record(NamedTuple):
     """Number of times that a replica failure lost it and it was sent again."""
 
 
+PLACES = {name: place for place, name in enumerate(Record._fields)}
+"""Place of each column in a row."""
+
+
+class RecordColumns(Mapping[str, np.ndarray]):
+    """Rows as arrays by column in the order of serials, shape (requests,), each gathered where it is read.
+
+    Few columns are read, and all together take as much as the rows.
+    """
+
+    def __init__(self, blocks: tuple[np.ndarray, ...]) -> None:
+        self._blocks = blocks
+        self._order = np.argsort(joined(blocks, "serial"), kind="stable")
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        values = joined(self._blocks, name)[self._order]
+        return values if name in SECONDS else values.astype(np.int64)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
+
+
+def joined(blocks: Iterable[np.ndarray], name: str) -> np.ndarray:
+    """A column of the rows of some blocks."""
+    return np.concatenate([np.zeros(0), *(block[:, PLACES[name]] for block in blocks)])
+
+
 class Records:
     """Rows of all requests that ended, in the order of their ends."""
 
     def __init__(self) -> None:
-        self._whole = array("d")
-        """Packed rows, in order of ends."""
+        self._blocks: list[np.ndarray] = []
+        """Packed rows in order of ends, shape (requests, 14) each: one array would be copied as it grows."""
         self._cells: list[float] = []
         """Rows not yet packed: extending a list by a tuple is faster than filling an array."""
         self._count = 0
@@ -72,29 +101,28 @@ class Records:
         """Keep rows of sequences that have all their tokens, shape (requests, 14), as `Record` orders
         them."""
         self._pack()
-        self._whole.frombytes(np.ascontiguousarray(rows, dtype=np.float64).tobytes())
+        self._blocks.append(rows)
         self._count += len(rows)
 
     def _pack(self) -> None:
-        self._whole.frombytes(np.array(self._cells, dtype=np.float64).tobytes())
-        self._cells.clear()
+        if self._cells:
+            self._blocks.append(np.array(self._cells, dtype=np.float64).reshape(-1, len(PLACES)))
+            self._cells.clear()
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """All rows as arrays by column, in the order of serials, shape (requests,)."""
+    def columns(self) -> RecordColumns:
+        """All rows so far as arrays by column."""
         self._pack()
-        cells = np.frombuffer(self._whole).reshape(-1, len(Record._fields))
-        order = np.argsort(cells[:, 0], kind="stable")
-        # A column at a time: sorted rows would be one more copy of all.
-        return {
-            name: values[order] if name in SECONDS else values[order].astype(np.int64)
-            for name, values in zip(Record._fields, cells.T, strict=True)
-        }
+        return RecordColumns(tuple(self._blocks))
 
     def since(self, count: int) -> dict[str, np.ndarray]:
         """Rows behind the first ``count`` that ended, as arrays by column in the order of their ends."""
         self._pack()
-        cells = np.frombuffer(self._whole).reshape(-1, len(Record._fields))[count:].copy()
-        return dict(zip(Record._fields, cells.T, strict=True))
+        first, later = self._count, []
+        while first > count:
+            block = self._blocks[-1 - len(later)]
+            first -= len(block)
+            later.append(block[max(count - first, 0) :])
+        return {name: joined(later[::-1], name) for name in PLACES}
 
     def __iter__(self) -> Iterator[Record]:
         """Rows in the order of serials."""
