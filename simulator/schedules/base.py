@@ -291,7 +291,7 @@ class Schedule(ABC):
     """
 
     name: str
-    rule: str
+    rule: str = "one chunk per rank"
     source: str
     splits_backward = False
     copies = 1
@@ -302,9 +302,9 @@ class Schedule(ABC):
     waits_for_output = False
     post_validation = False
 
-    @abstractmethod
     def accepts(self, p: Array, m: Array, v: Array) -> Array:
         """Whether the schedule can run ``m`` micro batches on ``p`` stages with ``v`` chunks per rank."""
+        return (p >= 1) & (m >= 1) & (v == 1)
 
     @abstractmethod
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:

@@ -18,13 +18,8 @@ class GPipe(Schedule):
     """All forwards of a step before its first backward (Huang et al., NeurIPS 2019)."""
 
     name = "gpipe"
-    rule = "one chunk per rank"
     source = "Huang et al., GPipe, NeurIPS 2019, section 2.3"
     has_closed_form = True
-
-    def accepts(self, p: Array, m: Array, v: Array) -> Array:
-        """One chunk per rank."""
-        return (p >= 1) & (m >= 1) & (v == 1)
 
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step."""

@@ -24,16 +24,11 @@ class InterlacedVocabulary(Schedule):
     """
 
     name = "interlaced"
-    rule = "one chunk per rank"
     source = (
         "Lin et al., nnScaler, OSDI 2024, as in Yeung et al., MLSys 2025 (arXiv 2411.05288) and its artifact"
     )
     output_barriers = 2
     waits_for_output = True
-
-    def accepts(self, p: Array, m: Array, v: Array) -> Array:
-        """One chunk per rank."""
-        return (p >= 1) & (m >= 1) & (v == 1)
 
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1.5 times as many micro batches as stages, one fewer on each further rank."""

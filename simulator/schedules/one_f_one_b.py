@@ -20,13 +20,8 @@ class OneFOneB(Schedule):
     """PipeDream-Flush, Megatron-LM's schedule without virtual stages (Narayanan et al., ICML 2021)."""
 
     name = "1f1b"
-    rule = "one chunk per rank"
     source = "Narayanan et al., SC21 (arXiv 2104.04473), section 2.2.1; Megatron-LM schedules.py"
     has_closed_form = True
-
-    def accepts(self, p: Array, m: Array, v: Array) -> Array:
-        """One chunk per rank."""
-        return (p >= 1) & (m >= 1) & (v == 1)
 
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Stages from this one to the last."""

@@ -10,13 +10,8 @@ class TwoStageBackward(Schedule):
     """Weight gradients run as late as possible, so activations of all micro batches may be held."""
 
     name = "2bp"
-    rule = "one chunk per rank"
     source = "Rae et al., 2BP: 2-Stage Backpropagation, 2024 (arXiv 2405.18047), section 3"
     splits_backward = True
-
-    def accepts(self, p: Array, m: Array, v: Array) -> Array:
-        """One chunk per rank."""
-        return (p >= 1) & (m >= 1) & (v == 1)
 
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """Every micro batch of the step, at worst."""

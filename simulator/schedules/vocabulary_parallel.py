@@ -34,15 +34,10 @@ class VocabularyParallel1F1B(Schedule):
             (section 4.3, algorithm 2), 2 where it is finished before (algorithm 1).
     """
 
-    rule = "one chunk per rank"
     source = f"{SOURCE}, section 5"
 
     def __init__(self, name: str, barriers: int) -> None:
         self.name, self.output_barriers = name, barriers
-
-    def accepts(self, p: Array, m: Array, v: Array) -> Array:
-        """One chunk per rank."""
-        return (p >= 1) & (m >= 1) & (v == 1)
 
     def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
         """1F1B's, and one for each barrier."""
