@@ -10,8 +10,6 @@ from core.errors import InputError, shown
 from simulator.serving.workload.traces.base import TraceFormat, TraceRow, json_rows, number
 
 MOST_IDS = 1 << 40
-
-
 BLOCK = 512
 """Tokens that a hash stands for."""
 
@@ -34,12 +32,13 @@ def hashes(cells: Mapping[str, Any], prompt: int, block: int, where: str) -> tup
     return tuple(ids)
 
 
-def _read(path: Path) -> Iterator[TraceRow]:
+def hashed_rows(path: Path, clock_s: float, block: int) -> Iterator[TraceRow]:
+    """Rows of a trace whose hashes stand for ``block`` tokens, with timestamps in units of ``clock_s``."""
     for where, cells in json_rows(path):
-        time = number(cells, "timestamp", where, float, 0) * 1e-3
+        time = number(cells, "timestamp", where, float, 0) * clock_s
         prompt = number(cells, "input_length", where, int, 0)
         output = number(cells, "output_length", where, int, 0)
-        ids = hashes(cells, prompt, BLOCK, where)
+        ids = hashes(cells, prompt, block, where)
         if prompt and output:
             yield TraceRow(time, prompt, output, ids, where)
 
@@ -48,6 +47,6 @@ FORMAT = TraceFormat(
     "mooncake",
     "timestamp (ms), input_length, output_length, hash_ids",
     "github.com/kvcache-ai/Mooncake, FAST25-release/traces (Qin et al., FAST 2025)",
-    _read,
+    lambda path: hashed_rows(path, 1e-3, BLOCK),
     prefix_tokens=BLOCK,
 )
