@@ -74,7 +74,6 @@ MODELS = Kind(
     names=diffusion_models.names,
     get=diffusion_models.get,
     brief=_model_brief,
-    more=lambda _: {},
     columns=("model", "makes", "blocks", "parameters", "steps", "guidance"),
     row=_model_row,
     tables=_model_tables,
@@ -86,7 +85,6 @@ LIBRARIES = Kind(
     names=diffusion_libraries.names,
     get=diffusion_libraries.get,
     brief=lambda library: library.model_dump(mode="json"),
-    more=lambda _: {},
     columns=("library", "what", "launch, us", "attention"),
     row=lambda library: [library.name, library.title, f"{1e6 * library.launch_s:.1f}", library.attention],
     tables=constants,
@@ -121,7 +119,6 @@ TOWERS = Kind(
     names=published_names,
     get=_tower,
     brief=lambda tower: {**tower.model_dump(mode="json"), "parameters": tower_parameters(tower)},
-    more=lambda _: {},
     columns=("tower of", "rule", "layers", "parameters", "tokens of 1280x720"),
     row=_tower_row,
     tables=lambda tower: [

@@ -32,11 +32,11 @@ class Kind(Generic[EntryT]):
     names: Callable[[], Sequence[str]]
     get: Callable[[str], EntryT]
     brief: Callable[[EntryT], dict[str, Any]]
-    more: Callable[[EntryT], dict[str, Any]]
     columns: Sequence[str]
     row: Callable[[EntryT], Sequence[str]]
     tables: Callable[[EntryT], list[Table]]
     text_columns: int = 1
+    more: Callable[[EntryT], dict[str, Any]] = lambda _: {}
 
 
 def constants(entry: Sourced) -> list[Table]:

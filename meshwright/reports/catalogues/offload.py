@@ -52,7 +52,6 @@ KIND = Kind(
     names=offload_systems.names,
     get=offload_systems.get,
     brief=_brief,
-    more=lambda _: {},
     columns=("system", "ZeRO", "place", "update", "what"),
     row=_row,
     tables=_tables,

@@ -42,7 +42,6 @@ KIND = Kind(
     names=recipes.names,
     get=recipes.get,
     brief=_brief,
-    more=lambda _: {},
     columns=("recipe", "framework", "plan fields", "what"),
     row=_row,
     tables=_tables,
