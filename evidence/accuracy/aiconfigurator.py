@@ -94,12 +94,12 @@ def estimate_arguments(row, question):
     }
 
 
-def without_model(folders, excluded):
+def without_model(folders, fits_file):
     """Predictions of rows of one replica by steady states with constants fitted without their model."""
 
     @cache
     def fitted():
-        refit = refitted.constants(folders, excluded)["model"]
+        refit = refitted.constants(folders, fits_file)["model"]
         fit_engines.fresh_tables()
         return refit
 
@@ -167,7 +167,7 @@ def errors(answers, measured):
     return by_group
 
 
-def compare_rows(paths, python, replays, excluded):
+def compare_rows(paths, python, replays, fits_file):
     """Print the errors of both tools by group."""
     rows = [row for path in paths for row in read(path)]
     cases = [case for _, case in rows]
@@ -176,8 +176,8 @@ def compare_rows(paths, python, replays, excluded):
     methods = {"steady state": closed_loop.predict_steady}
     if replays:
         methods["event engine"] = closed_loop.predict
-    if excluded:
-        methods["model left out"] = without_model(sorted({path.parent for path in paths}), excluded)
+    if fits_file:
+        methods["model left out"] = without_model(sorted({path.parent for path in paths}), fits_file)
     columns = {"AIConfigurator": [None if "error" in answer else answer for answer in answers]}
     print(f"{len(rows)} rows; CPU seconds: AIConfigurator {seconds:.0f}", end="")
     for name, predict in methods.items():

@@ -63,10 +63,10 @@ def servers(path: Path) -> list[Server]:
         versions = {row["case_id"]: row["engine_version"] for row in csv.DictReader(file)}
     groups: dict[tuple[Any, ...], list[ServingCase]] = defaultdict(list)
     for case in questions["closed_loop"]:
-        asked = case.question
-        if case.flagged or asked.speculates or asked.prefill is not None:
+        load = case.question
+        if case.flagged or load.speculates or load.prefill is not None:
             continue
-        key = asked.serving.key, versions[case.case_id], asked.prompt, asked.output, asked.replicas
+        key = load.serving.key, versions[case.case_id], load.prompt, load.output, load.replicas
         groups[*key, source_of(case)].append(case)
     return [_server(key, cases) for key, cases in groups.items()]
 

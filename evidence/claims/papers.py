@@ -194,8 +194,8 @@ def main() -> None:
     )
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
     options = parser.parse_args()
-    asked = options.scenarios
-    for name in asked:
+    named = options.scenarios
+    for name in named:
         if name not in names:
             parser.error(str(UnknownNameError("claim", name, names)))
     if options.write:
@@ -204,16 +204,16 @@ def main() -> None:
         write_page(SERVING_PAGE, list(serving_rows(SERVING_CLAIMS, served)))
         write_starts({name: runs.places for name, runs in served.items()})
         return
-    claims = [each for each in CLAIMS if not asked or each.scenario in asked]
+    claims = [each for each in CLAIMS if not named or each.scenario in named]
     for line in rows(claims) if claims else ():
         print(line, flush=True)
-    if serving := [each for each in SERVING_CLAIMS if not asked or each.scenario in asked]:
+    if serving := [each for each in SERVING_CLAIMS if not named or each.scenario in named]:
         print()
         for line in serving_rows(serving):
             print(line, flush=True)
-    if not asked or {claim.scenario for claim in RUN_CLAIMS} & set(asked):
+    if not named or {claim.scenario for claim in RUN_CLAIMS} & set(named):
         print()
-        for line in run_rows(asked):
+        for line in run_rows(named):
             print(line, flush=True)
 
 

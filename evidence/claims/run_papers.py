@@ -263,12 +263,12 @@ def run_rows(scenarios: list[str]) -> Iterator[str]:
             yield run_row(claim, FIGURES[claim.figure](runs, **claim.given))
 
 
-def run_row(claim: RunClaim, found: float) -> str:
+def run_row(claim: RunClaim, reached: float) -> str:
     """One line of the table."""
     band, verdict = "none", "printed"
     if claim.band is not None:
         low, high = claim.band
         band = f"{low:g} to {high:g}"
-        verdict = "inside" if low <= found <= high else "below" if found < low else "above"
-    figure = f"{found:.4g} {claim.unit}".strip()
+        verdict = "inside" if low <= reached <= high else "below" if reached < low else "above"
+    figure = f"{reached:.4g} {claim.unit}".strip()
     return f"| `{claim.scenario}` | {claim.what} | {claim.published} | {band} | {figure} | {verdict} |"

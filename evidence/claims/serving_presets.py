@@ -59,16 +59,16 @@ def main() -> None:
     apart = []
     gpus_of = {name: gpus for name, gpus in MODELS.items() if options.only in name}
     for model, gpus in gpus_of.items():
-        found = {engine: carried(model, gpus, engine) for engine in presets}
-        rates = [rate["goodput"] for rate in found.values()]
+        carried_by = {engine: carried(model, gpus, engine) for engine in presets}
+        rates = [figures["goodput"] for figures in carried_by.values()]
         worst = max(rates) / min(rates) if min(rates) else float("inf")
         print(f"{model} on {gpus}: largest over smallest {worst:.2f}", flush=True)
-        for engine, rate in found.items():
-            print(f"    {engine:16} {rate['goodput']:8.3g}/s  {rate['told']} ({rate['rows']})")
-        for rate, other in combinations(presets, 2):
-            low, high = sorted((found[rate]["goodput"], found[other]["goodput"]))
+        for engine, figures in carried_by.items():
+            print(f"    {engine:16} {figures['goodput']:8.3g}/s  {figures['told']} ({figures['rows']})")
+        for first, other in combinations(presets, 2):
+            low, high = sorted((carried_by[first]["goodput"], carried_by[other]["goodput"]))
             if high > MOST * low:
-                apart.append(f"{model}: {rate} and {other}, {high / low if low else float('inf'):.1f}")
+                apart.append(f"{model}: {first} and {other}, {high / low if low else float('inf'):.1f}")
     print(f"{len(gpus_of)} models; pairs over {MOST:g}x: {len(apart)}")
     for line in apart:
         print(f"    {line}")

@@ -76,8 +76,8 @@ class TierRuns:
         made = self.by_name[name].scenario()
         assert made.plan is not None
         plans = Plans.of(made.plan)
-        found = predict(made.setting, plans)
-        return float(memory(made.setting, plans, found.stages, found.parameters).peak[0])
+        predicted = predict(made.setting, plans)
+        return float(memory(made.setting, plans, predicted.stages, predicted.parameters).peak[0])
 
     def waiting(self, name: str) -> float:
         """Seconds of a step in which groups of replicas exchange."""
@@ -121,15 +121,15 @@ def rows() -> Iterator[str]:
     runs_of: dict[str, TierRuns] = {}
     for point in POINTS:
         runs = runs_of.setdefault(point.scenario, TierRuns(point.scenario))
-        found = runs.figure(point)
-        gap = found / point.published - 1
+        figure = runs.figure(point)
+        gap = figure / point.published - 1
         band = "none or fitted"
         if point.band:
-            band = point.shown_band + ("" if point.inside(found) else ", missed")
+            band = point.shown_band + ("" if point.inside(figure) else ", missed")
         name = " / ".join(reversed(point.run))
         yield (
-            f"| {point.row} | `{point.scenario}` | {name} | {point.published:g} {point.unit} | {found:.3g} | "
-            f"{gap:+.1%} | {band} |"
+            f"| {point.row} | `{point.scenario}` | {name} | {point.published:g} {point.unit} | "
+            f"{figure:.3g} | {gap:+.1%} | {band} |"
         )
 
 

@@ -102,9 +102,9 @@ def main() -> int:
     for row in rows:
         entry = estimate(row)
         if row["calibration"] in entries:
-            known = entries[row["calibration"]]
-            known["gemm"] |= entry["gemm"]
-            known["grouped_gemm"] = known.get("grouped_gemm", {}) | entry.get("grouped_gemm", {})
+            calibration = entries[row["calibration"]]
+            calibration["gemm"] |= entry["gemm"]
+            calibration["grouped_gemm"] = calibration.get("grouped_gemm", {}) | entry.get("grouped_gemm", {})
         else:
             entries[row["calibration"]] = entry
     text = yaml.safe_dump({"entries": list(entries.values())}, sort_keys=False, width=110, allow_unicode=True)

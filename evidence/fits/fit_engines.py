@@ -196,14 +196,14 @@ def shipped(group: Group) -> np.ndarray:
 
 def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | None = None) -> Off:
     """Relative errors of rows with given constants, by default with those that ship (before any fit)."""
-    found: Off = defaultdict(list)
+    by_key: Off = defaultdict(list)
     for group, same in rows.items():
         if times is not None:
             assign((entry.setup for entry in same), times[group])
         for entry in same:
             cell = Cell(group, entry.kind, entry.setup.cluster.device.name, entry.folder)
-            found[cell].append(np.expm1(entry.errors()))
-    return found
+            by_key[cell].append(np.expm1(entry.errors()))
+    return by_key
 
 
 SOURCE = "evidence/fits/fit_engines.py"
@@ -280,17 +280,17 @@ def left_out(
 ) -> tuple[Off, Off]:
     """Errors on the rows of each source (model, GPU) with constants of the others, and of kernels alone."""
     name = LEAVE[what]
-    found: tuple[Off, Off] = defaultdict(list), defaultdict(list)
+    both: tuple[Off, Off] = defaultdict(list), defaultdict(list)
     for value in sorted({str(name(entry)) for same in rows.values() for entry in same}):
         times = fit.without(lambda entry: str(name(entry)) == value)  # noqa: B023
         unseen = {g: [entry for entry in same if str(name(entry)) == value] for g, same in rows.items()}
         unseen = {g: same for g, same in unseen.items() if same}
         share = shares_without(models, value if what == "model" else None)
-        for off, part in zip(found, (share, kernels_alone), strict=True):
+        for off, part in zip(both, (share, kernels_alone), strict=True):
             for key, errors in errors_of(unseen, scaled(times, part)).items():
                 off[key] += errors
-    print("\n".join(headline(what, *found)), flush=True)
-    return found
+    print("\n".join(headline(what, *both)), flush=True)
+    return both
 
 
 def replays(rows: dict[Group, list[Rows]], fit: Fit, name: Callable[[Rows], Hashable], every: int) -> None:

@@ -105,7 +105,7 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
     """Fit one device's kernels to the points, and add what only tables or estimates know."""
     name, link = {**DEVICES, **SERVED}[gpu]
     device = devices.get(name)
-    kept: dict[str, ResidualGrid] = {}
+    stored_grids: dict[str, ResidualGrid] = {}
     if gpu in SERVED:
         carried = {"name": gpu, "based_on": SERVED_LIKE, "status": "estimated", "source": "", "gemm": {}}
         base = Calibration.model_validate(carried | {"host_copy": {"bandwidth": link}})
@@ -113,7 +113,7 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
         base = Calibration.model_validate(skeleton(gpu, device, link))
     else:
         base = build(Calibration, read_mapping(out / f"{gpu}.yaml"), gpu, out)
-        kept = load_grids(Path(base.residuals)) if base.residuals else {}
+        stored_grids = load_grids(Path(base.residuals)) if base.residuals else {}
     paths = [path for name in tables if (path := folder / f"{name}.csv.gz").is_file()]
     defaults: dict[str, str] = {**DEFAULTS} | ({"attention_decode": "trtllm"} if gpu == "gb200" else {})
     if gpu in SERVED:
@@ -134,7 +134,7 @@ def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
         if gpu in SERVED
         else "aiconfigurator kernel databases, Vidur profiles, published tables",
     }
-    fitted.grids = kept | fitted.grids
+    fitted.grids = stored_grids | fitted.grids
     if gpu == "rtx-pro-6000":
         # Its bf16 products reach 0.84 of the peak, L40S's fp8 ones 0.5: its own shares are the better guess.
         del fitted.calibration["gemm"]["fp8"]

@@ -185,8 +185,8 @@ def _fitted_gemm(table: SystemTable, figures: Chip, prior: Any, always: bool) ->
         rich_fit, rich = at_throttling(rich_fit, rich, throttling)
     roofline = fit_half(simple_fit, figures, seen, apart, simple, good=NO_GRID)
     entry = fit_half(rich_fit, figures, seen, apart, rich, good=ALWAYS if always else GOOD_FORM)
-    own, quantisation = split_off_cast(entry.form)
-    forms = {"simple": split_off_cast(roofline.form)[0].model_dump(), "rich": own.model_dump()}
+    without_cast, quantisation = split_off_cast(entry.form)
+    forms = {"simple": split_off_cast(roofline.form)[0].model_dump(), "rich": without_cast.model_dump()}
     return entry, forms | ({"quantisation": quantisation.model_dump()} if quantisation else {})
 
 

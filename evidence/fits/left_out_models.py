@@ -85,10 +85,10 @@ def expected(by_class: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[Times
     within = squares / max(counts.sum() - len(counts), 1.0)
     spread = np.var(means, axis=0, ddof=1) if len(means) > 1 else np.full(len(SHARES), np.inf)
     between = np.maximum(spread - within * np.mean(1.0 / counts), 0.0)
-    own = np.ones_like(means)
+    factor = np.ones_like(means)
     noise = within / counts[:, None] * np.ones_like(means)
-    np.divide(1.0, 1.0 + noise / np.maximum(between, 1e-12), out=own, where=noise > 0.0)
-    drawn = own * means + (1.0 - own) * common
+    np.divide(1.0, 1.0 + noise / np.maximum(between, 1e-12), out=factor, where=noise > 0.0)
+    drawn = factor * means + (1.0 - factor) * common
     return dict(zip(by_class, drawn, strict=True)), common
 
 

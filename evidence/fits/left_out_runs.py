@@ -32,7 +32,7 @@ def replayed(
         every: of these, one in so many, in the order of their names.
         left: what is left out, for names of presets.
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    by_metric: dict[str, list[float]] = defaultdict(list)
     for group, same in rows.items():
         cases = {
             case.case_id: case
@@ -49,8 +49,8 @@ def replayed(
             for names in LATENCIES:
                 name = next((name for name in names if name in case.measured), None)
                 if name is not None:
-                    found[name[:4].upper()].append(columns[name] / case.measured[name] - 1.0)
-    for name, errors in sorted(found.items()):
+                    by_metric[name[:4].upper()].append(columns[name] / case.measured[name] - 1.0)
+    for name, errors in sorted(by_metric.items()):
         size = 100 * np.abs(errors)
         bias = 100 * np.median(errors)
         yield f"{name} {np.median(size):.1f} / {np.percentile(size, 90):.1f} / {bias:+.1f} (n {len(errors)})"

@@ -101,18 +101,18 @@ def fit_variances(
     inner = np.stack([x.T @ x for x in designs])
     cross = np.stack([x.T @ y for x, y in zip(designs, errors, strict=True)])
     squares = np.array([y @ y for y in errors])
-    own = np.stack([np.mean([run.own for run in group], axis=0) for group in groups])
+    mean_errors = np.stack([np.mean([run.own for run in group], axis=0) for group in groups])
     parts = np.full(len(PARTS), 0.02) if start is None else start.parts.copy()
     residual = 0.005 if start is None else start.residual
     for _ in range(iterations):
-        prior = np.maximum(parts + own, LEAST)
+        prior = np.maximum(parts + mean_errors, LEAST)
         posterior = np.linalg.inv(inner / residual + np.eye(len(PARTS)) / prior[:, np.newaxis, :])
         mean = np.einsum("gij,gj->gi", posterior, cross) / residual
         distance = (squares - np.einsum("gi,gi->g", mean, cross)) / residual
         weight = (FREEDOM + count) / (FREEDOM + distance)
         share = parts / prior
         diagonal = np.einsum("gii->gi", posterior)
-        second = weight[:, np.newaxis] * (share * mean) ** 2 + share**2 * diagonal + share * own
+        second = weight[:, np.newaxis] * (share * mean) ** 2 + share**2 * diagonal + share * mean_errors
         left = squares - 2 * np.einsum("gi,gi->g", mean, cross)
         left = left + np.einsum("gi,gij,gj->g", mean, inner, mean)
         spare = np.einsum("gij,gji->g", posterior, inner)

@@ -25,19 +25,19 @@ NOTHING = ""
 """Stands for the fit of all rows."""
 
 
-def constants(folders: Sequence[Path], kept: Path | None = None) -> dict[str, dict[str, Constants]]:
+def constants(folders: Sequence[Path], fits_file: Path | None = None) -> dict[str, dict[str, Constants]]:
     """Constants of fits by what they leave out: the rows of a model, of an engine, or `NOTHING`.
 
     Args:
         folders: of published runs.
         kept: file of the fits, read where it exists, else written.
     """
-    if kept and kept.exists():
-        fits = json.loads(kept.read_text())
+    if fits_file and fits_file.exists():
+        fits = json.loads(fits_file.read_text())
     else:
         fits = _fits(folders)
-        if kept:
-            kept.write_text(json.dumps(fits))
+        if fits_file:
+            fits_file.write_text(json.dumps(fits))
     return {
         what: {
             value: {Group(*group): np.array(times) for *group, times in lines}

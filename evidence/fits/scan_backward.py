@@ -93,9 +93,9 @@ def main() -> None:
     )
     for cluster, each in steps.items():
         ratio = steps[REFERENCE].step / each.step
-        shown = MEASURED[cluster] / MEASURED[REFERENCE]
+        over_reference = MEASURED[cluster] / MEASURED[REFERENCE]
         seconds = f"{each.step:>9.4f}{each.forward:>12.4f}{each.backward:>9.4f}"
-        print(f"{cluster:<16}{seconds}{ratio:>11.3f}{shown:>10.3f}")
+        print(f"{cluster:<16}{seconds}{ratio:>11.3f}{over_reference:>10.3f}")
     print(f"backward pass on {FITTED} over that of its constants: {slowdown(steps):.2f}")
 
 

@@ -162,7 +162,7 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
     for name in FILES:
         if (folder / name).exists():
             ledger._read(folder / name, True, questions, book)
-    found: dict[Group, list[Rows]] = defaultdict(list)
+    by_group: dict[Group, list[Rows]] = defaultdict(list)
     for collection, cases in questions.items():
         groups: dict = defaultdict(list)
         apart = kept_apart(case.case_id for case in cases) if tested else set()
@@ -181,5 +181,5 @@ def read(folder: Path, tested: bool = False) -> dict[Group, list[Rows]]:
             rows.folder = folder.name
             tables = collection == "trtllm_tables" and uneven(setup)
             rows.counts = metric != "total_tok_s_per_gpu" and not tables
-            found[group_of(setup)].append(rows)
-    return found
+            by_group[group_of(setup)].append(rows)
+    return by_group

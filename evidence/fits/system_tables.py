@@ -148,10 +148,10 @@ def _excluded(gpu: str, library: str, version: str, table: _Found) -> bool:
     return any((copies, host_time, unset_weights, slow_build, untuned, latent, fallback, widened))
 
 
-def _impossible(found: _Found) -> NDArray[np.bool_]:
-    if found.points.table.name not in TABLES or found.dtype in DTYPES.values():
-        return np.zeros(len(found.points), dtype=bool)
-    return impossible(found.points)
+def _impossible(rows: _Found) -> NDArray[np.bool_]:
+    if rows.points.table.name not in TABLES or rows.dtype in DTYPES.values():
+        return np.zeros(len(rows.points), dtype=bool)
+    return impossible(rows.points)
 
 
 def _columns(path: Path) -> Columns:

@@ -43,10 +43,10 @@ def section(title: str, targets: tuple[str, ...], fields: dict[str, str]) -> Ite
     """A table in Markdown; fields and what they mean by their name in the mapping tables."""
     tables = [table(exporter(target).table) for target in targets]
     yield f"\n## {title}\n"
-    yield f"| field | meaning | {' | '.join(one.version for one in tables)} |"
+    yield f"| field | meaning | {' | '.join(fields_of.version for fields_of in tables)} |"
     yield "|" + "---|" * (2 + len(tables))
     for field, meaning in fields.items():
-        cells = [words_of(one, field) for one in tables]
+        cells = [words_of(fields_of, field) for fields_of in tables]
         if any(cells):
             yield f"| `{field.rpartition('.')[2]}` | {meaning} | {' | '.join(cells)} |"
 

@@ -160,12 +160,12 @@ def main() -> None:
     options = parser.parse_args()
     console, rows, differ = Console(), [], []
     for name in options.framework or frameworks.names():
-        asked = list(doors(name, options.plans))
-        apart = [door for door in asked if not door.agree]
-        rules = Counter(rule for door in asked for rule in door.refused["scenario"])
+        opened = list(doors(name, options.plans))
+        apart = [door for door in opened if not door.agree]
+        rules = Counter(rule for door in opened for rule in door.refused["scenario"])
         differ += apart
         refused = ", ".join(f"{rule} {number}" for rule, number in rules.most_common())
-        rows.append([name, str(len(asked)), str(len(asked) - len(apart)), refused])
+        rows.append([name, str(len(opened)), str(len(opened) - len(apart)), refused])
     console.print(table(("framework", "plans", "doors agree", "refused by rule"), rows))
     for door in differ[:10]:
         console.print(door.framework, dict(door.plan), {k: sorted(v) for k, v in door.refused.items()})

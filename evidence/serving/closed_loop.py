@@ -373,7 +373,7 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
         all_at_once = prompts_run(decode.steps, each / first.serving.pool.data, prompt, decode.limits.budget)
         queue = np.maximum(all_at_once.mean_s - state.prefill_s, 0.0)
         # Fewer than half of the requests meet others' prompts where these take less than their own.
-        most = ttft - np.where(state.queue_s < state.prefill_s, state.queue_s, 0.0)
+        longest_s = ttft - np.where(state.queue_s < state.prefill_s, state.queue_s, 0.0)
     else:
         ranks = prefills * first.prefill.pool.data
         sides = _steady_side(questions, first.prefill, speculates=False), decode
@@ -382,7 +382,7 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
             *sides, prompt, output, clients, ranks, replicas, handoff_s, _widening(questions)
         )
         ttft, state = pools.ttft_s, pools.decode
-        queue, most = np.maximum(clients / ranks - 1, 0) / 2 * pools.prompt_s, ttft
+        queue, longest_s = np.maximum(clients / ranks - 1, 0) / 2 * pools.prompt_s, ttft
         prefill_gpus = prefills * first.prefill.pool.devices
         gpus = decode_gpus + prefill_gpus
     e2e = ttft + state.tpot_s * np.maximum(output - 1, 1)
@@ -396,11 +396,11 @@ def predict_steady(questions: Sequence[ClosedLoop]) -> list[dict[str, float]]:
     watts = state.watts / first.serving.pool.devices
     columns = {
         "ttft_ms_mean": 1e3 * (ttft + burst),
-        "ttft_ms_p50": 1e3 * most,
+        "ttft_ms_p50": 1e3 * longest_s,
         "tpot_ms_mean": 1e3 * mean,
         "tpot_ms_p50": 1e3 * state.tpot_s,
         "e2e_ms_mean": 1e3 * (e2e + burst),
-        "e2e_ms_p50": 1e3 * (e2e - ttft + most),
+        "e2e_ms_p50": 1e3 * (e2e - ttft + longest_s),
         "out_tok_s_per_gpu": rate * output / decode_gpus,
         "in_tok_s_per_gpu": rate * prompt / prefill_gpus,
         "total_tok_s_per_gpu": rate * (prompt + output) / gpus,
@@ -428,12 +428,14 @@ def _widening(questions: Sequence[ClosedLoop]) -> np.ndarray:
 def _steady_side(questions: Sequence[ClosedLoop], kind: Setup, speculates: bool = True) -> PoolSide:
     """Step times and limits of the replicas of one role, over the rows."""
     first = questions[0]
-    own = flags_of(kind, "prefill_ranks").token_budget if kind is first.prefill and first.bursts else None
-    budget = np.array([min(own or row.budget, MOST_BUDGET) for row in questions], dtype=float)
-    most = max(row.concurrency / row.replicas for row in questions) / kind.pool.data
+    ranks_budget = (
+        flags_of(kind, "prefill_ranks").token_budget if kind is first.prefill and first.bursts else None
+    )
+    budget = np.array([min(ranks_budget or row.budget, MOST_BUDGET) for row in questions], dtype=float)
+    clients = max(row.concurrency / row.replicas for row in questions) / kind.pool.data
     stated = first.stated
     limit = stated.max_sequences or stated.limits_factor * kind.engine.sequence_limit(kind.cluster.device)
-    sequences = min(max(most, float(SMALLEST_BATCH)), limit)
+    sequences = min(max(clients, float(SMALLEST_BATCH)), limit)
     slots = np.array([row.decode_slots * (kind is first.serving) or sequences for row in questions])
     context = max(row.prompt + row.output for row in questions) + 2
     table = table_of(kind, float(np.max(budget)), sequences, context)

@@ -56,8 +56,8 @@ def predict(questions: Sequence[Energy]) -> list[dict[str, float]]:
     table = table_of(serving, budget, float(np.max(sequences)) + 1, float(np.max(prompt + output)))
     alone = serving.engine.scheduler.value == "prefill-first"
     step, gap = held_batch(table, sequences, prompt, output, budget, alone)
-    whole = np.array([row.whole_run for row in questions])
-    rate = batch / gap / np.where(whole, 1.0 + batch / RUN_BATCHES, 1.0)
+    entire = np.array([row.whole_run for row in questions])
+    rate = batch / gap / np.where(entire, 1.0 + batch / RUN_BATCHES, 1.0)
     tokens = sequences * data * (1.0 + prompt / output)
     watts = table.power.watts(tokens, batch, batch * (prompt + 0.5 * output), gap, hosts=False)
     return rows_of(

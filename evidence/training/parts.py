@@ -238,8 +238,8 @@ def divided(ledger: Ledger, files: Sequence[Path], divided_files: Sequence[Path]
         names = [row["case_id"] for row in read_rows(path)]
         apart = kept_apart(names) if path in divided_files else set()
         for name in names:
-            chosen = CHOSEN if source_of(name) in sources().chosen_on else LEFT_OUT
-            part[name] = APART if name in apart else chosen
+            share = CHOSEN if source_of(name) in sources().chosen_on else LEFT_OUT
+            part[name] = APART if name in apart else share
         silent |= named(path, sources().no_figure)
     entries = [entry for entry in ledger.entries if entry.case.case_id not in silent]
     skipped = [(case_id, reason) for case_id, reason in ledger.skipped if case_id not in silent]

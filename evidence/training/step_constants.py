@@ -79,10 +79,10 @@ def _framework(part: str, key: str, old: float, new: float) -> Change:
     """Another value of a framework's key, where it has the constant's."""
 
     def change(case: TrainingCase) -> TrainingCase:
-        own = case.setting.framework
-        if getattr(getattr(own, part), key) != old:
+        release = case.setting.framework
+        if getattr(getattr(release, part), key) != old:
             return case
-        return replace(case, setting=replace(case.setting, framework=own.changed({part: {key: new}})))
+        return replace(case, setting=replace(case.setting, framework=release.changed({part: {key: new}})))
 
     return change
 
