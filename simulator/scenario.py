@@ -22,7 +22,7 @@ from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_name, frameworks
 from simulator.lengths.histogram import with_histogram
 from simulator.levers import LEVERS, stated
-from simulator.models import Model, models
+from simulator.models import Model, models, trainable
 from simulator.models.towers.pictures import seeing
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
@@ -221,16 +221,10 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         for name in getattr(written.search, option):
             if name not in FIXABLE:
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
-    if model.decoder_parameters:
-        raise InputError(
-            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve "
-            "--osl 0 asks about the encoder's pass",
-            f"{where}: model",
-        )
     sized = _sized(cluster, written.gpus, where)
     site = _site(written, sized, framework, where, folder)
     work, stragglers = written.workload, tuple(written.stragglers)
-    model = seeing(model, work.images, work.seq_len, f"{where}: workload.images")
+    model = seeing(trainable(model, where), work.images, work.seq_len, f"{where}: workload.images")
     setting = Setting(model, sized, work, framework, stragglers, site, tuple(written.allow))
     check_allow(setting, f"{where}: allow")
     _has_format(setting.cluster.device.peak, setting.training.precision, where)

@@ -136,12 +136,7 @@ def plan(
     asks, widens = _planned_by(scenario), schedules != "offered"
     unread = {"offload": offload, "schedules": widens, "raw": raw, "proven": proven, "every": every}
     if asks == "rl" and scenario is not None:
-        from meshwright.jobs.rl import search as search_post_training
-        from meshwright.questions.post_training import rl_question
-
-        told = check_names(arguments, PostTrainingArguments, inspect.signature(plan).parameters)
-        staleness, top = told.pop("staleness"), told.pop("top")
-        return search_post_training(rl_question(scenario, told), staleness, top, progress)
+        return _post_training(scenario, progress, arguments)
     if asks == "serve":
         from meshwright.deployments import deploy
 
@@ -175,6 +170,17 @@ def plan(
         raise nothing_proven(checked.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
     return PlanSearch(result, runs, scored, _run_of(checked))
+
+
+def _post_training(
+    scenario: Reference, progress: Callable[[float], None] | None, arguments: Mapping[str, Any]
+) -> Any:
+    from meshwright.jobs.rl import search
+    from meshwright.questions.post_training import rl_question
+
+    told = check_names(arguments, PostTrainingArguments, inspect.signature(plan).parameters)
+    staleness, top = told.pop("staleness"), told.pop("top")
+    return search(rl_question(scenario, told), staleness, top, progress)
 
 
 def _run_of(scenario: Scenario) -> dict[str, Any] | None:

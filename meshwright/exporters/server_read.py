@@ -301,9 +301,8 @@ def _connector(options: Options, pool: dict[str, Any], where: str) -> list[str]:
     if told is None:
         return []
     config = _json(told, where, "--kv-transfer-config")
-    pool["role"] = {"kv_producer": "prefill", "kv_consumer": "decode"}.get(
-        str(config.get("kv_role")), pool["role"]
-    )
+    role = str(config.get("kv_role"))
+    pool["role"] = {"kv_producer": "prefill", "kv_consumer": "decode"}.get(role, pool["role"])
     if pool["role"] != "mixed":
         return []
     return [

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from core.errors import InputError
 from core.loading import Strict
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.numerics import Numerics
@@ -318,6 +319,21 @@ class Model(Strict):
     def output_parameters(self) -> int:
         """The output layer's own weights: none where they are the input embedding's."""
         return 0 if self.tied_embeddings else self.hidden * self.vocabulary
+
+
+def trainable(model: Model, where: str) -> Model:
+    """The model, unless a step of it would be of a part.
+
+    Raises:
+        InputError: it has a decoder that attends to its encoder.
+    """
+    if model.decoder_parameters:
+        raise InputError(
+            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve "
+            "--osl 0 asks about the encoder's pass",
+            f"{where}: model",
+        )
+    return model
 
 
 @lru_cache(maxsize=256)
