@@ -317,7 +317,8 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
     """Softmax over ``scores`` elements of each of ``batch`` matrices: one kernel, or a chain of them.
 
     Megatron's fused kernel takes multiples of four matrices; torch runs the others. XLA keeps the 32-bit
-    exponentials beside the 16-bit probabilities, transformers a softmax of 32 bits.
+    exponentials beside the 16-bit probabilities, transformers a softmax of 32 bits. Backward torch's softmax
+    of 32 bits reads a 32-bit gradient and writes one of the scores' format.
     """
     fusion, dropout, named = rank.how.elementwise, rank.how.dropout, rank.how.softmax
     fused = fusion == "fused" and not named
@@ -325,11 +326,12 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
     chained = bool(np.any(apart))
     count = passes.SOFTMAX_KERNELS[named][dropout] if named else passes.SOFTMAX[fusion, dropout]
     saved = rank.width + (4.0 if named else 0.0)
-    chosen = [("softmax", count, saved, 1.0 - apart if chained else 1.0)]
+    passing = rank.width + 4.0 if named == "wide" else 0.0
+    chosen = [("softmax", count, saved, passing, 1.0 - apart if chained else 1.0)]
     if chained:
-        chosen.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, apart))
+        chosen.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, 8.0, apart))
     elements = batch * scores
-    for kind, count, saved, repeats in chosen:
+    for kind, count, saved, passing, repeats in chosen:
         kept = repeats * elements * (saved + (rank.width + 1 if dropout else 0))
         op = kernel(
             rank,
@@ -342,7 +344,7 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
             kept=kept,
             repeats=repeats,
         )
-        yield op.changed(intermediate=kept)
+        yield op.changed(intermediate=kept, passing=passing * repeats * elements)
 
 
 def _split_projection(rank: Rank) -> Op:

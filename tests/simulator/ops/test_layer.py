@@ -253,12 +253,16 @@ def test_whole_ends_are_those_of_one_tensor_rank_and_send_nothing(end):
     assert all(op.is_idle for op in whole if op.kind == "tensor")
 
 
-@pytest.mark.parametrize(("kernels", "passed"), [("reductions", 14), ("wide", 20)])
-def test_softmaxes_of_32_bits_keep_them(kernels, passed):
-    """In XLA's loops 14 bytes a score each way; 20 with torch's scale, mask, 32-bit result and cast."""
+@pytest.mark.parametrize(("kernels", "passed", "passing"), [("reductions", 14, 0), ("wide", 20, 6)])
+def test_softmaxes_of_32_bits_keep_them(kernels, passed, passing):
+    """In XLA's loops 14 bytes a score each way; 20 with torch's scale, mask, 32-bit result and cast.
+
+    Torch's backward pass holds the 32-bit gradient of probabilities and the 16-bit one of scores beside them.
+    """
     model = models.get("gpt2-medium")
     how = Implementation(attention="unfused", elementwise="eager", softmax=kernels)
     softmax = next(op for op in layer(Rank(model, Batch.training(4, 2048), how=how)) if op.kind == "softmax")
     scores = 4 * model.heads * 2048**2
     assert float(np.sum(softmax.bytes)) == float(np.sum(softmax.backward_bytes)) == passed * scores
     assert float(np.sum(softmax.kept)) == 6 * scores
+    assert float(np.sum(softmax.passing)) == passing * scores
