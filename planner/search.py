@@ -116,15 +116,12 @@ def search(
     space = Space.of(setting, devices, constraints, headroom, offload)
     chooser = _chooser(space)
     enumeration, finalists = Enumeration(space, _rules(space, offload)), _finalists(space, objective)
-    if recommended:
-        top, alternatives = 1, True
-    ranking = _Ranking(objective, top, alternatives, keep, finalists is not None)
-    listed = chunks(enumeration.blocks())
-    if recommended and type(chooser) is Chooser and not (ranking.every or finalists):
-        ranking = _Recommended(objective, top, alternatives, None, False)
-        listed = nearest_first(enumeration, chooser, lambda: ranking.slowest)
+    top, alternatives = (1, True) if recommended else (top, alternatives)
+    bounded = recommended and objective == "time" and not (keep or finalists)
+    kind = _Recommended if bounded and type(chooser) is Chooser else _Ranking
+    ranking = kind(objective, top, alternatives, keep, finalists is not None)
     fitting = beyond = 0
-    for structures in listed:
+    for structures in ranking.structures(enumeration, chooser):
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
             credible, figures = _credible(space, plans, values, objective)
             beyond += len(plans) - len(credible)
@@ -132,11 +129,7 @@ def search(
         fitting = chooser.fitting if chooser else fitting + len(structures)
         if progress:
             progress((fitting + sum(enumeration.removed.values())) / space.candidates)
-    removed = dict(enumeration.removed)
-    if chooser:
-        removed |= _removed_levers(space, chooser, removed)
-    if space.constraints.keeps:
-        removed[BEYOND] = beyond
+    removed = _removed(space, enumeration, chooser, beyond)
     scored = fitting - beyond
     if not fitting and not removed[MEMORY] and not removed.get(UNPROVEN):
         raise InputError(no_shape(space, removed))
@@ -183,6 +176,14 @@ def _rules(space: Space, offload: bool) -> tuple[CandidateRule, ...]:
     rules = PLACEMENT_RULES if offload else RULES[:-1] if chosen else RULES
     shapes, memory_rules, keeps = structure(space), rules[len(STRUCTURE) :], space.constraints.keeps
     return (*shapes, *(() if keeps is None else (proven_rule(keeps, not chosen),)), *memory_rules)
+
+
+def _removed(space: Space, enumeration: Enumeration, chooser: Chooser | None, beyond: int) -> dict[str, int]:
+    """Candidates that each rule removed."""
+    removed = dict(enumeration.removed)
+    if chooser:
+        removed |= _removed_levers(space, chooser, removed)
+    return {**removed, BEYOND: beyond} if space.constraints.keeps else removed
 
 
 def _removed_levers(space: Space, chooser: Chooser, removed: dict[str, int]) -> dict[str, int]:
@@ -271,6 +272,10 @@ class _Ranking:
         self.alternatives, self.keep = alternatives, keep
         self.every = keep is not None or objective != "time"
 
+    def structures(self, enumeration: Enumeration, chooser: Chooser | None) -> Iterator[Plans]:
+        """Structures to time, in the order of the space."""
+        return chunks(enumeration.blocks())
+
     @property
     def slowest(self) -> float:
         """The slowest time that would be shown of a plan of no family."""
@@ -322,6 +327,11 @@ class _Ranking:
 
 class _Recommended(_Ranking):
     """The plan that one would launch, and those that are weighed for it."""
+
+    def structures(self, enumeration: Enumeration, chooser: Chooser | None) -> Iterator[Plans]:
+        """Structures to time, those with the lowest bounds first."""
+        assert chooser is not None
+        return nearest_first(enumeration, chooser, lambda: self.slowest)
 
     @property
     def slowest(self) -> float:

@@ -90,9 +90,8 @@ class Setting:
         """The setting with the levers that all plans share, or with all levers of one plan."""
         if isinstance(plans, Plan):
             return self.with_choices(**{name: getattr(plans, name) for name in (*SHARED, *BY_PLAN)})
-        if plans.shared is NO_LEVERS:
-            return self
-        return self.with_choices(**{name: getattr(plans.shared, name) for name in SHARED})
+        stated = () if plans.shared is NO_LEVERS else SHARED
+        return self.with_choices(**{name: getattr(plans.shared, name) for name in stated})
 
     def by_levers(self, plans: Plans) -> list[tuple[Setting, np.ndarray]]:
         """The plans by the levers of ``BY_PLAN``: the setting that chooses them, and the plans' indices."""
