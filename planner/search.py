@@ -134,6 +134,19 @@ def search(
     if not fitting and not removed[MEMORY] and not removed.get(UNPROVEN):
         raise InputError(no_shape(space, removed))
     ranked, rows = ranking.shown(space, top, finalists)
+    return _result(space, objective, ranked, rows, finalists, scored, removed)
+
+
+def _result(
+    space: Space,
+    objective: str,
+    ranked: Plans,
+    rows: tuple[ShortlistRow, ...],
+    finalists: Finalists | None,
+    scored: int,
+    removed: dict[str, int],
+) -> SearchResult:
+    """The ranked plans with their steps, memory and figures."""
     step = finalists.step(ranked) if finalists else predict(space.setting, ranked)
     return SearchResult(
         space=space,

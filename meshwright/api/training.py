@@ -149,9 +149,8 @@ def plan(
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     checked, where = ask(scenario, {**values, "recipe": recipe})
     of_scenario = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
-    constraints = (
-        _of_recipe(recipe).overridden(of_scenario).overridden(Constraints.of(fix or {}, limit or {}))
-    )
+    stated = Constraints.of(fix or {}, limit or {})
+    constraints = _of_recipe(recipe).overridden(of_scenario).overridden(stated)
     constraints = replace(constraints, schedules=asked_schedules(schedules))
     used, scored = checked.setting.cluster, ScoredPlans() if every else None
     result = search(

@@ -438,9 +438,8 @@ def _stated(facts: Facts, pool: dict[str, Any], where: str) -> None:
 
 def _typed(facts: Facts, field: str, where: str) -> Any:
     """The value of an option of an engine in the type that the option has."""
-    value, kinds = facts[field], get_args(EngineOptions.model_fields[field.partition(".")[2]].annotation)
-    kind = EngineOptions.model_fields[field.partition(".")[2]].annotation
-    if kind is int or int in kinds:
+    value, kind = facts[field], EngineOptions.model_fields[field.partition(".")[2]].annotation
+    if int in (kind, *get_args(kind)):
         return whole(facts, field, where)
     if kind is float:
         try:
