@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from planner.run_search import RunRanking
     from planner.sizing import Sizing
 
-__version__ = "0.19.0"
+__version__ = "0.20.0"
 
 __all__ = [
     "Comparison",
