@@ -10,7 +10,7 @@ import numpy as np
 from simulator.serving.replica.sequence import Sequence
 
 SECONDS = ("arrival_s", "queued_s", "scheduled_s", "first_s", "last_s")
-"""RecordColumns that hold times, s; all other columns are integers."""
+"""Columns that hold times, s; all other columns are integers."""
 PACKED = 4096
 """Rows packed together."""
 
