@@ -93,7 +93,7 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         calls = {"environments": f"{step.cores:,.0f} cores a node keep up with rollouts; there are {there:,}"}
     return {
         "verdict": verdict,
-        "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width)} for {answers:,} answers "
+        "step": f"{seconds(step.timing.seconds)} ± {percent(step.half_width, 0)} for {answers:,} answers "
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
         f"{answers_per_hour(step):,.0f} answers an hour",
@@ -138,7 +138,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
     """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
     best, first = steps[0], steps[0].timing
     words = {
-        "verdict": f"{places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width)}, "
+        "verdict": f"{places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width, 0)}, "
         f"{WORDS[first.binding]} decide",
         **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
     }
