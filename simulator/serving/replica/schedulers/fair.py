@@ -63,8 +63,10 @@ class Fair(Scheduler):
         if batcher.waiting and not step.preempted:
             self._admit(batcher, step, served, now)
         served.queued = {sequence.priority for sequence in batcher.waiting}
-        if len(served.queued) > 1 and batcher.running < batcher.slots:
-            # Service moves on while blocks are short: another tenant's sequence may fit next.
+        more_tenants = len(served.queued) > 1 and batcher.running < batcher.slots
+        if more_tenants and (step.decodes or step.chunks):
+            # Service moves on while blocks are short: another tenant's sequence may fit next. An empty
+            # step that says so would be filled again without end.
             step.preempted = True
 
     def waits(self, batcher: Batcher) -> bool:
