@@ -156,7 +156,7 @@ def test_a_proven_search_says_what_promised_too_much(run):
 
 
 def test_json_says_that_nothing_fits(run):
-    ran = run("plan", *QUESTION, "--model", "gpt-1t", "--json")
+    ran = run("plan", "--model", "gpt-1t", *QUESTION[2:], "--json")
     assert ran.code == 1
     report = json.loads(ran.out)
     assert (report["plans"], report["scored"]) == ([], 0)
