@@ -11,7 +11,7 @@ stable rate over it, and its mean end-to-end time over the engine's at shares of
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, inf
@@ -111,7 +111,7 @@ def _compared(
     return Room(words, largest / carried - 1.0, float(columns["preemptions"].mean()), tuple(times))
 
 
-def _columns(setting: ServingSetting, arrivals: Any) -> dict[str, Any]:
+def _columns(setting: ServingSetting, arrivals: Any) -> Mapping[str, Any]:
     serving = setting.serving.model_copy(update={"arrivals": arrivals})
     return serve(replace(setting, serving=serving)).records.columns()
 

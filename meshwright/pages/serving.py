@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ PARTS = {
     "sampling": "#e9a23b",
     "host": "#9fb3c8",
 }
-Columns = dict[str, np.ndarray]
+Columns = Mapping[str, np.ndarray]
 
 
 def serving_page(result: ServingResult) -> Page:

@@ -109,6 +109,7 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     further = np.where(chunks > 1.0, chunks + 1.0 - whole, 1.0)
     less = np.maximum(steps.one_chunk - step, 0.0)
     behind, prompts, count = np.zeros_like(step), np.ones_like(step), whole
+    decoding, share, length, wait = (np.zeros_like(step) for _ in range(4))
     for _ in range(LANE_ROUNDS):
         turns = chunks + (whole - chunks) * (1.0 - behind)
         lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
