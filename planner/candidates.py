@@ -163,7 +163,7 @@ class Enumeration:
             yield from self.branched(self._filter(part.branch(name), depth + 1), depth + 1, end)
 
     def candidates_of(self, depth: int) -> int:
-        """Candidates behind each one of which so many fields have branched."""
+        """Number of candidates that one becomes, of which this many fields have branched."""
         return prod(len(self.space.values[name]) for name in self._fields[depth:]) * self.space.choices
 
     def _filter(self, block: Candidates, depth: int) -> Candidates:

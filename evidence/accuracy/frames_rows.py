@@ -51,26 +51,28 @@ def measured_rows() -> list[SamplerRow]:
         for row in rows
         if row["threads"] == "1"
     }
-    taken = []
+    sampler_rows = []
     for row in rows:
         name, first = row["sampler"], row["sampler"] not in ("envpool", "subprocess")
         if name == "for-loop" or (first and row["threads"] == "1"):
             continue
         frames = FRAMES[row["environment"]]
-        own = alone[row["environment"], row["machine"], ALONE.get(name, name)]
+        frames_alone = alone[row["environment"], row["machine"], ALONE.get(name, name)]
         scenario = {
             "cluster": "dgx-a100-80gb",
             "workload": {"kind": "frames", "frames": frames},
             "environments": {
-                "seconds": frames / own,
+                "seconds": frames / frames_alone,
                 "cores": int(row["cores"]),
                 "threads": int(row["threads"]),
             },
             "sampler": "envpool-async" if name == "envpool-numa" else name,
         }
         setting = make_frames(scenario, name, Path())
-        taken.append(SamplerRow(name, row["machine"], row["environment"], setting, float(row["frames_s"])))
-    return taken
+        sampler_rows.append(
+            SamplerRow(name, row["machine"], row["environment"], setting, float(row["frames_s"]))
+        )
+    return sampler_rows
 
 
 def predicted(row: SamplerRow, constants: Sequence[float]) -> float:

@@ -20,7 +20,7 @@ OTHER_WORDS = MappingProxyType(
         "--context-length": "--seq-len",
         "--dtype": "--precision",
         "--num-gpus": "--gpus",
-        "--gpu": "--cluster",
+        "--gpu": "--cluster NAME or --gpus N",
         "--device": "--cluster",
         "--gpu-type": "--cluster",
         "--tp": "--fix tensor=N",

@@ -110,7 +110,7 @@ def _addons(setting: DiffusionSetting) -> str:
     added, words = setting.addons, []
     if added.controls:
         places = "on the same devices" if added.placement == "shared" else "each on devices of its own"
-        words.append(f"{added.controls} ControlNets {places}, {percent(added.uncached)} read first")
+        words.append(f"{added.controls} ControlNets {places}, {percent(added.uncached, 0)} read first")
     if added.adapters:
         words.append(f"{added.adapters} adapters of rank {added.rank}, merged {added.merged} the first steps")
     return "; ".join(words)
@@ -149,9 +149,12 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         "memory": f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
     }
     steps = times.latency_s - times.encoders_s - times.addons_s - times.decoder_s
-    parts = {"text encoders": times.encoders_s, "steps": steps, "decoder": times.decoder_s}
-    if times.addons_s:
-        parts["add-ons, until the steps have them"] = times.addons_s
+    parts = {
+        "text encoders": times.encoders_s,
+        **({"add-ons, until the steps have them": times.addons_s} if times.addons_s else {}),
+        "steps": steps,
+        "decoder": times.decoder_s,
+    }
     rows = [[name, seconds(time), percent(time / times.latency_s)] for name, time in parts.items()]
     waits = {
         "kernels": times.device_s,

@@ -36,9 +36,9 @@ def describe_frames(rates: FrameRates) -> dict[str, Any]:
         "bounds_per_s": dict(rates.bounds),
         "busy_share": dict(rates.busy),
         "parts_s": {
-            "cycle": rates.cycle_s,
-            "inference": rates.inference_s,
-            "learner": rates.learner_s,
+            "cycle": {"environments": rates.cycle_s},
+            "pass": {"inference": rates.inference_s},
+            "optimizer_step": {"learner": rates.learner_s},
         },
         "inference_batch": rates.batch,
     }

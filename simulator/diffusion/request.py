@@ -253,8 +253,8 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     stale = max(step.exchange.get("stale", 0.0) - kernels, 0.0)
     exposed = step.exchange.get("ulysses", 0.0) + ring + stale + _passed_seconds(setting, kernels)
     host = step.launches * library.launch_s
-    if work.control:
-        guided = _controls(setting, work, library)
+    if work.control and work.repeated:
+        guided = _controls(setting, work.control, work.repeated, library)
         kernels, exposed, host = kernels + guided.kernels, exposed + guided.waited, host + guided.host
     if layout.ulysses * layout.ring > 1:
         host += setting.model.layers * (library.sequence_s + (layout.ring - 1) * library.ring_s)
@@ -282,20 +282,21 @@ class Guided(NamedTuple):
     host: float
 
 
-def _controls(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary) -> Guided:
+def _controls(
+    setting: DiffusionSetting, control: KernelWork, repeated: KernelWork, library: DiffusionLibrary
+) -> Guided:
     """ControlNets in turn on the model's devices, or each on its own beside the blocks that it repeats.
 
     The model's device receives the outputs of all of them through its one link.
     """
-    assert work.control and work.repeated
     controls, device = setting.addons.controls, setting.cluster.device
     if setting.addons.placement == "shared":
-        kernels = controls * device_seconds(work.control, library, device)
-        return Guided(kernels, 0.0, controls * work.control.launches * library.launch_s)
+        kernels = controls * device_seconds(control, library, device)
+        return Guided(kernels, 0.0, controls * control.launches * library.launch_s)
     size = controls * addons.output_bytes(call_of(setting))
     moved = float(setting.cluster.collective("send_receive", size, 2, setting.layout.devices))
-    hidden = alone_s(work.repeated, library, device)
-    return Guided(0.0, max(alone_s(work.control, library, device) + moved - hidden, 0.0), 0.0)
+    hidden = alone_s(repeated, library, device)
+    return Guided(0.0, max(alone_s(control, library, device) + moved - hidden, 0.0), 0.0)
 
 
 def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary, step: float) -> float:

@@ -83,7 +83,7 @@ MISTAKES = {
     "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",
     "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000": "--osl missing",
     "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8": "--use chat, code, agents or batch",
-    "plan serve --model llama3.1-8b --gpu h100 --gpus 8 --use chat": "did you mean '--cluster'",
+    "plan serve --model llama3.1-8b --gpu h100 --gpus 8 --use chat": "did you mean '--cluster NAME",
     "simulate memory-llama3-70b": "`meshwright plan memory-llama3-70b` looks for one",
     "plan train --model params.json --cluster dgx-h100 --gpus 8 --global-batch 8": "give the config.json",
     # The wrong question.
