@@ -15,9 +15,9 @@ import time
 import numpy as np
 
 from hwmodels.cluster import clusters
-from planner.candidates import CHUNK, Enumeration
-from planner.rules import RULES
-from planner.search import search
+from planner.training.candidates import CHUNK, Enumeration
+from planner.training.rules import RULES
+from planner.training.search import search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import concatenate

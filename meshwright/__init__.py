@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from meshwright.live_server import Observation, observe
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.run_search import RunRanking
-    from planner.sizing import Sizing
+    from planner.training.sizing import Sizing
 
 __version__ = "0.20.0"
 
@@ -113,7 +113,7 @@ _ELSEWHERE = {
     "meshwright.live_server": ("Observation", "observe"),
     "meshwright.sweeps.api": ("SweepResult", "sweep"),
     "planner.run_search": ("RunRanking",),
-    "planner.sizing": ("Sizing",),
+    "planner.training.sizing": ("Sizing",),
 }
 """Modules of names that ``meshwright.api.training`` does not hold."""
 

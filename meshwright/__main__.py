@@ -71,7 +71,7 @@ class Commands(CommandGroup):
                 _fail(usage_sentence(error, ctx), MeshwrightError.exit_code)
             if isinstance(error, typer.Exit | typer.Abort) or hasattr(error, "exit_code"):
                 raise  # the end of a command
-            from meshwright.fault import report_fault
+            from meshwright.crash_report import report_fault
 
             _fail(report_fault(error), UNEXPECTED)
 

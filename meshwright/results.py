@@ -12,8 +12,8 @@ from meshwright.reports.flat import of_plan
 from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
 from meshwright.shown import Shown, check_rank
-from planner.prediction import Prediction, Simulation
-from planner.search import SearchResult
+from planner.training.prediction import Prediction, Simulation
+from planner.training.search import SearchResult
 from simulator.plan import Plan
 from simulator.scenario import MixedScenario, Scenario
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from meshwright.pages.page import Page
     from meshwright.variations.answer import Outcome
     from planner.mixed import MixedSearch
-    from planner.refine import Refined
-    from planner.scored_plans import ScoredPlans
+    from planner.training.refine import Refined
+    from planner.training.scored_plans import ScoredPlans
     from simulator.training.mixed import MixedStep
 
 
@@ -130,7 +130,7 @@ class PlanSearch(Shown):
         """Whether Ctrl-C ended the event engine's runs early."""
         if not self.refined:
             return False
-        from planner.refine import INTERRUPTED
+        from planner.training.refine import INTERRUPTED
 
         return any(run.problem == INTERRUPTED for run in self.refined)
 
@@ -184,7 +184,7 @@ class PlanSearch(Shown):
         Raises:
             InputError: fewer plans are shown.
         """
-        from planner.confidence import worth_measuring
+        from planner.training.confidence import worth_measuring
         from simulator.uncertainty import covariance
 
         check_rank(count - 1, len(self.result.plans))
@@ -265,7 +265,7 @@ class StepSimulation(Shown):
     def page(self) -> Page:
         """The page of the step on the event engine, which runs here where it has not."""
         from meshwright.pages.step import step_page
-        from planner.prediction import simulate_plan
+        from planner.training.prediction import simulate_plan
 
         run = self.simulation
         if run.timeline is None:

@@ -15,8 +15,8 @@ from typing import Any
 from core.errors import InfeasibleError, MeshwrightError
 from core.records import record
 from hwmodels.device import Device
-from planner.constraints import Constraints
-from planner.search import search
+from planner.training.constraints import Constraints
+from planner.training.search import search
 from simulator.offload import offload_systems
 from simulator.plan import Plan
 from simulator.rl.frameworks import DEGREES

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 
 from core.errors import InputError
 from core.records import record
-from planner.constraints import Constraints
-from planner.prediction import Prediction
 from planner.runs import PlannedRun, run_plan, shrunk_speeds
-from planner.search import SearchResult, search
+from planner.training.constraints import Constraints
+from planner.training.prediction import Prediction
+from planner.training.search import SearchResult, search
 from simulator.checkpoints import MECHANISMS, AnyMechanism, Mechanism
 from simulator.plan import Plan, Plans
 from simulator.runs.build import RunCase

@@ -11,7 +11,7 @@ import numpy as np
 
 from core.errors import InputError
 from core.records import record
-from planner.prediction import Prediction, simulate_plan
+from planner.training.prediction import Prediction, simulate_plan
 from simulator.plan import Plan
 from simulator.runs.build import RunCase
 from simulator.runs.closed_form import slowest_of_iid

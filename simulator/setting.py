@@ -10,7 +10,7 @@ import numpy as np
 
 from hwmodels.cluster import Cluster
 from hwmodels.kernels import KernelModel
-from simulator.degrees import grouped_step
+from simulator.degree_costs import grouped_step
 from simulator.frameworks import Framework
 from simulator.levers import BY_PLAN, SHARED, Choices, modules_of
 from simulator.models import Model
@@ -25,10 +25,10 @@ from simulator.packing.steps import MicroBatches
 from simulator.plan import NO_LEVERS, Choice, Plan, Plans
 from simulator.pricing import Prices
 from simulator.site import Site
+from simulator.slowest_rank import slowest_of
 from simulator.state.formats import COPIED_STATES, MOMENT_BYTES
 from simulator.state.uneven import EVEN, StateShare
 from simulator.stragglers import Straggler
-from simulator.variation import slowest_of
 from simulator.workload import Training
 
 

@@ -45,7 +45,9 @@ def test_imports_run_one_way(package):
 
 
 def test_planning_needs_no_torch_and_no_solver():
-    modules = "planner.search, meshwright.reports.plans, meshwright.validation.ledger, profiles.measure"
+    modules = (
+        "planner.training.search, meshwright.reports.plans, meshwright.validation.ledger, profiles.measure"
+    )
     script = (
         f"import sys, {modules}\n"
         "print([name for name in ('torch', 'scipy', 'pulp', 'simpy', 'plotly') if name in sys.modules])"

@@ -27,6 +27,7 @@ DONE = (
         "hwmodels",
         "profiles",
         "planner/*.py",
+        "planner/training",
         "planner/executors",
         "planner/serving",
         "simulator/*.py",

@@ -13,8 +13,8 @@ from statistics import median
 
 from core.errors import MeshwrightError
 from meshwright.validation.ledger import PredictedCase
-from planner.constraints import Constraints
-from planner.search import search
+from planner.training.constraints import Constraints
+from planner.training.search import search
 from simulator.plan import Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.training import Step, predict

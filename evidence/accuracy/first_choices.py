@@ -19,11 +19,11 @@ import numpy as np
 from core.errors import MeshwrightError
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
-from planner.constraints import Constraints
-from planner.headroom import headroom_share
-from planner.lever_space import SEARCHED
-from planner.search import search
-from planner.space import Space
+from planner.training.constraints import Constraints
+from planner.training.headroom import headroom_share
+from planner.training.lever_space import SEARCHED
+from planner.training.search import search
+from planner.training.space import Space
 from simulator.frameworks import frameworks
 from simulator.plan import Plan
 

@@ -15,8 +15,8 @@ import numpy as np
 
 import meshwright as mw
 from core.errors import MeshwrightError
-from planner.confidence import within_band
-from planner.shortlist import SAFE
+from planner.training.confidence import within_band
+from planner.training.shortlist import SAFE
 from simulator.uncertainty import chance_to_fit
 
 QUESTIONS = (

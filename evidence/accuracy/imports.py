@@ -21,7 +21,7 @@ from typing import Any
 from core.errors import MeshwrightError
 from meshwright.exporters.base import Imported
 from meshwright.exporters.imports import read_launch
-from planner.prediction import simulate_plan
+from planner.training.prediction import simulate_plan
 from simulator.scenario import make_scenario
 
 CLUSTERS = {"h100": "dgx-h100", "b200": "dgx-b200", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}

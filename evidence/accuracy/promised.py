@@ -39,11 +39,11 @@ from evidence.training.leave_out import left_out_width, measured_devices
 from evidence.training.parts import lacked_levers, named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
-from planner.constraints import Constraints
-from planner.evidence import PlanEvidence, RunEvidence, measured_runs
-from planner.headroom import headroom_share
-from planner.metrics import utilisation
-from planner.search import search
+from planner.training.constraints import Constraints
+from planner.training.headroom import headroom_share
+from planner.training.measured_runs import PlanEvidence, RunEvidence, measured_runs
+from planner.training.metrics import utilisation
+from planner.training.search import search
 from simulator.frameworks import Framework, frameworks
 from simulator.frameworks.code_bases import code_base
 from simulator.plan import Plan

@@ -19,7 +19,7 @@ import meshwright as mw
 from evidence.accuracy.first_choices import asked_levers
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
-from planner.evidence import PlanEvidence
+from planner.training.measured_runs import PlanEvidence
 from simulator.plan import Plans
 from simulator.training import Step, predict
 from simulator.uncertainty import default_headroom

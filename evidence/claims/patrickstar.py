@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from core.errors import InputError
-from planner.offload import fits_tiers
+from planner.training.offload import fits_tiers
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.scenario import make_scenario

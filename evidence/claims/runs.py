@@ -16,9 +16,9 @@ from core.durations import written
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
 from meshwright.api.runs import plan_run
 from meshwright.questions.scenarios import shipped_scenarios
-from planner.constraints import Constraints
 from planner.run_search import CANDIDATES
-from planner.search import search
+from planner.training.constraints import Constraints
+from planner.training.search import search
 from simulator.checkpoints import MECHANISMS
 from simulator.faults import PROCESSES, Exposed, presets, read_faults
 from simulator.runs.recovery import STAGES

@@ -15,7 +15,7 @@ import numpy as np
 from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.rows import published_files
-from planner.prediction import simulate_plan
+from planner.training.prediction import simulate_plan
 from simulator.plan import Plan
 from simulator.setting import Setting
 

@@ -1,4 +1,4 @@
-"""Write the configurations of measured runs that plans are judged by (planner/measured_runs.csv).
+"""Write the configurations of measured runs that plans are judged by (planner/training/measured_runs.csv).
 
     python -m benchmarks.measured_runs RUNS.csv [MORE.csv ...] [--kept-apart NEW.csv] [--write]
 
@@ -25,9 +25,9 @@ from hwmodels.cluster import usual_cluster
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.ledger import predicted
 from meshwright.validation.rows import SkippedRow, published_files, read_rows
-from planner.evidence import RUNS_FILE, widths
-from planner.mechanisms import mechanisms
-from planner.metrics import utilisation
+from planner.training.measured_runs import RUNS_FILE, widths
+from planner.training.mechanisms import mechanisms
+from planner.training.metrics import utilisation
 from simulator.ops.counts import model_parameters
 
 COLUMNS = (

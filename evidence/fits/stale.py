@@ -18,7 +18,7 @@ from evidence.fits.lever_domains import levers
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import predicted
 from meshwright.validation.rows import published_files
-from planner.evidence import RUNS_FILE
+from planner.training.measured_runs import RUNS_FILE
 from simulator.training.domains import DOMAINS_FILE
 
 LAST_DIGIT = 0.0011

@@ -22,11 +22,11 @@ from core.errors import InputError
 from core.records import record
 from meshwright.jobs.exports import from_scenario
 from meshwright.reports.tables import table
-from planner.blame import no_shape
-from planner.candidates import Enumeration
-from planner.constraints import Constraints
-from planner.rules import structure
-from planner.space import Space
+from planner.training.blame import no_shape
+from planner.training.candidates import Enumeration
+from planner.training.constraints import Constraints
+from planner.training.rules import structure
+from planner.training.space import Space
 from simulator.frameworks import frameworks
 from simulator.levers.overlap_tensor import TensorOverlap
 from simulator.rules import RELEASE_RULES

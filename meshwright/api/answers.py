@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InfeasibleError
 from meshwright.reports.flat import flat
 from meshwright.shown import Shown
-from planner.sizing import Sizing
+from planner.training.sizing import Sizing
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
 
 
 class SizingAnswer(Shown, Sizing):
-    """The answer of ``mw.size``; see `planner.sizing.Sizing`."""
+    """The answer of ``mw.size``; see `planner.training.sizing.Sizing`."""
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.sizing import sizing_tables

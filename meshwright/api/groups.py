@@ -52,8 +52,8 @@ def plan_over_groups(
         InputError: a wrong key or value.
     """
     from meshwright.results import MixedSearchResult
-    from planner.constraints import Constraints
     from planner.mixed import search_mixed
+    from planner.training.constraints import Constraints
 
     data, where, folder = scenario_data(scenario, arguments, "command line")
     search = data.get("search")

@@ -293,7 +293,7 @@ def _contradictions(steps: Sequence[MeasuredStep], learned: Learned, where: str)
 
 def _too_large(steps: Sequence[MeasuredStep]) -> list[str]:
     """Runs that are predicted not to fit."""
-    from planner.prediction import Prediction
+    from planner.training.prediction import Prediction
 
     words = []
     for step in steps:

@@ -14,10 +14,10 @@ from meshwright.questions.references import Reference
 from meshwright.questions.training import ask, scenario_data
 from meshwright.reports.flat import flat
 from meshwright.shown import Shown
-from planner.constraints import Constraints
-from planner.headroom import headroom_share
 from planner.run_search import QUANTILES, RunRanking, rank_runs
-from planner.sizing import counts
+from planner.training.constraints import Constraints
+from planner.training.headroom import headroom_share
+from planner.training.sizing import counts
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page

@@ -36,13 +36,13 @@ from meshwright.results import (
     PlanSearch,
     StepSimulation,
 )
-from planner.constraints import Constraints, asked_schedules
-from planner.evidence import nothing_proven
-from planner.evidence import proven as only_proven
 from planner.execution import Execution
-from planner.headroom import headroom_share
-from planner.scored_plans import ScoredPlans
-from planner.search import SearchResult, search
+from planner.training.constraints import Constraints, asked_schedules
+from planner.training.headroom import headroom_share
+from planner.training.measured_runs import nothing_proven
+from planner.training.measured_runs import proven as only_proven
+from planner.training.scored_plans import ScoredPlans
+from planner.training.search import SearchResult, search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.plan import Plan
@@ -52,7 +52,7 @@ from simulator.schedules import schedules
 
 if TYPE_CHECKING:
     from meshwright.api.answers import SizingAnswer
-    from planner.refine import Refined
+    from planner.training.refine import Refined
 
 MOST_TOKENS = 1e18
 MOST_DOLLARS = 1e15
@@ -250,7 +250,7 @@ def size(
         raise InputError(f"must be days above 0, found {days:g}", "days")
     from meshwright.api.answers import SizingAnswer
     from meshwright.shown import shown_as
-    from planner.sizing import counts, size_up
+    from planner.training.sizing import counts, size_up
 
     if isinstance(gpus, str):
         gpus = size_range(gpus)
@@ -299,7 +299,7 @@ def _refined(
     result: SearchResult, count: int, execution: Execution, refining: Callable[[float], None] | None
 ) -> Sequence[Refined]:
     """Time the best plans on the event engine, in order; Ctrl-C ends early and keeps the finished runs."""
-    from planner.refine import INTERRUPTED, Refined, refine
+    from planner.training.refine import INTERRUPTED, Refined, refine
 
     plans = list(result.plans)[:count]
     runs: dict[int, Refined] = {}

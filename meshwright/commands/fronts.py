@@ -52,7 +52,7 @@ def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: Pla
     """
     from meshwright.api import training as api
     from meshwright.commands.output import progress
-    from planner.fronts import training_fronts
+    from planner.training.fronts import training_fronts
 
     with progress("searching") as advance:
         search = api.plan(scenario or None, progress=advance, every=True, **arguments)

@@ -53,7 +53,7 @@ class SearchFlags(QuestionFlags):
         Raises:
             InputError: no FIELD=VALUE, or a field twice.
         """
-        from planner.constraints import pairs
+        from planner.training.constraints import pairs
 
         return {"fix": pairs(self.fix or (), "--fix"), "limit": pairs(self.limit or (), "--limit")}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from meshwright.commands.plan_flags import JobFlags
-    from planner.sizing import Sizing
+    from planner.training.sizing import Sizing
 
 TRILLION = 1e12
 """Default number of tokens to compare sizes."""

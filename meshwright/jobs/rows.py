@@ -11,10 +11,10 @@ from meshwright.reports.flat import flat
 def best_plan_row(question: Question) -> dict[str, Any]:
     """The best plan for training."""
     from meshwright.reports.plans import describe_plan
-    from planner.constraints import Constraints
-    from planner.headroom import headroom_share
-    from planner.prediction import Prediction
-    from planner.search import search
+    from planner.training.constraints import Constraints
+    from planner.training.headroom import headroom_share
+    from planner.training.prediction import Prediction
+    from planner.training.search import search
     from simulator.scenario import make_scenario
 
     data, where, folder = question
@@ -37,7 +37,7 @@ def best_plan_row(question: Question) -> dict[str, Any]:
 def given_plan_row(question: Question) -> dict[str, Any]:
     """The step of a given plan."""
     from meshwright.reports.plans import describe_plan
-    from planner.prediction import simulate_plan
+    from planner.training.prediction import simulate_plan
     from simulator.scenario import make_scenario
 
     scenario = make_scenario(*question)

@@ -64,9 +64,9 @@ def answer(question: Question, terms: AskOptions, partial: bool = True) -> RunSi
     Raises:
         InputError: a wrong scenario, no plan, or a run that cannot work.
     """
-    from planner.constraints import Constraints
-    from planner.prediction import simulate_plan
     from planner.run_search import planned_run
+    from planner.training.constraints import Constraints
+    from planner.training.prediction import simulate_plan
 
     scenario = step.read(question, terms)
     assert scenario.plan is not None and scenario.run is not None

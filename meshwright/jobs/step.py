@@ -45,7 +45,7 @@ def answer(question: Question, terms: AskOptions) -> StepSimulation:
         InputError: a wrong scenario, or a step too long for the event engine.
     """
     from meshwright.jobs.traces import is_folder
-    from planner.prediction import simulate_plan
+    from planner.training.prediction import simulate_plan
 
     if terms.trace is not None:
         is_folder(terms.trace)

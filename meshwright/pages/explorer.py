@@ -10,8 +10,8 @@ import numpy as np
 
 from meshwright.pages.page import Section, embedded, own_file
 from meshwright.reports.parts import GROUP_OF, GROUPS
-from planner.prediction import Prediction
-from planner.scored_plans import ScoredPlans
+from planner.training.prediction import Prediction
+from planner.training.scored_plans import ScoredPlans
 from simulator.levers import modules_of
 from simulator.plan import COLUMNS, Choice, Plan
 from simulator.setting import Setting

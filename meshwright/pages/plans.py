@@ -13,9 +13,9 @@ from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.reports.verdict import order_words, reason_rows, removed_rows
-from planner.prediction import Prediction
-from planner.scored_plans import ScoredPlans
-from planner.search import SearchResult
+from planner.training.prediction import Prediction
+from planner.training.scored_plans import ScoredPlans
+from planner.training.search import SearchResult
 from simulator.plan import Plan
 
 Report = Mapping[str, Any]

@@ -8,8 +8,8 @@ from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.sizing import band_of, band_words, energy_words, time_words, usd_words
 from meshwright.reports.units import counted, percent, seconds
-from planner.prediction import Prediction
-from planner.sizing import Size, Sizing
+from planner.training.prediction import Prediction
+from planner.training.sizing import Size, Sizing
 
 COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
 COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "dollars", "energy", "")

@@ -13,7 +13,7 @@ from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import recomputed, sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
-from planner.prediction import Prediction
+from planner.training.prediction import Prediction
 from simulator.engine.timeline import Timeline
 from simulator.plan import Plan
 from simulator.training.step_graph.account import account

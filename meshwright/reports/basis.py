@@ -16,8 +16,8 @@ from meshwright.reports.tables import facts
 from meshwright.reports.units import kernels_words, percent
 from meshwright.validation.cases import TrainingCase, read_case
 from meshwright.validation.rows import PublishedRow, SkippedRow, published_files, read_rows, rule_of
-from planner.metrics import utilisation
-from planner.search import SearchResult
+from planner.training.metrics import utilisation
+from planner.training.search import SearchResult
 from simulator.frameworks import adapter_rule, default_framework, default_name
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting

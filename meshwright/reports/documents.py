@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.reports.units import counted, percent, seconds
-from planner.prediction import Prediction
+from planner.training.prediction import Prediction
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.grouped_steps import GroupedStep
 from simulator.training.unequal import late_step

@@ -11,7 +11,7 @@ from rich.table import Table
 from core.errors import InputError
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, percent, seconds
-from planner.prediction import Prediction, simulate_plan
+from planner.training.prediction import Prediction, simulate_plan
 from simulator.frameworks import frameworks
 from simulator.plan import Plan
 from simulator.setting import Setting

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from planner.metrics import step_flops_per_token
+from planner.training.metrics import step_flops_per_token
 from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
 from simulator.scenario import MixedScenario

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.reports.units import percent
-from planner.confidence import Confidence
-from planner.evidence import MeasuredRun, NearError, PlanEvidence, Promise
+from planner.training.confidence import Confidence
+from planner.training.measured_runs import MeasuredRun, NearError, PlanEvidence, Promise
 
 NAMED_MODELS = 3
 """Models of near runs that are named."""

@@ -14,10 +14,10 @@ from meshwright.reports.plan_evidence import UNPROVEN, describe_evidence, eviden
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
 from meshwright.reports.units import counted, gibibytes, percent, seconds
-from planner.metrics import COMMUNICATION, Metrics
-from planner.prediction import Prediction
-from planner.search import SearchResult
-from planner.shortlist import ShortlistRow
+from planner.training.metrics import COMMUNICATION, Metrics
+from planner.training.prediction import Prediction
+from planner.training.search import SearchResult
+from planner.training.shortlist import ShortlistRow
 from simulator.levers import ENTRIES, VARIED
 from simulator.plan import Plan
 from simulator.rules import insisted

@@ -11,9 +11,9 @@ from meshwright.reports.parts import grouped
 from meshwright.reports.plans import ONCE
 from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
-from planner.metrics import COMMUNICATION
-from planner.prediction import Prediction
-from planner.refine import Refined
+from planner.training.metrics import COMMUNICATION
+from planner.training.prediction import Prediction
+from planner.training.refine import Refined
 from simulator.training.step_graph.streams import PASS
 
 SHOWN_PARTS = 2

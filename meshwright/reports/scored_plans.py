@@ -10,8 +10,8 @@ import numpy as np
 
 from core.files import atomic_write, plain_cell
 from meshwright.reports.plans import figures
-from planner.prediction import Prediction
-from planner.scored_plans import ScoredPlans
+from planner.training.prediction import Prediction
+from planner.training.scored_plans import ScoredPlans
 from simulator.levers import SHARED, modules_of
 from simulator.plan import COLUMNS, Choice, Plan, Plans
 from simulator.setting import Setting

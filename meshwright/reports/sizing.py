@@ -10,8 +10,8 @@ from meshwright.reports.plans import describe_plan
 from meshwright.reports.run_bands import around
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
-from planner.prediction import Prediction
-from planner.sizing import Size, Sizing
+from planner.training.prediction import Prediction
+from planner.training.sizing import Size, Sizing
 
 
 def describe_sizing(sizing: Sizing) -> dict[str, Any]:

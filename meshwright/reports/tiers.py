@@ -8,7 +8,7 @@ from meshwright.reports.units import gibibytes, percent
 from simulator.state.place import STATE_CLASSES, Tiers
 
 if TYPE_CHECKING:
-    from planner.prediction import Prediction
+    from planner.training.prediction import Prediction
 
 WORDS = {"host": "host memory", "nvme": "SSDs", "file_system": "file system"}
 """Tiers in words, each of one node."""

@@ -13,12 +13,12 @@ from meshwright.reports.plan_evidence import promise_words, short_runs
 from meshwright.reports.plans import chance
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, seconds
-from planner.confidence import Confidence
-from planner.evidence import code_base, kind_words
-from planner.prediction import Prediction
-from planner.proven import BEYOND
-from planner.search import SearchResult
-from planner.shortlist import SAFE
+from planner.training.confidence import Confidence
+from planner.training.measured_runs import code_base, kind_words
+from planner.training.prediction import Prediction
+from planner.training.proven import BEYOND
+from planner.training.search import SearchResult
+from planner.training.shortlist import SAFE
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit, model_errors
 

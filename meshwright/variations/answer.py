@@ -10,12 +10,12 @@ from typing import Any
 from core.errors import InfeasibleError, InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
-from planner.constraints import Constraints
 from planner.execution import Execution
-from planner.headroom import headroom_share
-from planner.prediction import Prediction, simulate_plan
-from planner.search import search
 from planner.store import file_digests
+from planner.training.constraints import Constraints
+from planner.training.headroom import headroom_share
+from planner.training.prediction import Prediction, simulate_plan
+from planner.training.search import search
 from simulator.plan import Plan
 from simulator.scenario import Scenario
 from simulator.schedules import get_schedule

@@ -11,7 +11,7 @@ from core.errors import InputError, shown
 from core.loading import parse_text
 from meshwright.questions.numbers import POWERS, whole_number
 from meshwright.variations.question import shown as shown_value
-from planner.constraints import field_value, is_typed, pairs
+from planner.training.constraints import field_value, is_typed, pairs
 from simulator.plan import field_name
 
 SHORT = re.compile(rf"[0-9][0-9_,]*[{''.join(key for key in POWERS if key)}]", re.IGNORECASE)

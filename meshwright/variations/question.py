@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from core.errors import InputError, UnknownNameError
 from core.loading import build, read_mapping
 from meshwright.questions.keys import Data, full_key, set_key
-from planner.constraints import Constraints
+from planner.training.constraints import Constraints
 from simulator.kinds import QuestionKind, kind_of
 from simulator.plan import Plan
 from simulator.scenario import Definition, Scenario, Variation, make_scenario

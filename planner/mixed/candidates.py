@@ -15,9 +15,9 @@ from typing import Any
 
 from core.records import record
 from hwmodels.mixed import NodeGroup
-from planner.constraints import Constraints
 from planner.mixed.speeds import RECOMPUTES, Speeds
-from planner.space import divisors
+from planner.training.constraints import Constraints
+from planner.training.space import divisors
 from simulator.placement import MixedSetting
 
 MICRO_BATCHES = 1, 2, 4, 8

@@ -17,10 +17,10 @@ from typing import Any
 from core.errors import InputError
 from core.records import record
 from hwmodels.mixed import mixed_cluster
-from planner.constraints import Constraints
 from planner.mixed.candidates import MICRO_BATCHES, MixedCandidate, candidates, shapes
 from planner.mixed.fitting import fitting
 from planner.mixed.speeds import Speeds, least_seconds
+from planner.training.constraints import Constraints
 from simulator.placement import MixedSetting
 from simulator.scenario import MixedScenario, make_mixed
 from simulator.training.mixed import MixedStep, predict_mixed, simulate_mixed

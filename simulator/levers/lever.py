@@ -39,7 +39,7 @@ class Lever:
         combined: whether a search combines its values with those of other levers.
         of_experts: whether it does anything in layers with experts only.
         relevant: whether it does anything in a plan.
-        mechanism: what a value is called as a mechanism of measured runs (``planner.mechanisms``).
+        mechanism: what a value is called as a mechanism of measured runs (``planner.training.mechanisms``).
         differs: words for a value where near duplicates differ in it.
         words: words for a value that a plan states.
         rules: what runs it, and what it excludes.

@@ -4,7 +4,7 @@ A bound is the work of the busiest rank and its idle time in the schedule's own 
 ranks take the same time. Idle time stops growing with the number of micro batches once the pipeline is full,
 and grows with the number of stages: short pipelines with a few micro batches a stage are walked, each shape
 once. Waits for slower ranks and for transfers are left out; the event engine has them
-(``planner.finalists``).
+(``planner.training.finalists``).
 """
 
 from __future__ import annotations

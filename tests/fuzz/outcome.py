@@ -99,7 +99,7 @@ def _judged(case: Case, folder: Path) -> tuple[int, Finding | None]:
 
     # No worker processes: they would judge nothing here, and outlive a case that hangs.
     with (
-        patch("meshwright.fault.report_fault", kept),
+        patch("meshwright.crash_report.report_fault", kept),
         patch("os.sched_getaffinity", lambda _: {0}),
         warnings.catch_warnings(),
     ):

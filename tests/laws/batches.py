@@ -15,9 +15,9 @@ import numpy as np
 
 from core.errors import InputError
 from hwmodels.cluster import Cluster
-from planner.candidates import Enumeration
-from planner.rules import STRUCTURE
-from planner.space import Space
+from planner.training.candidates import Enumeration
+from planner.training.rules import STRUCTURE
+from planner.training.space import Space
 from simulator.plan import Choice, Plans, concatenate
 from simulator.scenario import make_scenario
 from simulator.setting import Setting

@@ -18,7 +18,13 @@ HEAVY = ("numpy", "networkx", "pulp", "torch", "scipy", "simpy", "plotly", "high
 HEAVY_OF_PLAN = (
     *("networkx", "pulp", "torch", "scipy", "simpy", "plotly", "highspy", "ray", "pyarrow"),
     *("sqlite3", "multiprocessing", "concurrent.futures", "asyncio", "ssl"),
-    *("simulator.engine", "simulator.serving", "profiles", "planner.refine", "meshwright.exporters.table"),
+    *(
+        "simulator.engine",
+        "simulator.serving",
+        "profiles",
+        "planner.training.refine",
+        "meshwright.exporters.table",
+    ),
 )
 PLAN = (
     *("plan", "--model", "gpt3-175b", "--cluster", "dgx-a100-80gb"),
@@ -101,7 +107,7 @@ def test_an_interrupt_ends_cleanly(run, monkeypatch, scenario):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("planner.prediction.Prediction.of", interrupted)
+    monkeypatch.setattr("planner.training.prediction.Prediction.of", interrupted)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
 
@@ -110,7 +116,7 @@ def test_a_full_disk_or_a_forbidden_file_is_a_message(run, monkeypatch, scenario
     def full(*_):
         raise OSError(28, "No space left on device", "trace.json")
 
-    monkeypatch.setattr("planner.prediction.Prediction.of", full)
+    monkeypatch.setattr("planner.training.prediction.Prediction.of", full)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out, ran.err) == (2, "", "error: trace.json: No space left on device\n")
 

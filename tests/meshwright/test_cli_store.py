@@ -25,7 +25,7 @@ SERVING = (
 COMMANDS = {
     "refine": (
         ["plan", "llama3-8b-64-h100", "--limit", "pipeline=2", "--refine", "2"],
-        "planner.refine.run_plan",
+        "planner.training.refine.run_plan",
     ),
     "whatif": (["whatif", "nic-gpt3-175b"], "meshwright.variations.answer._plain_answer"),
     "validate": (

@@ -5,8 +5,8 @@ import pytest
 
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.verdict import band_words
-from planner.confidence import Confidence
-from planner.evidence import PlanEvidence
+from planner.training.confidence import Confidence
+from planner.training.measured_runs import PlanEvidence
 
 
 def confidence(**evidence) -> Confidence:

@@ -13,7 +13,7 @@ import pytest
 
 from meshwright import plan
 from meshwright.pages.explorer import AS_RELEASED, MOST_PLANS, explorer_data
-from planner.constraints import Constraints
+from planner.training.constraints import Constraints
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

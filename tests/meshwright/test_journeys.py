@@ -9,7 +9,7 @@ import yaml
 
 from core.loading import read_mapping
 from meshwright.exporters import exporter
-from planner.sizing import Size, Sizing
+from planner.training.sizing import Size, Sizing
 
 ASKED = [
     "--model",

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from meshwright.__main__ import app
-from meshwright.fault import report_fault
+from meshwright.crash_report import report_fault
 
 QUESTION = [
     *("plan", "--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16"),
@@ -164,7 +164,7 @@ def test_an_unexpected_error_is_one_line_a_report_and_exit_70(monkeypatch, scena
     def fails(*_):
         raise KeyError("nobody\nexpected this")
 
-    monkeypatch.setattr("planner.prediction.Prediction.of", fails)
+    monkeypatch.setattr("planner.training.prediction.Prediction.of", fails)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ran = CliRunner().invoke(app, ["simulate", str(scenario())])
     assert ran.exit_code == 70
@@ -214,7 +214,7 @@ def test_too_little_memory_is_a_message(run, monkeypatch, scenario):
     def fails(*_):
         raise MemoryError
 
-    monkeypatch.setattr("planner.prediction.Prediction.of", fails)
+    monkeypatch.setattr("planner.training.prediction.Prediction.of", fails)
     ran = run("simulate", str(scenario()))
     assert (ran.code, ran.out) == (2, "")
     assert "not enough memory" in ran.err

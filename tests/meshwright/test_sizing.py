@@ -9,7 +9,7 @@ import pytest
 import meshwright as mw
 from core.errors import InputError
 from hwmodels.cluster import clusters
-from planner.sizing import Size, Sizing, counts
+from planner.training.sizing import Size, Sizing, counts
 
 QUESTION = {"model": "llama3.1-8b", "seq_len": 4096, "global_batch": 64, "tokens": 1e12}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from hwmodels.cluster import clusters
-from planner.candidates import Enumeration
-from planner.rules import RULES
-from planner.space import Space
+from planner.training.candidates import Enumeration
+from planner.training.rules import RULES
+from planner.training.space import Space
 from simulator.frameworks import frameworks
 from simulator.models import Model
 from simulator.plan import Plan, concatenate

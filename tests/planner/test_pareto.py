@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 import meshwright as mw
 from meshwright.pages.fronts import axis_scale
 from meshwright.reports.fronts import describe_fronts
-from planner.fronts import training_fronts
 from planner.pareto import Axis, Front, front
+from planner.training.fronts import training_fronts
 
 costs = arrays(float, (12, 2), elements=st.one_of(st.integers(0, 6).map(float), st.just(np.inf)))
 

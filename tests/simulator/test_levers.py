@@ -60,9 +60,9 @@ LEVER = Lever(
 '''
 USE = """
 from meshwright.reports.plans import lever_words
-from planner.families import differences
-from planner.lever_space import SEARCHED
-from planner.mechanisms import MECHANISMS
+from planner.training.families import differences
+from planner.training.lever_space import SEARCHED
+from planner.training.mechanisms import MECHANISMS
 from simulator.levers import Choices
 from simulator.plan import Plan, Plans
 from simulator.rules import RELEASE_RULES

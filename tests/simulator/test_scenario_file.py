@@ -10,7 +10,7 @@ from core.loading import parse_text, read_mapping
 from core.yaml_text import yaml_text
 from hwmodels.device import devices
 from meshwright.questions.scenarios import shipped_scenarios
-from planner.prediction import Prediction
+from planner.training.prediction import Prediction
 from simulator.models import models
 from simulator.scenario import make_scenario
 from simulator.scenario_file import reference, scenario_of

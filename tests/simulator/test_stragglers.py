@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from planner.prediction import simulate_plan
-from planner.search import search
+from planner.training.prediction import simulate_plan
+from planner.training.search import search
 from simulator.scenario import make_scenario
 
 HEALTHY = {

@@ -14,7 +14,7 @@ import pytest
 from core.errors import InputError
 from meshwright.exporters.imports import read_launch
 from meshwright.exporters.table import table
-from planner.prediction import simulate_plan
+from planner.training.prediction import simulate_plan
 from simulator.scenario import make_scenario
 
 

@@ -10,7 +10,7 @@ from hwmodels.cluster import clusters
 from meshwright.exporters import export
 from meshwright.exporters.launchers import launcher_of
 from meshwright.jobs.exports import from_scenario
-from planner.search import search
+from planner.training.search import search
 from simulator.frameworks import frameworks
 from simulator.models import models
 from simulator.scenario_file import scenario_of

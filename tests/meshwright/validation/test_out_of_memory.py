@@ -12,7 +12,7 @@ from evidence.fits import memory_chances
 from meshwright.validation.cases import read_case, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
 from meshwright.validation.rows import read_rows
-from planner.prediction import simulate_plan
+from planner.training.prediction import simulate_plan
 from simulator.uncertainty import chance_to_fit, model_errors
 
 REPORTS = Path(__file__).parents[3] / "evidence" / "fits" / "out_of_memory.csv"

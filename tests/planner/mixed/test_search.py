@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from planner.constraints import Constraints
 from planner.mixed import search_mixed
 from planner.mixed.candidates import _proportional
 from planner.mixed.fitting import _weights
+from planner.training.constraints import Constraints
 from simulator.scenario import make_mixed
 from simulator.training.mixed import predict_mixed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hwmodels.cluster import clusters
-from planner.prediction import simulate_plan
+from planner.training.prediction import simulate_plan
 from simulator.runs.build import RunCase
 from simulator.scenario import make_scenario
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from planner.constraints import Constraints
-from planner.search import search
+from planner.training.constraints import Constraints
+from planner.training.search import search
 from simulator.plan import Plans
 from simulator.scenario import make_scenario
 from simulator.training import predict, step_time

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from planner.mechanisms import mechanisms
-from planner.metrics import step_flops_per_token
+from planner.training.mechanisms import mechanisms
+from planner.training.metrics import step_flops_per_token
 from simulator.layout.tower import step_tower
 from simulator.ops.tower import tower_parameters
 from simulator.plan import Plans

@@ -1,0 +1,273 @@
+"""Layer times of every combination of levers, priced once for each distinct shape of a layer.
+
+Dispatcher and expert kernels change only the routed part of a layer's ops; graphs, overlap and recomputed
+modules act on priced ops. All combinations share the price of a shape, and a plan looks its times up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+
+import numpy as np
+
+from core.records import record
+from planner.training.lever_bytes import distinct_shapes, in_sets
+from planner.training.lever_space import Acting, Combination, LeverSpace, Modules
+from simulator.layout.model_ops import layer_lists
+from simulator.models import LayerKind
+from simulator.ops import Collective, Op
+from simulator.ops.op import Size
+from simulator.plan import Plans, numbered
+from simulator.setting import Setting
+from simulator.training.combined import alone_share
+from simulator.training.components import LayerSeconds
+from simulator.training.domains import Nearness, contained, used, usual, waiting
+from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
+from simulator.training.modules import repeats
+from simulator.training.overlap import NO_TRANSFER
+from simulator.training.work import KernelTimes, Priced, price_passes, with_routed
+
+SHARE_FIELDS = "pipeline", "virtual_pipeline", "schedule", "data", "micro_batch", "expert"
+"""Plan fields that the share of passes without a partner depends on."""
+
+
+@record()
+class Table:
+    """Seconds of one layer of each kind by combination, for distinct shapes.
+
+    ``forward``, ``backward`` and ``repeated`` (a layer that is recomputed whole) have shape (combinations,
+    kinds, shapes). ``index`` maps every plan to its shape. Shapes of layers whose plans differ in the share
+    of passes without a partner are apart; ``origin`` maps them to the shapes that are priced.
+    """
+
+    space: LeverSpace
+    setting: Setting
+    shapes: Plans
+    index: np.ndarray
+    origin: np.ndarray
+    priced: dict[Acting, list[list[Priced]]]
+    layers: dict[Acting, list[Layer]]
+    forward: np.ndarray
+    backward: np.ndarray
+    repeated: np.ndarray
+    repeats: dict[Acting, np.ndarray] = field(default_factory=dict)
+    """Results of ``modules``, shared by the parts that ``take`` makes."""
+
+    @classmethod
+    def of(cls, space: LeverSpace, plans: Plans) -> Table:
+        """Price the layers of plans under every combination."""
+        setting = space.setting.of(plans)
+        shapes, index = distinct_shapes(plans)
+        kinds = list(setting.model.layer_groups)
+        priced = _priced(space, setting, shapes, kinds)
+        layers: dict[Acting, list[Layer]] = {}
+        index, origin, share = _by_share(space, plans, index)
+        exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
+
+        def timed(chosen: Combination) -> np.ndarray:
+            """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
+            if chosen.ops not in priced:
+                own = setting.with_choices(**dict(chosen.ops))
+                priced[chosen.ops] = _repriced(own, priced, layer_lists(own, shapes, kinds))
+            if chosen.passes not in layers:
+                layers[chosen.passes] = [
+                    layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
+                    for listed, kind in zip(priced[chosen.ops], kinds, strict=True)
+                ]
+            passes = layers[chosen.passes]
+            if not chosen.overlaps:
+                return np.array([_seconds(layer)[:, origin] for layer in passes])
+            passes = [overlapped(beside, layer) for layer in passes]
+            gained = [share * _gained(layer)[:, origin] for layer in passes]
+            return np.array([_seconds(layer)[:, origin] for layer in passes]) + np.array(gained)
+
+        known: dict[Combination, np.ndarray] = {chosen: timed(chosen) for chosen in space.combinations}
+        places = Nearness(setting, shapes)
+        times = [_expected(setting, places, origin, chosen, known, timed) for chosen in space.combinations]
+        forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
+        return cls(space, setting, shapes, index, origin, priced, layers, forward, backward, repeated)
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The table of some of the plans."""
+        return replace(self, index=self.index[rows])
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Layers of each kind, shape (kinds,)."""
+        return np.array([len(layers) for layers in self.setting.model.layer_groups.values()], float)
+
+    def fastest(
+        self, whole: bool, overlaps: bool, among: np.ndarray | bool = True
+    ) -> tuple[np.ndarray, LayerSeconds]:
+        """The fastest combination of each shape and its times, shape (shapes,) and (kinds, shapes).
+
+        Args:
+            whole: whether layers are recomputed whole.
+            overlaps: whether the plans may overlap the exchange with experts.
+            among: which combinations may be chosen, shape (combinations,); at least one that is allowed.
+        """
+        backward = self.backward + self.repeated if whole else self.backward
+        allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps) & among
+        total = np.einsum("k,ckn->cn", self.weights, self.forward + backward)
+        chosen = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
+        places = np.arange(len(self.origin))
+        return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
+
+    def modules(self, combination: int) -> np.ndarray:
+        """Seconds to recompute each set of modules, shape (sets, kinds, priced shapes).
+
+        Whether the exchange overlaps does not change them.
+        """
+        chosen = self.space.combinations[combination]
+        if chosen.passes not in self.repeats:
+            setting, kinds = self.setting.with_choices(**dict(chosen.passes)), self.setting.model.layer_groups
+            ops, passes = self.priced[chosen.ops], self.layers[chosen.passes]
+            seconds = [
+                _repeated_modules(setting, self.space.modules, kind, listed, layer.forward)
+                for kind, listed, layer in zip(kinds, ops, passes, strict=True)
+            ]
+            self.repeats[chosen.passes] = np.stack(seconds, axis=1)
+        return self.repeats[chosen.passes]
+
+
+def _first_least(values: np.ndarray) -> np.ndarray:
+    """Index of the least value of each column; of values equal to 7 digits, the first."""
+    return np.argmin(values.astype(np.float32), axis=0)
+
+
+def _priced(
+    space: LeverSpace, setting: Setting, shapes: Plans, kinds: Sequence[LayerKind]
+) -> dict[Acting, list[list[Priced]]]:
+    """Priced ops of a layer of each kind, by dispatcher and kernels."""
+    priced: dict[Acting, list[list[Priced]]] = {}
+    for key in dict.fromkeys(chosen.ops for chosen in space.combinations):
+        own = setting.with_choices(**dict(key))
+        lists = layer_lists(own, shapes, kinds)
+        priced[key] = _repriced(own, priced, lists) if priced else price_passes(own, *lists)
+    return priced
+
+
+def _repriced(
+    own: Setting, priced: dict[Acting, list[list[Priced]]], lists: list[list[Op]]
+) -> list[list[Priced]]:
+    """Priced ops of layers under other levers; ops of routed tokens alone differ from those before."""
+    first = next(iter(priced.values()))
+    return [with_routed(own, listed, ops) for listed, ops in zip(first, lists, strict=True)]
+
+
+def _expected(
+    setting: Setting,
+    places: Nearness,
+    origin: np.ndarray,
+    chosen: Combination,
+    known: dict[Combination, np.ndarray],
+    timed: Callable[[Combination], np.ndarray],
+) -> np.ndarray:
+    """Seconds of a combination with the waits of ``simulator.training.expected``, shape (kinds, 3, shapes).
+
+    Args:
+        setting: what the plans share.
+        places: domains of the distinct shapes that are priced.
+        origin: the priced shape of each shape.
+        chosen: the combination.
+        known: seconds of combinations without such waits; those of further ones are added.
+        timed: the seconds of a combination.
+    """
+    seconds = known[chosen]
+    experts = np.array([kind.experts for kind in setting.model.layer_groups])
+    if not experts.any():
+        return seconds
+    own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
+    plain, before = chosen, _both(seconds)
+    for lever, value in used(own, chosen.overlaps).items():
+        names = contained(own, lever, value)
+        smaller = {name: plain.with_value(lever, name) for name in names}
+        without = False if lever == "overlap_expert" else usual(own, lever)
+        # None says the same of what the setting does, and is priced once.
+        plain = plain.with_value(lever, None if without == getattr(setting.choices, lever, "") else without)
+        for other in (plain, *smaller.values()):
+            if other not in known:
+                known[other] = timed(other)
+        after = _both(known[plain])
+        parts = {name: np.log(after / _both(known[part])) for name, part in smaller.items()}
+        waits = [
+            waiting(places, lever, value, gain, {name: gains[kind] for name, gains in parts.items()}, origin)
+            for kind, gain in enumerate(np.log(after / before))
+        ]
+        factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), after
+    return np.concatenate([seconds[:, :2] * factor[:, np.newaxis], seconds[:, 2:]], axis=1)
+
+
+def _both(seconds: np.ndarray) -> np.ndarray:
+    """Forward and backward seconds of a layer of each kind, shape (kinds, shapes)."""
+    return seconds[:, :2].sum(axis=1)
+
+
+def _by_share(
+    space: LeverSpace, plans: Plans, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shapes apart by the share of passes without a partner: every plan's, the shape of each, its share."""
+    distinct, row = plans.unique(*SHARE_FIELDS)
+    share = np.where(space.may_overlap(distinct), alone_share(space.setting, distinct), 0.0)
+    shares, number = np.unique(share, return_inverse=True)
+    both, place = numbered(index * len(shares) + number[row], (int(index.max()) + 1) * len(shares))
+    return place, both // len(shares), shares[both % len(shares)]
+
+
+def _seconds(layer: Layer) -> np.ndarray:
+    """Seconds forward, backward and of the recomputed layer, shape (3, shapes)."""
+    backward = layer.backward_input.seconds + layer.backward_weight.seconds
+    return np.array([layer.forward.seconds, backward, layer.recompute.seconds])
+
+
+def _gained(layer: Layer) -> np.ndarray:
+    """Seconds that a pass without a partner adds to those of ``_seconds``, shape (3, shapes)."""
+    passes = layer.forward, layer.backward_input, layer.recompute
+    none = np.zeros_like(layer.forward.seconds)
+    return np.array([costs.expert.gained + none for costs in passes])
+
+
+def _repeated_modules(
+    setting: Setting,
+    sets: tuple[Modules, ...],
+    kind: LayerKind,
+    priced: list[Priced],
+    first: PassCosts,
+) -> np.ndarray:
+    """Seconds to recompute each set of modules of one layer, shape (sets, shapes)."""
+    every = len(first.seconds)
+
+    def of(values: Size) -> np.ndarray:
+        return np.broadcast_to(values, every)
+
+    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, every))]
+    for op, time in priced:
+        if op.gradient or op.part not in ORDER or isinstance(op, Collective):
+            continue
+        again = in_sets(repeats, sets, op.module, op.part, kind.experts)
+        if again.any():
+            from_host = not in_graph(setting.graphs, kind.experts, op)
+            masks.append(again)
+            rows.append(np.stack([of(time), of(op.launches) * from_host, of(op.looped) * from_host]))
+    seconds, launches, looped = np.einsum("os,ocn->csn", np.array(masks, float), np.array(rows))
+    attends, routes = (
+        np.array([name in modules for modules in sets])[:, np.newaxis] for name in ("core_attn", "moe")
+    )
+    read = KernelTimes(
+        {"read": of(first.after_read.device)}, of(first.after_read.launches), of(first.after_read.looped)
+    )
+    costs = PassCosts(
+        KernelTimes({"recompute": seconds}, launches, looped),
+        NO_TRANSFER,
+        first.context.times(attends),
+        first.expert.times(routes),
+        setting,
+        read,
+        of(first.reads) & routes,
+    )
+    return np.broadcast_to(costs.seconds, seconds.shape)
+
+
+ORDER = "projections", "core", "mlp", "routed", "around"
