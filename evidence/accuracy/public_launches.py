@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from core.errors import InputError
+from core.errors import InfeasibleError, InputError
 from meshwright.exporters.imports import read_launch
 
 TABLE = Path(__file__).with_name("public_launches.yaml")
@@ -30,7 +30,7 @@ def problem(launch: Mapping[str, Any], path: Path) -> tuple[str, str]:
     """What was read of a file at a path, and the first thing that is wrong; empty where all is right."""
     try:
         imported = read_launch(str(path), stated=launch["stated"])
-    except InputError as error:
+    except (InputError, InfeasibleError) as error:
         words = str(error).partition(f"{path}: ")[2] or str(error)
         wanted = launch.get("refused")
         return f"refused: {words}", "" if wanted and wanted in words else "should be read"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ OTHER_FILES = "--config"
 SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 BACKEND = re.compile(r"\bVLLM_ATTENTION_BACKEND=[\"']?(\w+)")
 VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
+INSTALLED = re.compile(r"\b(?:vllm|sglang)(?:\[\w+\])?==(\d+\.\d+(?:\.\d+)?)")
 ENDS = ("|", "2>&1", "&", ">", ">>", "&&", ";", "||", "exec")
 
 
@@ -65,6 +66,8 @@ class LaunchedServer:
     """Attention backend that the environment names."""
     predicted: str = ""
     """Model of the catalogue that an exported file names."""
+    notes: tuple[str, ...] = ()
+    """What the manifest states beside the server and no deployment is given."""
 
 
 class Beside(NamedTuple):
@@ -222,9 +225,11 @@ def _manifest(
         return
     around = {**around, **_told(node)}
     around[ENV] = {**around.get(ENV, {}), **_environment(node)}
-    if isinstance(run := node.get("run"), str):  # SkyPilot's tasks
-        yield from _script(_replaced(run, around.get(ENV, {})), where, beside)
+    if isinstance(run := node.get("run"), str):
+        yield from _sky_servers(run, node, around[ENV], where, beside)
         return
+    if "leaderTemplate" in node:  # The workers of a LeaderWorkerSet are ranks of the leader's server.
+        node = {key: part for key, part in node.items() if key != "workerTemplate"}
     if isinstance(node.get("image"), str) or "command" in node or "args" in node:
         server = _container(node, where, beside, around)
         if server is not None:
@@ -232,6 +237,33 @@ def _manifest(
             return
     for part in node.values():
         yield from _manifest(part, where, beside, around, depth + 1)
+
+
+def _sky_servers(
+    run: str, task: Mapping[str, Any], variables: Mapping[str, str], where: str, beside: Beside
+) -> Iterator[LaunchedServer]:
+    """Servers of a SkyPilot task, as its first node starts them."""
+    resources, service = (
+        part if isinstance(part := task.get(key), Mapping) else {} for key in ("resources", "service")
+    )
+    devices = re.search(r":\s*(\d{1,3})\b", str(resources.get("accelerators")))
+    nodes = {"NODE_RANK": "0", "NUM_NODES": str(task.get("num_nodes", 1))}
+    nodes["NUM_GPUS_PER_NODE"] = devices[1] if devices else "1"
+    named = {f"SKYPILOT_{name}": value for name, value in nodes.items()}
+    image = VERSION.search(str(resources.get("image_id")))
+    release = image or re.search(
+        r"\b(?:vllm|sglang)(?:\[\w+\])?==(\d+\.\d+(?:\.\d+)?)", str(task.get("setup"))
+    )
+    policy = service.get("replica_policy")
+    policy = policy if isinstance(policy, Mapping) else {}
+    count = service.get("replicas", policy.get("min_replicas"))
+    most = policy.get("max_replicas")
+    told: dict[str, Any] = {"replicas": count if type(count) is int and count > 0 else None}
+    if most not in (None, count):
+        told["notes"] = (f"service.replica_policy.max_replicas {most} is left out: {count or 1} runs",)
+    for server in _script(_replaced(run, {**variables, **named}), where, beside):
+        version = server.version or (release[1] if release else "")
+        yield replace(server, version=version, **told)
 
 
 ENV = "environment"

@@ -146,7 +146,7 @@ def _pool(
     known = table(exporter(server.engine).table)
     options = {SAME[server.engine].get(key, key): value for key, value in server.options.items()}
     options = {key: value for key, value in options.items() if key not in MODEL[server.engine]}
-    notes: list[str] = []
+    notes = list(server.notes)
     pool: dict[str, Any] = {"role": server.role or "mixed"}
     preset = nearest(FAMILY[server.engine], server.version)
     pool["engine"] = server.preset or preset.engine.name
@@ -167,16 +167,16 @@ def _pool(
     PARTS[server.engine](options, pool, model, where)
     facts, left = _facts(known, options)
     _stated(facts, pool, where)
-    strange = [key for key in left if not HARMLESS.match(key) and DECIDING.search(key)]
-    strange = [key for key in strange if left[key] not in (False, "false", None)]
+    said = [key for key, value in left.items() if value not in (False, "false", None)]
+    strange = [key for key in said if not HARMLESS.match(key) and DECIDING.search(key)]
     if strange:
         spelled = [entry.option for entry in known.options.values() if entry.option]
         likely = get_close_matches(strange[0], spelled, 1, 0.8)
         told = f"; did you mean {likely[0]!r}?" if likely else ""
-        problem = f"is not read, and may change times or memory{told}"
-        ways = "leave it out to predict the server without it, or state the field of the deployment"
-        raise InputError(f"{problem}; {ways}", f"{where}: {strange[0]}")
-    if server.replicas and server.replicas > 1:
+        problem = f"is not read, and may change times or memory{told}; leave it out to predict the server"
+        ways = "without it, or state the field of the deployment"
+        raise InputError(f"{problem} {ways}", f"{where}: {strange[0]}")
+    if (server.replicas or 1) > 1:
         pool["replicas"] = server.replicas
     pool["devices"] = pool.get("tensor", 1) * pool.get("data", 1) * pool.get("pipeline", 1)
     return pool, left, notes
@@ -281,8 +281,9 @@ def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> N
             del options[key]
         else:
             options[key] = _count(str(options[key]), f"{where}: {key}")
-    for key in [name for name in options if name.startswith("--data-parallel-size-local")]:
-        del options[key]
+    options.pop("--data-parallel-size-local", None)
+    if (role := options.pop("--disaggregation-mode", None)) in ("prefill", "decode"):  # Of Dynamo's worker.
+        pool["role"] = role
     if (told := options.pop("--speculative-config", None)) is not None:
         spec = _json(told, where, "--speculative-config")
         kinds = {names[0]: kind for kind, names in DRAFT_METHODS.items() if names[0]}
@@ -301,8 +302,8 @@ def _connector(options: Options, pool: dict[str, Any], where: str) -> list[str]:
     if told is None:
         return []
     config = _json(told, where, "--kv-transfer-config")
-    role = str(config.get("kv_role"))
-    pool["role"] = {"kv_producer": "prefill", "kv_consumer": "decode"}.get(role, pool["role"])
+    roles = {"kv_producer": "prefill", "kv_consumer": "decode"}
+    pool["role"] = roles.get(str(config.get("kv_role")), pool["role"])
     if pool["role"] != "mixed":
         return []
     return [

@@ -126,6 +126,7 @@ def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
     trainer = _trainer(options)
     if trainer is None:
         return None
+    options = _shared(options, where)
     known = {key for keys in KEYS[trainer].values() for key in keys}
     for key, value in options.items():
         silent = value in (None, False, "", [], {}) or key in known or READ.match(key) or HARMLESS.match(key)
@@ -242,10 +243,44 @@ def _facts(
     return facts, notes
 
 
+SHARES = {
+    "tp_size": "tensor_parallel_size",
+    "cp_size": "context_parallel_size",
+    "sp_size": "sequence_parallel_size",
+    "dp_shard_size": "dp_shard_size",
+    "dp_replicate_size": "dp_replicate_size",
+    "cp_comm_strategy": "sequence_parallel_mode",
+}
+"""Keys of Accelerate's ``parallelism_config`` (1.10) as those of the trainers."""
+
+
+def _shared(options: Options, where: str) -> Options:
+    """Options with the degrees of Accelerate's ``parallelism_config``.
+
+    Raises:
+        InputError: a key of it that is not read.
+    """
+    config = options.get("parallelism_config")
+    if not isinstance(config, Mapping):
+        return options
+    options = {key: value for key, value in options.items() if key != "parallelism_config"}
+    options["sequence_parallel_mode"] = "allgather"  # torch's own default
+    for key, value in config.items():
+        name = str(key).removeprefix("parallelism_config_")
+        if name not in SHARES:
+            problem = "is not read, and may change the step; leave it out to predict the run without it"
+            raise InputError(problem, f"{where}: parallelism_config.{key}")
+        options[SHARES[name]] = value
+    if (options.get("sequence_parallel_size") or 1) != 1:
+        options["sequence_parallel_mode"] = "ulysses"
+    return options
+
+
 CONTEXT = ("context_parallel_size", "sequence_parallel_size", "sequence_parallel_degree")
 """Ranks that share a sequence: Axolotl, LLaMA-Factory's forks, Axolotl before 0.12."""
 MODES = {"ulysses": "ulysses", "zigzag-ring": "ring", "ring": "ring", "llama3": "ring", "": "ring"}
-"""Algorithms of LLaMA-Factory's ``sequence_parallel_mode``."""
+MODES |= {"allgather": "all_gather", "alltoall": "ring"}
+"""Algorithms of LLaMA-Factory's ``sequence_parallel_mode`` and of Accelerate's ``cp_comm_strategy``."""
 
 
 def _degrees(options: Options, where: str) -> Facts:

@@ -132,6 +132,58 @@ def test_pools_of_a_dynamo_deployment(tmp_path: Path) -> None:
     assert imported.scenario["gpus"] == 8
 
 
+def test_a_worker_of_dynamo_states_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(DYNAMO.replace("--is-prefill-worker", "--disaggregation-mode prefill"))
+    pools = read(str(path)).scenario["deployment"]["pools"]
+    assert sorted(pool["role"] for pool in pools) == ["decode", "prefill"]
+
+
+LEADER = """
+kind: LeaderWorkerSet
+spec:
+  replicas: 3
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        containers:
+          - &server
+            image: lmsysorg/sglang
+            command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B]
+            args: [--tp, "2", --nnodes, $(LWS_GROUP_SIZE)]
+    workerTemplate: {spec: {containers: [*server]}}
+"""
+SKY = """
+envs: {NAME: Qwen/Qwen3-235B-A22B}
+num_nodes: 2
+resources: {accelerators: "H100:8", image_id: "docker:vllm/vllm-openai:v0.12.0"}
+run: |
+  if [ "$SKYPILOT_NODE_RANK" == "0" ]; then
+    vllm serve $NAME -tp $SKYPILOT_NUM_GPUS_PER_NODE -pp $SKYPILOT_NUM_NODES
+  else
+    sleep infinity
+  fi
+service: {replica_policy: {min_replicas: 2, max_replicas: 5}}
+"""
+
+
+def test_workers_of_a_set_are_ranks_of_its_leader(tmp_path: Path) -> None:
+    path = tmp_path / "lws.yaml"
+    path.write_text(LEADER)
+    scenario = read(str(path)).scenario
+    assert (scenario["gpus"], scenario["deployment"]["replicas"]) == (6, 3)
+
+
+def test_a_task_of_skypilot_states_nodes_devices_and_replicas(tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text(SKY)
+    imported = read(str(path))
+    pool = imported.scenario["deployment"]
+    assert (pool["tensor"], pool["pipeline"], pool["replicas"], pool["engine"]) == (8, 2, 2, "vllm-0.12")
+    assert any("max_replicas 5 is left out" in note for note in imported.notes)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -84,6 +84,22 @@ def test_a_file_of_accelerate_asks_for_model_and_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("degrees", "right"),
+    [
+        ("parallelism_config_cp_size: 4", {"context": 4, "context_algorithm": "all_gather", "data": 2}),
+        ("sp_size: 8", {"context": 8, "context_algorithm": "ulysses", "data": 1}),
+        ("tp_size: 2, cp_size: 2, cp_comm_strategy: alltoall", {"tensor": 2, "context_algorithm": "ring"}),
+    ],
+)
+def test_degrees_of_accelerate_are_read(degrees: str, right: dict[str, Any], tmp_path: Path) -> None:
+    text = ACCELERATE + f"parallelism_config: {{{degrees}}}\n"
+    plan = read(text, tmp_path, model="qwen3-8b", seq_len=8192, global_batch=8)["plan"]
+    assert {key: plan[key] for key in right} == right
+    with pytest.raises(InputError, match=r"parallelism_config\.width: is not read"):
+        read(text.replace("config: {", "config: {width: 2, "), tmp_path, model="qwen3-8b")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (AXOLOTL.replace("qlora", "relora"), "adapters of the kind 'relora'"),
