@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         size,
         whatif,
     )
-    from meshwright.live_server import Observation, observe
+    from meshwright.observations.live_server import Observation, observe
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.run_search import RunRanking
     from planner.training.sizing import Sizing
@@ -110,7 +110,7 @@ _ELSEWHERE = {
         "mix",
         "serving_front",
     ),
-    "meshwright.live_server": ("Observation", "observe"),
+    "meshwright.observations.live_server": ("Observation", "observe"),
     "meshwright.sweeps.api": ("SweepResult", "sweep"),
     "planner.run_search": ("RunRanking",),
     "planner.training.sizing": ("Sizing",),

@@ -37,7 +37,7 @@ QUICK = (
     "test_imports.py",
     "test_names.py",
 )
-"""Modules and folders of `pytest -m quick`: one or two of each package, ten seconds in all."""
+"""Modules and folders of `pytest -m quick`: one or two of each package, some fifteen seconds in all."""
 QUICK_PATHS = tuple(ROOT / name for name in QUICK)
 
 

@@ -80,9 +80,14 @@ def drawn() -> dict[str, list[list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("folder", ["simulator", "simulator/serving", "hwmodels", "core"])
+DRAWN = ("meshwright", "planner", "simulator", "simulator/serving", "profiles", "hwmodels", "core")
+
+
+@pytest.mark.parametrize("folder", DRAWN)
 def test_imports_agree_with_the_picture_of_the_architecture(folder):
     height = {name: -line for line, names in enumerate(drawn()[folder]) for name in names}
+    members = {path.stem for path in (ROOT / folder).glob("[!_]*.py")}
+    assert set(height) == members | {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
     imports = re.compile(rf"from {folder.replace('/', '.')}(?:\.(\w+)[\w.]*)? import")
     for name, at in height.items():
         paths = [ROOT / folder / f"{name}.py", *(ROOT / folder / name).rglob("*.py")]

@@ -19,7 +19,7 @@ from core.errors import MeshwrightError
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from meshwright.exporters.imports import read_launch
-from meshwright.server_results import read_servers
+from meshwright.observations.server_results import read_servers
 from profiles.importers import import_points
 from profiles.points import read as read_points
 from simulator.models import models

@@ -8,7 +8,7 @@ from pathlib import Path
 from core.loading import read_text
 from evidence.serving import closed_loop
 from evidence.serving.case import MeasuredRow, ServingCase
-from meshwright.server_results import LATENCIES
+from meshwright.observations.server_results import LATENCIES
 from meshwright.validation.rows import SkippedRow
 from simulator.uncertainty.servers import MeasuredLoad
 

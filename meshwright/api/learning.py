@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.files import write_text
-from meshwright.server_results import is_servers, read_servers
+from meshwright.observations.server_results import is_servers, read_servers
+from meshwright.observations.training_logs import SUFFIXES, read_log
 from meshwright.shown import PICTURES, Shown
-from meshwright.training_logs import SUFFIXES, read_log
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.schedules import schedules
 from simulator.site import SITE_FORMAT, Site, read_site
@@ -133,9 +133,9 @@ def learn(
 
     Args:
         runs: of training: CSV files with the columns of ``validate --cases``, and logs of Megatron-LM or
-            torchtitan with their scenario beside them (``meshwright.training_logs``); of servers: results of
+            torchtitan with their scenario beside them (``observations``); of servers: results of
             benchmark clients with their scenario beside them, and CSV files with the columns of closed loops
-            (``meshwright.server_results``). All of one device, and of one framework or engine.
+            (``meshwright.observations.server_results``). All of one device, and of one framework or engine.
         site: a site file of the device, whose other half is kept: servers beside steps, or the reverse.
 
     Raises:

@@ -35,8 +35,8 @@ def observe(
     [bold]Example:[/bold] meshwright observe http://localhost:8000 -o server/results.jsonl
     """
     from core.errors import InputError
-    from meshwright import live_server
     from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.observations import live_server
 
     parts = [part.strip() for part in concurrency.split(",")]
     if not all(part.isdigit() and len(part) < 6 for part in parts):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import meshwright as mw
-from meshwright.server_results import read_servers
+from meshwright.observations.server_results import read_servers
 
 SERVER = {
     "model": "llama3.1-8b",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evidence.serving.collection import collections
-from meshwright.server_results import CLOSED_LOOPS
+from meshwright.observations.server_results import CLOSED_LOOPS
 from meshwright.validation import readers
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import meshwright as mw
-from meshwright.training_logs import read_log
+from meshwright.observations.training_logs import read_log
 
 SCENARIO = {
     "model": "llama3-8b",

@@ -3,7 +3,7 @@
 Read are JSON and JSON Lines of ``vllm bench serve`` (vllm/benchmarks/serve.py) and of SGLang's
 ``bench_serving`` (python/sglang/bench_serving.py), which share their keys; ``profile_export_aiperf.json`` of
 AIPerf (docs: JSON export schema); ``benchmarks.json`` of guidellm (benchmark/schemas/generative/metrics.py);
-and the formats of `meshwright.client_results`. Entries without a load are skipped with the reason.
+and the formats of `client_results`. Entries without a load are skipped with the reason.
 The server itself is a serving scenario, ``plan.yaml`` in the file's folder. Rows of a CSV with the columns of
 closed loops (docs/accuracy/training.md) state their server themselves.
 """
@@ -21,9 +21,9 @@ from core.errors import InputError, shown
 from core.loading import exists, read_mapping, read_text
 from core.parsing import no_such_file
 from core.written_numbers import measured
-from meshwright.client_results import TABLE, is_inference_perf, of_inference_perf, tables_of
-from meshwright.lean_json import read_lean
-from meshwright.training_logs import PLAN
+from meshwright.observations.client_results import TABLE, is_inference_perf, of_inference_perf, tables_of
+from meshwright.observations.lean_json import read_lean
+from meshwright.observations.training_logs import PLAN
 from meshwright.validation.readers import reader
 from simulator.kinds import kind_of
 from simulator.models import models

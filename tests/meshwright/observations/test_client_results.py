@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from core.errors import InputError
-from meshwright.lean_json import MOST_KEPT, read_lean
-from meshwright.server_results import is_servers, read_servers
+from meshwright.observations.lean_json import MOST_KEPT, read_lean
+from meshwright.observations.server_results import is_servers, read_servers
 from tests.meshwright.test_learn_servers import AIPERF, GUIDELLM, SERVER, bench
 
 PRINTED = """INFO 01-01 server is ready

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from meshwright import live_server
-from meshwright.completions import printable
+from meshwright.observations import live_server
+from meshwright.observations.completions import printable
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 

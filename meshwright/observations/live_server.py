@@ -20,7 +20,7 @@ from typing import Any
 
 from core.errors import InputError
 from core.files import write_text
-from meshwright.completions import Answer, Server
+from meshwright.observations.completions import Answer, Server
 from meshwright.shown import PICTURES, Shown
 
 LADDER = (1, 4, 16)

@@ -1,0 +1,1 @@
+"""Runs and servers that users measured: logs of trainers, files of benchmark clients, a live server."""
