@@ -12,8 +12,8 @@ from meshwright.questions.arguments import DeployArguments, check_names
 from meshwright.questions.references import Reference
 from meshwright.questions.serving import serving_question
 from meshwright.questions.targets import one_share, target
+from meshwright.result_base import Result, check_rank
 from meshwright.served_errors import measured_of
-from meshwright.shown import Shown, check_rank
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_check import Check, check
@@ -30,7 +30,7 @@ MOST_WATTS = 1e12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeploymentSearch(Shown):
+class DeploymentSearch(Result):
     """The best deployments, and the highest rates found on the event engine by their index."""
 
     search: ServingSearch

@@ -1,4 +1,4 @@
-"""Results of the Python API: frozen records with ``to_dict``, ``page`` and more of `Shown`."""
+"""Results of the Python API: frozen records with ``to_dict``, ``page`` and more of `Result`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.errors import InfeasibleError
 from meshwright.reports.flat import of_plan
 from meshwright.reports.parts import grouped
 from meshwright.reports.plans import describe_plan, describe_search, describe_setting
-from meshwright.shown import Shown, check_rank
+from meshwright.result_base import Result, check_rank
 from planner.training.prediction import Prediction, Simulation
 from planner.training.search import SearchResult
 from simulator.plan import Plan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class PlanReport(Shown):
+class PlanReport(Result):
     """One plan and its predicted step.
 
     Attributes:
@@ -115,7 +115,7 @@ class PlanReport(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlanSearch(Shown):
+class PlanSearch(Result):
     """The best plans of a search in order, and the number of candidates removed by every rule."""
 
     result: SearchResult
@@ -225,7 +225,7 @@ class PlanSearch(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepSimulation(Shown):
+class StepSimulation(Result):
     """One plan's step: figures, and the timeline if the event engine ran."""
 
     scenario: Scenario
@@ -286,7 +286,7 @@ class StepSimulation(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixedSimulation(Shown):
+class MixedSimulation(Result):
     """One plan's step on a cluster of groups.
 
     ``engine`` is the step that the event engine timed, where it ran; ``step`` is that of the closed form, or
@@ -326,7 +326,7 @@ class MixedSimulation(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixedSearchResult(Shown):
+class MixedSearchResult(Result):
     """Ranked plans on a cluster of groups, fastest first."""
 
     search: MixedSearch
@@ -382,7 +382,7 @@ class MixedSearchResult(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Shown):
+class Comparison(Result):
     """A base scenario and its variations, timed or with the reason why they cannot run."""
 
     title: str

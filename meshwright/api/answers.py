@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InfeasibleError
 from meshwright.reports.flat import flat
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from planner.training.sizing import Sizing
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
 
 
-class SizingAnswer(Shown, Sizing):
+class SizingAnswer(Result, Sizing):
     """The answer of ``mw.size``; see `planner.training.sizing.Sizing`."""
 
     def _tables(self) -> Sequence[Any]:

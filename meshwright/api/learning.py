@@ -12,7 +12,7 @@ from core.errors import InputError
 from core.files import write_text
 from meshwright.observations.server_results import is_servers, read_servers
 from meshwright.observations.training_logs import SUFFIXES, read_log
-from meshwright.shown import PICTURES, Shown
+from meshwright.result_base import PICTURES, Result
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.schedules import schedules
 from simulator.site import SITE_FORMAT, Site, read_site
@@ -29,7 +29,7 @@ TWICE = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SiteLearning(Shown):
+class SiteLearning(Result):
     """What measurements say of a site.
 
     Attributes:
@@ -39,7 +39,7 @@ class SiteLearning(Shown):
     site: Site
 
     def save(self, path: str | Path) -> Path:
-        """Write the site file; a page, a picture or a table by its suffix (`Shown.save`).
+        """Write the site file; a page, a picture or a table by its suffix (`Result.save`).
 
         Raises:
             InputError: the file cannot be written.

@@ -13,7 +13,7 @@ from meshwright.jobs.run import RunSimulation, answer
 from meshwright.questions.references import Reference
 from meshwright.questions.training import ask, scenario_data
 from meshwright.reports.flat import flat
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from planner.run_search import QUANTILES, RunRanking, rank_runs
 from planner.training.constraints import Constraints
 from planner.training.headroom import headroom_share
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from meshwright.pages.page import Page
 
 
-class RunRankingAnswer(Shown, RunRanking):
+class RunRankingAnswer(Result, RunRanking):
     """The answer of ``mw.plan_run``; see `planner.run_search.RunRanking`."""
 
     def _tables(self) -> Sequence[Any]:

@@ -17,7 +17,7 @@ from meshwright.questions.arguments import (
     check_names,
 )
 from meshwright.questions.references import Reference
-from meshwright.shown import shown_as
+from meshwright.result_base import as_answer
 from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun, plan_day, run_day
 from planner.serving.fronts import serving_fronts
@@ -69,7 +69,7 @@ def mix(
     cluster, watts = offers[0].cluster, power_budget(values.pop("watts"))
     values |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
     question = deployment_question(scenario, values, split)
-    return shown_as(MixAnswer, search_mix(question, offers, watts=watts, progress=progress))
+    return as_answer(MixAnswer, search_mix(question, offers, watts=watts, progress=progress))
 
 
 def serving_front(
@@ -100,7 +100,7 @@ def serving_front(
         expected = shape_errors(question, shape).get("tpot")
         return None if expected is None else expected.p90
 
-    return shown_as(FrontsAnswer, serving_fronts(question, progress, error))
+    return as_answer(FrontsAnswer, serving_fronts(question, progress, error))
 
 
 def day(
@@ -133,4 +133,4 @@ def day(
     workload = question.workload.model_copy(update={"arrivals": arrivals})
     timetable = plan_day(replace(question, workload=workload, split=False), cold_start)
     runs = list(run_day(timetable, progress)) if refine else []
-    return shown_as(DayAnswer, timetable, runs=runs), runs
+    return as_answer(DayAnswer, timetable, runs=runs), runs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.reports.flat import flat
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from planner.pareto import Fronts
 from planner.serving.day import DayPlan, DayRun
 from planner.serving.mix.search import Mix
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.pages.page import Page
 
 
-class FrontsAnswer(Shown, Fronts):
+class FrontsAnswer(Result, Fronts):
     """The answer of ``mw.serving_front``; see `planner.pareto.Fronts`."""
 
     def _tables(self) -> Sequence[Any]:
@@ -49,7 +49,7 @@ class FrontsAnswer(Shown, Fronts):
         return
 
 
-class MixAnswer(Shown, Mix):
+class MixAnswer(Result, Mix):
     """The answer of ``mw.mix``; see `planner.serving.mix.search.Mix`."""
 
     def _tables(self) -> Sequence[Any]:
@@ -74,7 +74,7 @@ class MixAnswer(Shown, Mix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DayAnswer(Shown, DayPlan):
+class DayAnswer(Result, DayPlan):
     """The answer of ``mw.day``, with its runs; see `planner.serving.day.DayPlan`."""
 
     runs: Sequence[DayRun] = ()

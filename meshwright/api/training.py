@@ -249,7 +249,7 @@ def size(
     if days is not None and not days > 0:
         raise InputError(f"must be days above 0, found {days:g}", "days")
     from meshwright.api.answers import SizingAnswer
-    from meshwright.shown import shown_as
+    from meshwright.result_base import as_answer
     from planner.training.sizing import counts, size_up
 
     if isinstance(gpus, str):
@@ -277,7 +277,7 @@ def size(
         progress,
         searched.offload,
     )
-    return shown_as(SizingAnswer, sizing)
+    return as_answer(SizingAnswer, sizing)
 
 
 def _compared(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from core.errors import InputError
 from meshwright.jobs.base import Answered, AskOptions, Job, Question
 from meshwright.jobs.each import EachRun, StepsCompared
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from simulator.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Figures = Mapping[str, Callable[[Mapping[str, Any]], str]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LoneAnswer(Shown):
+class LoneAnswer(Result):
     """A prediction with how it is told.
 
     Attributes:

@@ -67,7 +67,7 @@ class Inquirer(Protocol):
         ...
 
     def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Any:
-        """The result: a `meshwright.shown.Shown`."""
+        """The result: a `meshwright.result_base.Result`."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from core.errors import InputError, MeshwrightError
 from meshwright.jobs.base import AskOptions, Question
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from meshwright.variations.answer import Outcome, Remaining, inputs
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from planner.execution import Execution
@@ -33,7 +33,7 @@ class EachRun:
     question: WhatIfQuestion
     execution: Execution
     run: Run
-    compared: Callable[[str, Sequence[Outcome], bool], Shown]
+    compared: Callable[[str, Sequence[Outcome], bool], Result]
     base_run: Callable[[ScenarioRun, Callable[[float], None] | None], dict[str, Any]] | None = None
 
     @classmethod
@@ -43,7 +43,7 @@ class EachRun:
         terms: AskOptions,
         execution: Execution | None,
         run: Run,
-        compared: Callable[[str, Sequence[Outcome], bool], Shown],
+        compared: Callable[[str, Sequence[Outcome], bool], Result],
         base_run: Callable[[ScenarioRun, Callable[[float], None] | None], dict[str, Any]] | None = None,
     ) -> EachRun:
         """Check a scenario and its variations.
@@ -75,13 +75,13 @@ class EachRun:
         for number, report, _ in self.execution.run(_plain, calls, _inputs):
             yield number, Outcome(runs[number], **report)
 
-    def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Shown:
+    def comparison(self, outcomes: Sequence[Outcome], interrupted: bool = False) -> Result:
         """See `Inquirer`."""
         return self.compared(self.question.title, outcomes, interrupted)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StepsCompared(Shown):
+class StepsCompared(Result):
     """A step and its variations by their seconds, or the reason why they cannot run.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from meshwright.jobs import alone
 from meshwright.jobs.base import AskOptions, Job, Question
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
@@ -28,7 +28,7 @@ NONE_YET = "a step of post-training has none yet"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PostTraining(Shown):
+class PostTraining(Result):
     """A predicted step of post-training."""
 
     step: RlStep
@@ -50,7 +50,7 @@ class PostTraining(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PostTrainingSearch(Shown):
+class PostTrainingSearch(Result):
     """Ranked plans of post-training, most answers a second first."""
 
     search: RlSearch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.jobs import step
 from meshwright.jobs.base import AskOptions, Job, Question
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from planner.runs import PlannedRun
 from simulator.scenario import Scenario
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RunSimulation(Shown):
+class RunSimulation(Result):
     """A plan's run of weeks: when it finishes, and where its time goes."""
 
     scenario: Scenario

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.jobs.each import EachRun
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 
 if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
@@ -26,7 +26,7 @@ NOTICED_S = 5.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ServingSimulation(Shown):
+class ServingSimulation(Result):
     """The requests of a deployment: latencies, throughput, cost.
 
     Attributes:
@@ -68,7 +68,7 @@ class ServingSimulation(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ServingComparison(Shown):
+class ServingComparison(Result):
     """A deployment and its variations, or the reason why they cannot run."""
 
     title: str

@@ -21,7 +21,7 @@ from typing import Any
 from core.errors import InputError
 from core.files import write_text
 from meshwright.observations.completions import Answer, Server
-from meshwright.shown import PICTURES, Shown
+from meshwright.result_base import PICTURES, Result
 
 LADDER = (1, 4, 16)
 """Default concurrencies."""
@@ -53,7 +53,7 @@ LEAST_DEADLINE_S = 10.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Observation(Shown):
+class Observation(Result):
     """Measured levels of a server, as results of ``vllm bench serve``.
 
     Attributes:
@@ -77,7 +77,7 @@ class Observation(Shown):
         return lines_figure("clients", "output tokens/s", {"measured": points})
 
     def save(self, path: str | Path) -> Path:
-        """Write the results as JSON Lines; a page, a picture or a table by its suffix (`Shown.save`).
+        """Write the results as JSON Lines; a page, a picture or a table by its suffix (`Result.save`).
 
         Raises:
             InputError: the file cannot be written.

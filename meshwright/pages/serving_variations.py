@@ -12,7 +12,7 @@ from meshwright.pages.fronts import log_ticks
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.units import percent, seconds
 from meshwright.variations.answer import Outcome
-from meshwright.variations.question import shown
+from meshwright.variations.question import abbreviated
 from meshwright.variations.serving_tables import comparison_rows, difference_words
 from meshwright.variations.tables import failures
 
@@ -87,7 +87,7 @@ def _latencies(ran: Sequence[Outcome]) -> Figure:
 def _curve(key: str, points: Sequence[Outcome]) -> Figure:
     values = [outcome.run.point[key] for outcome in points]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    x = values if numeric else [label(shown(value)) for value in values]
+    x = values if numeric else [label(abbreviated(value)) for value in values]
     reports = [outcome.report or {} for outcome in points]
     data: list[dict[str, Any]] = [
         {

@@ -11,7 +11,7 @@ from meshwright.pages.sections import sections_of
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.variations.answer import Outcome
-from meshwright.variations.question import shown
+from meshwright.variations.question import abbreviated
 from meshwright.variations.tables import NUMBERS, band_words, failures, figures, run_comparison
 from simulator.plan import Plan
 
@@ -105,7 +105,7 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
     if numeric:
         points = sorted(points, key=lambda outcome: outcome.run.point[key])
         values = sorted(values)
-    x = values if numeric else [label(shown(value)) for value in values]
+    x = values if numeric else [label(abbreviated(value)) for value in values]
     parts = [grouped((outcome.report or {})["time_breakdown_s"]) for outcome in points]
     wide = numeric and min(values) > 0 and max(values) >= 8 * min(values)
     kind = {"type": "scatter", "mode": "lines", "stackgroup": "step"} if numeric else {"type": "bar"}
@@ -135,10 +135,10 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
 
 
 def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
-    rows = list(dict.fromkeys(shown(outcome.run.point[first]) for outcome in points))
-    columns = list(dict.fromkeys(shown(outcome.run.point[second]) for outcome in points))
+    rows = list(dict.fromkeys(abbreviated(outcome.run.point[first]) for outcome in points))
+    columns = list(dict.fromkeys(abbreviated(outcome.run.point[second]) for outcome in points))
     cells = {
-        (shown(outcome.run.point[first]), shown(outcome.run.point[second])): outcome.report or {}
+        (abbreviated(outcome.run.point[first]), abbreviated(outcome.run.point[second])): outcome.report or {}
         for outcome in points
     }
     points_drawn = [

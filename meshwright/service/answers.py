@@ -10,8 +10,8 @@ import yaml
 
 from core.errors import InfeasibleError, InputError, MeshwrightError
 from core.loading import build
+from meshwright.result_base import Result, rendered
 from meshwright.service.questions import QUESTIONS, ServiceQuestion, check_references
-from meshwright.shown import Shown, rendered
 
 
 def read(kind: str, body: Any) -> ServiceQuestion:
@@ -94,7 +94,7 @@ def _simulate(values: dict[str, Any], page: bool) -> dict[str, Any]:
     # A step's own page needs the event engine, which may take long: its bars and tables stand for it.
     step = isinstance(done, StepSimulation)
     told = _all(done, _yaml(dict(question[0])), page and not step)
-    return {**told, "page": Shown.page(done).text()} if page and step else told
+    return {**told, "page": Result.page(done).text()} if page and step else told
 
 
 def _rl(values: dict[str, Any], page: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.loading import read_mapping
 from meshwright.questions.references import Reference
-from meshwright.shown import Shown
+from meshwright.result_base import Result
 from meshwright.sweeps.definition import SweepGrid, sweep_path
 from meshwright.sweeps.run import Progress, Row, run_sweep
 from meshwright.sweeps.tables import write_rows
@@ -22,7 +22,7 @@ __all__ = ["SweepResult", "sweep"]
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult(Shown):
+class SweepResult(Result):
     """Answers of a sweep.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import Any
 from core.errors import InputError, shown
 from core.loading import parse_text
 from meshwright.questions.numbers import POWERS, whole_number
-from meshwright.variations.question import shown as shown_value
+from meshwright.variations.question import abbreviated
 from planner.training.constraints import field_value, is_typed, pairs
 from simulator.plan import field_name
 
@@ -57,7 +57,7 @@ def _variation(text: str, swept: dict[str, Any], replan: bool) -> dict[str, Any]
         raise InputError(f"{min(both)} is set and swept", "--sweep")
     if not (changed or swept or replan):
         return {}
-    name = ", ".join(f"{key.rpartition('.')[2]} {shown_value(value)}" for key, value in changed.items())
+    name = ", ".join(f"{key.rpartition('.')[2]} {abbreviated(value)}" for key, value in changed.items())
     if replan:
         name = f"{name}, re-planned" if name else "re-planned"
     return {name or "sweep": {"set": [changed] if changed else [], "sweep": swept, "replan": replan}}

@@ -51,7 +51,9 @@ class ScenarioRun:
     @property
     def label(self) -> str:
         """The variation's name, with the point where it sweeps."""
-        point = ", ".join(f"{key.rpartition('.')[2]} {shown(value)}" for key, value in self.point.items())
+        point = ", ".join(
+            f"{key.rpartition('.')[2]} {abbreviated(value)}" for key, value in self.point.items()
+        )
         return f"{self.name}: {point}" if point else self.name
 
     def scenario(self) -> Scenario:
@@ -67,7 +69,7 @@ class ScenarioRun:
         return scenario
 
 
-def shown(value: object) -> str:
+def abbreviated(value: object) -> str:
     """A value of a scenario, abbreviated."""
     if isinstance(value, Mapping):
         return str(value.get("name", "..."))

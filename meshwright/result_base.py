@@ -18,7 +18,7 @@ WIDTH, LONGEST = 100, 2400
 PICTURES, PICTURE_DPI = (".png", ".svg", ".pdf"), 200
 
 
-class Shown:
+class Result:
     """A result that prints as its tables, and is a page, a picture, a file and columns.
 
     A class defines ``_tables`` and ``to_dict``, and what differs from the defaults: ``page``, ``_rows`` of
@@ -207,10 +207,10 @@ def bars(parts: Mapping[str, Mapping[str, float]]) -> str:
     return f'<div style="max-width:900px">{rows}<small>{legend}</small></div>'
 
 
-AnswerT = TypeVar("AnswerT", bound=Shown)
+AnswerT = TypeVar("AnswerT", bound=Result)
 
 
-def shown_as(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
+def as_answer(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
     """A result of the planner as an answer: a record with the same fields, and ``more``."""
     return kind(**{each.name: getattr(planned, each.name) for each in fields(planned)}, **more)
 
