@@ -37,8 +37,7 @@ def real(model: str, gpus: int, batch: int, **plan: object) -> StepProgram:
         "plan": {"recompute": "full", **plan},
     }
     scenario = make_scenario(data, "benchmark", Path("."))
-    assert scenario.plan is not None
-    return step_program(scenario.setting, scenario.plan)
+    return step_program(scenario.setting, scenario.needed_plan("benchmark"))
 
 
 def timed(label: str, program: StepProgram) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from core.errors import InputError
 from meshwright.questions.scenarios import read_question
 from planner.rl import search_rl
 from simulator.rl.drain import plain_steps, rollout_seconds
@@ -45,7 +46,8 @@ def main() -> None:
     data, where, folder = read_question(SCENARIO)
     setting = make_rl(data, where, folder)
     rollouts, steps = setting.rollouts, plain_steps(setting.rollouts)
-    assert steps is not None
+    if steps is None:
+        raise InputError("the closed form does not cover these rollouts", SCENARIO)
     engine = cpu_seconds(lambda: serve(rollouts), repeats)
     closed = cpu_seconds(lambda: rollout_seconds(rollouts, steps, setting.workload), repeats)
     print(

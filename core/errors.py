@@ -12,7 +12,8 @@ allowed, and the nearest valid name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from core.absent import absent
 
@@ -63,6 +64,15 @@ class InputError(MeshwrightError):
         self.problem = problem
         self.where = where
         super().__init__(f"{where}: {problem}" if where else problem)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put an `InputError` of the block at ``where``, the key path of what the user wrote."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.problem, where) from None
 
 
 class UnknownNameError(InputError):

@@ -25,7 +25,7 @@ from core.bounds import (
     UNSCANNED,
     too_long,
 )
-from core.errors import InputError, shown, shown_path
+from core.errors import InputError, located, shown, shown_path
 
 MOST_NAMES = 1000
 """Names of a folder that are compared with a missing file's."""
@@ -156,10 +156,8 @@ def check_plain(data: Any, where: str, bounded: bool = True) -> None:
     Raises:
         InputError: with the key path.
     """
-    try:
+    with located(where):
         _expanded(data, (), {}, bounded)
-    except InputError as error:
-        raise InputError(error.problem, where) from None
 
 
 def _expanded(value: Any, path: tuple[Hashable, ...], sizes: dict[int, int], bounded: bool) -> int:

@@ -4,7 +4,7 @@ Catalogue names, paths (relative to the scenario's file) and inline mappings are
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, create_model, model_validator
 
-from core.errors import InputError, Notice, UnknownNameError, shown
+from core.errors import InputError, Notice, UnknownNameError, located, shown
 from core.loading import Catalogue, Strict, build, exists, looks_like_path, read_mapping, refuse_hub_name
 from core.records import record
 from hwmodels.cluster import Cluster, clusters
@@ -188,6 +188,16 @@ class Scenario:
     variations: Mapping[str, Variation]
     run: "AskedRun | None" = None
 
+    def needed_plan(self, where: str, missing: str = "key 'plan' is missing") -> Plan:
+        """The plan.
+
+        Raises:
+            InputError: the scenario has none.
+        """
+        if self.plan is None:
+            raise InputError(missing, where)
+        return self.plan
+
 
 def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
     """Read a scenario file.
@@ -221,13 +231,15 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         for name in getattr(written.search, option):
             if name not in FIXABLE:
                 raise UnknownNameError("plan field", name, FIXABLE, f"{where}: search.{option}")
-    sized = _sized(cluster, written.gpus, where)
+    with located(f"{where}: gpus"):
+        sized = cluster.resized(written.gpus)
     site = _site(written, sized, framework, where, folder)
     work, stragglers = written.workload, tuple(written.stragglers)
     model = seeing(trainable(model, where), work.images, work.seq_len, f"{where}: workload.images")
     setting = Setting(model, sized, work, framework, stragglers, site, tuple(written.allow))
     check_allow(setting, f"{where}: allow")
-    _has_format(setting.cluster.device.peak, setting.training.precision, where)
+    with located(f"{where}: workload.precision"):
+        setting.cluster.device.peak(setting.training.precision)
     if problem := adapter_problem(setting):
         raise InputError(problem, f"{where}: workload.adapter")
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
@@ -289,7 +301,8 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
         problem = f"{cluster.name} has {cluster.devices} devices, asked for {written.gpus}"
         raise InputError(problem, f"{where}: gpus")
     precision = written.workload.precision
-    _has_format(cluster.peak_flops, precision, where)
+    with located(f"{where}: workload.precision"):
+        cluster.peak_flops(precision)
     model = find(models, written.model, folder, f"{where}: model")
     # All groups run one release: by default that of the slowest, whatever their order.
     slowest = min(cluster.groups, key=lambda group: (group.cluster.device.peak(precision), group.name))
@@ -433,18 +446,3 @@ def find(
             refuse_hub_name(catalogue.kind, str(reference), folder / reference, where)
         return catalogue.get(folder / reference, where)
     return catalogue.get(reference, where)
-
-
-def _sized(cluster: Cluster, gpus: int, where: str) -> Cluster:
-    try:
-        return cluster.resized(gpus)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: gpus") from None
-
-
-def _has_format(peak: Callable[[str], float], precision: str, where: str) -> None:
-    """Check that the devices support the number format."""
-    try:
-        peak(precision)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: workload.precision") from None

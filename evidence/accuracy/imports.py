@@ -53,8 +53,8 @@ def cases(folder: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
 def step_s(imported: Imported) -> float:
     """Predicted seconds of a step."""
     scenario = make_scenario(imported.scenario, "imported", Path())
-    assert scenario.plan is not None
-    return float(simulate_plan(scenario.setting, scenario.plan).prediction.step.time[0])
+    plan = scenario.needed_plan("imported")
+    return float(simulate_plan(scenario.setting, plan).prediction.step.time[0])
 
 
 def read(path: Path, options: Mapping[str, Any]) -> tuple[Imported, float]:

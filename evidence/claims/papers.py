@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.errors import InputError, UnknownNameError
+from core.errors import UnknownNameError
 from evidence.claims.claim_files import Band, Pairs, PaperClaim, RunNames, named_runs, paper, read_claims
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
 from evidence.claims.serving_papers import SERVING_CLAIMS, serving_rows
@@ -80,9 +80,7 @@ class Runs:
 
 def _planned(run: ScenarioRun) -> tuple[Setting, Plan]:
     scenario = run.scenario()
-    if scenario.plan is None:
-        raise InputError("a claim's scenario needs a plan", run.where)
-    return scenario.setting, scenario.plan
+    return scenario.setting, scenario.needed_plan(run.where)
 
 
 def _fits(setting: Setting, plan: Plan) -> bool:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.errors import InputError
 from planner.training.offload import fits_tiers
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
@@ -102,9 +101,7 @@ def tflops(row: Row, micro_batch: int) -> float:
         "plan": plan,
     }
     scenario = make_scenario(question, "patrickstar", Path())
-    if scenario.plan is None:
-        raise InputError("a scenario without a plan")
-    plans = Plans.of(scenario.plan)
+    plans = Plans.of(scenario.needed_plan("patrickstar"))
     step = predict(scenario.setting, plans)
     footprint = memory(scenario.setting, plans, step.stages, step.parameters)
     fits = (footprint.peak <= scenario.setting.cluster.device.memory_bytes) & (

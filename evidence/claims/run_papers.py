@@ -129,8 +129,9 @@ def scheduling(runs: Variants, ends: str, devices: int) -> float:
 
 def _trace(runs: Variants) -> FaultTrace:
     """The replayed trace."""
-    (process,) = runs[""].planned.outcome.inputs.faults.processes
-    assert isinstance(process, Replay)
+    (process,) = (
+        cause for cause in runs[""].planned.outcome.inputs.faults.processes if isinstance(cause, Replay)
+    )
     return process.source
 
 

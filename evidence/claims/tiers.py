@@ -13,6 +13,7 @@ from typing import Literal
 from evidence.claims.claim_files import Band, RunNames, ScenarioClaim, named_runs, paper, read_claims
 from evidence.claims.serving_papers import LEAST_GAIN
 from simulator.plan import Plans
+from simulator.setting import Setting
 from simulator.training import predict
 from simulator.training.memory import memory
 
@@ -63,27 +64,25 @@ class TierRuns:
         self.by_name = named_runs(self.question)
         self._seconds: dict[str, float] = {}
 
+    def _planned(self, name: str) -> tuple[Setting, Plans]:
+        scenario = self.by_name[name].scenario()
+        return scenario.setting, Plans.of(scenario.needed_plan(name))
+
     def step(self, name: str) -> float:
         """Seconds of a step."""
         if name not in self._seconds:
-            made = self.by_name[name].scenario()
-            assert made.plan is not None
-            self._seconds[name] = float(predict(made.setting, Plans.of(made.plan)).time[0])
+            self._seconds[name] = float(predict(*self._planned(name)).time[0])
         return self._seconds[name]
 
     def peak(self, name: str) -> float:
         """Bytes of the fullest device."""
-        made = self.by_name[name].scenario()
-        assert made.plan is not None
-        plans = Plans.of(made.plan)
-        predicted = predict(made.setting, plans)
-        return float(memory(made.setting, plans, predicted.stages, predicted.parameters).peak[0])
+        setting, plans = self._planned(name)
+        predicted = predict(setting, plans)
+        return float(memory(setting, plans, predicted.stages, predicted.parameters).peak[0])
 
     def waiting(self, name: str) -> float:
         """Seconds of a step in which groups of replicas exchange."""
-        made = self.by_name[name].scenario()
-        assert made.plan is not None
-        return float(predict(made.setting, Plans.of(made.plan)).seconds["sync"][0])
+        return float(predict(*self._planned(name)).seconds["sync"][0])
 
     def figure(self, point: Point) -> float:
         """What a published figure should be."""

@@ -65,9 +65,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer reads it: its first parameter, a dataclass of flags, becomes one for each field."""
     signature = inspect.signature(command, eval_str=True)
     (first, kind), *rest = ((name, parameter.annotation) for name, parameter in signature.parameters.items())
-    assert isinstance(kind, type) and is_dataclass(kind), (
-        f"{first} of {command.__name__} is no dataclass of flags"
-    )
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise TypeError(f"{first} of {command.__name__} is no dataclass of flags")
     listed = list(options_of(kind))
     names = [parameter.name for parameter in listed]
 

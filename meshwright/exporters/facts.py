@@ -202,17 +202,3 @@ def question_gaps(scenario: Scenario, framework: str, expressed: Collection[str]
     if scenario.setting.stragglers:
         gaps.append("stragglers: slow devices are a property of the cluster")
     return gaps
-
-
-def needs_plan(scenario: Scenario, where: str) -> Plan:
-    """The plan of a scenario.
-
-    Raises:
-        InputError: the scenario has no plan.
-    """
-    if scenario.plan is None:
-        raise InputError(
-            "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output",
-            where,
-        )
-    return scenario.plan

@@ -14,7 +14,7 @@ from core.parsing import no_such_file, read_text
 from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Imported, Launch
 from meshwright.exporters.deepspeed import AUTO
-from meshwright.exporters.facts import chosen_levers, moot, needs_plan, shape
+from meshwright.exporters.facts import chosen_levers, moot, shape
 from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, same, table, whole
 from simulator.models import Model, models
@@ -128,7 +128,7 @@ def _imported(
     scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
     checked = make_scenario(scenario, where, Path())
-    plan = needs_plan(checked, where)
+    plan = checked.needed_plan(where)
     usual = chosen_levers(checked.setting, plan)
     same_as_release = {name for name, value in usual.items() if scenario["plan"].get(name) == value}
     for name in moot(checked.setting, plan) - {"sequence_parallel"} | same_as_release:

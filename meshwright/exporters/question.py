@@ -12,7 +12,6 @@ from core.errors import InputError, shown
 from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
-from meshwright.exporters.facts import needs_plan
 from simulator.scenario import make_scenario
 from simulator.serving.scenario import make_serving
 
@@ -20,6 +19,7 @@ MOST_BYTES = 256 * 2**20
 """Of a saved search; a plan has about 10 kB."""
 KEPT = ("model", "cluster", "gpus", "framework", "allow")
 WORKLOAD = ("seq_len", "global_batch", "precision")
+NO_PLAN = "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output"
 
 
 def training_question(
@@ -31,7 +31,7 @@ def training_question(
         InputError: a wrong key or value, or no plan.
     """
     scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
-    plan = needs_plan(scenario, where)
+    plan = scenario.needed_plan(where, NO_PLAN)
     setting = scenario.setting
     if not setting.model.causal:
         raise InputError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.errors import InputError
 from meshwright.jobs import step
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.result_base import Result
@@ -68,9 +69,10 @@ def answer(question: Question, terms: AskOptions, partial: bool = True) -> RunSi
     from planner.training.constraints import Constraints
     from planner.training.prediction import simulate_plan
 
-    scenario = step.read(question, terms)
-    assert scenario.plan is not None and scenario.run is not None
-    prediction = simulate_plan(scenario.setting, scenario.plan).prediction
+    scenario, plan = step.read(question, terms)
+    if scenario.run is None:
+        raise InputError("key 'run' is missing", question[1])
+    prediction = simulate_plan(scenario.setting, plan).prediction
     constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
     planned = planned_run(
         prediction, scenario.run, constraints, terms.replications, terms.progress, terms.engine, partial

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InputError
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.results import Comparison, StepSimulation
 from meshwright.variations.answer import Inquiry, Outcome
@@ -16,13 +15,14 @@ if TYPE_CHECKING:
     from meshwright.exporters.base import ExportQuestion
     from planner.execution import Execution
     from simulator.engine import Timeline
+    from simulator.plan import Plan
     from simulator.scenario import Scenario
 
 NO_REQUESTS = {"requests": "a training step has no requests"}
 
 
-def read(question: Question, terms: AskOptions) -> Scenario:
-    """The checked scenario, with a plan.
+def read(question: Question, terms: AskOptions) -> tuple[Scenario, Plan]:
+    """The checked scenario, and its plan.
 
     Raises:
         InputError: a wrong key or value, or no plan.
@@ -31,11 +31,9 @@ def read(question: Question, terms: AskOptions) -> Scenario:
 
     data, where, folder = question
     scenario = make_scenario(data, where, folder)
-    if scenario.plan is None:
-        told = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
-        named = f"key 'plan' is missing; `meshwright plan {terms.named}` looks for one"
-        raise InputError(named if terms.named else told, where)
-    return scenario
+    fields = "fields of the plan are missing, as --fix tensor=8; `meshwright plan` looks for a plan"
+    named = f"key 'plan' is missing; `meshwright plan {terms.named}` looks for one"
+    return scenario, scenario.needed_plan(where, named if terms.named else fields)
 
 
 def answer(question: Question, terms: AskOptions) -> StepSimulation:
@@ -49,12 +47,9 @@ def answer(question: Question, terms: AskOptions) -> StepSimulation:
 
     if terms.trace is not None:
         is_folder(terms.trace)
-    scenario = read(question, terms)
-    assert scenario.plan is not None
-    run = simulate_plan(
-        scenario.setting, scenario.plan, terms.engine, terms.detail, terms.progress, terms.notice
-    )
-    return StepSimulation(scenario, scenario.plan, run)
+    scenario, plan = read(question, terms)
+    run = simulate_plan(scenario.setting, plan, terms.engine, terms.detail, terms.progress, terms.notice)
+    return StepSimulation(scenario, plan, run)
 
 
 def tables(step: StepSimulation) -> Sequence[Any]:

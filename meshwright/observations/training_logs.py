@@ -58,8 +58,7 @@ def read_log(path: Path) -> MeasuredStep:
     if not scenario_path.is_file():
         raise InputError(f"the scenario of a log is {PLAN} in its folder; there is none", str(path))
     scenario = read_scenario(scenario_path)
-    if scenario.plan is None:
-        raise InputError("states no plan", str(scenario_path))
+    plan = scenario.needed_plan(str(scenario_path), "states no plan")
     lines = [line[:LONGEST_LINE] for line in read_text(path).splitlines()]
     lines = [COLOURS.sub("", line) for line in lines if any(word in line for word in WORDS)]
     steps, peaks = _megatron(lines, scenario, str(path)) or _torchtitan(lines, scenario)
@@ -74,7 +73,7 @@ def read_log(path: Path) -> MeasuredStep:
         )
     name = f"{path.parent.name}/{path.name}"
     peak = max(peaks) if peaks else None
-    return MeasuredStep(name, scenario.setting, scenario.plan, median(steps[1:] or steps), peak)
+    return MeasuredStep(name, scenario.setting, plan, median(steps[1:] or steps), peak)
 
 
 WORDS = ("iteration", "memory", "step:", "train_step_timing", "SamplesPerSec", "train_steps_per_second")

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from core.errors import InputError
+from core.errors import InputError, located
 from core.loading import Strict, build
 from core.quantities import Few
 from hwmodels.cluster import clusters
@@ -77,11 +77,9 @@ def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> Diffusi
     library = find(diffusion_libraries, written.library, folder, f"{where}: library")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     devices = written.layout.devices * written.addons.ranks
-    try:
+    with located(f"{where}: layout"):
         cluster.resized(devices * written.replicas)
         cluster = cluster.resized(devices)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: layout") from None
     setting = DiffusionSetting(
         written.title, model, cluster, written.workload, written.layout, library, written.addons
     )

@@ -112,7 +112,8 @@ class Components(FaultProcess):
 
     @cached_property
     def _exponent(self) -> float:
-        assert self.size is not None
+        if self.size is None:
+            return 0.0
         width = self.exposure.devices_per_node
         linear = self.model_copy(update={"size": None}).rate(Exposed(self.size.devices // width, width))
         return float(

@@ -85,16 +85,15 @@ class Law(Strict):
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Return ``count`` durations, s. A fixed law draws nothing from the generator."""
-        if self.fixed is not None:
-            return np.full(count, self.fixed)
         if self.exponential is not None:
             return rng.exponential(self.exponential, count)
         if self.uniform is not None:
             return rng.uniform(self.uniform[0], self.uniform[1], count)
         if self.lognormal is not None:
             return rng.lognormal(math.log(self.lognormal.median), self.lognormal.sigma, count)
-        assert self.weibull is not None
-        return self.weibull.scale * rng.weibull(self.weibull.shape, count)
+        if self.weibull is not None:
+            return self.weibull.scale * rng.weibull(self.weibull.shape, count)
+        return np.full(count, self.fixed or 0.0)
 
     def describe(self) -> str:
         """The law in words: ``600 s``, ``exponential, mean 600 s``."""

@@ -176,10 +176,9 @@ class RatedCause(SingleCause):
 
     def rate(self, job: Exposed) -> float:
         """Faults of a job per second, in the mean."""
-        if self.per_1000_node_days is not None:
-            return self.per_1000_node_days * job.nodes / THOUSAND_NODE_DAYS
-        assert self.mtbf is not None
-        return self.units(job) / self.mtbf
+        if self.mtbf is not None:
+            return self.units(job) / self.mtbf
+        return (self.per_1000_node_days or 0.0) * job.nodes / THOUSAND_NODE_DAYS
 
     def units(self, job: Exposed) -> int:
         """How many of what ``mtbf`` is of the job has."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from core.errors import InputError
+from core.errors import InputError, located
 from core.loading import Strict, build
 from core.quantities import Count, NotNegative, Positive
 from hwmodels.cluster import Cluster, clusters
@@ -177,10 +177,8 @@ def make_frames(data: Mapping[str, Any], where: str, folder: Path) -> FramesSett
     written = build(FramesDefinition, data, where)
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     acts, work = written.inference, written.workload
-    try:
+    with located(f"{where}: gpus"):
         cluster = cluster.resized(written.gpus)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: gpus") from None
     if written.model is None and work.batch is not None:
         raise InputError("a policy that learns needs a model", f"{where}: workload.batch")
     if (acts.devices is not None) != (acts.place == "apart"):

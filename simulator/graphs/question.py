@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from core.errors import InputError
+from core.errors import InputError, located
 from core.loading import Strict, build
 from core.quantities import Few
 from hwmodels.cluster import Cluster, clusters
@@ -114,8 +114,6 @@ def make_graph(data: Mapping[str, Any], where: str, folder: Path) -> GraphSettin
         )
     if layout.chunks * layout.partitions > work.vertices:
         raise InputError(f"{work.vertices:,} vertices have no such parts", f"{where}: layout")
-    try:
+    with located(f"{where}: layout"):
         cluster = cluster.resized(layout.devices)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: layout") from None
     return GraphSetting(written.title, model, cluster, work, layout)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from core.errors import InputError
+from core.errors import InputError, located
 from core.loading import Strict, build
 from core.quantities import Count
 from hwmodels.cluster import Cluster, clusters
@@ -116,10 +116,8 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
 
 
 def _sized(cluster: Cluster, devices: int, where: str) -> Cluster:
-    try:
+    with located(where):
         return cluster.resized(devices)
-    except InputError as error:
-        raise InputError(error.problem, where) from None
 
 
 def _offered(plan: Mapping[str, Any], system: RlFramework, where: str) -> None:

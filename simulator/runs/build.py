@@ -118,13 +118,12 @@ class RunCase:
     @cached_property
     def late(self) -> np.ndarray:
         """Seconds from the end of a save's stall until it is safe from the loss of a node."""
-        if self.save is None:
+        mechanism, save = self.request.question.checkpoints, self.save
+        if mechanism is None or save is None:
             return np.zeros(len(self.plans))
-        mechanism = self.request.question.checkpoints
-        assert mechanism is not None
-        safe = [time for place, time in self.save.safe_s.items() if mechanism.lost_nodes(place) >= 1]
+        safe = [time for place, time in save.safe_s.items() if mechanism.lost_nodes(place) >= 1]
         nearest = np.minimum.reduce(safe) if safe else np.full(len(self.plans), np.inf)
-        return np.maximum(nearest - self.save.stall_s, 0.0)
+        return np.maximum(nearest - save.stall_s, 0.0)
 
     def recovery_s(self, index: int) -> float:
         """Mean seconds of a recovery, without lost work and waiting."""
@@ -134,13 +133,11 @@ class RunCase:
     def effective(self) -> np.ndarray:
         """Share of wall time that makes progress, by the closed forms; stragglers and spares not counted."""
         if isinstance(self.request.question.elastic, Drop):
-            drops = []
-            for index in range(len(self.plans)):
-                dropped = self.inputs(index, check=False).dropped
-                assert dropped is not None
-                waits = dropped.stall_s + dropped.rejoin_s
-                drops.append((waits, dropped.out_s, dropped.replicas))
-            waits, out, replicas = np.array(drops).T
+            runs = (self.inputs(index, check=False) for index in range(len(self.plans)))
+            drops = [run.dropped for run in runs if run.dropped]
+            waits, out, replicas = np.array(
+                [(drop.stall_s + drop.rejoin_s, drop.out_s, drop.replicas) for drop in drops]
+            ).T
             return elastic(self.rate, self.period, self.stall, waits, out, replicas)
         recovery = np.array([self.recovery_s(index) for index in range(len(self.plans))])
         return effective(self.rate, self.period, self.stall, recovery, np.minimum(self.late, 1e9))
@@ -252,9 +249,10 @@ def check_saves(case: RunCase, index: int) -> None:
     Raises:
         InputError: as above.
     """
-    save, where = case.save, f"{case.request.where}.checkpoints"
-    if save is None:
+    mechanism, save = case.request.question.checkpoints, case.save
+    if mechanism is None or save is None:
         return
+    where = f"{case.request.where}.checkpoints"
     need, have = float(save.host_bytes[index]), case.rates.host_bytes
     if need > have:
         raise InputError(
@@ -274,8 +272,6 @@ def check_saves(case: RunCase, index: int) -> None:
             "at least as long",
             f"{where}.every",
         )
-    mechanism = case.request.question.checkpoints
-    assert mechanism is not None
     for number, stored in enumerate(mechanism.kept):
         took = float(mechanism.write_s(stored.place, case.state, case.rates)[index])
         if stored.every is not None and stored.every < took:

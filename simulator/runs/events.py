@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from simulator.faults import NOTICES, FaultProcess, Faults
-from simulator.runs.inputs import RunInputs
+from simulator.runs.inputs import Dropped, RunInputs
 
 PRODUCTIVE, LOST, CHECKPOINT, SLOWED, REDUCED, WAITING, STALL = (
     "productive",
@@ -316,7 +316,7 @@ class _Run:
             return
         self._lose(nodes, repair)
         if self.inputs.dropped and self.out < self.inputs.dropped.replicas - 1 and not self.resets:
-            self._drop()
+            self._drop(self.inputs.dropped)
             return
         self._recover(nodes, seconds, self._roll_back(nodes))
 
@@ -366,10 +366,8 @@ class _Run:
             return 0.0
         return max(self.down[len(self.down) - self.inputs.spares - 1] - when, 0.0)
 
-    def _drop(self) -> None:
+    def _drop(self, dropped: Dropped) -> None:
         """Go on without a replica."""
-        dropped = self.inputs.dropped
-        assert dropped is not None
         self.out += 1
         back = self.time + dropped.stall_s + dropped.out_s
         if self.inputs.waits:

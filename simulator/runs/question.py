@@ -130,10 +130,10 @@ class RunQuestion(Strict):
                     f"{where}.tokens",
                 )
             return steps
-        assert self.days is not None
-        steps = int(self.days * 86400 / step_s)
+        days = self.days or 0.0
+        steps = int(days * 86400 / step_s)
         if not steps:
-            raise InputError(f"{self.days:g} days are less than a step of {step_s:.3g} s", f"{where}.days")
+            raise InputError(f"{days:g} days are less than a step of {step_s:.3g} s", f"{where}.days")
         return steps
 
 

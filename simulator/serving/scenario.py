@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from core.errors import InputError
+from core.errors import located
 from core.loading import Strict, build
 from core.quantities import Count
 from hwmodels.cluster import clusters
@@ -88,10 +88,8 @@ def make_serving(
     # Pools that name a cluster of their own take its devices.
     needed = sum(pool.devices * pool.replicas for pool in pools if pool.cluster in (None, written.cluster))
     needed += deployment.joining(pools)
-    try:
+    with located(f"{where}: {'gpus' if written.gpus else 'deployment'}"):
         cluster = cluster.resized(written.gpus or max(needed, 1))
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: {'gpus' if written.gpus else 'deployment'}") from None
     return serving_setting(
         written.title,
         model,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from core.errors import InputError
-from simulator.serving.workload.arrivals.base import BLOCK
+from simulator.serving.workload.arrivals.base import BLOCK, Arrivals
 from simulator.serving.workload.programs import SPAN
 from simulator.serving.workload.programs.base import Calls
 from simulator.serving.workload.programs.single import Single
@@ -102,8 +102,9 @@ class Source:
         Raises:
             InputError: see `requests`.
         """
-        drawn = self.serving.arrivals is not None and self.serving.trace is None
-        arrival, prompt, output, cached, *prefixes = self._drawn_columns() if drawn else self._read_columns()
+        law = self.serving.arrivals if self.serving.trace is None else None
+        columns = self._read_columns() if law is None else self._drawn_columns(law)
+        arrival, prompt, output, cached, *prefixes = columns
         long = np.flatnonzero(prompt + output > self.longest)
         if len(long):
             self.check(int(long[0]), int(prompt[long[0]]), int(output[long[0]]))
@@ -111,11 +112,10 @@ class Source:
         priority = np.fromiter(self.priorities(), np.int64, len(arrival))
         return RequestColumns(arrival, serial, prompt, output, priority, cached, *prefixes)
 
-    def _drawn_columns(self) -> list[np.ndarray]:
+    def _drawn_columns(self, law: Arrivals) -> list[np.ndarray]:
         """Columns of ``_rows`` without a trace; prefixes of one group share their ids."""
-        assert self.serving.arrivals is not None
         most, prefix = self.serving.requests, self.serving.prefix
-        arrival = np.fromiter(islice(self.serving.arrivals.times(self._arrivals), most), np.float64)
+        arrival = np.fromiter(islice(law.times(self._arrivals), most), np.float64)
         blocks = range(0, len(arrival), BLOCK)
         lengths = [*islice(self._drawn_blocks(), len(blocks)), (np.zeros(0, np.int64),) * 2]
         prompt, output = (np.concatenate(parts)[: len(arrival)] for parts in zip(*lengths, strict=True))
