@@ -17,8 +17,8 @@ COUNTED = re.compile(
 )
 """A number of devices written into a name: 8xH100, h100:8, dgx-h100x8."""
 ABSENT = {
-    r"(flan-)?(u?m)?t5|bart|ul2|whisper|pegasus|opus-mt|nllb|m2m": "a config.json of its family is read; "
-    "--osl 0 prices the encoder",
+    r"(flan-)?(u?m)?t5|bart|ul2|whisper|pegasus|opus-mt|nllb|m2m": "a config.json of its family is read "
+    "and served, --engine transformers; --osl 0 prices the encoder",
     r"(distil|de|ro)?berta?|bge|e5|gte|electra": "`meshwright show models bert` lists encoders; "
     "another's config.json is read",
     r"gemma-?3n": "its several streams of residuals and predicted sparsity are not modelled",

@@ -22,6 +22,7 @@ from planner.serving.question import FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.checks import check_output
+from simulator.serving.encoders import check_encoder
 from simulator.serving.engines import RELEASE, engines, nearest
 from simulator.serving.question.deployment import Pool, pools_of
 from simulator.serving.question.speculation import (
@@ -81,6 +82,8 @@ def serving_question(
     if written.workload.images and model.tower is not None:
         # The answer holds what the note says is left out.
         model = model.model_copy(update={"left_out": ""})
+    if written.workload.output is not None and written.workload.output.mean() <= 1:
+        model = model.encoder_alone
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     pools = pools_of(written.deployment, f"{where}: deployment")
     own = [pool for pool in pools if pool.cluster in (None, written.cluster)]
@@ -119,6 +122,7 @@ def serving_question(
         site=site,
     )
     check_output(model, question.output, f"{where}: workload.output")
+    check_encoder(model, question.pool(), engines.get(engine), f"{where}: deployment")
     check_switches(question)
     return question
 

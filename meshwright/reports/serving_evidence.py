@@ -35,7 +35,7 @@ def _place(search: ServingSearch, plan: ServingPlan) -> dict[str, str]:
 
 def evidence_words(search: ServingSearch, plan: ServingPlan) -> str:
     """The measured servers nearest to a plan, and what none of them runs."""
-    if not search.question.model.causal:
+    if not search.question.model.decoder_only:
         return NO_ENCODER
     words = _evidence(search, plan).words(_place(search, plan))
     missing = _unmeasured(plan)
@@ -46,7 +46,7 @@ def short_evidence(search: ServingSearch, plan: ServingPlan) -> str:
     """The measured servers nearest to a plan, in a few words."""
     if lacking := mechanisms(plan):
         return f"no measured server has {' and '.join(lacking)}"
-    if not search.question.model.causal:
+    if not search.question.model.decoder_only:
         return NO_ENCODER
     nearest = _evidence(search, plan)
     servers = f"{nearest.rows:,} measured server{'' if nearest.rows == 1 else 's'}"
@@ -89,7 +89,7 @@ def _plain(pools: int, pool: Pool) -> bool:
 def plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedError]:
     """Errors to expect of a plan's latencies, by metric; none where no fit has servers of its kind."""
     place, pool = _place(search, plan), plan.groups[-1].shape.pool
-    if not _plain(len(plan.groups), pool) or not search.question.model.causal:
+    if not _plain(len(plan.groups), pool) or not search.question.model.decoder_only:
         return {}
     layers = layer_class(search.question.model)
     return served_errors(_evidence(search, plan), place["engine"], layers, place["device"])
@@ -97,7 +97,7 @@ def plan_errors(search: ServingSearch, plan: ServingPlan) -> dict[str, ServedErr
 
 def shape_errors(question: ServingQuestion, shape: ReplicaShape) -> dict[str, ServedError]:
     """Errors to expect of the latencies of replicas that prefill and decode, by metric."""
-    if not _plain(1, shape.pool) or not question.model.causal:
+    if not _plain(1, shape.pool) or not question.model.decoder_only:
         return {}
     family = engines.get(question.engine).engine
     place = {"model": question.model.name, "device": shape.offer.name, "engine": family}
@@ -110,7 +110,7 @@ def run_errors(result: ServingResult) -> dict[str, ServedError]:
     setting = result.setting
     last = setting.pools[-1]
     pool, named = last.pool, last.pool.engine
-    if not _plain(len(setting.pools), pool) or not setting.model.causal:
+    if not _plain(len(setting.pools), pool) or not setting.model.decoder_only:
         return {}
     family = (named if isinstance(named, Engine) else engines.get(named)).engine
     place = {"model": setting.model.name, "device": last.cluster.device.name, "engine": family}

@@ -113,13 +113,17 @@ class ServingQuestion:
             )
         self._check_trace()
         # The output token of an encoder is its answer's, at no position.
-        request = self.prompt + (self.output if self.model.causal else 0)
-        if request > self.model.max_sequence:
-            raise InputError(
-                f"requests of {request:,.0f} tokens are longer than the "
-                f"{self.model.max_sequence:,} that {self.model.name} takes",
-                "workload",
-            )
+        whole = self.prompt + (self.output if self.model.causal else 0)
+        lengths = [("requests", whole, self.model)]
+        if encoder := self.model.encoder:
+            lengths = [("prompts", self.prompt, encoder), ("outputs", self.output, self.model)]
+        for part, tokens, taker in lengths:
+            if tokens > taker.max_sequence:
+                raise InputError(
+                    f"{part} of {tokens:,.0f} tokens are longer than the "
+                    f"{taker.max_sequence:,} that {self.model.name} takes",
+                    "workload",
+                )
         check_types(self.offers, "cluster")
         free = [offer.name for offer in self.types if not offer.usd_per_hour]
         if self.objective == "cost" and free:
@@ -176,7 +180,7 @@ class ServingQuestion:
             InputError: they cannot be read, or are programs.
         """
         images = self.pictures.tokens if self.pictures else 0
-        return sample(self.workload, self.seed, self.folder, self.model.max_sequence, images)
+        return sample(self.workload, self.seed, self.folder, self.model.longest_request, images)
 
     @cached_property
     def pictures(self) -> Pictures | None:
@@ -207,6 +211,11 @@ class ServingQuestion:
     def repeated(self) -> float:
         """Mean prompt tokens that a prefix cache without limit holds."""
         return float(np.mean(self.sample.repeated)) if self.shares_prefixes else 0.0
+
+    @property
+    def splits(self) -> bool:
+        """Whether prefill and decode pools are tried: outputs have further tokens, prompts no encoder."""
+        return self.split and self.output >= 2 and self.model.encoder is None
 
     @property
     def shares_prefixes(self) -> bool:

@@ -20,13 +20,14 @@ from planner.serving.drafts import DraftedSteps, Steps
 from planner.serving.plan import ReplicaGroup
 from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
-from simulator.serving.encoders import EncodingArrays
+from simulator.serving.encoders import EncodingArrays, PromptArrays
 from simulator.serving.fleet.transfer import arrival_s
 from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
 from simulator.serving.steady.rate_curve import RateCurve, rate_curve
 from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
 from simulator.serving.steady.steady_cases import mixes
 from simulator.serving.steps.capped import step_arrays
+from simulator.serving.steps.case_mechanism import ArrayMechanism
 from simulator.serving.steps.step_arrays import StepArrays
 
 Array = NDArray[np.float64]
@@ -282,7 +283,10 @@ class ReplicaCases:
 def _joined(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> StepArrays:
     """Step times of shapes, with the overlap inside their steps and the pictures of prompts."""
     tables = [shape.table for shape in shapes]
-    encoding = _encoding(question, shapes)
+    encoding: list[ArrayMechanism] = [*_encoding(question, shapes)]
+    encoders = [shape.encoder for shape in shapes if shape.encoder is not None]
+    if len(encoders) == len(shapes):
+        encoding.append(PromptArrays(encoders))
     if all(shape.pool.overlap is None for shape in shapes):
         return step_arrays(tables, *encoding)
     steps: dict[int, OverlapSteps] = {}

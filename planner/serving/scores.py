@@ -168,7 +168,7 @@ def scores(
         progress: called with the finished share, from one half up.
         phased: scores shapes and roles, with the arguments of `phases`.
     """
-    roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
+    roles = (MIXED, PREFILL, DECODE) if question.splits else (MIXED,)
     scored = phased(question, kept, roles, progress)
     by_role = {role: [phase for phase in scored if phase.role == role] for role in ROLES}
     columns = [_together(question, index, phase) for index, phase in enumerate(by_role["mixed"])]

@@ -17,7 +17,7 @@ from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
 from simulator.serving.adapters import adapted_table, with_adapters
 from simulator.serving.adapters.steps import AdapterSteps
-from simulator.serving.encoders import EncoderTimes
+from simulator.serving.encoders import EncoderTimes, check_encoder, encoder_table
 from simulator.serving.question.deployment import Pool, checkpoint_of
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
@@ -50,6 +50,8 @@ class ReplicaShape:
     """Step times without adapters, where requests have some."""
     tower: EncoderTimes | None = None
     """Times of the vision tower, where requests have images."""
+    encoder: IterationTable | None = None
+    """Step times of the encoder that the model's decoder attends to."""
 
     @property
     def devices(self) -> int:
@@ -164,6 +166,11 @@ RULES: tuple[ShapeRule, ...] = (
         "pipeline",
         "pipeline stages with data-parallel attention are not modelled",
         lambda question, fields: fields["pipeline"] == 1 or fields["data"] == 1,
+    ),
+    ShapeRule(
+        "encoder",
+        "a decoder with an encoder is modelled without pipeline stages",
+        lambda question, fields: fields["pipeline"] == 1 or question.model.encoder is None,
     ),
     ShapeRule("format", "the device must compute in a format that is not the checkpoint's", _format),
 )
@@ -309,7 +316,7 @@ def make_shape(
         raise InfeasibleError(
             f"KV of {footprint.kv_tokens:,} tokens is less than a request of {longest:,.0f}"
         )
-    context = min(question.model.max_sequence, MOST_CONTEXT, int(4 * longest))
+    context = min(question.model.longest_request, MOST_CONTEXT, int(4 * longest))
     # Attention ranks of SGLang share the budget: tables of other ranks have other limits.
     sharded = (pool.tensor, pool.weights, pool.kv, pool.clock_mhz, budget, options.max_sequences)
     like = like or (None if tables is None else tables.get(sharded))
@@ -335,6 +342,10 @@ def make_shape(
     if question.pictures is not None:
         tower = EncoderTimes(question.pictures.tower, question.model, question.cluster, pool, engine)
         shape = replace(shape, tower=tower)
+    if question.model.encoder is not None:
+        check_encoder(question.model, pool, engine, "--fix")
+        encoder = encoder_table(question.model, question.cluster, pool, engine, budget)
+        shape = replace(shape, encoder=encoder)
     return shape if question.adapters is None else _adapted(question, shape, footprint.weights, longest)
 
 

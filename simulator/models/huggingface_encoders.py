@@ -1,4 +1,4 @@
-"""Rules of a ``config.json`` for encoders, whose tokens attend to all others (transformers 5.24)."""
+"""Rules of a ``config.json`` for encoders, and for decoders that attend to one (transformers 5.24)."""
 
 from __future__ import annotations
 
@@ -60,22 +60,19 @@ T5_TOKENS = 1 << 15
 
 def t5(config: Config) -> dict[str, Any]:
     """T5, mT5 and UMT5: norms without a shift, no biases, positions by buckets of distance."""
-    hidden, width = whole_of(config, "d_model"), whole_of(config, "d_ff")
     heads, layers = whole_of(config, "num_heads"), whole_of(config, "num_layers")
-    inner = heads * whole_of(config, "d_kv", 64)
     below = config.number("num_decoder_layers")
     decoders = layers if below is None else below
     name = str(config.values.get("feed_forward_proj", "relu"))
     gated = name.startswith("gated-")
-    each = 2 * 4 * hidden * inner + (3 if gated else 2) * hidden * width + 3 * hidden
     buckets = whole_of(config, "relative_attention_num_buckets", 32) * heads
     every = config.values.get("model_type") == "umt5"
-    other = buckets * (layers if every else 1)
-    decoder = decoders * each + hidden + buckets * (decoders if every else 1)
+    encoder = {"layers": layers, "other_parameters": buckets * (layers if every else 1)}
+    decoder = {"layers": decoders, "other_parameters": buckets * (decoders if every else 1)}
     return {
         "activation": "geglu" if gated else "relu" if name.endswith("relu") else "gelu",
         "max_sequence": T5_TOKENS,
-        **_with_decoder(config, other, decoder),
+        **_stacks(config, encoder, decoder),
     }
 
 
@@ -89,50 +86,40 @@ def bart(config: Config) -> dict[str, Any]:
     """BART and its kin: layers with biases, learned or fixed positions in both stacks."""
     kind = str(config.values.get("model_type"))
     hidden, rows = whole_of(config, "d_model"), whole_of(config, "max_position_embeddings", 1024)
-    width, decoders = whole_of(config, "decoder_ffn_dim"), whole_of(config, "decoder_layers")
     rows += 0 if kind in WITHOUT_OFFSET else 2
-    norms = NORMS_OF_ENDS.get(kind, 1)
-    positions = 0 if kind == "m2m_100" else rows * hidden
-    each = 2 * 4 * hidden * (hidden + 1) + 2 * hidden * width + width + hidden + 3 * 2 * hidden
-    decoder = decoders * each + norms * 2 * hidden + positions
+    norms = {"other_parameters": max(NORMS_OF_ENDS.get(kind, 1) - 1, 0) * 2 * hidden}
     return {
-        "layers": whole_of(config, "encoder_layers"),
-        "heads": whole_of(config, "encoder_attention_heads"),
-        "feed_forward": whole_of(config, "encoder_ffn_dim"),
         "max_sequence": rows,
         "position": "none" if kind == "m2m_100" else "learned",
-        **_with_decoder(config, (norms - 1) * 2 * hidden, decoder),
+        **_stacks(config, _stack(config, "encoder") | norms, _stack(config, "decoder") | norms),
     }
 
 
 def whisper(config: Config) -> dict[str, Any]:
     """Whisper: one token every second frame of sound, keys without a bias, a decoder of text."""
-    hidden, decoders = whole_of(config, "d_model"), whole_of(config, "decoder_layers")
-    width, bins = whole_of(config, "decoder_ffn_dim"), whole_of(config, "num_mel_bins", 80)
-    layers = whole_of(config, "encoder_layers")
-    each = 2 * (4 * hidden * hidden + 3 * hidden) + 2 * hidden * width + width + hidden + 3 * 2 * hidden
-    positions = whole_of(config, "max_target_positions", 448) * hidden
+    hidden, bins = whole_of(config, "d_model"), whole_of(config, "num_mel_bins", 80)
+    encoder, decoder = _stack(config, "encoder"), _stack(config, "decoder")
     convolutions = 3 * hidden * (bins + hidden) + 2 * hidden
-    return {
-        "layers": layers,
-        "heads": whole_of(config, "encoder_attention_heads"),
-        "feed_forward": whole_of(config, "encoder_ffn_dim"),
+    # Biases of keys that layers here have and Whisper's lack.
+    biases = hidden * (encoder["layers"] + 2 * decoder["layers"])
+    encoder |= {
+        "vocabulary": 1,
         "max_sequence": whole_of(config, "max_source_positions", 1500),
-        # Biases of keys that layers here have and Whisper's lack.
-        **_with_decoder(config, convolutions - layers * hidden, decoders * each + 2 * hidden + positions),
+        "other_parameters": max(convolutions - biases, 0),
     }
+    decoder["max_sequence"] = whole_of(config, "max_target_positions", 448)
+    return _stacks(config, encoder, decoder)
 
 
-def _with_decoder(config: Config, other: int, decoder: int) -> dict[str, Any]:
-    """Parameters beside an encoder's layers; files of an encoder alone (`T5EncoderModel`) have no decoder."""
+def _stack(config: Config, name: str) -> dict[str, Any]:
+    """Layers, heads and width of an MLP of one stack."""
+    keys = {"layers": "layers", "heads": "attention_heads", "feed_forward": "ffn_dim"}
+    return {field: whole_of(config, f"{name}_{key}") for field, key in keys.items()}
+
+
+def _stacks(config: Config, encoder: dict[str, Any], decoder: dict[str, Any]) -> dict[str, Any]:
+    """A decoder with its encoder; files of an encoder alone (`T5EncoderModel`) have no decoder."""
     classes = config.values.get("architectures")
-    alone = isinstance(classes, list) and str(classes[:1]).find("Encoder") > 0
-    if config.flag("tie_word_embeddings") is False:
-        decoder += whole_of(config, "d_model") * whole_of(config, "vocab_size")
-    decoder = 0 if alone else decoder
-    # The output layer is the decoder's.
-    return {
-        "tied_embeddings": True,
-        "other_parameters": max(other, 0) + decoder,
-        "decoder_parameters": decoder,
-    }
+    if isinstance(classes, list) and str(classes[:1]).find("Encoder") > 0:
+        return {**encoder, "causal": False, "tied_embeddings": True}
+    return {**decoder, "encoder": encoder}

@@ -24,7 +24,7 @@ from simulator.models.huggingface_hybrids import (
 from simulator.models.huggingface_rules import Config, pattern_of, whole_of
 
 ENCODERS = "pooling and the heads of tasks; no constant was chosen on an encoder"
-DECODERS = "the decoder takes memory, not time; no constant was chosen on an encoder"
+DECODERS = "no constant was chosen on an encoder, or on attention to one"
 BARTS = "bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart"
 UNPRICED: Mapping[str, str] = {
     "deepseek_v4": "compressors of keys and hyper-connections take memory, not time; attention is priced "

@@ -1,4 +1,4 @@
-"""The architecture of a transformer, a decoder or an encoder alone: shapes, and the kind of each layer.
+"""The architecture of a transformer: a decoder, an encoder alone, or a decoder that attends to an encoder.
 
 ``simulator.ops.counts`` counts parameters and FLOPs. Where a publication rounds or leaves out small vectors,
 ``stated_parameters`` keeps its own figure.
@@ -27,10 +27,24 @@ from simulator.models.parts import (
 from simulator.models.towers.tower import Tower
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
-AttentionKind = Literal["full", "sliding", "linear", "none"]
+AttentionKind = Literal["full", "sliding", "linear", "cross", "none"]
+"""``cross``: full attention, then attention to the output of ``encoder``."""
 
-CACHED: tuple[AttentionKind, ...] = ("full", "sliding")
+CACHED: tuple[AttentionKind, ...] = ("full", "sliding", "cross")
 """Kinds of attention that keep keys and values."""
+INHERITED = (
+    "name",
+    "family",
+    "source",
+    "layers",
+    "hidden",
+    "heads",
+    "head_dim",
+    "feed_forward",
+    "vocabulary",
+)
+INHERITED += ("max_sequence", "activation", "norm", "position", "bias", "qkv_bias")
+"""Fields that an encoder has from its decoder where it states none."""
 
 GATED: frozenset[str] = frozenset({"swiglu", "geglu"})
 
@@ -124,9 +138,9 @@ class Model(Strict):
     """Layers at the end that read the keys and values of earlier ones (Gemma 3n and 4)."""
     other_parameters: Annotated[int, Field(ge=0, le=10**14)] = 0
     """Parameters of parts that have no ops, such as embeddings of each layer; they take memory only."""
-
-    decoder_parameters: Annotated[int, Field(ge=0, le=10**14)] = 0
-    """Of ``other_parameters`` those of a decoder that attends to this encoder; it takes memory only."""
+    encoder: "Model | None" = None
+    """Encoder of the prompt, whose output every layer attends to (T5, BART, Whisper): the fields that differ
+    from the decoder's. Both have one embedding."""
 
     mla: LatentAttention | None = None
     linear: LinearAttention | None = None
@@ -180,6 +194,10 @@ class Model(Strict):
             filled["head_dim"] = hidden // heads
         if data.get("sliding_window") is not None:
             filled.setdefault("attention_pattern", ("sliding",))
+        if isinstance(encoder := data.get("encoder"), dict):
+            shared = {name: data[name] for name in INHERITED if name in data}
+            filled["encoder"] = {**shared, "causal": False, "tied_embeddings": True, **encoder}
+            filled = {"attention_pattern": ("cross",), "norms_per_layer": 3, **filled}
         return filled
 
     @model_validator(mode="after")
@@ -196,6 +214,10 @@ class Model(Strict):
             raise ValueError("attention_pattern has sliding layers, but sliding_window is not given")
         if ("linear" in self.attention_pattern) != (self.linear is not None):
             raise ValueError("linear is given for, and only for, linear layers in attention_pattern")
+        if ("cross" in self.attention_pattern) != (self.encoder is not None):
+            raise ValueError("encoder is given for, and only for, cross layers in attention_pattern")
+        if self.encoder is not None and (self.encoder.causal or self.encoder.encoder):
+            raise ValueError("encoder: attends to all tokens and has no encoder of its own")
         if any(kind.parts == 0 for kind in self.layer_groups):
             raise ValueError("attention_pattern and mlp_pattern leave a layer with neither attention nor MLP")
         if bool(self.mtp_passes) != bool(self.mtp_block) or (self.mtp_passes and self.mtp_layers):
@@ -297,13 +319,36 @@ class Model(Strict):
         return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe, self.feed_forwards)
 
     @property
+    def full_layers(self) -> int:
+        """How many layers keep keys and values of every token, and of the encoder's output."""
+        return self.layers_of_kind("full") + self.layers_of_kind("cross")
+
+    @property
     def cached_layers(self) -> int:
-        """How many layers keep keys and values of every token."""
-        return self.layers_of_kind("full") + self.layers_of_kind("sliding") - self.shared_kv_layers
+        """How many layers keep keys and values."""
+        return self.full_layers + self.layers_of_kind("sliding") - self.shared_kv_layers
+
+    @property
+    def decoder_only(self) -> bool:
+        """Whether it writes tokens and has no encoder, as all models of measured servers."""
+        return self.causal and self.encoder is None
+
+    @property
+    def longest_request(self) -> int:
+        """Most tokens of a prompt and its output."""
+        return self.max_sequence + (self.encoder.max_sequence if self.encoder else 0)
+
+    @property
+    def encoder_alone(self) -> "Model":
+        """The encoder with the number formats of the checkpoint; the model itself without one."""
+        if self.encoder is None:
+            return self
+        formats = ("checkpoint", "checkpoints", "parts", "weight_only", "checkpoint_problem", "left_out")
+        return self.encoder.model_copy(update={name: getattr(self, name) for name in formats})
 
     def norms_of(self, parts: int) -> int:
-        """Norms outside attention of a layer with 1 or 2 parts, attention and MLP: as many for each."""
-        return self.norms_per_layer if parts == 2 else max(self.norms_per_layer // 2, 1)
+        """Norms outside attention of a layer with 1 to 3 parts, attentions and MLP: as many for each."""
+        return self.norms_per_layer if parts >= 2 else max(self.norms_per_layer // 2, 1)
 
     @property
     def norm_width(self) -> int:
@@ -325,12 +370,12 @@ def trainable(model: Model, where: str) -> Model:
     """The model, unless a step of it would be of a part.
 
     Raises:
-        InputError: it has a decoder that attends to its encoder.
+        InputError: it attends to an encoder.
     """
-    if model.decoder_parameters:
+    if model.encoder is not None:
         raise InputError(
-            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve "
-            "--osl 0 asks about the encoder's pass",
+            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve asks "
+            "about its answers, and with --osl 0 about the encoder's pass",
             f"{where}: model",
         )
     return model

@@ -55,7 +55,7 @@ class LayerKind(NamedTuple):
     """Components of a layer; layers of one kind have equal cost."""
 
     mixer: str = "full"
-    """Kind of attention: full, sliding, linear, or none in a layer that is an MLP only."""
+    """Kind of attention: full, sliding, linear, cross, or none in a layer that is an MLP only."""
     experts: bool = False
     """Whether its MLP is a mixture of experts."""
     mlp: bool = True
@@ -65,8 +65,8 @@ class LayerKind(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Number of components, attention and MLP: 1 or 2."""
-        return (self.mixer != "none") + self.mlp
+        """Number of components, attention (two in cross layers) and MLP: 1 to 3."""
+        return (self.mixer != "none") + (self.mixer == "cross") + self.mlp
 
 
 class AttentionShape(Strict):

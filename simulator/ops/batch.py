@@ -49,10 +49,13 @@ class Batch:
         segments: segments of the batch; a ragged batch has one per length.
         sampled: sequences whose last token passes the output layer, shape (cases,); None: every token does,
             as in training.
+        encoded: tokens of the encoder's output, of all sequences, whose keys and values cross layers project;
+            None: they are cached, and ``context`` counts them.
     """
 
     segments: tuple[Segment, ...]
     sampled: ArrayLike | None = None
+    encoded: ArrayLike | None = None
 
     @classmethod
     def training(cls, micro_batch: ArrayLike, seq_len: ArrayLike, causal: bool = True) -> Batch:

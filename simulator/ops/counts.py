@@ -6,6 +6,7 @@ products, attention and scans, without padding.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -69,7 +70,13 @@ def model_parameters(model: Model) -> int:
     groups = model.layer_groups
     listed = sum(len(groups[kind]) * counts.parameters for kind, counts in layer_counts(model).items())
     ends = model.norm_width + model.embedding_parameters + model.output_parameters
-    return listed + ends + model.other_parameters - _shared_kv(model)
+    return listed + ends + model.other_parameters - _shared_kv(model) + encoder_parameters(model)
+
+
+def encoder_parameters(model: Model) -> int:
+    """All parameters of its encoder but the embedding, which is the decoder's."""
+    encoder = model.encoder
+    return model_parameters(encoder) - encoder.hidden * encoder.vocabulary if encoder else 0
 
 
 def _shared_kv(model: Model) -> int:
@@ -135,7 +142,8 @@ def flops_per_token(model: Model, seq_len: ArrayLike, causal: bool = False) -> N
 def _counts_of(definition: str) -> dict[LayerKind, LayerCounts]:
     model = Model.model_validate_json(definition)
     kinds = tuple(model.layer_groups)
-    listed = layers(Rank(model, Batch.training(1, 1)), kinds)
+    batch = replace(Batch.training(1, 1), encoded=1.0 if model.encoder else None)
+    listed = layers(Rank(model, batch), kinds)
     return {kind: _counted(ops) for kind, ops in zip(kinds, listed, strict=True)}
 
 

@@ -12,6 +12,7 @@ from simulator.models import LayerKind
 from simulator.ops import elementwise as passes
 from simulator.ops.attention import attention
 from simulator.ops.build import enter_tensor, kernel, leave_tensor
+from simulator.ops.cross import cross_attention
 from simulator.ops.experts import expert_mlp, shards_tokens
 from simulator.ops.linear_attention import linear_attention
 from simulator.ops.mlp import dense_mlp
@@ -22,6 +23,7 @@ MIXERS: dict[str, Callable[[Rank], list[Op]]] = {
     "full": attention,
     "sliding": partial(attention, kind="sliding"),
     "linear": linear_attention,
+    "cross": attention,
 }
 """The ops of each kind of attention; a new kind is a file with its ops and an entry here."""
 
@@ -33,7 +35,7 @@ def layer(
 
     Args:
         rank: the batch, the shard, and which kernels run.
-        kind: of attention: full, sliding, linear or none.
+        kind: of attention: full, sliding, linear, cross or none.
         experts: whether the MLP is a mixture of experts.
         mlp: whether the layer has an MLP.
         width: inner width of its dense MLP; 0: the model's.
@@ -60,7 +62,8 @@ def _mixer(rank: Rank, kind: str, reduced: bool) -> list[Op]:
         return []
     rank = _shaped(rank, LayerKind(kind))
     ops = MIXERS[kind](rank)
-    return _reduced(rank, "attention", "projections", ops) if reduced else ops
+    ops = _reduced(rank, "attention", "projections", ops) if reduced else ops
+    return [*ops, *_reduced(rank, "cross", "projections", cross_attention(rank))] if kind == "cross" else ops
 
 
 def _shaped(rank: Rank, kind: LayerKind) -> Rank:
@@ -84,7 +87,7 @@ def _reduced(rank: Rank, name: str, part: str, ops: list[Op]) -> list[Op]:
 def _products(rank: Rank, name: str) -> float:
     """Products that read the input of a block: query, key and value; up projection and gate."""
     attention, mlp = 3.0, 2.0 if rank.model.gated else 1.0
-    return {"attention": attention, "mlp": mlp}.get(name, attention + mlp)
+    return {"attention": attention, "mlp": mlp, "cross": 1.0}.get(name, attention + mlp)
 
 
 def around(rank: Rank, parts: int) -> list[Op]:
@@ -92,7 +95,7 @@ def around(rank: Rank, parts: int) -> list[Op]:
 
     Args:
         rank: the batch, the shard, and which kernels run.
-        parts: 1 or 2: attention, MLP or both.
+        parts: 1 to 3: attention, cross-attention, MLP.
     """
     model, how = rank.model, rank.how
     elements = rank.tokens / rank.spread * model.hidden

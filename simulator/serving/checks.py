@@ -31,12 +31,6 @@ def check_output(model: Model, tokens: float, where: str) -> None:
     Raises:
         InputError: an encoder is asked for more than the prompt's pass.
     """
-    if model.decoder_parameters and tokens > 1:
-        raise InputError(
-            f"{model.name}: its decoder attends to its encoder, which is not modelled; --osl 0 asks about "
-            "the encoder's pass alone",
-            where,
-        )
     if not model.causal and tokens > 1:
         raise InputError(f"{model.name} is an encoder and writes no tokens: 1, or --osl 0", where)
 

@@ -12,6 +12,7 @@ from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.scenario import find
 from simulator.serving.adapters import with_adapters
+from simulator.serving.encoders.prompts import PromptSteps, check_encoder, encoder_table
 from simulator.serving.engines import Engine
 from simulator.serving.kv_states import Around, AttentionReplicas, attention_devices, with_state
 from simulator.serving.overlaps import OverlapSteps, make_overlap
@@ -93,6 +94,14 @@ def pool_costs(question: PoolQuestion, tables: SharedTables | None) -> ReplicaCo
     for mechanism in acting:
         costs = mechanism.wrap(costs, question)
     return costs
+
+
+def _with_encoder(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
+    check_encoder(question.model, question.pool, question.engine, question.place)
+    replica = question.model, question.cluster, question.pool, question.engine
+    return replace(
+        costs, steps=PromptSteps(costs.steps, encoder_table(*replica, question.options.token_budget))
+    )
 
 
 def _with_overlap(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
@@ -182,6 +191,12 @@ def _with_adapters(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
 
 
 MECHANISMS = (
+    StepMechanism(
+        "engine",
+        _with_encoder,
+        lambda question: question.model.encoder is not None,
+        {"adapters": "a decoder with an encoder"},
+    ),
     StepMechanism("overlap", _with_overlap, lambda question: question.pool.overlap is not None),
     StepMechanism("state", _with_state, _has_state),
     StepMechanism("stream", _with_stream, lambda question: question.pool.stream is not None),

@@ -126,7 +126,7 @@ class ServingSetting:
     @property
     def context(self) -> int:
         """Maximum tokens of a request: the minimum over the pools' engines."""
-        return min(pool.options.max_context or pool.model.max_sequence for pool in self.pools)
+        return min(pool.options.max_context or pool.model.longest_request for pool in self.pools)
 
     @property
     def scaler(self) -> Scaler:
@@ -189,6 +189,8 @@ def serving_setting(
     pictures = pictures_of(model, serving.images, f"{where}: workload.images")
     if serving.output is not None:
         check_output(model, serving.output.mean(), f"{where}: workload.output")
+        if serving.output.mean() <= 1:
+            model = model.encoder_alone
     pools, attention, encoders, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
     if pictures is not None:
         # The answer holds what the note says is left out.

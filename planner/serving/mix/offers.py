@@ -98,7 +98,7 @@ def options(
         except InfeasibleError as error:
             without[offer.name] = str(error)
     narrowest = {min(shape.nic_bandwidth for shape in fitting) for _, _, fitting in kept if fitting}
-    roles = (MIXED, PREFILL, DECODE) if question.split and question.output >= 2 else (MIXED,)
+    roles = (MIXED, PREFILL, DECODE) if question.splits else (MIXED,)
     listed: list[Option] = []
     for number, (alone, offer, fitting) in enumerate(kept):
         mine = [

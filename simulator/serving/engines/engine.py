@@ -184,6 +184,8 @@ class Engine(Strict):
     """Bytes of one copy of KV between device and host memory."""
     drafts: Figure[str] = Figure[str](value="", kind="assumed", source="none known")
     """Kinds of speculation that the engine runs, separated by blanks; a search tries no others."""
+    encoders: Figure[str] = Figure[str](value="", kind="assumed", source="none known")
+    """Families of decoders with an encoder that the engine runs, separated by blanks; any: all."""
     sends_to_experts: Figure[bool] = Figure[bool](value=False, kind="assumed", source="none known")
     """Whether it can send tokens to the ranks of their experts (DeepEP) instead of gathering them."""
     two_batches: Figure[bool] = Figure[bool](value=False, kind="assumed", source="none known")
@@ -267,6 +269,10 @@ class Engine(Strict):
     def runs(self, drafts: str) -> bool:
         """Whether the engine is known to run a kind of speculation."""
         return drafts in self.drafts.value.split()
+
+    def has_encoder(self, family: str) -> bool:
+        """Whether the engine runs decoders with an encoder of a family."""
+        return self.encoders.value == "any" or family in self.encoders.value.split()
 
     def graphs(
         self,

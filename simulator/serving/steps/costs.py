@@ -83,7 +83,7 @@ def allowed_options(
         options: of the pool.
         model, cluster, pool, engine: of the replica.
     """
-    if not model.causal:
+    if not model.causal or model.encoder:
         options = options.model_copy(update={"chunked_prefill": False, "prefix_caching": False})
     if model.linear is None or engine.state_pool is None:
         return options
@@ -122,7 +122,7 @@ def replica_costs(
         footprint = replace(footprint, weights=pool.stream.resident_share(model.layers) * footprint.weights)
     if not options.kv_blocks:
         check_fits(price, footprint)
-    context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
+    context = min(options.max_context or model.longest_request, MOST_CONTEXT)
     make = iteration_table if tables is None else tables.table
     # Drafts beside prompts: steps beyond the table would be priced one by one.
     verified = 0 if pool.speculation is None else pool.speculation.queries - 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from core.errors import InfeasibleError
 from simulator.models import LatentAttention, LayerKind, Model
 from simulator.models.model import CACHED
-from simulator.ops.counts import expert_parameters, layer_counts
+from simulator.ops.counts import encoder_parameters, expert_parameters, layer_counts
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import SlidingKv
@@ -93,6 +93,7 @@ def stage_weight_bytes(price: StepPrice) -> NDArray[np.float64]:
             layers[list(model.layer_groups[kind])] += _latent_bytes(price, model.mla)
     stages = np.array([layers[first:last].sum() for first, last in stage_layers(model.layers, pool.pipeline)])
     stages[0] += model.embedding_parameters * ENDS_BYTES / pool.tensor
+    stages[0] += encoder_parameters(model) * formats.dense_bytes / pool.tensor
     stages += tower_bytes_of_stages(price)
     stages += model.other_parameters * ENDS_BYTES / pool.tensor / pool.pipeline
     output = model.output_parameters * formats.head_bytes
@@ -151,7 +152,7 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sli
     )
     if model.mla and model.mla.index_topk:
         size += model.mla.index_head_dim + INDEX_SCALE_BYTES
-    full, windows = model.layers_of_kind("full"), model.layers_of_kind("sliding")
+    full, windows = model.full_layers, model.layers_of_kind("sliding")
     own = model.cached_layers / max(full + windows, 1)
     return own * (full * size + (sliding if full else 1.0) * windows * window) / pipeline
 

@@ -94,7 +94,8 @@ class PowerModel:
             experts=moe.experts if moe else 1,
             top_k=moe.top_k if moe else 1,
             kv_bytes=model.cached_layers * model.kv_cache_width * kv,
-            flops_a_token=float(matmul_flops_per_token(model)),
+            # Prompts decide: decodes wait for memory.
+            flops_a_token=float(matmul_flops_per_token(model.encoder or model)),
             bandwidth=device.memory_bandwidth * pool.devices,
             peak=peak * pool.devices,
             waits_s=price.engine.step_s.value + idle * price.gaps + reduces,

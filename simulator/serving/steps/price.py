@@ -287,7 +287,8 @@ class StepPrice:
     @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
-        return 0 if self.pool.tensor == 1 else 1 if self.model.parallel_block else 2
+        whole = 1 if self.model.parallel_block else 3 if self.model.encoder else 2
+        return 0 if self.pool.tensor == 1 else whole
 
     # Implementation
 

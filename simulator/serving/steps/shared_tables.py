@@ -53,7 +53,17 @@ class SharedTables:
         pool = price.pool.model_dump_json(exclude={"options", "speculation", "replicas"})
         cluster = price.cluster
         where = cluster.name, cluster.device.name, cluster.devices
-        key = (price.model.name, *where, pool, price.verified, price.engine.name, tokens, batch, length)
+        key = (
+            price.model.name,
+            price.model.causal,
+            *where,
+            pool,
+            price.verified,
+            price.engine.name,
+            tokens,
+            batch,
+            length,
+        )
         table = self._tables.pop(key, None) or iteration_table(price, tokens, batch, length)
         if tokens <= LARGEST_KEPT:
             self._tables[key] = table

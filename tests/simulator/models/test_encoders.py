@@ -135,11 +135,11 @@ def test_parameters_are_those_that_transformers_counts(config, parameters, tmp_p
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     model = models.get(str(tmp_path))
     assert model_parameters(model) == parameters
-    assert not model.causal and "no constant was chosen on an encoder" in model.left_out
+    assert not model.encoder_alone.causal and "no constant was chosen on an encoder" in model.left_out
 
 
 def test_the_catalogue_holds_what_it_states():
-    encoders = [models.get(name) for name in models.names() if not models.get(name).causal]
+    encoders = [models.get(name) for name in models.names() if not models.get(name).decoder_only]
     assert len(encoders) >= 7
     assert {model.name: model_parameters(model) for model in encoders} == {
         model.name: model.stated_parameters for model in encoders
@@ -174,14 +174,14 @@ def _asked(**changed):
 
 
 @pytest.mark.parametrize("kind", DECODER_OF)
-def test_a_decoder_takes_memory_and_is_not_asked(kind, tmp_path):
+def test_the_encoder_alone_is_asked_without_an_output(kind, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(DECODER_OF[kind]), encoding="utf-8")
     model, path = models.get(str(tmp_path)), str(tmp_path)
-    half = model_parameters(model) - model.decoder_parameters
-    assert 0 < model.decoder_parameters < model_parameters(model) and half > 12 * model.hidden**2
-    assert _asked(model=path).output == 1.0
-    with pytest.raises(InputError, match="its decoder attends to its encoder"):
-        _asked(model=path, osl=20)
+    alone = _asked(model=path)
+    assert alone.output == 1.0 and alone.model == model.encoder_alone and not alone.model.causal
+    assert _asked(model=path, osl=20, engine="transformers").model == model
+    with pytest.raises(InputError, match=f"runs no decoder with an encoder of kind {kind}; .*transformers"):
+        _asked(model=path, osl=20, engine="sglang-0.5.12")
     with pytest.raises(InputError, match="training a decoder that attends to an encoder is not modelled"):
         mw.plan(model=path, cluster="dgx-h100", gpus=8, seq_len=512, global_batch=8)
 

@@ -35,7 +35,8 @@ def layers(model, rank):
 def test_flops_of_the_lists_are_the_models(name):
     model = models.get(name)
     causal = "sliding" in model.attention_pattern
-    rank = Rank(model, Batch.training(2, 4096, causal=causal))
+    batch = Batch.training(2, 4096, causal=causal)
+    rank = Rank(model, replace(batch, encoded=batch.tokens if model.encoder else None))
     found = sum(count * total(ops, "flops") for count, ops in layers(model, rank))
     expected = flops_per_token(model, 4096, causal) - 2 * model.hidden * model.vocabulary
     # Kernels count a token's own key, publications half of it.
@@ -55,7 +56,8 @@ def test_attention_flops_are_those_of_the_published_formula(name, causal):
             scanned += 2 * spec.chunk * (2 * spec.key_dim + spec.value_dim) + spec.chunk**2
         scanned *= spec.heads
     expected = model.layers_of_kind("linear") * scanned
-    for kind, window in (("full", length), ("sliding", min(model.sliding_window or length, length))):
+    shorter = min(model.sliding_window or length, length)
+    for kind, window in (("full", length), ("cross", length), ("sliding", shorter)):
         keys = window * (1 - window / (2 * length)) if causal else window
         per_key = 2 * model.heads * (model.head_dim + model.v_head_dim)
         expected += model.layers_of_kind(kind) * per_key * keys
