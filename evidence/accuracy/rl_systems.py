@@ -37,7 +37,7 @@ from simulator.workload import Training
 
 FACTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 PASSES = FACTS["passes"]["shares"]
-OWN = ("base", "most", "mean", "over", "gain")
+OWN = ("base", "most", "mean", "means", "over", "gain")
 ROUNDS = 5
 """Secant steps that solve a mean answer."""
 
@@ -195,18 +195,22 @@ def hours_of(*rows: dict[str, Any]) -> list[float]:
 
 
 def interruption_table(sigma) -> None:
-    """Tokens a second of rollouts that new weights interrupt, over those that finish first."""
+    """Tokens a second of rollouts that new weights interrupt, over those that finish first.
+
+    No lengths are printed: a published gain between those of two plausible means is not decided.
+    """
     for size, facts in FACTS["interruption"].items():
-        changed = {
-            way: merged(facts, {"schedule": {**facts["schedule"], "running": way}})
-            for way in ("recompute", "finish")
-        }
-        phases = {way: run(each, facts["mean"], sigma).phases for way, each in changed.items()}
-        with_it = phases["recompute"].busy_generation + phases["recompute"].resume
-        gain = phases["finish"].generation / with_it - 1
-        print(
-            f"interruption, {size}: {100 * gain:+.0f} %, published {100 * facts['gain']:+.0f} %", flush=True
+        gains = []
+        for mean in facts["means"]:
+            changed = merged(facts, {"schedule": {**facts["schedule"], "running": "recompute"}})
+            phases = run(changed, mean, sigma).phases
+            gains.append(phases.generation / (phases.busy_generation + phases.resume) - 1)
+        words = ", ".join(
+            f"{100 * gain:+.0f} % with answers of {mean:,}"
+            for gain, mean in zip(gains, facts["means"], strict=True)
         )
+        between = "not decided" if min(gains) <= facts["gain"] <= max(gains) else "outside"
+        print(f"interruption, {size}: {words}; published {100 * facts['gain']:+.0f} %: {between}", flush=True)
 
 
 def weights_table(folder: Path) -> None:

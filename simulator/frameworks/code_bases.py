@@ -15,7 +15,7 @@ CODE_BASES: Mapping[str, tuple[str, ...]] = {
     "GPT-NeoX": ("gpt-neox", "gpt-neox-rocm5"),
     "DeepSpeed": ("deepspeed-zero1", "deepspeed-zero3", "deepspeed-zero3-2021"),
     "torchtitan": ("torchtitan", "torchtitan-eager"),
-    "FSDP": ("torch-fsdp", "torch-fsdp-eager"),
+    "FSDP": ("torch-fsdp", "torch-fsdp-eager", "verl-fsdp"),
     "prime-rl": ("prime-rl", "prime-rl-eager", "prime-rl-loop", "prime-rl-sft"),
     "KempnerForge": ("kempnerforge", "kempnerforge-eager"),
 }

@@ -2,16 +2,18 @@
 
 All answers of a rank get one token a step, so answers end in an order that step times do not change: a rank
 with free slots takes the next answer when one ends. The steps between two ends have one number of sequences;
-one array call prices those of all ranks.
+one array call prices those of all ranks. Prompts that a trainer takes as they are done: `prompt_queue.py`.
 """
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.rl.prompt_queue import PromptQueue
 from simulator.rl.workload import RlWorkload
 from simulator.serving.setting import ServingSetting
 from simulator.serving.steps.step_arrays import StepCases
@@ -21,6 +23,8 @@ Array = NDArray[np.float64]
 
 DRAWS = 4
 """Bursts over which the longest rank is averaged."""
+QUEUED = 8192
+"""Answers of a step above which a part of the replicas stands for all (`prompt_queue`)."""
 SAMPLE = 2048
 """Answers that the tokens of a running one are averaged over."""
 
@@ -57,22 +61,62 @@ def rollout_seconds(
     return float((of_ranks + [prompts[count] for count in each]).max(axis=1).mean())
 
 
-def resume_seconds(rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload) -> float:
+def resume_seconds(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most: float = math.inf
+) -> float:
     """Seconds in which a rank computes the KV of its running answers again, as after new weights.
 
     Args:
         rollouts: the engine on its devices.
         steps: of ``plain_steps``.
         workload: prompts and lengths of answers.
+        most: answers that run on a rank, where other bounds than those of the engine hold.
     """
     pool, lengths = rollouts.pools[0], workload.output.draw(np.random.default_rng(0), SAMPLE)
     running = _slots(rollouts, workload, lengths)
     answers = int(rollouts.serving.requests) / (pool.pool.replicas * pool.pool.data)
-    tokens = min(running, answers) * _held(workload, lengths)
+    tokens = min(running, answers, most) * _held(workload, lengths)
     chunk = min(float(pool.options.token_budget), tokens)
     context = _held(workload, lengths)
     each = steps.cases.mixed_seconds(chunk, context / 2, 0.0, 1.0, max(chunk / context, 1.0))
     return float(each) * tokens / chunk
+
+
+def prompt_queue(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most: int | None, busy_s: float
+) -> PromptQueue:
+    """Rollouts whose prompts go to a trainer as they are done.
+
+    Of many replicas an equal part stands for all, with its part of the prompts.
+
+    Args:
+        rollouts: the engine on its devices.
+        steps: of ``plain_steps``.
+        workload: prompts and lengths of answers.
+        most: prompts that a replica answers at once; None: as many as its KV holds.
+        busy_s: of a step's rollouts on busy replicas.
+    """
+    pool, samples = rollouts.pools[0], workload.samples
+    replicas, prompts = pool.pool.replicas * pool.pool.data, math.ceil(workload.prompts * workload.sampled)
+    while replicas % 2 == 0 and prompts % 2 == 0 and prompts * samples > QUEUED:
+        replicas, prompts = replicas // 2, prompts // 2
+    lengths = workload.output.draw(np.random.default_rng(0), DRAWS * prompts * samples)
+    of_prompts = lengths.reshape(-1, samples)
+    spread = float(of_prompts.max(axis=1).mean() / of_prompts.mean())  # Slots that a prompt leaves empty.
+    room = max(int(_slots(rollouts, workload, lengths) * spread / samples), 1)
+    on_replica = min(most or room, room)
+    running = np.arange(1.0, on_replica * samples + 2)
+    held = np.full_like(running, _held(workload, lengths))
+    return PromptQueue(
+        lengths=of_prompts,
+        engine_step_s=np.concatenate([[0.0], steps.cases.decode_seconds(running, held)]),
+        replicas=replicas,
+        in_flight=min(replicas * on_replica, prompts * samples),
+        prompt_s=_prompt_seconds(rollouts, steps.cases, workload, samples),
+        resume_s=resume_seconds(rollouts, steps, workload, 1.0),
+        prompts=prompts,
+        busy_s=busy_s,
+    )
 
 
 def _held(workload: RlWorkload, outputs: NDArray[np.int64]) -> float:

@@ -11,9 +11,10 @@ from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.rl.band import half_width
-from simulator.rl.drain import DRAWS, plain_steps, resume_seconds, rollout_seconds
+from simulator.rl.drain import DRAWS, plain_steps, prompt_queue, resume_seconds, rollout_seconds
 from simulator.rl.lanes import LaneSegment, lanes
 from simulator.rl.memory import RlMemory, step_memory
+from simulator.rl.prompt_queue import PromptQueue
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import Receivers, WeightMove, moved
@@ -86,17 +87,20 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     generation, served = _with_calls(setting, rollouts, 1)
     more, _ = _with_calls(setting, rollouts + _added(setting, rollouts), 2)
     move, held = _weights(setting), step_memory(setting, trained, critic)
+    busy = min(max(more - generation, 0.0), generation)
+    queue = _queue(setting, busy)
     phases = Phases(
         generation=generation,
-        busy_generation=min(max(more - generation, 0.0), generation),
+        busy_generation=busy,
         scoring=batches * sum(passes.values()),
         update=work.updates * update,
         weights=move.seconds,
         state=_state(setting, held),
         host=setting.host_s,
-        resume=_resume(setting),
+        resume=_resume(setting, queue),
         batches=int(batches),
         environment=served,
+        queue=queue,
     )
     seconds = {role: batches * each for role, each in passes.items()}
     return RlStep(
@@ -136,6 +140,15 @@ def _added(setting: RlSetting, rollouts: float) -> float:
         rollout_seconds(each, steps, setting.workload) for each in (setting.rollouts, setting.more_rollouts)
     )
     return two - one
+
+
+def _queue(setting: RlSetting, busy_s: float) -> PromptQueue | None:
+    """Rollouts prompt by prompt, where the schedule takes them so and the engine has a closed form."""
+    steps = plain_steps(setting.rollouts) if setting.schedule.by_prompt else None
+    if steps is None:
+        return None
+    most = setting.framework.prompts_in_flight
+    return prompt_queue(setting.rollouts, steps, setting.workload, most, busy_s)
 
 
 def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, float]:
@@ -191,14 +204,16 @@ def _weights(setting: RlSetting) -> WeightMove:
     )
 
 
-def _resume(setting: RlSetting) -> float:
-    """Seconds in which the engine computes the KV of running answers again.
+def _resume(setting: RlSetting, queue: PromptQueue | None) -> float:
+    """Seconds in which the engine computes the KV of running answers again: of those in flight, by a queue.
 
     Raises:
         InputError: the schedule does so, and the engine's steps have no closed form.
     """
     if not setting.schedule.recomputes:
         return 0.0
+    if queue is not None:
+        return queue.resume_s * queue.running
     steps = plain_steps(setting.rollouts)
     if steps is None:
         raise InputError("KV is computed again only on one pool of plain steps without stages", "schedule")

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field
 
 from core.loading import Catalogue
-from core.quantities import NotNegative, Positive
+from core.quantities import Count, NotNegative, Positive
 from core.sources import Sourced
 from simulator.state.place import StateClass
 
@@ -30,6 +30,11 @@ class RlFramework(Sourced):
     transfer: str = Field(description="default way of the weights to the engine (`show weight-transfers`)")
     schedule: Literal["synchronous", "asynchronous", "one-step-off"] = Field(
         "synchronous", description="schedule that it is known for; scenarios state their own"
+    )
+    prompts_in_flight: Count | None = Field(
+        None,
+        description="prompts that a replica of the engine answers at once where the trainer takes them as "
+        "they are done; default: as many as its KV holds",
     )
     token_s: NotNegative = Field(
         description="host time of each token of a step's prompts and answers that passes through a host, s"

@@ -16,7 +16,8 @@ class RolloutsAhead(RlSchedule):
 
     With a staleness of n steps, n batches are in flight: the longest answers of one batch are generated
     beside the first of the next. A step takes the slower of the trainer, busy replicas, and an nth of a whole
-    batch. Between none (synchronous or streaming) and one step the time falls in proportion (assumed).
+    batch. Between none (synchronous) and one step the time falls in proportion (assumed). Streamed prompts
+    wait in a queue (`prompt_queue.py`).
 
     New weights reach running answers in flight: their KV is kept, or computed again (interruption). Or the
     engine takes no new answers until the running ones end, and each step has its drain.
@@ -53,6 +54,11 @@ class RolloutsAhead(RlSchedule):
         """See `RlSchedule.recomputes`."""
         return self.running == "recompute" and self.staleness > 0
 
+    @property
+    def by_prompt(self) -> bool:
+        """See `RlSchedule.by_prompt`."""
+        return self.streamed
+
     def timing(self, phases: Phases) -> RlTiming:
         """See `RlSchedule.timing`."""
         ahead = max(self.staleness, 1.0)
@@ -63,5 +69,9 @@ class RolloutsAhead(RlSchedule):
         beside = max(rollouts, trainer) + phases.weights
         share = min(self.staleness, 1.0)
         deciding = ("generation",) if rollouts >= trainer else TRAINER
-        fresh = streamed_seconds(phases, self.pulled) if self.streamed else phases.total
+        if self.streamed:
+            fresh = streamed_seconds(phases, self.pulled, self.staleness, self.running)
+            share = 0.0 if phases.queue is not None else share
+        else:
+            fresh = phases.total
         return self.timed(phases, share * beside + (1.0 - share) * fresh, deciding)

@@ -10,6 +10,7 @@ from pydantic import Field
 from core.loading import Strict
 from core.quantities import Count
 from core.records import record
+from simulator.rl.prompt_queue import PromptQueue
 
 
 @record()
@@ -27,6 +28,7 @@ class Phases:
         resume: KV of running answers computed again, where the schedule does so.
         batches: mini batches of a step.
         environment: the part of rollouts in which all cores of environments are busy.
+        queue: rollouts prompt by prompt, where the trainer takes them so and the engine has a closed form.
     """
 
     generation: float
@@ -39,6 +41,7 @@ class Phases:
     resume: float = 0.0
     batches: int = 1
     environment: float = 0.0
+    queue: PromptQueue | None = None
 
     @property
     def training(self) -> float:
@@ -90,6 +93,11 @@ class RlSchedule(Strict):
     @property
     def recomputes(self) -> bool:
         """Whether the KV of running answers is computed again in each step."""
+        return False
+
+    @property
+    def by_prompt(self) -> bool:
+        """Whether the trainer takes prompts as they are done."""
         return False
 
     @abstractmethod
