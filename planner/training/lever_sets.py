@@ -40,14 +40,14 @@ class ModuleSets:
         space, sets = table.space, table.space.modules
         in_context = space.in_context(overlaps) & among
         allowed = np.array([space.allowed(modules) & in_context for modules in sets])
-        priced, weights = table.origin[shapes], table.weights
+        weights, (priced, places) = table.weights, np.unique(table.origin[shapes], return_inverse=True)
         ahead, behind = table.forward[..., shapes], table.backward[..., shapes]
         alone = np.einsum("k,ckn->cn", weights, ahead + behind)
         least = np.full((len(sets), len(shapes)), np.inf, dtype=np.float32)
         best = np.zeros(least.shape, dtype=np.int64)
         for number in np.flatnonzero(allowed.any(axis=0)).tolist():
-            again = np.einsum("k,skn->sn", weights, table.modules(number))
-            seconds = (alone[number] + again[:, priced]).astype(np.float32)
+            again = np.einsum("k,skn->sn", weights, table.modules(number, priced))
+            seconds = (alone[number] + again[:, places]).astype(np.float32)
             faster = (seconds < least) & allowed[:, number, np.newaxis]
             np.copyto(least, seconds, where=faster)
             np.copyto(best, number, where=faster)
@@ -56,7 +56,9 @@ class ModuleSets:
         for number in np.flatnonzero(np.bincount(best[runs].ravel())).tolist():
             row, shape = np.nonzero((best == number) & runs[:, np.newaxis])
             forward[row, shape] = ahead[number].T[shape]
-            backward[row, shape] = behind[number].T[shape] + table.modules(number)[row, :, priced[shape]]
+            backward[row, shape] = (
+                behind[number].T[shape] + table.modules(number, priced)[row, :, places[shape]]
+            )
         forward, backward = np.moveaxis(forward, 2, 1), np.moveaxis(backward, 2, 1)
         codes = np.array([modules_code(modules) for modules in sets], dtype=np.int64)
         return cls(best, forward, backward, runs, codes, weights)

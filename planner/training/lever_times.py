@@ -53,41 +53,31 @@ class Table:
     backward: np.ndarray
     repeated: np.ndarray
     repeats: dict[Acting, np.ndarray] = field(default_factory=dict)
-    """Results of ``modules``, shared by the parts that ``take`` makes."""
+    """Results of ``modules`` of all priced shapes, NaN where not asked for; parts that ``take`` makes share
+    them."""
 
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> Table:
         """Price the layers of plans under every combination."""
         setting = space.setting.of(plans)
         shapes, index = distinct_shapes(plans)
-        kinds = list(setting.model.layer_groups)
-        priced = _priced(space, setting, shapes, kinds)
-        layers: dict[Acting, list[Layer]] = {}
+        prices = _Prices(space, setting, shapes)
         index, origin, share = _by_share(space, plans, index)
-        exposed, beside = (replace(shapes, overlap_expert=np.full(len(shapes), on)) for on in (False, True))
 
         def timed(chosen: Combination) -> np.ndarray:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
-            if chosen.ops not in priced:
-                own = setting.with_choices(**dict(chosen.ops))
-                priced[chosen.ops] = _repriced(own, priced, layer_lists(own, shapes, kinds))
-            if chosen.passes not in layers:
-                layers[chosen.passes] = [
-                    layer_passes(setting.with_choices(**dict(chosen.passes)), exposed, listed, kind)
-                    for listed, kind in zip(priced[chosen.ops], kinds, strict=True)
-                ]
-            passes = layers[chosen.passes]
+            passes = prices.passes(chosen)
+            seconds = np.array([_seconds(layer)[:, origin] for layer in passes])
             if not chosen.overlaps:
-                return np.array([_seconds(layer)[:, origin] for layer in passes])
-            passes = [overlapped(beside, layer) for layer in passes]
-            gained = [share * _gained(layer)[:, origin] for layer in passes]
-            return np.array([_seconds(layer)[:, origin] for layer in passes]) + np.array(gained)
+                return seconds
+            return seconds + np.array([share * _gained(layer)[:, origin] for layer in passes])
 
         known: dict[Combination, np.ndarray] = {chosen: timed(chosen) for chosen in space.combinations}
         places = Nearness(setting, shapes)
         times = [_expected(setting, places, origin, chosen, known, timed) for chosen in space.combinations]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
-        return cls(space, setting, shapes, index, origin, priced, layers, forward, backward, repeated)
+        listed = prices.priced, prices.layers
+        return cls(space, setting, shapes, index, origin, *listed, forward, backward, repeated)
 
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the plans."""
@@ -115,21 +105,73 @@ class Table:
         places = np.arange(len(self.origin))
         return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
 
-    def modules(self, combination: int) -> np.ndarray:
-        """Seconds to recompute each set of modules, shape (sets, kinds, priced shapes).
+    def modules(self, combination: int, rows: np.ndarray) -> np.ndarray:
+        """Seconds to recompute each set of modules in some priced shapes, shape (sets, kinds, rows).
 
         Whether the exchange overlaps does not change them.
         """
-        chosen = self.space.combinations[combination]
+        chosen, sets = self.space.combinations[combination], self.space.modules
         if chosen.passes not in self.repeats:
+            shape = len(sets), len(self.weights), len(self.shapes)
+            self.repeats[chosen.passes] = np.full(shape, np.nan)
+        repeats = self.repeats[chosen.passes]
+        new = rows[np.isnan(repeats[0, 0, rows])]
+        if len(new):
             setting, kinds = self.setting.with_choices(**dict(chosen.passes)), self.setting.model.layer_groups
             ops, passes = self.priced[chosen.ops], self.layers[chosen.passes]
-            seconds = [
-                _repeated_modules(setting, self.space.modules, kind, listed, layer.forward)
-                for kind, listed, layer in zip(kinds, ops, passes, strict=True)
+            for number, (kind, listed, layer) in enumerate(zip(kinds, ops, passes, strict=True)):
+                repeats[:, number, new] = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
+        return repeats[..., rows]
+
+
+class _Prices:
+    """Layers of distinct shapes, priced once for each choice of levers.
+
+    ``priced`` are their ops, ``layers`` the passes of these where no exchange with experts overlaps.
+    """
+
+    def __init__(self, space: LeverSpace, setting: Setting, shapes: Plans) -> None:
+        self.setting, self.shapes, self.kinds = setting, shapes, list(setting.model.layer_groups)
+        self.priced = _priced(space, setting, shapes, self.kinds)
+        self.layers: dict[Acting, list[Layer]] = {}
+
+    def passes(self, chosen: Combination) -> list[Layer]:
+        """Passes of a layer of each kind, all of them beside a partner where the exchange overlaps."""
+        if chosen.ops not in self.priced:
+            own = self.setting.with_choices(**dict(chosen.ops))
+            lists = layer_lists(own, self.shapes, self.kinds)
+            self.priced[chosen.ops] = _repriced(own, self.priced, lists)
+        if chosen.passes not in self.layers:
+            own, exposed = self.setting.with_choices(**dict(chosen.passes)), self._overlapping(False)
+            self.layers[chosen.passes] = [
+                layer_passes(own, exposed, listed, kind)
+                for listed, kind in zip(self.priced[chosen.ops], self.kinds, strict=True)
             ]
-            self.repeats[chosen.passes] = np.stack(seconds, axis=1)
-        return self.repeats[chosen.passes]
+        layers = self.layers[chosen.passes]
+        return [overlapped(self._overlapping(True), layer) for layer in layers] if chosen.overlaps else layers
+
+    def _overlapping(self, overlaps: bool) -> Plans:
+        return replace(self.shapes, overlap_expert=np.full(len(self.shapes), overlaps))
+
+
+def least_seconds(space: LeverSpace, plans: Plans) -> np.ndarray:
+    """Seconds below which no combination brings a layer of plans, shape (3, kinds, plans).
+
+    Forward, backward and recomputed, each of its fastest combination, with all passes beside a partner where
+    the exchange with experts may overlap, and without the waits of ``simulator.training.expected``.
+    """
+    setting = space.setting.of(plans)
+    shapes, index = distinct_shapes(plans)
+    prices = _Prices(space, setting, shapes)
+    seconds = [
+        np.stack([_seconds(layer) for layer in prices.passes(chosen)], axis=1)
+        for chosen in space.combinations
+    ]
+    apart, every = (
+        np.minimum.reduce([listed for listed, runs in zip(seconds, open_, strict=True) if runs])[..., index]
+        for open_ in (space.in_context(False), space.in_context(True))
+    )
+    return np.where(space.may_overlap(plans), every, apart)
 
 
 def _first_least(values: np.ndarray) -> np.ndarray:
@@ -235,14 +277,14 @@ def _repeated_modules(
     kind: LayerKind,
     priced: list[Priced],
     first: PassCosts,
+    shapes: np.ndarray,
 ) -> np.ndarray:
-    """Seconds to recompute each set of modules of one layer, shape (sets, shapes)."""
-    every = len(first.seconds)
+    """Seconds to recompute each set of modules of one layer of some shapes, shape (sets, shapes)."""
 
     def of(values: Size) -> np.ndarray:
-        return np.broadcast_to(values, every)
+        return np.broadcast_to(values, len(first.seconds))[shapes]
 
-    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, every))]
+    masks, rows = [np.zeros(len(sets), bool)], [np.zeros((3, len(shapes)))]
     for op, time in priced:
         if op.gradient or op.part not in ORDER or isinstance(op, Collective):
             continue
@@ -261,8 +303,8 @@ def _repeated_modules(
     costs = PassCosts(
         KernelTimes({"recompute": seconds}, launches, looped),
         NO_TRANSFER,
-        first.context.times(attends),
-        first.expert.times(routes),
+        first.context.take(shapes).times(attends),
+        first.expert.take(shapes).times(routes),
         setting,
         read,
         of(first.reads) & routes,

@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.training.bounds import busiest_stage
 from planner.training.lever_sets import ModuleSets
 from planner.training.lever_space import LeverSpace, Modules
 from planner.training.lever_times import Table
 from planner.training.structures import Structures, recomputing
-from simulator.layout.stages import Stages
 from simulator.plan import Choice, Plans
 from simulator.training.activations import boundary_bytes
 from simulator.training.components import LayerSeconds
-from simulator.training.counts import micro_batches
 
 BATCH = 1 << 12
 """Structures whose sets of modules are tried at once."""
@@ -184,30 +183,21 @@ class Chooser:
         self, structures: Structures, layers: LayerSeconds, fits: Mapping[str, np.ndarray], bar: Bar
     ) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation and keep no stage busy beyond the bar."""
-        plans, stages = structures.plans, structures.footprint.stages
-        least = self._busiest(plans, stages, layers)
+        plans, of_stages = (
+            structures.plans,
+            (self.space.setting, structures.plans, structures.footprint.stages),
+        )
+        least = busiest_stage(*of_stages, layers)
         worth: dict[str, np.ndarray] = {}
         for kind, mask in fits.items():
             bound, code = least, Choice["recompute"].index(kind)
             if code == FULL:
-                bound = self._busiest(plans, stages, self._fastest(structures.table, plans, whole=True)[1])
+                bound = busiest_stage(*of_stages, self._fastest(structures.table, plans, whole=True)[1])
             rows = np.flatnonzero(mask)
             promising = self._near(recomputing(plans.take(rows), code), bound[rows], bar)
             worth[kind] = np.zeros(len(mask), dtype=bool)
             worth[kind][rows[promising]] = True
         return worth
-
-    def bound(self, plans: Plans) -> np.ndarray:
-        """Seconds below which no step of structures is, however their state is sharded, shape (plans,)."""
-        table = Table.of(self.space, recomputing(plans, NONE))
-        _, layers, _ = self._fastest(table, plans, whole=False)
-        return self._busiest(plans, Stages.of(self.space.setting, plans), layers)
-
-    def _busiest(self, plans: Plans, stages: Stages, layers: LayerSeconds) -> np.ndarray:
-        """Seconds of the busiest stage of each plan, below which no step is, shape (plans,)."""
-        both = (layers.forward + layers.backward)[np.newaxis]
-        stage = (stages.layers * both).sum(axis=1).max(axis=0)
-        return stage * micro_batches(self.space.setting, plans)
 
     def _fitting(self, structures: Structures) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""

@@ -1,7 +1,7 @@
 """Structures in the order of a bound of their step, until no bound is left below the bar.
 
-The busiest stage bounds the steps of all ways to shard the state of a shape, so that shapes beyond the bar
-are left before their sharding branches and their memory is computed.
+A bound holds for all ways to shard the state of a shape, so that shapes beyond the bar are left before their
+sharding branches and their memory is computed (``planner.training.bounds``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from planner.training.bounds import ShapeBounds
 from planner.training.candidates import Enumeration, chunks
 from planner.training.levers import Chooser
 from planner.training.rules import STATE
@@ -19,8 +20,10 @@ SLOWER = "slower"
 """Reason of candidates whose bound exceeds the step of every plan that is weighed."""
 LATER = (*STATE, "policy")
 """Fields that branch last and that the bound does not depend on."""
-FIRST = 1 << 13
-"""Shapes of the first round; each round has twice those of the one before. Fewer are not bounded."""
+NEAR = 1 << 14
+"""Shapes of the least busiest stages, among which the first round is chosen."""
+FIRST = 1 << 11
+"""Shapes of the first round. Fewer are not bounded."""
 ROUNDING = 1e-6
 """Relative difference of times that rank as equal, at most."""
 
@@ -37,13 +40,24 @@ def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Callable[[], 
     if shapes.count <= FIRST:
         yield from chunks(enumeration.branched(shapes, depth) if shapes.count else iter(()))
         return
-    bound = chooser.bound(shapes.plans)
-    order, start, size, tried = np.argsort(bound, kind="stable"), 0, FIRST, 0
-    while start < len(order):
-        rows = order[start : start + size]
-        rows = np.sort(rows[bound[rows] <= bar() * (1 + ROUNDING)])
-        if not len(rows):
-            break
+    tried = 0
+    for rows in _rounds(ShapeBounds.of(chooser.space, chooser.usable_bytes, shapes.plans), bar):
+        tried += len(rows)
         yield from chunks(enumeration.branched(shapes.take(rows), depth))
-        start, size, tried = start + size, 2 * size, tried + len(rows)
     enumeration.removed[SLOWER] += (shapes.count - tried) * enumeration.candidates_of(depth)
+
+
+def _rounds(bounds: ShapeBounds, bar: Callable[[], float]) -> Iterator[np.ndarray]:
+    """Yield the shapes whose bound is below the bar in two rounds, each in the order of the space.
+
+    The first are the fastest that may fit without sharded gradients and parameters: they lower the bar most.
+    """
+    order = np.argsort(bounds.busiest, kind="stable")
+    closest, later = order[:NEAR], order[NEAR:]
+    usual = np.argsort(bounds.passes(closest, zero=1), kind="stable")
+    yield np.sort(closest[usual[:FIRST]])
+    rest = np.concatenate([closest[usual[FIRST:]], later])
+    for bound in (bounds.busiest.__getitem__, bounds.passes):
+        rest = np.sort(rest[bound(rest) <= bar() * (1 + ROUNDING)])
+    if len(rest):
+        yield rest

@@ -168,8 +168,7 @@ def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) ->
         pieces = known_components(plans, known)
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces)
-    transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
-    (makespan,) = _makespans(plans, stages, passes, m, transfer)
+    makespan = _makespan(setting, plans, stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
@@ -183,6 +182,25 @@ def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) ->
     if synchronised_apart(data.sharding):
         whole = whole + outer_seconds(data.sharding, data.owned, of_class(largest, counts.total), whole)[0]
     return whole
+
+
+def passes_time(setting: Setting, plans: Plans, known: KnownStep) -> np.ndarray:
+    """Seconds of all passes of equal micro batches, without what follows them, shape (plans,).
+
+    Arguments as in ``step_time``.
+    """
+    setting = setting.of(plans)
+    pieces, m = known_components(plans, known), micro_batches(setting, plans)
+    passes = stage_times(setting, plans, known.stages, known.counts, pieces)
+    return _makespan(setting, plans, known.stages, passes, m)
+
+
+def _makespan(
+    setting: Setting, plans: Plans, stages: Stages, passes: StageTimes, m: np.ndarray
+) -> np.ndarray:
+    """Makespan of the pipeline with its transfers, s, shape (plans,)."""
+    transfer = boundary_transfer(setting, plans).seconds * (plans.pipeline > 1)
+    return _makespans(plans, stages, passes, m, transfer)[0]
 
 
 def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

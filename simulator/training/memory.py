@@ -22,6 +22,7 @@ from simulator.state.adapter import BASE_BYTES
 from simulator.state.formats import PAGED_STATES
 from simulator.state.place import STATE_CLASSES
 from simulator.training.activations import (
+    Kept,
     LossMemory,
     between_and_reopened,
     held_activations,
@@ -256,21 +257,29 @@ def _devices_of_node(setting: Setting) -> int:
 
 
 def least_memory(
-    setting: Setting, plans: Plans, stages: Stages, counts: Parameters, leaving: Iterable[str] = ()
+    setting: Setting,
+    plans: Plans,
+    stages: Stages,
+    counts: Parameters,
+    leaving: Iterable[str] = (),
+    layers: Iterable[Kept] | None = None,
+    zero: int = 3,
 ) -> np.ndarray:
-    """Lower bound of each plan's peak over all kinds of sharding: ``zero`` and ``shard_group`` are not read.
+    """Lower bound of each plan's peak over all kinds of sharding: its own ``zero`` and group are not read.
 
     All states are sharded over all ranks that share them, and nothing is gathered; the classes of
-    ``leaving`` may lie off the device.
+    ``leaving`` may lie off the device. ``layers`` are what a layer of each kind keeps, by default that of
+    the plans; ``zero`` is the highest kind of sharding.
 
     Returns:
         Bytes of the fullest device, shape (plans,).
     """
     setting = setting.of(plans)
     framework = setting.framework
-    whole = replace(plans, zero=np.full(len(plans), 3), shard_group=np.zeros(len(plans), dtype=np.int64))
+    whole = replace(plans, zero=np.full(len(plans), zero), shard_group=np.zeros(len(plans), dtype=np.int64))
     state = state_bytes(setting, Sharding(setting, whole), counts)
-    layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    if layers is None:
+        layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
     unsharded = replace(plans, zero=np.zeros_like(plans.zero))
     loss = _loss(Sharding(setting, unsharded), len(stages.index))
     passes = held_activations(setting, plans, stages, layers, loss=loss)

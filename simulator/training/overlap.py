@@ -129,6 +129,13 @@ class Transfer:
         """Seconds that it adds to the mean pass, shape (plans,)."""
         return self.paired + self.alone * self.gained
 
+    def take(self, rows: np.ndarray) -> Transfer:
+        """The communication of some of the plans."""
+        if self is NO_TRANSFER:
+            return self
+        parts = (np.asarray(part) for part in (self.beside, self.slows, self.alone))
+        return Transfer(self.cost[rows], *(part[rows] if part.ndim else part for part in parts))
+
     def times(self, factor: np.ndarray) -> Transfer:
         """The same communication a number of times, shape (plans,)."""
         if self is NO_TRANSFER:

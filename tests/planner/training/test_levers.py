@@ -11,6 +11,7 @@ import pytest
 from core.errors import InputError
 from hwmodels.cluster import clusters
 from planner.training import nearest
+from planner.training.bounds import ShapeBounds
 from planner.training.candidates import Enumeration
 from planner.training.constraints import Constraints
 from planner.training.lever_space import LeverSpace, may_overlap, settled
@@ -23,7 +24,7 @@ from simulator.frameworks import frameworks
 from simulator.layout.parameters import parameters
 from simulator.layout.stages import Stages
 from simulator.models import Model, models
-from simulator.plan import Plan, Plans
+from simulator.plan import Plan, Plans, concatenate
 from simulator.setting import Setting
 from simulator.training import predict
 from simulator.training.memory import memory
@@ -353,7 +354,7 @@ def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
 
 @pytest.mark.parametrize(("kind", "devices"), [("latent", 64), ("grouped", 16)])
 def test_bounds_lose_no_plan_that_is_weighed(ask, monkeypatch, kind, devices):
-    """A search for one plan leaves out shapes by their busiest stage: the plan is that of a whole search."""
+    """A search for one plan leaves out shapes by bounds: the plan is that of a whole search."""
     monkeypatch.setattr(nearest, "FIRST", 32)
     setting = ask(kind)
     whole = search(setting, devices, top=1, alternatives=True)
@@ -362,3 +363,30 @@ def test_bounds_lose_no_plan_that_is_weighed(ask, monkeypatch, kind, devices):
     assert found.step.time[0] == whole.step.time[0]
     assert found.removed[nearest.SLOWER] > 0 and found.scored < whole.scored
     assert found.scored + sum(found.removed.values()) == found.candidates == whole.candidates
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "cluster", "headroom"),
+    [("grouped", 16, "dgx-h100", 0.85), ("dense", 8, "dgx-a100-40gb", 0.7)],
+)
+def test_no_step_is_shorter_than_its_bounds(ask, kind, devices, cluster, headroom):
+    """Bounds hold for all levers and kinds of sharding, and are no guess for plans that shard little."""
+    blocks: list[tuple[Plans, np.ndarray]] = []
+    setting = ask(kind, cluster, "bf16")
+    found = search(setting, devices, headroom=headroom, keep=lambda *block: blocks.append(block))
+    levers, usable = found.space.levers, found.space.usable_bytes
+    assert levers is not None
+    plans, seconds = (
+        concatenate([plans for plans, _ in blocks]),
+        np.concatenate([times for _, times in blocks]),
+    )
+    bounds, unsharded = ShapeBounds.of(levers, usable, plans), np.flatnonzero(plans.zero <= 1)
+    closer, closest = bounds.passes(np.arange(len(plans))), bounds.passes(unsharded, zero=1)
+    assert (bounds.busiest <= closer * (1 + 1e-9)).all()
+    assert (closer <= seconds * (1 + 1e-9)).all()
+    assert (closest <= seconds[unsharded] * (1 + 1e-9)).all()
+    shares = {
+        kind: np.median((closest / seconds[unsharded])[plans.recompute[unsharded] == number])
+        for number, kind in enumerate(levers.recompute)
+    }
+    assert min(shares.values()) > 0.5
