@@ -31,8 +31,8 @@ class Generation(Sourced):
     """Time of a product with operands and result in memory, as in a training step, over that with
     activations in the cache, as in a benchmark."""
     exchange_slowdown: Share
-    """Share of their speed that kernels lose beside an exchange with experts, where that is more than beside
-    other collectives."""
+    """Share of their speed that kernels lose beside an exchange with experts that leaves its domain of links,
+    where that is more than beside other collectives."""
     power_shares: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=3, max_length=3)]
     """Shares of (limit - idle): any kernel runs, memory at peak bandwidth, matrix units at peak. Power grows
     with the root of the use of the matrix units, as clocks fall towards the limit."""

@@ -45,6 +45,8 @@ class Effect(NamedTuple):
     measured: float
     predicted: float
     case_id: str
+    slow_id: str = ""
+    """The slower run; ``case_id`` is the faster one."""
 
     @property
     def right(self) -> bool:
@@ -93,7 +95,8 @@ def effects(entries: Iterable[PredictedCase]) -> Iterator[Effect]:
             if len(changed) == 1 and changed[0] not in LAYOUT and gain > LEAST:
                 old, new = (_words(side.get(changed[0])) for side in (before, after))
                 predicted = slow.predicted_step_s / fast.predicted_step_s - 1
-                yield Effect(changed[0], old, new, gain, predicted, fast.case.case_id)
+                names = fast.case.case_id, slow.case.case_id
+                yield Effect(changed[0], old, new, gain, predicted, *names)
 
 
 def _words(value: object) -> str:

@@ -1,17 +1,23 @@
-"""Overlap of the exchange with experts on H100: the slow-down of kernels that published runs imply.
+"""Overlap of the exchange with experts between nodes: the slow-down of kernels that published runs imply.
 
-    python -m benchmarks.expert_overlap
+    python -m benchmarks.expert_overlap [RUNS.csv ...] [--generation blackwell]
 
 Pairs show the effect of the overlap (steps without it over steps with it), rows the error of steps that have
-it. The last lines fit the slow-down to all of them, and again without each source.
+it. The last lines fit the slow-down to all of them, and again without each source. On Hopper these are the
+pairs and rows listed here; elsewhere all rows of the files and of those that ship, with one vote a source,
+but for exchanges that the host posts: it launches nothing meanwhile.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from evidence.training.parts import named, source_of, sources
 from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.rows import published_files
@@ -21,7 +27,7 @@ from simulator.setting import Setting
 
 ALL_TO_ALL = "Megatron-Bridge pull request 3862 (all-to-all)"
 HYBRID = "Megatron-Bridge pull requests 5094, 5123, 5225 (HybridEP)"
-SHARES = np.arange(0.35, 0.801, 0.05)
+SHARES = np.arange(0.15, 0.801, 0.05)
 
 
 class Observation(NamedTuple):
@@ -95,9 +101,30 @@ def _of(case: TrainingCase) -> tuple[Setting, Plan]:
     return case.setting, case.plan
 
 
+def between_nodes(files: Sequence[Path], generation: str) -> list[Observation]:
+    """Runs on devices of a generation that overlap an exchange which leaves its domain of links."""
+    found: dict[tuple[object, ...], Observation] = {}
+    for path in files:
+        undecidable = named(path, sources().no_figure)
+        for case in read_cases(path)[0]:
+            cluster, plan, measured = case.setting.cluster, case.plan, case.measured_step_s
+            if measured is None:
+                continue
+            stated = case.case_id not in undecidable and not case.is_guess
+            leaves = plan.overlap_expert and plan.expert * plan.expert_tensor > cluster.domain
+            library = case.setting.of(plan).choices.dispatcher_library
+            posted = plan.dispatcher == "flex" and cluster.network.dispatcher(library).blocks_host
+            if stated and leaves and not posted and cluster.device.generation.name == generation:
+                source = source_of(case.case_id)
+                key = case.setting.model.name, cluster.device.name, measured
+                run = Observation(sources().same_as.get(source, source), measured, *_of(case), False)
+                found.setdefault(key, run)
+    return list(found.values())
+
+
 def predicted(case: Observation, slowdown: float) -> float:
     """What ``measured`` is predicted to be."""
-    vars(generations.get("hopper"))["exchange_slowdown"] = slowdown
+    vars(case.setting.cluster.device.generation)["exchange_slowdown"] = slowdown
 
     def step(overlaps: bool) -> float:
         plan = case.plan.model_copy(update={"overlap_expert": overlaps})
@@ -106,9 +133,22 @@ def predicted(case: Observation, slowdown: float) -> float:
     return step(False) / step(True) if case.pair else step(True)
 
 
+def misses_by_source(misses: np.ndarray, of: np.ndarray, votes: bool) -> np.ndarray:
+    """Mean miss by slow-down: of all observations, or with one vote a source."""
+    if not votes:
+        return misses.mean(axis=0)
+    return np.mean([misses[of == source].mean(axis=0) for source in dict.fromkeys(of.tolist())], axis=0)
+
+
 def main() -> None:
     """Print effects and errors by slow-down, and fits."""
-    used, listed = generations.get("hopper").exchange_slowdown, observations()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--generation", choices=generations.names(), default="hopper")
+    options = parser.parse_args()
+    hopper, used = options.generation == "hopper", generations.get(options.generation).exchange_slowdown
+    files = [*options.files, *published_files()]
+    listed = observations() if hopper else between_nodes(files, options.generation)
     values = np.array([[predicted(case, share) for share in SHARES] for case in listed])
     errors = np.log(values / np.array([[case.measured] for case in listed]))
     print("slow-down       " + " ".join(f"{share:6.2f}" for share in SHARES))
@@ -118,12 +158,14 @@ def main() -> None:
         )
         numbers = " ".join(f"{value:+6.1%}" for value in begin)
         print(f"{'effect' if case.pair else 'error of step':15} {numbers}  {case.source}{end}")
-    misses, sources = np.abs(errors), np.array([case.source for case in listed])
-    print("mean miss       " + " ".join(f"{value:6.1%}" for value in misses.mean(axis=0)))
-    print(f"all sources: {SHARES[np.argmin(misses.mean(axis=0))]:.2f}; used {used}")
-    for source in dict.fromkeys(sources.tolist()):
-        best = int(np.argmin(misses[sources != source].mean(axis=0)))
-        left = misses[sources == source, best].mean()
+    misses, of = np.abs(errors), np.array([case.source for case in listed])
+    means = misses_by_source(misses, of, not hopper)
+    print("mean miss       " + " ".join(f"{value:6.1%}" for value in means))
+    print(f"all sources: {SHARES[np.argmin(means)]:.2f}; used {used}")
+    for source in dict.fromkeys(of.tolist()):
+        others = of != source
+        best = int(np.argmin(misses_by_source(misses[others], of[others], not hopper)))
+        left = misses[~others, best].mean()
         print(f"without {source}: {SHARES[best]:.2f}, mean miss of that source {left:.1%}")
 
 

@@ -3,8 +3,9 @@
     python -m benchmarks.lever_domains RUNS.csv [MORE.csv ...] [--write]
 
 One line for each lever, run and set of drivers. A run counts if it chose a value that its release does not
-have by itself. Its gain is the logarithm of a layer's predicted seconds without the lever over those with it.
-The rows that ship are always read; rows whose framework or micro batch is assumed are left out.
+have by itself. Its gain is the logarithm of a layer's predicted seconds without the lever over those with it;
+where rows of one pull request differ in the overlap alone, it is that of their measured steps. The rows that
+ship are always read; rows whose framework or micro batch is assumed are left out.
 """
 
 from __future__ import annotations
@@ -12,18 +13,30 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from core.files import write_text
+from evidence.accuracy.lever_effects import effects
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
-from meshwright.validation.rows import published_files
+from meshwright.validation.ledger import predicted
+from meshwright.validation.rows import published_files, read_rows
 from simulator.plan import Plans
-from simulator.training.domains import DOMAINS_FILE, DRIVERS, DomainRun, drivers, kind_of, used
+from simulator.training.domains import (
+    DOMAINS_FILE,
+    DRIVERS,
+    OVERLAP,
+    DomainRun,
+    drivers,
+    kind_of,
+    reaches,
+    used,
+)
 from simulator.training.expected import gains
 
 
@@ -46,25 +59,54 @@ def levers(case: TrainingCase) -> Iterator[dict[str, Any]]:
             "generation": setting.cluster.device.generation.name,
             "kind": kind_of(setting),
             **{name: f"{size:g}" for name, size in at.items()},
+            "reach": str(reaches(setting, plans)[0]),
             "gain": f"{float(gained.get(lever, [0.0])[0]):.3f}",
+            "of": "prediction",
         }
 
 
+def measured_gains(path: Path, cases: Sequence[TrainingCase]) -> dict[str, float]:
+    """Logarithms of steps without the overlap over those with it, by the case that has it."""
+    pulls = defaultdict(list)
+    address = {row["case_id"]: row.get("url_or_repo", "") for row in read_rows(path)}
+    for case in cases:
+        if "/pull/" in address[case.case_id]:
+            pulls[address[case.case_id]].append(case)
+    gains = {}
+    for pull in pulls.values():
+        for effect in effects(predicted(pull)):
+            if effect.field == OVERLAP:
+                on = effect.after == "True"
+                gains[effect.case_id if on else effect.slow_id] = (1 if on else -1) * np.log1p(
+                    effect.measured
+                )
+    return gains
+
+
 def lines(files: list[Path]) -> list[dict[str, Any]]:
-    """Lines of the file; runs that differ in nothing but the case once, with the largest gain."""
+    """Lines of the file; runs that differ in nothing but the case once."""
     domains: dict[tuple[Any, ...], dict[str, Any]] = {}
     for path in files:
         undecidable = named(path, sources().no_figure)
-        for case in read_cases(path)[0]:
-            if not case.measured_step_s or {"framework", "micro batch"} & set(case.assumed):
-                continue
-            if case.case_id in undecidable:
-                continue
-            for line in levers(case):
-                key = tuple(value for name, value in line.items() if name not in ("case", "gain"))
-                if key not in domains or float(line["gain"]) > float(domains[key]["gain"]):
+        cases = [
+            case
+            for case in read_cases(path)[0]
+            if case.measured_step_s and not {"framework", "micro batch"} & set(case.assumed)
+        ]
+        measured = measured_gains(path, cases)
+        for case in cases:
+            for line in levers(case) if case.case_id not in undecidable else ():
+                if line["lever"] == OVERLAP and case.case_id in measured:
+                    line |= {"gain": f"{measured[case.case_id]:.3f}", "of": "pair"}
+                key = tuple(value for name, value in line.items() if name not in ("case", "gain", "of"))
+                if key not in domains or _rank(line) > _rank(domains[key]):
                     domains[key] = line
     return [domains[key] for key in sorted(domains)]
+
+
+def _rank(line: dict[str, Any]) -> tuple[bool, float]:
+    """A measured gain goes before a credited one, then the larger one."""
+    return line["of"] == "pair", float(line["gain"])
 
 
 def main() -> None:

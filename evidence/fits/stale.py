@@ -39,7 +39,11 @@ def _lines(path: Path) -> list[dict[str, str]]:
 
 def stale_gains(cases: Iterable[TrainingCase]) -> Iterator[str]:
     """Runs whose gain of a lever is not the one in the table of domains."""
-    written = {(row["lever"], row["value"], row["case"]): float(row["gain"]) for row in _lines(DOMAINS_FILE)}
+    written = {
+        (row["lever"], row["value"], row["case"]): float(row["gain"])
+        for row in _lines(DOMAINS_FILE)
+        if row["of"] == "prediction"
+    }
     for case in cases:
         for row in levers(case):
             before = written.get((row["lever"], row["value"], row["case"]))

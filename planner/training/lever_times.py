@@ -235,7 +235,9 @@ def _expected(
         after = _both(known[plain])
         parts = {name: np.log(after / _both(known[part])) for name, part in smaller.items()}
         waits = [
-            waiting(places, lever, value, gain, {name: gains[kind] for name, gains in parts.items()}, origin)
+            waiting(
+                places, lever, value, gain, {n: gains[kind] for n, gains in parts.items()}, origin, own.graphs
+            )
             for kind, gain in enumerate(np.log(after / before))
         ]
         factor, before = factor * np.where(experts[:, np.newaxis], waits, 1.0), after

@@ -6,7 +6,11 @@ driver (experts of a rank, ranks that share them, tokens of a rank) within a fac
 expected to exceed the largest of the lever's measured runs, and outside the domain a plan is expected to
 have the share that measured gains realise of predicted ones; the rest is time that it is expected to wait.
 Graphs that hold the kernels of others are expected to gain as much as those, at least. Gains are those over
-the levers that follow (``OF_LAYERS``, then the overlap), so that they add up to the gain of all.
+the levers that follow (the overlap, then ``OF_LAYERS``), so that they add up to the gain of all.
+
+The overlap of the exchange with experts has domains of its own: one of steps that a graph replays, whose host
+is never behind, and one for each place where the exchange of other steps ends (``Reach``). Where one pull
+request measured steps with and without it, that gain, or loss, goes before those that predictions credit.
 ``lever_domains.csv`` is derived from rows of published runs (``python -m benchmarks.lever_domains``).
 """
 
@@ -35,9 +39,13 @@ from simulator.setting import Setting
 
 DOMAINS_FILE = Path(__file__).with_name("lever_domains.csv")
 DomainLever = Literal["grouped_launches", "graphs", "dispatcher", "overlap_expert"]
+OVERLAP: DomainLever = "overlap_expert"
 OF_LAYERS: tuple[DomainLever, ...] = ("grouped_launches", "graphs", "dispatcher")
 """Levers of a layer with experts that have a domain, in the order in which gains are counted; the overlap of
-the exchange follows."""
+the exchange goes before them."""
+Reach = Literal["replayed", "node", "domain", "network"]
+"""Where the exchange of a step ends whose kernels are launched one by one: in a node, in a domain of links of
+several nodes, or beyond; or the step is replayed."""
 DRIVERS = "experts_a_rank", "expert_ranks", "tokens_a_rank"
 NEAR = 2.0
 """Ratio up to which a driver is that of a measured run: sizes count by doublings."""
@@ -48,7 +56,7 @@ levers over predicted ones, each of 16 sources with one vote (``python -m benchm
 
 
 class DomainRun(Strict):
-    """A measured run that used a lever: its drivers, and the gain that its prediction credits."""
+    """A measured run that used a lever: its drivers, and its gain, measured or credited by its prediction."""
 
     lever: DomainLever
     value: str = Field(description="value of the lever, other than the release's default")
@@ -63,7 +71,11 @@ class DomainRun(Strict):
     experts_a_rank: float = Field(gt=0)
     expert_ranks: float = Field(gt=0)
     tokens_a_rank: float = Field(gt=0)
+    reach: Reach
     gain: float = Field(description="logarithm of a layer's seconds without the lever over those with it")
+    of: Literal["prediction", "pair"] = Field(
+        description="whose gain: a layer's as predicted, or that of two measured steps"
+    )
 
 
 @record()
@@ -72,6 +84,8 @@ class Domain:
 
     drivers: np.ndarray
     gains: np.ndarray
+    paired: np.ndarray | bool = False
+    """Whether a gain was measured, not credited by a prediction."""
 
     def holds(self, drivers: np.ndarray) -> np.ndarray:
         """Whether a run is near each point, shape (points,), of drivers of shape (points, drivers)."""
@@ -90,8 +104,14 @@ class Domain:
 
     @property
     def most(self) -> float:
-        """The largest gain of a measured run; 0 without one."""
-        return float(np.max(self.gains, initial=0.0))
+        """The largest gain of a pair of runs, else of a run; 0 without one."""
+        paired = self.gains[np.broadcast_to(self.paired, self.gains.shape)]
+        return float(np.max(paired)) if len(paired) else float(np.max(self.gains, initial=0.0))
+
+    def bounded(self, gain: np.ndarray, inside: np.ndarray) -> np.ndarray:
+        """What is expected of predicted gains, by whether runs are near; losses near runs alone."""
+        far = REALISED * np.minimum(gain, max(self.most, 0.0))
+        return np.where(gain > 0, np.where(inside, np.minimum(gain, self.most), far), gain)
 
 
 LEFT_OUT: ContextVar[str] = ContextVar("source left out of the domains", default="")
@@ -139,17 +159,24 @@ def _shipped() -> tuple[DomainRun, ...]:
 
 
 @cache
-def domain(lever: str, value: str, framework: str, generation: str, kind: str, left_out: str) -> Domain:
-    """The domain of a lever's value under releases of a code base on devices of a generation."""
+def domain(
+    lever: str, value: str, framework: str, generation: str, kind: str, left_out: str, reach: str = ""
+) -> Domain:
+    """The domain of a lever's value under releases of a code base on devices of a generation.
+
+    Runs of the overlap are those of the same reach.
+    """
     runs = [
         run
         for run in _shipped()
         if (run.lever, run.value, run.generation, run.kind) == (lever, value, generation, kind)
         and code_base(run.code) == code_base(framework)
         and run.source != left_out
+        and (lever != OVERLAP or run.reach == reach)
     ]
     drivers = np.array([[getattr(run, name) for name in DRIVERS] for run in runs]).reshape(-1, len(DRIVERS))
-    return Domain(drivers, np.array([run.gain for run in runs]))
+    paired = np.array([run.of == "pair" for run in runs], dtype=bool)
+    return Domain(drivers, np.array([run.gain for run in runs]), paired)
 
 
 def drivers(setting: Setting, plans: Plans) -> np.ndarray:
@@ -178,14 +205,18 @@ def changed(setting: Setting, lever: DomainLever) -> str:
     return "" if own == default else str(own)
 
 
-def is_inside(setting: Setting, plans: Plans, lever: str, value: str) -> np.ndarray:
-    """Whether plans with a lever lie in its domain, shape (plans,)."""
-    return _domain(setting, lever, value).holds(drivers(setting, plans))
+def reaches(setting: Setting, plans: Plans) -> np.ndarray:
+    """Where the exchange of plans ends (``Reach``), shape (plans,)."""
+    cluster, size = setting.cluster, plans.expert * plans.expert_tensor
+    if setting.graphs == "step":
+        return np.full(len(plans), "replayed")
+    ends = np.where(size <= cluster.domain, "domain", "network")
+    return np.where(size <= cluster.devices_per_node, "node", ends)
 
 
-def _domain(setting: Setting, lever: str, value: str) -> Domain:
+def _domain(setting: Setting, lever: str, value: str, reach: str = "") -> Domain:
     generation = setting.cluster.device.generation.name
-    return domain(lever, value, setting.framework.name, generation, kind_of(setting), LEFT_OUT.get())
+    return domain(lever, value, setting.framework.name, generation, kind_of(setting), LEFT_OUT.get(), reach)
 
 
 def kind_of(setting: Setting) -> Literal["experts", "hybrid"]:
@@ -200,27 +231,46 @@ def contained(setting: Setting, lever: str, value: str) -> tuple[str, ...]:
 
 
 class Nearness:
-    """Domains of plans, each looked up once: no lever changes where plans lie."""
+    """Domains of plans, each looked up once: no other lever changes where plans lie."""
 
     def __init__(self, setting: Setting, plans: Plans) -> None:
         self.setting, self.plans = setting, plans
-        self._inside: dict[tuple[str, str], np.ndarray] = {}
+        self._inside: dict[tuple[str, ...], np.ndarray] = {}
+        self._reaches: dict[str, np.ndarray] = {}
 
-    def inside(self, lever: str, value: str) -> np.ndarray:
-        """Whether plans with a lever lie in its domain, shape (plans,)."""
-        key = lever, value
+    def inside(self, lever: str, value: str, reach: str = "") -> np.ndarray:
+        """Whether plans with a lever lie in its domain of a reach, shape (plans,)."""
+        key = lever, value, reach
         if key not in self._inside:
-            self._inside[key] = is_inside(self.setting, self.plans, lever, value)
+            runs = _domain(self.setting, lever, value, reach)
+            self._inside[key] = runs.holds(drivers(self.setting, self.plans))
         return self._inside[key]
+
+    def reaches(self, graphs: str) -> np.ndarray:
+        """Where the exchange of plans under graphs ends, shape (plans,)."""
+        if graphs not in self._reaches:
+            self._reaches[graphs] = reaches(self.setting.with_choices(graphs=graphs), self.plans)
+        return self._reaches[graphs]
 
 
 def expected(
-    places: Nearness, lever: str, value: str, gain: np.ndarray, rows: np.ndarray | slice = slice(None)
+    places: Nearness,
+    lever: str,
+    value: str,
+    gain: np.ndarray,
+    rows: np.ndarray | slice = slice(None),
+    graphs: str = "none",
 ) -> np.ndarray:
     """Expected gain of a value of a lever; arguments as those of ``waiting``."""
-    most = np.minimum(gain, _domain(places.setting, lever, value).most)
-    inside = places.inside(lever, value)[rows]
-    return np.where(gain > 0, np.where(inside, most, REALISED * most), gain)
+    if lever != OVERLAP:
+        inside = places.inside(lever, value)[rows]
+        return _domain(places.setting, lever, value).bounded(gain, inside)
+    ends, least = places.reaches(graphs)[rows], gain
+    for reach in np.unique(ends).tolist():
+        inside = places.inside(lever, value, reach)[rows]
+        bounded = _domain(places.setting, lever, value, reach).bounded(gain, inside)
+        least = np.where(ends == reach, bounded, least)
+    return least
 
 
 def used(setting: Setting, overlaps: bool) -> dict[DomainLever, str]:
@@ -230,8 +280,8 @@ def used(setting: Setting, overlaps: bool) -> dict[DomainLever, str]:
         setting: with its levers.
         overlaps: whether the exchange with experts overlaps.
     """
-    levers: dict[DomainLever, str] = {lever: changed(setting, lever) for lever in OF_LAYERS}
-    levers["overlap_expert"] = "True" if overlaps else ""
+    levers: dict[DomainLever, str] = {OVERLAP: "True" if overlaps else ""}
+    levers |= {lever: changed(setting, lever) for lever in OF_LAYERS}
     return {lever: value for lever, value in levers.items() if value}
 
 
@@ -242,6 +292,7 @@ def waiting(
     gain: np.ndarray,
     parts: dict[str, np.ndarray] | None = None,
     rows: np.ndarray | slice = slice(None),
+    graphs: str = "none",
 ) -> np.ndarray:
     """Factor of a layer's seconds with a lever by what its predicted gain exceeds the expected one.
 
@@ -252,7 +303,8 @@ def waiting(
         gain: logarithm of the layer's seconds without the lever over those with it, shape (gains,).
         parts: the same of values that do a part of what this one does (``contained``).
         rows: the plan of each gain; by default one each, in order.
+        graphs: those that the plans have.
     """
     least = [expected(places, lever, part, own, rows) for part, own in (parts or {}).items()]
-    own = expected(places, lever, value, gain, rows)
+    own = expected(places, lever, value, gain, rows, graphs)
     return np.exp(gain - np.minimum(gain, np.maximum.reduce([own, *least])))

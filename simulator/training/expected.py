@@ -33,7 +33,8 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
     places = Nearness(setting, plans)
     for lever, value, after, parts in _without(setting, plans, priced, kind):
         gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
-        factor = factor * waiting(places, lever, value, np.log(after / before), gains)
+        gain = np.log(after / before)
+        factor = factor * waiting(places, lever, value, gain, gains, graphs=setting.graphs)
         before = after
     if (factor == 1.0).all():
         return layer

@@ -63,11 +63,13 @@ def contention(
 
 
 def exchange_slowdown(setting: Setting, size: np.ndarray, cost: Cost) -> np.ndarray:
-    """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks."""
-    least = setting.cluster.device.generation.exchange_slowdown
-    if least >= SLOWDOWN.get(setting.cluster.device.vendor, 0.0):
-        return np.full(np.shape(size), max(least, multiprocessors_taken(setting)))
-    return np.maximum(contention(setting, size, 1, cost.seconds, lambda: cost.bytes.sum(axis=0)), least)
+    """Share of their speed that kernels lose beside an exchange with experts among ``size`` ranks.
+
+    Between nodes its kernels hold multiprocessors until the network has delivered.
+    """
+    between = setting.cluster.device.generation.exchange_slowdown
+    beside = contention(setting, size, 1, cost.seconds, lambda: cost.bytes.sum(axis=0))
+    return np.where(size > setting.cluster.domain, np.maximum(beside, between), beside)
 
 
 def hidden(communication: np.ndarray, window: np.ndarray, slowdown: np.ndarray | float) -> np.ndarray:

@@ -15,8 +15,6 @@ from simulator.training.domains import (
     DOMAINS_FILE,
     REALISED,
     Domain,
-    Nearness,
-    expected,
     read_domains,
     without_source,
 )
@@ -48,18 +46,39 @@ def test_a_domain_reaches_as_far_as_a_factor_of_two():
     assert Domain(np.zeros((0, 3)), np.zeros(0)).most == 0.0
 
 
-def test_no_gain_exceeds_the_largest_measured_one_where_runs_are_near_either(monkeypatch):
+def test_no_gain_exceeds_the_largest_measured_one_where_runs_are_near_either():
     """A gain of 1.2 in the logarithm at a point whose runs gained 0.1: 0.1 inside, a share of it outside."""
     runs = Domain(np.array([[8.0, 32.0, 4096.0]]), np.array([0.1]))
-    monkeypatch.setattr("simulator.training.domains._domain", lambda *_: runs)
-    made = scenario(expert=8, data=64, **LEVERS)
-    places = Nearness(made.setting, Plans.of(made.plan))
-    near, far = np.array([True]), np.array([False])
-    gain = np.array([1.2])
-    for inside, share in ((near, 1.0), (far, REALISED)):
-        places._inside["dispatcher", "flex"] = inside
-        assert expected(places, "dispatcher", "flex", gain) == pytest.approx([0.1 * share])
-    assert expected(places, "dispatcher", "flex", -gain) == pytest.approx(-gain)
+    inside, gain = np.array([True, False]), np.array([1.2, 1.2])
+    assert runs.bounded(gain, inside) == pytest.approx([0.1, 0.1 * REALISED])
+    assert runs.bounded(-gain, inside) == pytest.approx(-gain)
+
+
+def test_a_measured_loss_goes_before_gains_that_predictions_credit():
+    """A pair lost 7 %, a run is credited 20 % at the same point. Near them the loss, elsewhere nothing."""
+    runs = Domain(np.array([[16.0, 8.0, 4096.0]] * 2), np.array([0.2, -0.07]), np.array([False, True]))
+    gain, inside = np.array([0.1, 0.1]), np.array([True, False])
+    assert runs.bounded(gain, inside) == pytest.approx([-0.07, 0.0])
+
+
+def test_an_overlap_is_judged_by_runs_whose_exchange_ends_where_its_own_does():
+    """Qwen3-235B on B200: inside a node a pair lost; between nodes and in replayed steps runs gained."""
+
+    def gained(**plan):
+        plan = {"data": 64, "micro_batch": 1, "dispatcher": "all-to-all", **plan}
+        workload = {"seq_len": 4096, "global_batch": 1024, "precision": "mxfp8"}
+        data = {"model": "qwen3-235b-a22b", "cluster": "dgx-b200", "gpus": 64, "framework": "megatron-bridge"}
+        with_it, without = (
+            make_scenario(
+                {**data, "workload": workload, "plan": {**plan, "overlap_expert": on}}, "test", Path()
+            )
+            for on in (True, False)
+        )
+        return seconds(without) / seconds(with_it)
+
+    assert gained(expert=8) < 1.0 < gained(expert=16)
+    fused = {"dispatcher": "flex", "grouped_launches": "fused-mlp"}
+    assert gained(expert=8, **fused) < 1.0 < gained(expert=8, graphs="step", **fused)
 
 
 def test_no_gain_beyond_the_domain_exceeds_the_largest_measured_one():
@@ -115,6 +134,7 @@ def test_a_search_times_plans_as_predictions_do():
         (lambda text: text.replace("overlap_expert", "overlap_experts"), "line .*: lever"),
         (lambda text: text.replace(",hybrid,", ",hybrid,-"), "experts_a_rank"),
         (lambda text: text.replace(",hybrid,", ",hybrid,many"), "experts_a_rank"),
+        (lambda text: text.replace(",node,", ",nodes,"), "line .*: reach"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused(tmp_path, change, words):
