@@ -198,4 +198,26 @@ def deployment_question(
     question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
     # Requests of one token have nothing to decode.
     several = question.output > 1.0
+    _check_pools(question, split, several)
     return replace(question, split=split and several and question.concurrency is None)
+
+
+def _check_pools(question: ServingQuestion, split: bool, several: bool) -> None:
+    """Refuse attention pools where prefill and decode have none of their own.
+
+    Raises:
+        InputError: the reason.
+    """
+    if "attention" not in question.pools:
+        return
+    reasons = {
+        "--together excludes them": not split,
+        "--concurrency tries one pool alone": question.concurrency is not None,
+        "requests of one output token decode nothing": not several,
+        "a decoder with an encoder has one pool": question.model.encoder is not None,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InputError(
+                f"attention pools stand beside a decode pool and a prefill pool; {reason}", "--pools"
+            )

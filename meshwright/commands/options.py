@@ -259,6 +259,13 @@ Together = Annotated[
     bool,
     typer.Option("--together", help="Search no disaggregated prefill and decode."),
 ]
+Pools = Annotated[
+    str | None,
+    typer.Option(
+        metavar="attention",
+        help="Try attention on devices of its own beside a decode pool, as no measured server has it.",
+    ),
+]
 Engine = Annotated[
     str | None,
     typer.Option(help="Engine preset (`meshwright show engines`)."),

@@ -173,6 +173,7 @@ class ServeFlags(RankingFlags, LoadFlags):
     together: options.Together = False
     watts: options.Watts = None
     tries: options.Try = None
+    pools: options.Pools = None
 
 
 @record(kw_only=True)
@@ -318,7 +319,9 @@ PARTS = {
         words("recipe offload proven more site trials refine raw pareto"),
         "a ranking of groups does not read it",
     ),
-    "fronts of deployments": Part(words("watts requests speculate kv site tries"), "fronts do not read it"),
+    "fronts of deployments": Part(
+        words("watts requests speculate kv site tries pools"), "fronts do not read it"
+    ),
     "not refined": Part(words("executor address workers store"), "it says where --refine runs"),
     "not saved": Part(("rank",), "it says which plan --save writes"),
 }

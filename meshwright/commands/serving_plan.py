@@ -192,7 +192,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
-    names = (*names, "prefix", "images", "use", "concurrency", "site")
+    names = (*names, "prefix", "images", "use", "concurrency", "site", "pools")
     return {
         **{name: getattr(flags, name) for name in names},
         "split": not flags.together,

@@ -167,8 +167,11 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
         use: chat, code, agents or batch: lengths and targets where none are stated.
         concurrency: requests in flight at any time, instead of ``rate``, on one pool.
         site: file or mapping of what ``learn`` found on a measured server.
+        pools: roles of pools to try beside those that serve: ``"attention"`` (attention-FFN disaggregation;
+            ``attention_ratio`` and ``micro_batches`` of ``fix`` hold its fields).
     """
 
+    pools: str | Sequence[str] | None
     objective: str | None
     prefix: str | float | None
     images: str | Sequence[Any] | Mapping[str, Any] | None

@@ -16,14 +16,16 @@ from meshwright.questions.policies import kept_policies
 from meshwright.questions.scenarios import read_keys, scenario_path
 from meshwright.questions.training import from_here
 from meshwright.questions.uses import with_use
+from planner.serving.attention_sides import BATCHES, POOL, RATIO, read_ratio
 from planner.serving.engine_options import check_switches
 from planner.serving.offers import Offer, check_types, of_cluster
-from planner.serving.question import FIELDS, ServingQuestion
+from planner.serving.question import APART, FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
 from simulator.serving.checks import check_output
 from simulator.serving.encoders import check_encoder
 from simulator.serving.engines import RELEASE, engines, nearest
+from simulator.serving.kv_states.attention_ffn import LEAST_IN_FLIGHT, MOST_IN_FLIGHT
 from simulator.serving.question.deployment import Pool, pools_of
 from simulator.serving.question.speculation import (
     DRAFT_MODEL,
@@ -40,10 +42,13 @@ DEFAULT_ENGINE = "vllm-0.19"
 REQUESTS = 1000
 """Default number of requests of an event-engine run."""
 NUMBERS = ("tensor", "data", "pipeline", "expert", "replicas", "clock_mhz", "power_cap_w")
-NUMBERS += ("token_budget", "max_sequences", "largest_graph")
+NUMBERS += ("token_budget", "max_sequences", "largest_graph", BATCHES)
 MOST = {"token_budget": 2**20, "max_sequences": 2**16, "clock_mhz": 10_000, "power_cap_w": 100_000}
-MOST |= {"largest_graph": 2**16}
+MOST |= {"largest_graph": 2**16, BATCHES: MOST_IN_FLIGHT}
+LEAST = {BATCHES: LEAST_IN_FLIGHT}
 MOST_CLIENTS = 2**20
+POOLS = (POOL,)
+"""Roles of pools that a search tries when asked."""
 LARGEST = 2**24
 """Highest values of the numbers."""
 HELD = ("weights", "kv", "exchange", "largest_graph", "clock_mhz", "power_cap_w")
@@ -120,6 +125,7 @@ def serving_question(
         folder=folder,
         policies=kept_policies(written.deployment),
         site=site,
+        pools=_pools(values.get("pools"), fix),
     )
     check_output(model, question.output, f"{where}: workload.output")
     check_encoder(model, question.pool(), engines.get(engine), f"{where}: deployment")
@@ -135,6 +141,26 @@ def _check_site(site: ServerSite, clusters: Sequence[Cluster], engine: str, wher
     """
     devices = [cluster.device.name for cluster in clusters]
     check_server(site, site.device if site.device in devices else devices[0], engine, where)
+
+
+def _pools(written: Any, fix: Mapping[str, Any]) -> tuple[str, ...]:
+    """Roles of pools to try beside those that serve, of ``attention``.
+
+    Raises:
+        InputError: fields of attention pools are held, and none is tried.
+        UnknownNameError: another role.
+    """
+    names = written.split(",") if isinstance(written, str) else written or ()
+    pools = tuple(dict.fromkeys(str(name).strip() for name in names))
+    for name in pools:
+        if name not in POOLS:
+            raise UnknownNameError("role of pools to try", name, POOLS, "--pools")
+    for name in APART:
+        if name in fix and POOL not in pools:
+            raise InputError(
+                f"is a field of attention pools: ask for them with --pools {POOL}", f"fix.{name}"
+            )
+    return pools
 
 
 def _check_clients(values: Mapping[str, Any]) -> None:
@@ -346,10 +372,14 @@ def _value(name: str, raw: Any, option: str) -> Any:
     """
     if name == "speculation":
         return _drafts(raw)
+    if name == RATIO:
+        return read_ratio(raw, f"{option}.{name}")
     if name not in NUMBERS or name not in FIELDS:
         return raw
     text = str(raw)
-    most = MOST.get(name, LARGEST)
-    if not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
-        raise InputError(f"must be a whole number from 1 to {most:,}, found {shown(raw)}", f"{option}.{name}")
+    least, most = LEAST.get(name, 1), MOST.get(name, LARGEST)
+    if not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        raise InputError(
+            f"must be a whole number from {least} to {most:,}, found {shown(raw)}", f"{option}.{name}"
+        )
     return int(text)

@@ -61,7 +61,8 @@ def short_evidence(search: ServingSearch, plan: ServingPlan) -> str:
 def _unmeasured(plan: ServingPlan) -> list[str]:
     """Mechanisms that no measured server has: `measured_servers.csv` counts servers of one stage."""
     several = len(plan.groups) > 1
-    return [
+    beside = [group.shape for group in plan.groups if group.shape.attention is not None]
+    return [f"attention-FFN disaggregation ({shape.describe()})" for shape in beside] + [
         f"pipeline stages ({f'{group.role} ' if several else ''}PP{group.shape.pool.pipeline})"
         for group in plan.groups
         if group.shape.pool.pipeline > 1

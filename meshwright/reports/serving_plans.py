@@ -24,7 +24,8 @@ from meshwright.reports.serving_verdict import (
 )
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import kernels_words, per_second, percent, seconds
-from planner.serving.alternatives import FIRST, NEXT, PROVEN, STEADY_ERROR
+from planner.serving.alternatives import BESIDE, FIRST, NEXT, PROVEN, STEADY_ERROR
+from planner.serving.attention_sides import POOL
 from planner.serving.deployment import scenario_of
 from planner.serving.drafts import measured_on
 from planner.serving.engine_check import Check
@@ -129,6 +130,15 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
     }
     if pool.speculation is not None:
         degrees["speculation"] = drafts_words(pool.speculation)
+    side = group.shape.attention
+    if side is not None:
+        ratio = side.ratio(group.shape)
+        degrees["attention"] = {
+            "ratio": ratio,
+            "micro_batches": side.batches,
+            "tensor": side.pool.tensor,
+            "replicas": side.pool.replicas * group.replicas,
+        }
     limits = {"token_budget": group.budget, "max_sequences": group.sequences}
     device = group.shape.offer.name
     return {"role": group.role, "device": device, "replicas": group.replicas, **degrees, **limits}
@@ -187,6 +197,8 @@ def _choices(search: ServingSearch) -> list[Table]:
         return []
     rows = {"first choice": evidence_words(search, search.plans[0])}
     rows |= _reasons(search)
+    if POOL in search.question.pools and not search.apart:
+        rows[BESIDE] = "none meets the targets on these GPUs"
     if search.guessed is not None:
         plan = search.guessed
         rate = per_second(plan.goodput)

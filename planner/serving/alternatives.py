@@ -19,20 +19,24 @@ from planner.serving.shapes import ReplicaShape
 
 Ints = NDArray[np.int64]
 
-LEVERS = ("speculation", "data-parallel attention", "pipeline stages", "disaggregation")
+LEVERS = (
+    *("speculation", "data-parallel attention", "pipeline stages", "disaggregation"),
+    "attention-FFN disaggregation",
+)
 """What a launch may do without, by bit. Sharded experts need no more than a flag, on the same ranks."""
-APART = 1 << LEVERS.index("disaggregation")
+APART, ATTENTION = (1 << LEVERS.index(name) for name in LEVERS[3:])
 MEASURED_LEVER = "data-parallel attention"
 """The only lever that the measured servers of the fits have."""
 STEADY_ERROR = 0.023
 """Median error of the steady state's largest rate against the event engine, over thirty questions
 (``python -m benchmarks.serving_refined``). Rows closer than that are not told apart."""
-FIRST, BEST, PLAIN, SMALL, PROVEN, NEXT = (
+FIRST, BEST, PLAIN, SMALL, PROVEN, BESIDE, NEXT = (
     "first choice",
     "best figure",
     "plainest",
     "smallest replica",
     "most measured servers",
+    "best with attention apart",
     "next in the ranking",
 )
 
@@ -69,6 +73,9 @@ def _wanted(table: Scores, order: Ints, measured: Measured | None, sure: int) ->
     levers = _levers(table)[order]
     yield _first(table, order[:sure], levers[:sure], measured), FIRST
     yield int(order[0]), BEST
+    apart = order[levers & ATTENTION > 0]
+    if len(apart):
+        yield int(apart[0]), BESIDE
     plain = order[levers == 0]
     if len(plain):
         yield _simplest(table, plain), PLAIN
@@ -119,10 +126,19 @@ def _levers(table: Scores) -> Ints:
     return np.where(alone, mixed[np.where(alone, table.first, 0)], two)
 
 
+def attention_apart(table: Scores) -> NDArray[np.bool_]:
+    """Rows whose decodes have attention on devices of their own."""
+    return _levers(table) & ATTENTION > 0
+
+
 def _bits(phases: Sequence[Phase]) -> Ints:
-    pools = [phase.shape.pool for phase in phases]
     bits = [
-        (pool.speculation is not None) | (pool.data > 1) << 1 | (pool.pipeline > 1) << 2 for pool in pools
+        (pool.speculation is not None)
+        | (pool.data > 1) << 1
+        | (pool.pipeline > 1) << 2
+        | ATTENTION * (phase.shape.attention is not None)
+        for phase in phases
+        for pool in [phase.shape.pool]
     ]
     return np.array(bits or [0], np.int64)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from planner.serving.attention_sides import AttentionSide
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
 from simulator.models import Model, models
@@ -30,6 +31,8 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
     model, own = _model(question.model)
     pools = [_pool(group, own) for group in plan.groups]
+    sides = [(group.shape.attention, group.replicas) for group in plan.groups]
+    beside = [_attention(side, replicas, own) for side, replicas in sides if side is not None]
     first = plan.groups[0].shape.offer
     taken: dict[str, int] = {}
     for pool, group in zip(pools, plan.groups, strict=True):
@@ -38,7 +41,7 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         if offer.name != first.name:
             pool["cluster"] = cluster_reference(offer.cluster)
     deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
-    deployment |= pools[0] if len(pools) == 1 else {"pools": pools}
+    deployment |= pools[0] if len(pools) == 1 else {"pools": [*pools, *beside]}
     deployment |= question.policies
     devices = " and ".join(f"{count} {name}" for name, count in taken.items())
     return {
@@ -72,4 +75,14 @@ def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
     if stated.get("weights") == own:
         del stated["weights"]
     options = {"token_budget": group.budget, "max_sequences": group.sequences}
+    if group.shape.attention is not None:
+        stated["state"] = group.shape.attention.state.model_dump(mode="json")
     return {**stated, "role": group.role, "replicas": group.replicas, "options": options}
+
+
+def _attention(side: AttentionSide, replicas: int, own: str) -> dict[str, Any]:
+    """The pool of attention devices beside decoding replicas."""
+    stated = side.pool.model_dump(mode="json", exclude_defaults=True, exclude={"engine"})
+    if stated.get("weights") == own:
+        del stated["weights"]
+    return {**stated, "replicas": side.pool.replicas * replicas}

@@ -164,11 +164,11 @@ def _followed(
 
 def _watts(plan: ServingPlan, question: ServingQuestion) -> float:
     """Power of the devices at the deployment's load, W."""
-    return sum(
-        group.replicas
-        * float(ReplicaCases.of_group(question, group).state(np.array([plan.load / group.replicas])).watts[0])
-        for group in plan.groups
-    )
+    watts = 0.0
+    for group in plan.groups:
+        state = ReplicaCases.of_group(question, group).state(np.array([plan.load / group.replicas]))
+        watts += group.replicas * (float(state.watts[0]) + group.shape.idle_watts_beside)
+    return watts
 
 
 def contradicts(plan: ServingPlan, run: RefinedServing) -> bool:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from core.errors import InfeasibleError, InputError
 from planner.serving.alternatives import STEADY_ERROR
+from planner.serving.attention_sides import POOL, beside_attention
 from planner.serving.drafts import published_heads
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase
@@ -94,7 +95,15 @@ def with_settings(
     """
     graph = {"largest_graph": question.fix["largest_graph"]} if "largest_graph" in question.fix else {}
     for setting in settings(question, fields):
-        yield make_shape(question, {**fields, **setting, **graph}, tables)
+        every = {**fields, **setting, **graph}
+        shape = make_shape(question, every, tables)
+        yield shape
+        if POOL in question.pools:
+
+            def make(options: dict[str, int], every: Mapping[str, Any] = every) -> ReplicaShape:
+                return make_shape(question, {**every, "options": options}, tables)
+
+            yield from beside_attention(question, shape, make, {} if tables is None else tables)
 
 
 def with_switches(
@@ -161,7 +170,8 @@ def _raised(question: ServingQuestion, phases: Sequence[Phase]) -> Iterator[Repl
     """Shapes whose decode steps leave the captured graphs, with larger ones, each once."""
     most: dict[int, tuple[Phase, float]] = {}
     for phase in phases:
-        if phase.role != "prefill" and phase.batch > most.get(id(phase.shape), (phase, 0.0))[1]:
+        raisable = phase.role != "prefill" and phase.shape.attention is None
+        if raisable and phase.batch > most.get(id(phase.shape), (phase, 0.0))[1]:
             most[id(phase.shape)] = phase, phase.batch
     for phase, batch in most.values():
         pool, table = phase.shape.pool, phase.shape.table
@@ -195,9 +205,11 @@ def _settled(phases: Sequence[Phase]) -> list[Phase]:
     return [_plainest(group) for group in groups.values()]
 
 
-def layout(shape: ReplicaShape) -> tuple[str, str]:
-    """What a replica is without its switches: GPU type and fields of the pool."""
-    return shape.offer.name, shape.pool.model_dump_json(exclude=set(SWITCHES))
+def layout(shape: ReplicaShape) -> tuple[str, str, int, int]:
+    """What a replica is without its switches: GPU type, fields of the pool, and attention beside it."""
+    side = shape.attention
+    devices, batches = (side.devices, side.batches) if side else (0, 0)
+    return shape.offer.name, shape.pool.model_dump_json(exclude=set(SWITCHES)), devices, batches
 
 
 def _plainest(group: Sequence[Phase]) -> Phase:

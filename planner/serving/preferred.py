@@ -49,6 +49,7 @@ def mechanisms(plan: ServingPlan) -> list[str]:
         "disaggregation": len(pools) > 1,
         "pipeline stages": any(pool.pipeline > 1 for pool in pools),
         "speculation": any(pool.speculation is not None for pool in pools),
+        "attention-FFN disaggregation": any(group.shape.attention is not None for group in plan.groups),
     }
     return [name for name, present in names.items() if present]
 

@@ -42,10 +42,15 @@ FIELDS = (
     "power_cap_w",
     "token_budget",
     "max_sequences",
+    "attention_ratio",
+    "micro_batches",
 )
 """Fields that may be fixed or limited."""
 FORMATS = ("weights", "kv")
 KINDS = {"speculation": "a kind of drafts", "exchange": "a kind of exchange", "overlap": "a kind of overlap"}
+KINDS |= {"attention_ratio": "a ratio"}
+APART = ("attention_ratio", "micro_batches")
+"""Fields of attention on devices of its own."""
 UNORDERED = (*FORMATS, *KINDS)
 """Fields that have no order."""
 
@@ -72,6 +77,7 @@ class ServingQuestion:
         named: whether replicas are described with their GPU type.
         policies: keys of the scenario's deployment that the steady state does not price, and runs keep.
         site: factors of a server that ``learn`` found, for replicas on its device.
+        pools: roles of pools that are tried beside those that serve: attention.
     """
 
     model: Model
@@ -92,6 +98,7 @@ class ServingQuestion:
     named: bool = False
     policies: Mapping[str, Any] = field(default_factory=dict)
     site: ServerSite | None = None
+    pools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
@@ -154,6 +161,11 @@ class ServingQuestion:
     def types(self) -> tuple[Offer, ...]:
         """GPU types to choose from."""
         return self.offers or (of_cluster(self.cluster),)
+
+    @property
+    def holds_attention(self) -> bool:
+        """Whether decodes are held to attention on devices of its own."""
+        return any(name in self.fix for name in APART)
 
     def at(self, offer: Offer) -> ServingQuestion:
         """The question on one GPU type."""

@@ -112,7 +112,7 @@ def phases(
         np.minimum(ttft_quantile(question, state), NEVER),
         np.where(state.stable, state.tpot_s, NEVER),
         np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
-        state.watts * every,
+        (state.watts + np.array([shape.idle_watts_beside for shape in kept])[chosen.shape[owner]]) * every,
     )
     batch = np.where(load <= limit, state.batch, 0.0)
     ends = np.cumsum([len(part) for part in counts])[:-1]

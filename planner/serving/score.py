@@ -22,6 +22,7 @@ from planner.serving.question import ServingQuestion
 from planner.serving.shapes import ReplicaShape
 from simulator.serving.encoders import EncodingArrays, PromptArrays
 from simulator.serving.fleet.transfer import arrival_s
+from simulator.serving.kv_states import AttentionApart
 from simulator.serving.overlaps import Overlaps, OverlapSteps, make_overlap
 from simulator.serving.steady.rate_curve import RateCurve, rate_curve
 from simulator.serving.steady.steady import Limits, Load, Steady, steady_state
@@ -93,7 +94,7 @@ class ReplicaCases:
             for role in roles
             for index, (budget, sequences) in enumerate(limits)
             for some in [_decoding(budget, sequences) if role == DECODE else np.arange(len(budget))]
-            if role != PREFILL or shapes[index].pool.speculation is None
+            if _plays(question, shapes[index], role)
         ]
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
         every = np.ones(len(shape))
@@ -135,7 +136,7 @@ class ReplicaCases:
     @cached_property
     def kv_tokens(self) -> Array:
         """KV tokens of one attention rank."""
-        return np.array([shape.kv_tokens for shape in self.shapes], float)[self.shape]
+        return np.array([shape.kv_room for shape in self.shapes], float)[self.shape]
 
     @cached_property
     def reused(self) -> Array:
@@ -280,15 +281,27 @@ class ReplicaCases:
         return meets
 
 
+def _plays(question: ServingQuestion, shape: ReplicaShape, role: int) -> bool:
+    """Whether a replica is tried in a role."""
+    if shape.attention is not None:
+        return role == DECODE
+    if question.holds_attention:
+        return role == PREFILL and shape.pool.speculation is None
+    return role != PREFILL or shape.pool.speculation is None
+
+
 def _joined(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> StepArrays:
-    """Step times of shapes, with the overlap inside their steps and the pictures of prompts."""
+    """Step times of shapes, with the overlap inside their steps, attention elsewhere and pictures."""
     tables = [shape.table for shape in shapes]
-    encoding: list[ArrayMechanism] = [*_encoding(question, shapes)]
+    more: list[ArrayMechanism] = [*_encoding(question, shapes)]
     encoders = [shape.encoder for shape in shapes if shape.encoder is not None]
     if len(encoders) == len(shapes):
-        encoding.append(PromptArrays(encoders))
+        more.append(PromptArrays(encoders))
+    sides = [shape.attention and (shape.attention.replicas, shape.attention.batches) for shape in shapes]
+    if any(sides):
+        more.append(AttentionApart(tables, sides))
     if all(shape.pool.overlap is None for shape in shapes):
-        return step_arrays(tables, *encoding)
+        return step_arrays(tables, *more)
     steps: dict[int, OverlapSteps] = {}
     overlapped = []
     for shape in shapes:
@@ -296,7 +309,7 @@ def _joined(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> StepAr
         if overlap is not None and key not in steps:
             steps[key] = OverlapSteps(shape.table, make_overlap(overlap, "overlap"))
         overlapped.append(None if overlap is None else steps[key])
-    return step_arrays(tables, Overlaps(overlapped), *encoding)
+    return step_arrays(tables, Overlaps(overlapped), *more)
 
 
 def _encoding(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> list[EncodingArrays]:

@@ -10,7 +10,8 @@ from functools import partial
 import numpy as np
 
 from core.errors import InfeasibleError
-from planner.serving.alternatives import chosen_rows
+from planner.serving.alternatives import attention_apart, chosen_rows
+from planner.serving.attention_sides import POOL
 from planner.serving.closed_clients import closed_phases
 from planner.serving.engine_options import drafting_shapes, with_settings, with_switches
 from planner.serving.plan import ServingPlan
@@ -47,6 +48,9 @@ class ServingSearch:
     nearest: ServingPlan | None = field(default=None)
     """Where nothing meets the targets: the plan that carries most within them; if none carries any load, the
     plan whose latency is closest to its target."""
+
+    apart: bool = False
+    """Whether a row with attention on devices of its own meets the targets."""
 
     @property
     def runner_up_gap(self) -> float | None:
@@ -93,6 +97,12 @@ def search_serving(
                 progress(0.5 * (len(kept) + sum(removed.values())) / total)
     if not kept:
         raise nothing_fits(max(alone, key=_memory), removed)
+    if question.holds_attention and all(shape.attention is None for shape in kept):
+        raise InfeasibleError(
+            f"no attention devices of the ratio held fit beside a replica of {question.model.name}: whole "
+            f"devices, {question.devices} in all with a prefill pool, with room for attention's weights and "
+            "the KV of a request"
+        )
     phased = phases if question.concurrency is None else closed_phases
     table = scores(question, kept, progress, partial(with_switches, phased=phased))
     if not len(table):
@@ -122,6 +132,7 @@ def search_serving(
         fastest=_fastest(table, order[:good] if good else order) if formats else None,
         variants=variants(question, plans) if good and formats else (),
         nearest=None if good else plans[0],
+        apart=POOL in question.pools and bool(np.any(attention_apart(table)[order[:good]])),
     )
 
 

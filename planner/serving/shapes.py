@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.errors import InfeasibleError
+from planner.serving.attention_sides import AttentionSide
 from planner.serving.drafts import sourced, usual_drafts
 from planner.serving.offers import Offer
 from planner.serving.question import FORMATS, ServingQuestion
@@ -52,11 +53,23 @@ class ReplicaShape:
     """Times of the vision tower, where requests have images."""
     encoder: IterationTable | None = None
     """Step times of the encoder that the model's decoder attends to."""
+    attention: AttentionSide | None = None
+    """Devices that have its KV and compute its decodes' attention, where it has none."""
 
     @property
     def devices(self) -> int:
-        """Devices of a replica."""
-        return self.pool.devices
+        """Devices of a replica, those of its attention counted."""
+        return self.pool.devices + (self.attention.devices if self.attention else 0)
+
+    @property
+    def kv_room(self) -> int:
+        """KV tokens of one attention rank; of a replica whose attention is elsewhere, of all of it."""
+        return self.attention.kv_tokens if self.attention else self.kv_tokens
+
+    @property
+    def idle_watts_beside(self) -> float:
+        """Power of its attention's devices, which count as idle, W."""
+        return self.attention.devices * self.offer.cluster.device.idle_watts if self.attention else 0.0
 
     @property
     def most(self) -> int:
@@ -87,6 +100,8 @@ class ReplicaShape:
         parts += [f"EP{pool.expert}"] if pool.expert > 1 else []
         parts += [pool.stored, *([f"KV {pool.kv}"] if pool.kv else [])]
         parts += [drafts_words(pool.speculation)] if pool.speculation else []
+        side = self.attention
+        parts += [f"A:F {side.ratio(self)} {side.batches} micro batches"] if side else []
         parts += ["DeepEP"] if pool.exchange == "deepep" else []
         parts += [f"overlap {pool.overlap.kind}"] if pool.overlap else []
         parts += [f"graphs to {pool.largest_graph:,}"] if pool.largest_graph else []

@@ -134,7 +134,8 @@ def _with_state(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
         attention_devices(replicas, model, used, pool, question.folder) for replicas in question.attention
     ]
     tokens = costs.kv_blocks * block_tokens * pool.data
-    around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None)
+    table = costs.steps if isinstance(costs.steps, IterationTable) else None
+    around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None, table)
     state = pool.state or KvState(kind="attention-pool")
     return with_state(costs, state, around, block_tokens, pool.data, f"{question.place}.state")
 

@@ -41,6 +41,7 @@ class Around:
         token_bytes: KV of a token over all layers and ranks.
         device_tokens: tokens whose KV device memory holds.
         attention: devices of attention pools, where there are some.
+        table: step times of the replica's own devices; None where they overlap.
     """
 
     model: Model
@@ -49,6 +50,7 @@ class Around:
     token_bytes: float
     device_tokens: float
     attention: AttentionDevices | None = None
+    table: IterationTable | None = None
 
     @cached_property
     def shipped_bytes(self) -> float:
@@ -102,3 +104,14 @@ class State(Strict):
             new: tokens whose KV the step makes.
         """
         return 0.0
+
+    def decode_s(self, around: Around, decodes: int, kv_tokens: int, queries: int) -> float | None:
+        """Seconds of a step without prompts, where they are no sum of the replica's own and those away.
+
+        Args:
+            around: the replica.
+            decodes: sequences that decode.
+            kv_tokens: sum of their KV tokens.
+            queries: tokens of each.
+        """
+        return None

@@ -9,12 +9,14 @@ from pathlib import Path
 from core.errors import InputError
 from hwmodels.cluster import Cluster
 from simulator.models import Model
+from simulator.serving.kv_states.attention_ffn import AttentionFfn
 from simulator.serving.kv_states.base import AttentionDevices
 from simulator.serving.question.deployment import Pool
 from simulator.serving.state import Route
 from simulator.serving.steps.capped import iteration_table
 from simulator.serving.steps.costs import MOST_CONTEXT, engine_of, options_of
 from simulator.serving.steps.price import StepPrice
+from simulator.serving.steps.table import IterationTable
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ def check_attention(pools: Sequence[AttentionReplicas], served: Sequence[Pool], 
             f"one pool of role attention serves one that decodes; found {len(pools)} and {len(decoding)}",
             f"{where}.pools",
         )
+    _check_ffn(decoding[0], where)
     attention, replicas = pools[0], decoding[0].replicas
     if attention.pool.data > 1 or attention.pool.pipeline > 1:
         raise InputError(
@@ -60,8 +63,35 @@ def check_attention(pools: Sequence[AttentionReplicas], served: Sequence[Pool], 
         )
 
 
+def _check_ffn(pool: Pool, where: str) -> None:
+    """Refuse a pool of FFN devices that prefills, or whose ranks or stages have requests of their own.
+
+    Raises:
+        InputError: the reason.
+    """
+    if pool.state is None or pool.state.kind != AttentionFfn.name:
+        return
+    if pool.role != "decode":
+        raise InputError(
+            f"a pool whose state is {AttentionFfn.name} needs role decode, and a pool of role prefill beside "
+            f"it; found {pool.role}",
+            f"{where}.pools",
+        )
+    if pool.data > 1 or pool.pipeline > 1:
+        raise InputError(
+            f"FFN devices are divided by `tensor`, `expert` and `replicas`; found data {pool.data}, pipeline "
+            f"{pool.pipeline}",
+            f"{where}.pools",
+        )
+
+
 def attention_devices(
-    attention: AttentionReplicas, model: Model, cluster: Cluster, pool: Pool, folder: Path
+    attention: AttentionReplicas,
+    model: Model,
+    cluster: Cluster,
+    pool: Pool,
+    folder: Path,
+    table: IterationTable | None = None,
 ) -> AttentionDevices:
     """Attention devices of one replica of a pool.
 
@@ -70,6 +100,7 @@ def attention_devices(
         model: whose KV it holds.
         cluster, pool: of the replica.
         folder: base of relative paths.
+        table: step times of an attention replica of this kind; by default they are priced.
 
     Raises:
         InputError: an unknown engine or option.
@@ -86,7 +117,7 @@ def attention_devices(
     else:
         route = Route.across(cluster, pool.devices, attention.cluster, devices)
     return AttentionDevices(
-        table=iteration_table(price, options.token_budget, options.max_sequences, context),
+        table=table or iteration_table(price, options.token_budget, options.max_sequences, context),
         replicas=replicas,
         memory_bytes=options.memory_share * attention.cluster.device.memory_bytes * devices,
         bandwidth=route.bandwidth,

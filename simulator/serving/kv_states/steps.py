@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from core.errors import InfeasibleError, InputError
+from simulator.serving.kv_states.attention_ffn import AttentionFfn
 from simulator.serving.kv_states.base import Around, State
 from simulator.serving.kv_states.elsewhere import AttentionPool, InStorage, Offloaded
 from simulator.serving.kv_states.kept import DroppedTokens, SparseHost
@@ -14,7 +15,7 @@ from simulator.serving.question.state import KvState
 from simulator.serving.steps.step_times import Array, Chunk, RankBatch, ReplicaCosts, StepTimes, Stretch
 
 states: Mapping[str, type[State]] = {
-    kind.name: kind for kind in (DroppedTokens, SparseHost, Offloaded, InStorage, AttentionPool)
+    kind.name: kind for kind in (DroppedTokens, SparseHost, Offloaded, InStorage, AttentionPool, AttentionFfn)
 }
 LONGEST_STRETCH = 1 << 20
 STRAIGHT = 1e-9
@@ -53,8 +54,12 @@ class StateSteps:
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""
-        if not prefills and self.state.batches > 1 and decodes > 1:
-            return self._alternating(decodes, kv_tokens, queries)
+        if not prefills and decodes:
+            seconds = self.state.decode_s(self.around, decodes, kv_tokens, queries)
+            if seconds is not None:
+                return seconds
+            if self.state.batches > 1 and decodes > 1:
+                return self._alternating(decodes, kv_tokens, queries)
         seconds = self.target.step(prefills, decodes, self._seen(decodes, kv_tokens), queries)
         new = decodes * queries + sum(chunk[0] for chunk in prefills)
         return self._with(seconds, decodes, kv_tokens, new) if seconds else seconds
@@ -103,8 +108,12 @@ class StateSteps:
 
     def parts(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int) -> Mapping[str, float]:
         """The target's parts, and what the step waits for KV or for attention elsewhere."""
-        parts = self.target.parts(prefills, decodes, self._seen(decodes, kv_tokens))
-        return {**parts, "kv elsewhere": self.step(prefills, decodes, kv_tokens) - sum(parts.values())}
+        parts = dict(self.target.parts(prefills, decodes, self._seen(decodes, kv_tokens)))
+        total = self.step(prefills, decodes, kv_tokens)
+        # Micro batches that hide each other take less than the replica's own parts, which then shrink alike.
+        share = min(total / max(sum(parts.values()), 1e-12), 1.0)
+        parts = {name: share * seconds for name, seconds in parts.items()}
+        return {**parts, "kv elsewhere": total - sum(parts.values())}
 
 
 def with_state(
@@ -125,8 +134,10 @@ def with_state(
         InfeasibleError: no KV block fits.
     """
     state = make_state(kv_state, where)
-    if isinstance(state, AttentionPool) and around.attention is None:
+    if isinstance(state, AttentionPool | AttentionFfn) and around.attention is None:
         raise InputError("needs a pool of role attention beside this one", f"{where}.kind")
+    if isinstance(state, AttentionFfn) and around.table is None:
+        raise InputError("attention and FFN apart beside an overlap is not modelled", f"{where}.kind")
     blocks = int(state.tokens(around) / block_tokens / ranks)
     if blocks < 1:
         raise InfeasibleError(

@@ -125,6 +125,16 @@ def _latent_bytes(price: StepPrice, mla: LatentAttention) -> float:
     return whole * (1 - 1 / tensor) * size + ENDS_BYTES * expanded / tensor
 
 
+def attention_weight_bytes(price: StepPrice) -> float:
+    """Return the bytes of attention's weights on one device that has those of all layers."""
+    model, formats, groups = price.model, price.weights, price.model.layer_groups
+    size, total = formats.attention_bytes or formats.dense_bytes, 0.0
+    for kind, count in layer_counts(model).items():
+        latents = _latent_bytes(price, model.mla) if model.mla and kind.mixer in CACHED else 0.0
+        total += len(groups[kind]) * (count.attention * size / price.pool.tensor + latents)
+    return total
+
+
 def dense_weight_bytes(price: StepPrice) -> float:
     """Return the bytes of all weights but embedding, output layer and routed experts."""
     model, formats = price.model, price.weights

@@ -133,13 +133,14 @@ class StepPrice:
         """All but attention over context and routed experts, for ``tokens`` tokens on one rank."""
         return self.inside_stages(tokens) + self.between_stages(np.asarray(tokens, dtype=np.float64))
 
-    def inside_stages(self, tokens: ArrayLike) -> Array:
-        """Part of ``linear`` without the sends between pipeline stages."""
+    def inside_stages(self, tokens: ArrayLike, attention: bool = False) -> Array:
+        """Part of ``linear`` without the sends between pipeline stages; or attention's products alone."""
         count = np.asarray(tokens, dtype=np.float64)
         rank = self._rank(Batch.prefill(1.0, count))
         seconds = np.zeros(np.shape(count))
         for kind, layers in self.layer_kinds.items():
             ops = [op for op in self._layer_ops(rank, *kind) if op.depends_on == "tokens"]
+            ops = [op for op in ops if op.part in ATTENTION] if attention else ops
             seconds = seconds + layers * self._seconds([op for op in ops if not isinstance(op, ExpertLayer)])
         return self.site.factor("products") * self.site.by_tokens(count) * seconds
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +169,11 @@ class IterationTable:
         """Seconds of the host around a step by its number of sequences."""
         return self._around
 
+    @cached_property
+    def attention_products_s(self) -> Array:
+        """Seconds of attention's products by decoding tokens, padded as a step is."""
+        return _every(partial(self.price.inside_stages, attention=True), self.max_tokens)[self.padded]
+
     # Made once
 
     def _price_rank(self) -> None:
@@ -186,11 +191,8 @@ class IterationTable:
         self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
 
     def _price_attention(self) -> None:
-        counts = np.unique(
-            np.concatenate(
-                [np.arange(1, min(self.max_sequences, 256) + 1), np.arange(256, self.max_sequences, 4)]
-            )
-        )
+        few, many = np.arange(1, min(self.max_sequences, 256) + 1), np.arange(256, self.max_sequences, 4)
+        counts = np.unique(np.concatenate([few, many]))
         counts = np.append(counts[counts < self.max_sequences], self.max_sequences).astype(np.float64)
         if len(counts) < 2:
             counts = np.array([1.0, 2.0])

@@ -198,9 +198,12 @@ def _events(deployment, workload, one_of, perhaps):
 def _kv_state(deployment, one_of):
     """KV kept in part or elsewhere, or attention in a pool of its own."""
     kind = one_of(*states)
-    if kind != "attention-pool":
+    if not kind.startswith("attention-"):
         deployment["state"] = {"kind": kind}
         return
+    if kind == "attention-ffn":
+        ffn = {"role": "decode", "state": {"kind": kind, "options": {"in_flight": one_of(2, 3, 5)}}}
+        deployment["pools"] = [{"role": "prefill"}, ffn]
     shared = {"role": "attention", "replicas": deployment["replicas"], "data": 1, "pipeline": 1}
     deployment["pools"] = [*deployment.get("pools", [{"role": "mixed"}]), shared]
 

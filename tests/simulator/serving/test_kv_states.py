@@ -19,6 +19,7 @@ WORKLOAD = {
     "output": 200,
 }
 POOL = {"replicas": 2}
+APART = [{"role": "prefill"}, {"role": "decode", "state": {"kind": "attention-ffn"}}]
 
 
 def setting(state=None, pools=(), **deployment):
@@ -59,7 +60,7 @@ def test_all_kv_kept_in_memory_changes_no_byte(kind):
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
 
 
-@pytest.mark.parametrize("kind", [name for name in states if name != "attention-pool"])
+@pytest.mark.parametrize("kind", [name for name in states if not name.startswith("attention-")])
 def test_stretches_are_sums_of_steps(kind):
     state = steps(kind)
     for decodes, kv_tokens in ((1, 900), (7, 7 * 300), (64, 64 * 2000), (128, 128 * 3000)):
@@ -123,6 +124,9 @@ def test_attention_devices_are_paid_for_and_hold_the_kv():
         ({"pools": [{"role": "attention"}]}, InputError, "role decode or mixed"),
         ({"pools": [POOL, {"role": "attention", "replicas": 3}]}, InputError, "multiples of 2"),
         ({"pools": [{}, {"role": "attention", "pipeline": 2}]}, InputError, "tensor"),
+        ({"pools": [{"state": {"kind": "attention-ffn"}}, {"role": "attention"}]}, InputError, "role decode"),
+        ({"pools": [*APART, {"role": "attention", "replicas": 2}], "data": 2}, InputError, "data 2"),
+        ({"state": ("attention-ffn", {"in_flight": 1})}, InputError, "in_flight"),
     ],
 )
 def test_senseless_states_are_refused(change, error, says):
