@@ -128,7 +128,12 @@ def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
         "workload": {"kind": "rl", "algorithm": "ppo", **step},
         "roles": {
             "train": {"plan": plan, "packing": "none", "scoring_micro_batch": row["scoring"]},
-            "generate": {"engine": "vllm-0.4", "tensor": row["tensor"]},
+            "generate": {
+                "engine": facts["engine"],
+                "tensor": row["tensor"],
+                # Each actor rank sends the prompts of one forward pass and waits for all answers.
+                "options": {"max_sequences": row["scoring"] * row["tensor"]},
+            },
         },
         "schedule": {"kind": "synchronous", "split": split},
     }
