@@ -156,6 +156,10 @@ class Cluster(Strict):
         widths = range(level.devices, 0, -self.devices_per_node)
         return level.model_copy(update={"devices": next(w for w in widths if count % w == 0)})
 
+    def reaching(self, share: float) -> "Cluster":
+        """Return the same nodes with collectives at a share of what their links' constants say."""
+        return self._with(levels=[level.model_copy(update={"reached": share}) for level in self.levels])
+
     def at_clock(self, hertz: float, where: str = "") -> "Cluster":
         """Return the same nodes with their devices at a lower clock; see `Device.at_clock`."""
         device = self.device.at_clock(hertz, where)

@@ -41,6 +41,8 @@ class Level(Strict):
     """Latency of one hop from device to device, s; by default the calibration's."""
     mesh: bool = False
     """Whether every pair has dedicated links: n devices then use (n - 1) of the (devices - 1) shares."""
+    reached: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Speed of the library's collectives over these links, over that of the calibration's constants."""
     calibration: str | dict[str, Any]
     """Name of the measured constants of these links, or the constants themselves."""
 

@@ -156,7 +156,7 @@ class Wiring:
     def _by_level(self, family: str) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """Return start, step and seconds per byte, each (protocols, levels), own_copy, latency (levels,)."""
         protocols = [getattr(link, family) for link in self.links]
-        bandwidth = np.array([level.bandwidth for level in self.levels])
+        bandwidth = np.array([level.bandwidth * level.reached for level in self.levels])
         start, step, efficiency = np.stack([p.table() for p in protocols], axis=-1)
         own_copy = np.array([p.own_copy for p in protocols])
         extra = np.array([level.extra_latency_s for level in self.levels])

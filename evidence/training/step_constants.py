@@ -11,7 +11,7 @@ from evidence.training.parts import sources
 from hwmodels.collectives.calibration import fabric_calibrations
 from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase
-from simulator import variation
+from simulator import slowest_rank
 from simulator.training import overlap
 
 Change = Callable[[TrainingCase], TrainingCase]
@@ -100,6 +100,18 @@ def _cluster(key: str, old: float, new: float) -> Change:
     return change
 
 
+def _reached(old: float) -> Change:
+    """Links whose collectives reach what the constants of switched ones say."""
+
+    def change(case: TrainingCase) -> TrainingCase:
+        cluster = case.setting.cluster
+        if cluster.levels[0].reached != old:
+            return case
+        return replace(case, setting=replace(case.setting, cluster=cluster.reaching(1.0)))
+
+    return change
+
+
 def _load(old: float) -> Change:
     """Balanced experts."""
 
@@ -166,6 +178,13 @@ CONSTANTS = (
         _cluster("host_slowdown", 1.8, 1.0),
     ),
     StepConstant(
+        "collectives between four GH200 (clusters)",
+        "0.4",
+        ("JUPT", "JUPM", "JUPF"),
+        "all steps of JUPITER, one vote a source",
+        _reached(0.4),
+    ),
+    StepConstant(
         "start of a UCCL dispatch (efa-v2)",
         "1.2 ms",
         ("AWSEP",),
@@ -225,11 +244,11 @@ CONSTANTS = (
         patched=(lambda: overlap, "SLOWDOWN", {"nvidia": 0.12, "amd": 0.12}),
     ),
     StepConstant(
-        "jitter of a step (variation.py)",
+        "jitter of a step (slowest_rank.py)",
         "0.003",
         ("NEMO",),
         "slope of Nemotron 15B over 16 to 2,048 H100",
-        patched=(lambda: variation, "JITTER", 0.0),
+        patched=(lambda: slowest_rank, "JITTER", 0.0),
     ),
     StepConstant(
         "FlashAttention-1 in Triton, heads of 64 (hwmodels/generations/ampere.yaml)",

@@ -197,7 +197,9 @@ def test_a_pair_of_a_quad_has_the_links_between_two():
     for name in ("gh200-quad", "jupiter", "alps", "isambard-ai"):
         quad = clusters.get(name)
         pair, four = (float(quad.collective("all_gather", 2e9, size)) for size in (2, 4))
-        assert 1e9 / pair < 150e9 < 1.5e9 / four
+        assert 1e9 / pair < 150e9 and 2.5 < (1.5e9 / four) / (1e9 / pair) < 4.0
+        switched = float(quad.reaching(1.0).collective("all_gather", 2e9, 4))
+        assert switched / four == pytest.approx(quad.levels[0].reached, rel=0.05)
         assert quad.host_slowdown > 1
     assert clusters.get("jupiter").resized(16384).devices == 16384
 
