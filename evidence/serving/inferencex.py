@@ -26,6 +26,7 @@ class Flags(Strict):
     kv: Literal["fp8"] | None = None
     exchange: Literal["all-gather", "deepep"] | None = None
     expert_kernels: Literal["triton", "marlin"] | None = None
+    product_kernels: Literal["flashinfer"] | None = None
     activations: Literal["fp8"] | None = None
     """Number format of the experts' inputs."""
     spreads_experts: bool = False
@@ -52,6 +53,7 @@ class Flags(Strict):
             "kv": pool.kv or self.kv,
             "exchange": self.exchange,
             "expert_kernels": self.expert_kernels,
+            "product_kernels": self.product_kernels,
             "activations": pool.activations or self.activations,
         }
         if self.spreads_experts and pool.expert == 1:

@@ -39,6 +39,7 @@ OF_FLEETS = {
     "stream": "the engines' options of offloaded weights name other units",
     "start": "how a replica starts is up to the platform",
     "expert_kernels": "engines choose the kernels of their experts (vLLM: --moe-backend)",
+    "product_kernels": "engines choose the kernels of their products (SGLang: --fp8-gemm-backend)",
     "all_reduce": "engines reduce by their own kernels and NCCL",
     "finetuning": "no engine here fine-tunes beside its requests",
 }

@@ -118,6 +118,11 @@ class Pool(Strict):
         description="kernels of experts in vLLM (`--moe-backend`): triton (on Blackwell, and of MXFP4 on "
         "Hopper) or marlin (of MXFP4 on Hopper); default: the engine's",
     )
+    product_kernels: Literal["flashinfer"] | None = Field(
+        None,
+        description="kernels of block-scaled fp8 products in SGLang on Blackwell (`--fp8-gemm-backend`); "
+        "default: DeepGEMM",
+    )
     all_reduce: Literal["star"] | None = Field(
         default=None,
         description="star: tensor-parallel ranks add up through one of them; default: as engine and NCCL do",

@@ -1,4 +1,4 @@
-"""Block-scaled fp8 products in DeepGEMM, as vLLM 0.11 and 0.12 run them.
+"""Block-scaled fp8 products in DeepGEMM, as vLLM 0.11 and 0.12 run them, and in FlashInfer.
 
 Experts run in its contiguous layout. The host does not know how many tokens each expert has, so both
 products run over the most rows that there may be: all copies of tokens, and 127 more for each expert of
@@ -30,6 +30,11 @@ EXPOSED_READ = 0.7
 weights that no other block does. From DeepSeek-V3's layer on H100 (vLLM pull 13932; tensor degrees 1 to
 8, 128 to 2,048 tokens): what is left of its times is then the same at all degrees, 0.96 ms and 0.92 us
 a token, which is the permutation that 0.11 no longer has."""
+
+FLASHINFER_RATE = 3.0e12
+"""FLOP/s of one multiprocessor of Blackwell in FlashInfer's TRT-LLM products: 437 and 442 TFLOP/s on B200 at
+1,024 and 2,048 tokens (24,576 x 7,168 weights), 403 at 256, where DeepGEMM reaches 2,470 and 2,770
+(sgl-project/sglang, pull 13528)."""
 
 
 def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool) -> Array:
@@ -76,3 +81,15 @@ def packing_seconds(product: Product, kernels: KernelModel, matrices: Array | fl
     for bytes_ in moved:
         seconds = seconds + kernels.memory_bound(bytes_)
     return seconds
+
+
+def flashinfer_seconds(product: Product, kernels: KernelModel, seconds: Array) -> Array:
+    """Return the seconds of a product in FlashInfer.
+
+    Args:
+        product: of the step.
+        kernels: of the device.
+        seconds: in DeepGEMM, which reads the weights as fast.
+    """
+    rate = FLASHINFER_RATE * kernels.device.multiprocessors
+    return np.maximum(seconds, np.asarray(product.flops, dtype=np.float64) / rate)

@@ -36,7 +36,7 @@ from simulator.serving.engines import Engine, LayerTimes, generation_of, layer_t
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
-from simulator.serving.steps.deepgemm import packing_seconds, padded_seconds
+from simulator.serving.steps.deepgemm import flashinfer_seconds, packing_seconds, padded_seconds
 from simulator.serving.steps.site_times import at_site
 from simulator.serving.steps.weight_only import (
     WeightFormats,
@@ -369,9 +369,12 @@ class StepPrice:
                 total = total + self._reduce(op)
             else:
                 own = self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+                blocks = op if isinstance(op, Product) and op.dtype == "fp8_block" else None
+                if blocks and self.pool.product_kernels:
+                    own = flashinfer_seconds(blocks, self.prices.kernels, own)
                 total = total + (np.maximum(own, self.least_latents_s) if op.name == LATENTS else own)
-                if self.packs_scales and isinstance(op, Product) and op.dtype == "fp8_block":
-                    total = total + packing_seconds(op, self.prices.kernels)
+                if blocks and self.packs_scales:
+                    total = total + packing_seconds(blocks, self.prices.kernels)
         return total
 
     def _reduce(self, op: Op) -> Array:

@@ -222,6 +222,17 @@ def test_scripts_of_gpt_oss_choose_its_experts(gpu, kernels, activations, kv):
     assert found.flags.token_budget == 8192
 
 
+@pytest.mark.parametrize(
+    ("model", "kernels"), [("deepseek-ai/DeepSeek-R1", "flashinfer"), ("Qwen/Qwen3.5-397B-A17B", None)]
+)
+def test_scripts_of_sglang_on_b200_choose_fp8_products(model, kernels):
+    """DeepSeek's switch DeepGEMM off, Qwen3.5's do not."""
+    row = CLOSED | {"model": model, "gpu": "b200", "weight_precision": "fp8", "tp": "8", "n_gpus": "8"}
+    row |= {"engine": "sglang", "engine_version": "0.5.9", "ep": "1"}
+    pool = read(MeasuredRow(row, "row"), "closed_loop.csv").question.serving.pool
+    assert (pool.product_kernels, pool.kv) == (kernels, "fp8")
+
+
 def test_inferencex_captures_graphs_of_all_clients_of_tensorrt_llm():
     """Its scripts set the largest graph to the clients; other harnesses keep the engine's 128."""
     row = CLOSED | {

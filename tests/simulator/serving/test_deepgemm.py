@@ -1,12 +1,14 @@
-"""Experts in DeepGEMM's padded blocks."""
+"""Experts in DeepGEMM's padded blocks, and products in FlashInfer."""
 
 import numpy as np
 import pytest
 
 from hwmodels.cluster import usual_cluster
 from simulator.models import models
+from simulator.ops import Product
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
+from simulator.serving.steps.deepgemm import flashinfer_seconds
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.table import IterationTable
 
@@ -99,3 +101,25 @@ def test_versions_and_formats_that_pad(options, pads):
 
 def test_a_step_without_tokens_takes_no_time():
     assert layer_us(0.0) == 0.0
+
+
+MEASURED_FLASHINFER_US = {256: 223.5, 1024: 826.2, 2048: 1632.5}
+"""24,576 x 7,168 weights on B200 by tokens (sgl-project/sglang, pull 13528)."""
+
+
+def test_products_in_flashinfer_wait_for_its_matrix_units():
+    tokens, measured = (
+        np.array([*column], dtype=float) for column in zip(*MEASURED_FLASHINFER_US.items(), strict=True)
+    )
+    product = Product(name="wide", part="mlp", m=tokens, n=24576, k=7168, dtype="fp8_block")
+    kernels = usual_cluster("b200").device.kernels
+    seconds = flashinfer_seconds(product, kernels, kernels.gemm(tokens, 24576, 7168, dtype="fp8_block"))
+    assert 1e6 * seconds == pytest.approx(measured, rel=0.1)
+    few, many = np.array([2.0]), np.array([8192.0])
+    for weights, least, most in (("fp8", 1.5, 5.0), ("bf16", 1.0, 1.0)):
+        options = {"engine": "sglang-0.5.9", "model": "deepseek-v3", "device": "b200", "weights": weights}
+        deepgemm, flashinfer = (
+            price_of(**options, product_kernels=kernels) for kernels in (None, "flashinfer")
+        )
+        assert flashinfer.linear(few) == pytest.approx(deepgemm.linear(few))
+        assert least <= float(flashinfer.linear(many)[0] / deepgemm.linear(many)[0]) <= most
