@@ -109,7 +109,7 @@ def excluded(case: ServingCase) -> bool:
     """Rows that break for reasons of their own; see docs/accuracy/servers.md."""
     question, engine = case.question, case.engine
     model, gpu = question.serving.model.name, case.gpu
-    if case.flagged or getattr(question, "speculates", False):
+    if case.flagged or getattr(question, "speculates", False) or getattr(question, "prefill", None):
         return True
     if "energy" in case.file:
         single = gpu == "b200" and question.serving.pool.devices == 1
@@ -137,12 +137,9 @@ def uneven(setup: Setup) -> bool:
 
 
 def unknown(case: ServingCase, metric: str) -> bool:
-    """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there, or
-    another pool computes its prompts."""
+    """Whether a row's TTFT depends on a start of the run that it does not describe, or its p50 is there."""
     if not metric.startswith("ttft"):
         return False
-    if getattr(case.question, "prefill", None):
-        return True
     bursts = getattr(case.question, "bursts", True)
     return not bursts or (metric == "ttft_ms_mean" and "ttft_ms_p50" in case.measured)
 
