@@ -89,7 +89,8 @@ def parse_json(text: str, where: str, bounded: bool = True) -> Any:
 def no_such_file(path: Path) -> InputError:
     """The error for a missing file, with the nearest name of its folder."""
     if re.match(r"https?:/", str(path)):
-        return InputError("is an address, a file is needed; download it first", shown_path(path))
+        address = shown_path(path).replace(":/", "://", 1)
+        return InputError("is an address, a file is needed; download it first", address)
     try:
         names = [file.name for file in islice(path.parent.iterdir(), MOST_NAMES)]
     except (OSError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +27,10 @@ OTHER_WORDS = MappingProxyType(
         "--tp": "--fix tensor=N",
         "--pp": "--fix pipeline=N",
         "--tensor-parallel-size": "--fix tensor=N",
-        "--output": "--out",
+        "--output": "--out | --save FILE, or --json > FILE",
+        "--cluster": "--types",
+        "--quantization": "--fix weights=FORMAT",
+        "--base": "--adapter RANK:nf4",
         "--nodes": "--gpus",
         "--num-nodes": "--gpus",
         "--slo": "--ttft and --tpot",
@@ -41,7 +45,7 @@ OTHER_WORDS = MappingProxyType(
         "--optimizer": "--fix states=8-bit",
     }
 )
-"""Options of other tools, by the option that says the same here."""
+"""Options of other tools, by the option that says the same here: the first that the command has."""
 
 OTHER_VERBS = MappingProxyType(
     {
@@ -107,11 +111,12 @@ def usage_sentence(error: Any, commands: Any) -> str:
         problem = f"{_spelling(parameter)} is missing{_purpose(parameter)}"
     elif kind == "NoSuchOption":
         spellings = [name for option in options for name in option.opts if name.startswith("--")]
-        nearest = _nearest(error.option_name, spellings, path) or suggestion(error.option_name, spellings)
-        if path.endswith(" rl") and "did you mean" not in nearest:
+        nearest = _nearest(error.option_name, spellings, path)
+        if path.endswith(" rl") and not (nearest or get_close_matches(error.option_name, spellings, 1, 0.75)):
             nearest = (
                 "; batch, algorithm and the rest are keys of a scenario (docs/rl.md), which --save writes"
             )
+        nearest = nearest or suggestion(error.option_name, spellings)
         problem = f"{error.option_name}: no such option{nearest}".rstrip("?")
     elif kind == "BadOptionUsage":
         named = next((option for option in options if error.option_name in option.opts), None)
@@ -131,12 +136,18 @@ def usage_sentence(error: Any, commands: Any) -> str:
 def _nearest(typed: str, spellings: list[str], path: str) -> str:
     """What an unknown option is called here, or the command that has it; empty where neither is known."""
     from meshwright.commands.plan_flags import ASKED, OTHERWISE, flag, readers
+    from planner.serving.question import FIELDS
+    from simulator.plan import Plan
 
-    same = OTHER_WORDS.get(typed, "")
+    words = OTHER_WORDS.get(typed, "").split(" | ")
     if len(typed) == SHORT_OPTION:
-        same = next((name for name in spellings if name.startswith(f"-{typed}")), "")
-    if same.split(" ")[0] in spellings:
-        return f"; did you mean {same!r}"
+        words = [name for name in spellings if name.startswith(f"-{typed}")]
+    field = typed.removeprefix("--").replace("-", "_")
+    if field in (FIELDS if path.endswith(" serve") else Plan.model_fields):
+        words.append(f"--fix {field}=VALUE")
+    for same in words:
+        if same.replace(",", " ").split(" ")[0] in spellings:
+            return f"; did you mean {same!r}"
     names = {flag(name): name for kind in ASKED for name in kind.__dataclass_fields__}
     name, question = names.get(typed, ""), path.rpartition(" ")[2]
     if (question, name) in OTHERWISE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
@@ -57,6 +58,10 @@ def scenario_path(reference: str) -> Path:
         )
     if reference.lower().rstrip("s") in UNITS:
         raise InputError("is no scenario; numbers are written without a unit: --seq-len 8k", reference)
+    if re.fullmatch(r"\w+=\S+", reference):
+        raise InputError(
+            "is no scenario; each value has its flag: --fix tensor=8 --fix pipeline=4", reference
+        )
     raise UnknownNameError("scenario", reference, shipped)
 
 

@@ -133,6 +133,14 @@ MISTAKES = {
     "whatif p.yaml --set tensor_parallel=2": "did you mean 'plan.tensor'?",
     f"plan train {ASKED.replace('--gpus 8', '--gpus 7')} --fix tensor=4": "GPUs that would do: 8",
     "import . --cluster dgx-h100": "name one launch file of its files: ",
+    # Values without their flags, fields as options, servers by other names (30 November 2026).
+    f"plan train {ASKED} --fix tp=8 pp=4": "each value has its flag: --fix tensor=8 --fix pipeline=4",
+    f"plan train {ASKED} --sequence-parallel": "did you mean '--fix sequence_parallel=VALUE'",
+    f"plan train {ASKED} --output out.json": "did you mean '--save FILE, or --json > FILE'",
+    f"plan serve --model whisper {LOAD} --cluster dgx-h100 --gpus 1": "did you mean 'whisper-large-v3'",
+    f"plan serve --model bart-large {LOAD} --cluster dgx-h100 --gpus 1": "transformers, vllm-0.6 do",
+    "plan mix --model llama3.1-8b --cluster dgx-h100": "did you mean '--types'",
+    "plan rl --model qwen3-8b --rollouts 8": "keys of a scenario (docs/rl.md)",
     # Units in numbers, options twice, words of other tools in files (November 2026, 0.20.0).
     f"{SERVED} {LOAD} --ttft p99=2": "--ttft: is given 2 times; one value counts",
     f"plan train {ASKED.replace('dgx-h100', '8xH100')}": "stands apart: H100 with --gpus 8",

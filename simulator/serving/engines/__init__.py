@@ -26,7 +26,7 @@ __all__ = [
     "stands_for",
 ]
 
-RELEASE = re.compile(r"(?P<family>[A-Za-z][A-Za-z.-]*?)[-_ ]?[vV]?(?P<version>\d+(\.\d+)+\S*)")
+RELEASE = re.compile(r"(?P<family>[A-Za-z][A-Za-z.-]*?)(?:[-_ :@]|==)?[vV]?(?P<version>\d+(\.\d+)+\S*)")
 """A family and a release: vllm-0.8.5, sglang v0.4.3.post2."""
 
 
@@ -57,6 +57,7 @@ FAMILIES = {
     "deepspeedfastgen": "fastgen",
     "mii": "fastgen",
     "fastertransformer": "static",
+    "ollama": "llama.cpp",
 }
 """Other spellings of a family, letters and digits only."""
 
