@@ -82,7 +82,7 @@ class UnknownNameError(InputError):
         self, kind: str, unknown: str, allowed: Iterable[str], where: str = "", nearest: Iterable[str] = ()
     ) -> None:
         self.kind, self.unknown, self.allowed = kind, unknown, sorted(allowed)
-        begun = [name for name in self.allowed if name.startswith(str(unknown).lower())]
+        begun = kind == "model" and any(name.startswith(str(unknown).lower()) for name in self.allowed)
         words = absent(kind, unknown) if isinstance(unknown, str) and not begun else ""
         meant = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
         told = f"; {words}" if words else meant or suggestion(unknown, self.allowed)

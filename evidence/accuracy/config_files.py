@@ -18,7 +18,7 @@ from core.loading import read_mapping
 from simulator.models.huggingface import read_config
 from simulator.models.model import Model
 from simulator.models.parts import LayerKind
-from simulator.ops.counts import layer_counts, model_parameters
+from simulator.ops.counts import encoder_parameters, layer_counts, model_parameters
 from simulator.ops.tower import tower_parameters
 from simulator.serving.steps.memory import kv_token_bytes
 from simulator.serving.steps.weight_only import ENDS_BYTES, NARROW, stored_bytes
@@ -63,7 +63,8 @@ def checkpoint_parts(model: Model, mtp: str | None = None) -> list[Part]:
             parts.append(Part(layers * dtype, shares or wide))
     head = dict(stated.head) if stated else {}
     parts.append(Part(model.output_parameters, head or wide))
-    parts.append(Part(model.embedding_parameters + model.other_parameters, wide))
+    ends = model.embedding_parameters + model.other_parameters + encoder_parameters(model)
+    parts.append(Part(ends, wide))
     if model.tower:
         parts.append(Part(tower_parameters(model.tower), wide))
     if mtp:
