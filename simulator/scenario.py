@@ -22,12 +22,19 @@ from hwmodels.mixed import mixed_cluster
 from simulator.frameworks import Framework, default_name, frameworks
 from simulator.lengths.histogram import with_histogram
 from simulator.levers import LEVERS, stated
-from simulator.models import Model, models, trainable
+from simulator.models import Model, models
 from simulator.models.towers.pictures import seeing
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
-from simulator.rules import adapter_problem, check, check_allow, insisted, without_default_graphs
+from simulator.rules import (
+    adapter_problem,
+    check,
+    check_allow,
+    encoder_problem,
+    insisted,
+    without_default_graphs,
+)
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.site import Site, check_site, read_site
@@ -235,7 +242,9 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
         sized = cluster.resized(written.gpus)
     site = _site(written, sized, framework, where, folder)
     work, stragglers = written.workload, tuple(written.stragglers)
-    model = seeing(trainable(model, where), work.images, work.seq_len, f"{where}: workload.images")
+    model = seeing(model.stacked, work.images, work.seq_len, f"{where}: workload.images")
+    if problem := encoder_problem(model, work):
+        raise InputError(problem, f"{where}: workload")
     setting = Setting(model, sized, work, framework, stragglers, site, tuple(written.allow))
     check_allow(setting, f"{where}: allow")
     with located(f"{where}: workload.precision"):

@@ -17,7 +17,12 @@ from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import CAST_BYTES, SCALE_BYTES
-from simulator.ops.counts import attention_flops_per_token, matmul_flops_per_token, model_parameters
+from simulator.ops.counts import (
+    attention_flops_per_token,
+    flops_per_token,
+    matmul_flops_per_token,
+    model_parameters,
+)
 from simulator.ops.layer import layers
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.grouped_steps import GroupedStep, GroupedSteps, equal_micro_batches
@@ -30,6 +35,9 @@ from simulator.state.formats import COPIED_STATES, MOMENT_BYTES
 from simulator.state.uneven import EVEN, StateShare
 from simulator.stragglers import Straggler
 from simulator.workload import Training
+
+SOURCE = "source"
+"""Kind of attention of the layers of an encoder."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +236,14 @@ class Setting:
             self.training.expert_load,
         )
         batch = Batch.training(sequences, length, self.causal)
+        if self.model.encoder is not None:
+            batch = replace(batch, encoded=np.multiply(sequences, self.training.source))
         return Rank(self.model, batch, shard, self.formats, self.implementation)
+
+    def source_rank(self, rank: Rank) -> Rank:
+        """The same rank's view of the encoder's input."""
+        (segment,) = rank.batch.segments
+        return replace(rank, batch=Batch.training(segment.sequences, self.training.source, causal=False))
 
     def sharing(self, plans: Plans) -> np.ndarray:
         """Context-parallel ranks that share the sequences of a micro batch, shape (plans,)."""
@@ -278,6 +293,15 @@ class Setting:
             return []
         return drawn.paces(plan.data, plan.micro_batch, self.square_cost)
 
+    def flops_per_token(self, causal: bool = False) -> float:
+        """Forward model FLOPs of a token of a sequence, those of its encoder with it.
+
+        Args:
+            causal: count only the keys that a token may see.
+        """
+        source = self.training.source if self.model.encoder else None
+        return float(flops_per_token(self.model, self.training.attended, causal and self.causal, source))
+
     @cached_property
     def square_cost(self) -> float:
         """FLOPs of attention for a squared token over those of linear layers for a token."""
@@ -290,9 +314,10 @@ class Setting:
         """The setting whose documents all have the longest length: its micro batches need most memory."""
         return self if self.training.drawn is None else replace(self, training=self.training.longest)
 
-    def tokens(self, plans: Plans) -> np.ndarray:
-        """Tokens of a micro batch that one context-parallel rank holds, shape (plans,)."""
+    def tokens(self, plans: Plans, mixer: str = "full") -> np.ndarray:
+        """Tokens of a micro batch that one context-parallel rank holds in a layer, shape (plans,)."""
         sequences, length = self.sequences(plans)
+        length = self.training.source if mixer == SOURCE else length
         return sequences * length / self.sharing(plans)
 
     def read_seconds(self, plans: Plans) -> np.ndarray:

@@ -67,6 +67,14 @@ class Training(Strict):
         "`lengths`: pack",
     )
 
+    source_len: int | None = Field(
+        None,
+        gt=0,
+        le=2**27,
+        description="tokens that the encoder of a model with one reads of every sequence (T5, BART); "
+        "`seq_len` counts those of the decoder; default: as many",
+    )
+
     images: AnyImages = Field(
         default_factory=list,
         description="images of every sequence, as tokens of it (`4x1280x720`, `1280x720@16` for a video, a "
@@ -107,10 +115,15 @@ class Training(Strict):
     @model_serializer(mode="wrap")
     def _without_unused(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A workload without adapters, or with one length, is written as before others existed."""
-        written, late = write(self), ("adapter", "lengths", "packing")
+        written, late = write(self), ("adapter", "lengths", "packing", "source_len")
         unused = () if self.images else ("images", "tower")
         written = {key: value for key, value in written.items() if key not in unused}
         return {key: value for key, value in written.items() if value is not None or key not in late}
+
+    @property
+    def source(self) -> int:
+        """Tokens of a sequence that an encoder reads."""
+        return self.source_len or self.seq_len
 
     @cached_property
     def drawn(self) -> DrawnSteps | GroupedSteps | None:

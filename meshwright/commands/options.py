@@ -69,6 +69,10 @@ Gpus = Annotated[str | None, typer.Option(help="GPUs of the job; 256..2048 compa
 SeqLen = Annotated[
     str | None, typer.Option(help="Tokens of a sequence (8192, 8k); default: the model's maximum.")
 ]
+SourceLen = Annotated[
+    str | None,
+    typer.Option(help="Tokens that an encoder reads (T5, BART); --seq-len: the decoder's, as many."),
+]
 GlobalBatch = Annotated[str | None, typer.Option(help="Sequences per optimizer step.")]
 BatchTokens = Annotated[
     str | None,
@@ -326,7 +330,7 @@ def question(**flags: str | float | None) -> dict[str, object]:
     from meshwright.questions.numbers import whole_number
     from meshwright.questions.training import flag
 
-    sizes = ("seq_len", "global_batch", "batch_tokens")
+    sizes = ("seq_len", "source_len", "global_batch", "batch_tokens")
     return {
         name: whole_number(value, flag(name)) if name in sizes and isinstance(value, str) else value
         for name, value in flags.items()

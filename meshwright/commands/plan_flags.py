@@ -88,6 +88,7 @@ class JobFlags(SearchFlags):
     batch_tokens: options.BatchTokens = None
     precision: options.Precision = None
     adapter: options.Adapter = None
+    source_len: options.SourceLen = None
     images: options.Images = None
     framework: options.Framework = None
     price: options.Price = None
@@ -102,7 +103,7 @@ class JobFlags(SearchFlags):
         Raises:
             InputError: a number or a constraint that cannot be read.
         """
-        numbers = words("model precision adapter images seq_len global_batch batch_tokens price")
+        numbers = words("model precision adapter images seq_len source_len global_batch batch_tokens price")
         names = words("framework objective headroom allow")
         asked_for = options.question(**{name: getattr(self, name) for name in numbers})
         return {**asked_for, **{name: getattr(self, name) for name in names}, **self.constraints}

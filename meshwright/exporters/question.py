@@ -33,10 +33,10 @@ def training_question(
     scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
     plan = scenario.needed_plan(where, NO_PLAN)
     setting = scenario.setting
-    if not setting.model.causal:
-        raise InputError(
-            f"{setting.model.name} is an encoder; launch files train decoders", f"{where}: model"
-        )
+    if not setting.model.decoder_only:
+        kind = "has" if setting.model.causal else "is"
+        problem = f"{setting.model.name} {kind} an encoder; launch files train decoders"
+        raise InputError(problem, f"{where}: model")
     title = (
         scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
     )

@@ -22,6 +22,7 @@ class TrainingArguments(TypedDict, total=False):
         precision: fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4.
         adapter: rank of adapters beside frozen weights (16, or "16:nf4" with the format of those), or
             a mapping of ``workload.adapter``.
+        source_len: tokens that an encoder reads of a sequence (T5, BART); ``seq_len`` is the decoder's.
         images: images in every sequence, beside a frozen vision tower (``"2x1280x720"``).
         price: dollars an hour and device, instead of the list price.
         fix: fields of the plan and their values; a search holds them.
@@ -34,6 +35,7 @@ class TrainingArguments(TypedDict, total=False):
     batch_tokens: int | str | None
     precision: str | None
     adapter: int | str | Mapping[str, Any] | None
+    source_len: int | str | None
     images: str | Sequence[Any] | Mapping[str, Any] | None
     framework: FrameworkReference | None
     price: float | None

@@ -26,6 +26,7 @@ KEYS = {
     "global_batch": "workload.global_batch",
     "precision": "workload.precision",
     "adapter": "workload.adapter",
+    "source_len": "workload.source_len",
     "images": "workload.images",
     "framework": "framework",
     "recipe": "recipe",

@@ -49,6 +49,7 @@ class TrainQuestion(ServiceQuestion):
     precision: str | None = Field(None, description="bf16, fp8, mxfp8, nvfp4, ...")
     framework: str | None = Field(None, description="release of a training framework")
     adapter: Number | None = Field(None, description="rank of adapters: 16, 16:nf4")
+    source_len: Number | None = Field(None, description="tokens that an encoder reads of a sequence")
     images: str | None = Field(None, description="images in every sequence: 2x1280x720")
     objective: str | None = Field(None, description="time, cost or energy")
     fix: dict[str, Any] | None = Field(None, description="fields of the plan and their values")

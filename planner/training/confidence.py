@@ -90,7 +90,7 @@ def confidence(setting: Setting, plans: Plans, step: Step) -> Confidence:
     )
     # First choices that measured runs do not bear out are further off the best measured step than others.
     # Errors of the parts are those of decoders.
-    doubted = not setting.model.causal
+    doubted = not setting.model.decoder_only
     beyond = [(each.marked or doubted) and setting.site is None for each in evidence]
     return Confidence(
         np.where(beyond, model_errors().unproven, 1.0) * band(setting, step, exposed),

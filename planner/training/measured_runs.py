@@ -228,7 +228,7 @@ def _fastest(runs: Iterable[MeasuredRun]) -> MeasuredRun | None:
 
 def kind_words(model: Model) -> str:
     """Models of one kind, whose runs are evidence for each other."""
-    if not model.causal:
+    if not model.decoder_only:
         return "encoders"
     return "models with experts" if model.moe else "dense models"
 
@@ -249,7 +249,7 @@ class RunEvidence:
         rack = (run.domain > LARGEST_NODE) == self._rack
         same = run.generation == self.generation and rack and run.experts == experts
         # All measured runs train decoders.
-        return same and model.causal and code_base(run.framework) == self.code
+        return same and model.decoder_only and code_base(run.framework) == self.code
 
     @cached_property
     def used(self) -> Mapping[str, int]:

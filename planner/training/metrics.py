@@ -57,7 +57,7 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = step_flops_per_token(setting, plans)
-        causal = _computed(setting, float(flops_per_token(setting.model, training.attended, setting.causal)))
+        causal = _computed(setting, setting.flops_per_token(causal=True))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -77,9 +77,9 @@ class Metrics:
 def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     """MFU, or causal MFU, of a step of some length."""
     training = setting.training
-    own = flops_per_token(setting.model, training.attended, causal and setting.causal)
+    own = setting.flops_per_token(causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
-    return _computed(setting, float(own)) * training.tokens / step_s / peak
+    return _computed(setting, own) * training.tokens / step_s / peak
 
 
 def _computed(setting: Setting, forward: float) -> float:
@@ -101,7 +101,7 @@ def _computed(setting: Setting, forward: float) -> float:
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
     """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
     model, length = setting.model, setting.training.attended
-    forward = float(flops_per_token(model, length))
+    forward = setting.flops_per_token()
     attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary
     return _computed(setting, forward) + tower_flops(setting) / setting.training.seq_len, np.select(

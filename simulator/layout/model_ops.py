@@ -17,7 +17,7 @@ from simulator.ops import Op, Rank
 from simulator.ops.adapters import with_adapters
 from simulator.ops.ends import further_prediction
 from simulator.plan import FULL_OVERLAP, Plans
-from simulator.setting import Setting
+from simulator.setting import SOURCE, Setting
 
 LAYER_FIELDS = (
     "tensor",
@@ -120,8 +120,12 @@ class ModelOps:
 
 def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> list[list[Op]]:
     """Forward ops of one layer of each kind, with those of adapters where the workload has them."""
-    rank = step_rank(setting, plans)
-    layers = ops.layers(rank, groups)
+    rank, kinds = step_rank(setting, plans), list(groups)
+    layers = ops.layers(rank, kinds)
+    if any(kind.mixer == SOURCE for kind in kinds):
+        encoded = ops.layers(setting.source_rank(rank), kinds)
+        pairs = zip(kinds, layers, encoded, strict=True)
+        layers = [own if kind.mixer == SOURCE else other for kind, other, own in pairs]
     adapter = setting.training.adapter
     return with_adapters(layers, adapter, rank.formats) if adapter else layers
 

@@ -13,7 +13,7 @@ from core.loading import SUFFIXES, Catalogue, build, exists, looks_like_path, re
 from core.parsing import check_plain
 from simulator.models.checkpoints import format_of_name
 from simulator.models.linear_attention import LinearAttention
-from simulator.models.model import VISION, Model, trainable
+from simulator.models.model import VISION, Model
 from simulator.models.parts import AttentionShape, LatentAttention, LayerKind, MixtureOfExperts
 from simulator.models.towers import published_tower
 
@@ -25,7 +25,6 @@ __all__ = [
     "MixtureOfExperts",
     "Model",
     "models",
-    "trainable",
 ]
 
 

@@ -38,7 +38,7 @@ UNPRICED: Mapping[str, str] = {
     "bert": ENCODERS,
     "modernbert": ENCODERS,
     "vit": f"the cut into patches, {ENCODERS}",
-    "t5": DECODERS,
+    "t5": f"biases of distances in attention; {DECODERS}",
     "bart": DECODERS,
     "whisper": f"the convolutions over sound, and {DECODERS}",
     "distilbert": ENCODERS,

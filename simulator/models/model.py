@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.errors import InputError
 from core.loading import Strict
 from simulator.models.linear_attention import LinearAttention
 from simulator.models.numerics import Numerics
@@ -27,8 +26,9 @@ from simulator.models.parts import (
 from simulator.models.towers.tower import Tower
 
 Activation = Literal["gelu", "relu", "relu2", "silu", "swiglu", "geglu"]
-AttentionKind = Literal["full", "sliding", "linear", "cross", "none"]
-"""``cross``: full attention, then attention to the output of ``encoder``."""
+AttentionKind = Literal["full", "sliding", "linear", "cross", "source", "none"]
+"""``cross``: full attention, then attention to the output of ``encoder``; ``source``: a layer of the encoder,
+in the model that trains (`Model.stacked`)."""
 
 CACHED: tuple[AttentionKind, ...] = ("full", "sliding", "cross")
 """Kinds of attention that keep keys and values."""
@@ -339,6 +339,17 @@ class Model(Strict):
         return self.max_sequence + (self.encoder.max_sequence if self.encoder else 0)
 
     @property
+    def stacked(self) -> "Model":
+        """The layers of the encoder in front of the decoder's, as training passes them."""
+        if self.encoder is None or "source" in self.attention_pattern:
+            return self
+        counts = self.encoder.layers, self.layers
+        kinds = ("source",) * counts[0] + ("cross",) * counts[1]
+        widths = (self.encoder.feed_forward,) * counts[0] + (self.feed_forward,) * counts[1]
+        fields = {"layers": sum(counts), "attention_pattern": kinds}
+        return self.model_copy(update=fields | ({"feed_forwards": widths} if len(set(widths)) > 1 else {}))
+
+    @property
     def encoder_alone(self) -> "Model":
         """The encoder with the number formats of the checkpoint; the model itself without one."""
         if self.encoder is None:
@@ -348,7 +359,7 @@ class Model(Strict):
 
     def norms_of(self, parts: int) -> int:
         """Norms outside attention of a layer with 1 to 3 parts, attentions and MLP: as many for each."""
-        return self.norms_per_layer if parts >= 2 else max(self.norms_per_layer // 2, 1)
+        return max(self.norms_per_layer * parts // (3 if self.encoder else 2), 1)
 
     @property
     def norm_width(self) -> int:
@@ -364,21 +375,6 @@ class Model(Strict):
     def output_parameters(self) -> int:
         """The output layer's own weights: none where they are the input embedding's."""
         return 0 if self.tied_embeddings else self.hidden * self.vocabulary
-
-
-def trainable(model: Model, where: str) -> Model:
-    """The model, unless a step of it would be of a part.
-
-    Raises:
-        InputError: it attends to an encoder.
-    """
-    if model.encoder is not None:
-        raise InputError(
-            f"{model.name}: training a decoder that attends to an encoder is not modelled; plan serve asks "
-            "about its answers, and with --osl 0 about the encoder's pass",
-            f"{where}: model",
-        )
-    return model
 
 
 @lru_cache(maxsize=256)

@@ -151,6 +151,12 @@ def _core(rank: Rank, kind: str) -> Iterator[Op]:
         yield kernel(rank, "heads", "copy", copies, copied, part="core")
 
 
+def core_over(rank: Rank, segment: Segment, name: str) -> list[Op]:
+    """softmax(QK^T)V of queries over keys of other tokens."""
+    fused = rank.how.attention != "unfused"
+    return list(_flash(rank, segment, name, "full") if fused else _unfused(rank, segment, name))
+
+
 def _choose(rank: Rank, segment: Segment, name: str) -> list[Op]:
     """The indexer of sparse attention over a prompt's chunk or a training sequence."""
     sequences, queries, keys = (

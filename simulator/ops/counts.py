@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.models import LayerKind, Model
 from simulator.models.model import CACHED
 from simulator.ops.batch import Batch
+from simulator.ops.cross import ENCODED_KEYS
 from simulator.ops.layer import layers
 from simulator.ops.op import Op, Product
 from simulator.ops.rank import Implementation, Rank
@@ -74,9 +75,14 @@ def model_parameters(model: Model) -> int:
 
 
 def encoder_parameters(model: Model) -> int:
-    """All parameters of its encoder but the embedding, which is the decoder's."""
+    """Parameters of its encoder without the embedding, the decoder's, and without layers of the model."""
     encoder = model.encoder
-    return model_parameters(encoder) - encoder.hidden * encoder.vocabulary if encoder else 0
+    if encoder is None:
+        return 0
+    if "source" in model.attention_pattern:
+        rows = encoder.embedding_parameters - encoder.hidden * encoder.vocabulary
+        return encoder.norm_width + rows + encoder.other_parameters
+    return model_parameters(encoder) - encoder.hidden * encoder.vocabulary
 
 
 def _shared_kv(model: Model) -> int:
@@ -124,18 +130,39 @@ def attention_flops_per_token(model: Model, seq_len: ArrayLike, causal: bool = F
     return np.reshape(counted, lengths.shape)
 
 
-def flops_per_token(model: Model, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
+def flops_per_token(
+    model: Model, seq_len: ArrayLike, causal: bool = False, source: float | None = None
+) -> NDArray[np.float64]:
     """Forward model FLOPs per token of a sequence; a training step needs three times as many.
 
     Args:
         model: the architecture.
         seq_len: tokens of a sequence; any shape.
         causal: count only the keys that a token may see.
+        source: tokens that the encoder reads, of a model whose layers hold it; they count with the decoder's.
 
     Returns:
         FLOPs, in the shape of ``seq_len``.
     """
+    if source is not None:
+        return _stacked_flops(model, np.asarray(seq_len, dtype=np.float64), causal, source)
     return matmul_flops_per_token(model) + attention_flops_per_token(model, seq_len, causal)
+
+
+def _stacked_flops(
+    model: Model, length: NDArray[np.float64], causal: bool, source: float
+) -> NDArray[np.float64]:
+    """``flops_per_token`` of a model with its encoder's layers, by the tokens of the decoder."""
+    how, kinds = Implementation(absorbs=False), tuple(model.layer_groups)
+    decoder = replace(Batch.training(1, length, causal), encoded=source)
+    encoder = Batch.training(1, source, causal=False)
+    total = 2.0 * model.hidden * model.vocabulary * length
+    for batch in (decoder, encoder):
+        for kind, ops in zip(kinds, layers(Rank(model, batch, how=how), kinds), strict=True):
+            if (kind.mixer == "source") is (batch is encoder):
+                members = len(model.layer_groups[kind])
+                total = total + members * sum((np.asarray(op.flops) for op in ops), np.zeros(()))
+    return total / length
 
 
 @lru_cache(maxsize=256)
@@ -151,7 +178,7 @@ def _counted(ops: list[Op]) -> LayerCounts:
     counts = dict.fromkeys(LayerCounts._fields, 0.0)
     for op in ops:
         counts[COUNTED_AS.get(op.part, "attention")] += float(np.sum(op.parameters))
-        if isinstance(op, Product):
+        if isinstance(op, Product) and op.name != ENCODED_KEYS:
             counts["flops"] += float(np.sum(op.flops))
     return LayerCounts(**{name: round(count) for name, count in counts.items()})
 

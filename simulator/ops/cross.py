@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.ops.attention import core_over
+from simulator.ops.batch import Segment
 from simulator.ops.build import linear
 from simulator.ops.op import Decode, Op
 from simulator.ops.rank import Rank
+
+ENCODED_KEYS = "cross_keys"
+"""Name of the product of the encoder's output into keys and values."""
 
 
 def cross_attention(rank: Rank) -> list[Op]:
@@ -20,7 +25,12 @@ def cross_attention(rank: Rank) -> list[Op]:
     shared = {"part": "projections", "bias": model.qkv_bias}
     ops = linear(rank, "cross_query", "column", width, model.hidden, **shared)
     if batch.encoded is not None:
-        ops += encoded_keys(rank, np.asarray(batch.encoded, dtype=np.float64))
+        encoded = np.asarray(batch.encoded, dtype=np.float64)
+        ops += encoded_keys(rank, encoded)
+        for part in batch.segments:
+            keys = encoded / np.asarray(part.sequences, dtype=np.float64)
+            seen = Segment(part.sequences, part.queries, keys, causal=False)
+            ops += core_over(rank, seen, "cross_attention")
     ops += [
         Decode(
             name="cross_attention",
@@ -45,6 +55,8 @@ def cross_attention(rank: Rank) -> list[Op]:
 def encoded_keys(rank: Rank, tokens: np.ndarray) -> list[Op]:
     """The product of the encoder's output into keys and values of one layer.
 
+    Its results are kept for the backward pass; its input is one tensor for all layers.
+
     Args:
         rank: of the decoder.
         tokens: of the encoder's output, shape (cases,).
@@ -52,6 +64,5 @@ def encoded_keys(rank: Rank, tokens: np.ndarray) -> list[Op]:
     model = rank.model
     inputs = model.encoder.hidden if model.encoder else model.hidden
     width = rank.kv_heads * (model.head_dim + model.v_head_dim)
-    return linear(
-        rank, "cross_keys", "column", width, inputs, part="projections", tokens=tokens, bias=model.qkv_bias
-    )
+    sizes = {"tokens": tokens, "keeps": tokens * width, "bias": model.qkv_bias}
+    return linear(rank, ENCODED_KEYS, "column", width, inputs, part="projections", **sizes)

@@ -24,6 +24,7 @@ MIXERS: dict[str, Callable[[Rank], list[Op]]] = {
     "sliding": partial(attention, kind="sliding"),
     "linear": linear_attention,
     "cross": attention,
+    "source": attention,
 }
 """The ops of each kind of attention; a new kind is a file with its ops and an entry here."""
 

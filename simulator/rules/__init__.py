@@ -15,7 +15,7 @@ from simulator.rules.release import (
     unoffered,
     without_default_graphs,
 )
-from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken
+from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken, encoder_problem
 
 __all__ = [
     "IDLE",
@@ -32,6 +32,7 @@ __all__ = [
     "broken",
     "check",
     "check_allow",
+    "encoder_problem",
     "insist",
     "insisted",
     "may_overlap",

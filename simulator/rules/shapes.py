@@ -12,12 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from core.errors import InputError
+from simulator.models import Model
 from simulator.plan import USP, Plan, Plans
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.state.adapter import MULTIPLIED
 from simulator.state.policy import StatePolicy
 from simulator.state.problems import policy_problem
+from simulator.workload import Training
 
 
 class Rule(NamedTuple):
@@ -111,7 +113,8 @@ def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     inner = rest / between * (v - 1) / v
     divides = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
     uneven = np.where(p > 2, divides, (p == 2) & (rest == 0))
-    return np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
+    whole = np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
+    return whole & ((p == 1) | (setting.model.encoder is None))
 
 
 def balances_predictions(setting: Setting, pipeline: np.ndarray, chunks: np.ndarray) -> np.ndarray:
@@ -132,6 +135,8 @@ def _explain_layers(setting: Setting, plan: Plan) -> str:
             "(0: even, -1: none)"
         )
         return f"{setting.model.layers} layers with {ends} leave no whole layers per chunk with {slots}"
+    if setting.model.encoder is not None and plan.pipeline > 1:
+        return f"{setting.model.name} has an encoder: pipeline stages of its step are not modelled"
     return (
         f"{setting.model.layers} layers do not divide by {slots}; "
         "first_stage_layers and last_stage_layers allow uneven ends"
@@ -175,7 +180,8 @@ def _context(setting: Setting, plans: Plans) -> np.ndarray:
     degrees = np.where(
         usp, (plans.context_heads > 0) & (plans.context % split == 0), plans.context_heads == 0
     )
-    return (degrees | (plans.context == 1)) & _linear_layers(setting, plans)
+    alone = plans.context == 1
+    return (degrees | alone) & _linear_layers(setting, plans) & (alone | (setting.model.encoder is None))
 
 
 def _linear_layers(setting: Setting, plans: Plans) -> np.ndarray:
@@ -194,6 +200,8 @@ def _linear_layers(setting: Setting, plans: Plans) -> np.ndarray:
 
 def _explain_context(setting: Setting, plan: Plan) -> str:
     name, linear, exchange = setting.model.name, setting.model.linear, plan.linear_context
+    if setting.model.encoder is not None and plan.context > 1:
+        return f"{name} has an encoder: ranks that share its sequences are not modelled"
     if linear is None and exchange is not None:
         return f"linear_context {exchange}: {name} has no linear attention"
     if exchange not in (None, "heads") and plan.context == 1:
@@ -265,6 +273,19 @@ def _explain_state(setting: Setting, plan: Plan) -> str:
     if sync and sync.groups and plan.data % sync.groups:
         return f"sync.groups: {plan.data} replicas (data) do not divide into {sync.groups} groups"
     return f"{_full_sharding(plan.policy)}: needs parameters that passes gather, zero: 3; found {plan.zero}"
+
+
+def encoder_problem(model: Model, training: Training) -> str:
+    """Why a workload does not go with the encoder of a model, or its lack of one; empty where it does."""
+    if model.encoder is None:
+        return f"source_len: {model.name} has no encoder" if training.source_len is not None else ""
+    for name, stated in (("lengths", training.lengths), ("adapter", training.adapter)):
+        if stated is not None:
+            return f"{name}: not modelled beside an encoder; {model.name} has one"
+    longest = model.encoder.max_sequence
+    if training.source > longest:
+        return f"source_len: {training.source:,} tokens are more than the {longest:,} that {model.name} reads"
+    return ""
 
 
 def adapter_problem(setting: Setting) -> str:

@@ -53,8 +53,8 @@ class Kept(NamedTuple):
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
     """What one layer of each kind keeps of one micro batch, read off its list of ops."""
     kept_by_kind = []
-    boundary = boundary_bytes(setting, plans)
     for number, kind in enumerate(groups):
+        boundary = boundary_bytes(setting, plans, kind.mixer)
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
         whole, core, passing, sent = (ops.gathered(sizes) for sizes in every)
         between, again = _kept(setting, ops.plans, kind, whole, core, sent)
@@ -96,8 +96,8 @@ def _kept(
     ``sent`` are those that dispatch to experts and combination return.
     """
     model, width = setting.model, setting.width
-    tokens, t = setting.tokens(plans), plans.tensor
-    boundary = boundary_bytes(setting, plans)
+    tokens, t = setting.tokens(plans, kind.mixer), plans.tensor
+    boundary = boundary_bytes(setting, plans, kind.mixer)
     named = (plans.recompute_modules >= 0) | (setting.choices.recompute_modules is not None)
     selective = whole - core
     if setting.framework.selective == "all-but-projections":
@@ -113,10 +113,10 @@ def _kept(
     return kept, np.where(full, whole, np.where(partly, whole - selective, 0.0))
 
 
-def boundary_bytes(setting: Setting, plans: Plans) -> np.ndarray:
-    """Bytes of a layer's input on one device, shape (plans,)."""
+def boundary_bytes(setting: Setting, plans: Plans, mixer: str = "full") -> np.ndarray:
+    """Bytes of the input of a layer with a kind of attention on one device, shape (plans,)."""
     spread = np.where(plans.sequence_parallel, plans.tensor, 1)
-    return setting.width * setting.tokens(plans) * setting.model.hidden / spread
+    return setting.width * setting.tokens(plans, mixer) * setting.model.hidden / spread
 
 
 def held_activations(

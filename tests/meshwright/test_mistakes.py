@@ -94,7 +94,7 @@ MISTAKES = {
     "export p.yaml --to megatron-lm -o o --rank 2": "only a saved `plan --json` has ranks",
     # Thirty more, of November 2026: names that are absent, words of other tools, notes.
     f"plan train {ASKED.replace('llama3.1-8b', 'deepseek-ai/DeepSeek-V9')}": "(hf download",
-    f"plan train {ASKED.replace('llama3.1-8b', 't5-11b')}": "that attends to an encoder is not modelled",
+    f"plan train {ASKED} --source-len 512": "source_len: llama3.1-8b has no encoder",
     f"plan train {ASKED.replace('llama3.1-8b', 'mamba2-2.7b')}": "hybrids are",
     f"plan train {ASKED.replace('llama3.1-8b', 'foo-3b')}": "for another give its config.json",
     f"plan train {ASKED.replace('dgx-h100', 'tpu-v5e')}": "TPU is not there",

@@ -182,8 +182,6 @@ def test_the_encoder_alone_is_asked_without_an_output(kind, tmp_path):
     assert _asked(model=path, osl=20, engine="transformers").model == model
     with pytest.raises(InputError, match=f"runs no decoder with an encoder of kind {kind}; .*transformers"):
         _asked(model=path, osl=20, engine="sglang-0.5.12")
-    with pytest.raises(InputError, match="training a decoder that attends to an encoder is not modelled"):
-        mw.plan(model=path, cluster="dgx-h100", gpus=8, seq_len=512, global_batch=8)
 
 
 def test_the_answer_of_an_encoder_has_no_position():
