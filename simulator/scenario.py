@@ -27,14 +27,7 @@ from simulator.models.towers.pictures import seeing
 from simulator.placement import MixedSetting, Placement, shares
 from simulator.plan import FIXABLE, Plan
 from simulator.recipes import recipes
-from simulator.rules import (
-    adapter_problem,
-    check,
-    check_allow,
-    encoder_problem,
-    insisted,
-    without_default_graphs,
-)
+from simulator.rules import check, check_allow, check_workload, insisted, without_default_graphs
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.site import Site, check_site, read_site
@@ -243,14 +236,11 @@ def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario
     site = _site(written, sized, framework, where, folder)
     work, stragglers = written.workload, tuple(written.stragglers)
     model = seeing(model.stacked, work.images, work.seq_len, f"{where}: workload.images")
-    if problem := encoder_problem(model, work):
-        raise InputError(problem, f"{where}: workload")
     setting = Setting(model, sized, work, framework, stragglers, site, tuple(written.allow))
     check_allow(setting, f"{where}: allow")
     with located(f"{where}: workload.precision"):
         setting.cluster.device.peak(setting.training.precision)
-    if problem := adapter_problem(setting):
-        raise InputError(problem, f"{where}: workload.adapter")
+    check_workload(setting, where)
     plan = None if written.plan is None else complete_plan(setting, written.plan, f"{where}: plan")
     if plan is not None:
         check_stragglers(setting.stragglers, plan, f"{where}: stragglers")

@@ -58,8 +58,10 @@ def _framework_reference(setting: Setting) -> str | dict[str, Any]:
 def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, Any]:
     """The name of a catalogue entry, or the full definition."""
     for name in names_of(entry):
-        if catalogue.resolve(name) and catalogue.get(name) == entry:
-            return name
+        if catalogue.resolve(name):
+            found = catalogue.get(name)
+            if entry in (found, getattr(found, "stacked", found)):
+                return name
     return entry.model_dump(mode="json", exclude_none=True)
 
 

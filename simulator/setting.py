@@ -17,12 +17,7 @@ from simulator.models import Model
 from simulator.ops import Batch, Formats, Implementation, Rank, Shard
 from simulator.ops.adapters import is_adapter, with_adapters
 from simulator.ops.build import CAST_BYTES, SCALE_BYTES
-from simulator.ops.counts import (
-    attention_flops_per_token,
-    flops_per_token,
-    matmul_flops_per_token,
-    model_parameters,
-)
+from simulator.ops.counts import attention_flops_per_token, matmul_flops_per_token, model_parameters
 from simulator.ops.layer import layers
 from simulator.packing.costs import DegreeCosts
 from simulator.packing.grouped_steps import GroupedStep, GroupedSteps, equal_micro_batches
@@ -35,9 +30,6 @@ from simulator.state.formats import COPIED_STATES, MOMENT_BYTES
 from simulator.state.uneven import EVEN, StateShare
 from simulator.stragglers import Straggler
 from simulator.workload import Training
-
-SOURCE = "source"
-"""Kind of attention of the layers of an encoder."""
 
 
 @dataclass(frozen=True)
@@ -235,15 +227,9 @@ class Setting:
             plans.head_ranks_of(context),
             self.training.expert_load,
         )
-        batch = Batch.training(sequences, length, self.causal)
-        if self.model.encoder is not None:
-            batch = replace(batch, encoded=np.multiply(sequences, self.training.source))
+        source = self.training.source if self.model.encoder else None
+        batch = Batch.training(sequences, length, self.causal, source)
         return Rank(self.model, batch, shard, self.formats, self.implementation)
-
-    def source_rank(self, rank: Rank) -> Rank:
-        """The same rank's view of the encoder's input."""
-        (segment,) = rank.batch.segments
-        return replace(rank, batch=Batch.training(segment.sequences, self.training.source, causal=False))
 
     def sharing(self, plans: Plans) -> np.ndarray:
         """Context-parallel ranks that share the sequences of a micro batch, shape (plans,)."""
@@ -253,9 +239,8 @@ class Setting:
     def sequences(self, plans: Plans) -> tuple[np.ndarray, np.ndarray | int]:
         """Sequences of a micro batch and their length; equal ones of the same cost where documents differ."""
         unequal = self.micro_batches(plans)
-        if unequal is None:
-            return plans.micro_batch, self.training.seq_len
-        return unequal.sequences, unequal.length
+        equal = plans.micro_batch, self.training.seq_len
+        return equal if unequal is None else (unequal.sequences, unequal.length)
 
     def micro_batches(self, plans: Plans) -> MicroBatches | None:
         """Micro batches of the slowest replica where documents differ in length."""
@@ -293,15 +278,6 @@ class Setting:
             return []
         return drawn.paces(plan.data, plan.micro_batch, self.square_cost)
 
-    def flops_per_token(self, causal: bool = False) -> float:
-        """Forward model FLOPs of a token of a sequence, those of its encoder with it.
-
-        Args:
-            causal: count only the keys that a token may see.
-        """
-        source = self.training.source if self.model.encoder else None
-        return float(flops_per_token(self.model, self.training.attended, causal and self.causal, source))
-
     @cached_property
     def square_cost(self) -> float:
         """FLOPs of attention for a squared token over those of linear layers for a token."""
@@ -317,8 +293,7 @@ class Setting:
     def tokens(self, plans: Plans, mixer: str = "full") -> np.ndarray:
         """Tokens of a micro batch that one context-parallel rank holds in a layer, shape (plans,)."""
         sequences, length = self.sequences(plans)
-        length = self.training.source if mixer == SOURCE else length
-        return sequences * length / self.sharing(plans)
+        return sequences * (self.training.source if mixer == "source" else length) / self.sharing(plans)
 
     def read_seconds(self, plans: Plans) -> np.ndarray:
         """Host time to read the tokens of one micro batch one by one, shape (plans,); each rank reads all."""

@@ -22,7 +22,7 @@ from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import APART, FIELDS, ServingQuestion
 from simulator.models import models
 from simulator.scenario import changed, find
-from simulator.serving.checks import check_output
+from simulator.serving.checks import check_output, part_asked
 from simulator.serving.encoders import check_encoder
 from simulator.serving.engines import RELEASE, engines, nearest
 from simulator.serving.kv_states.attention_ffn import LEAST_IN_FLIGHT, MOST_IN_FLIGHT
@@ -87,8 +87,7 @@ def serving_question(
     if written.workload.images and model.tower is not None:
         # The answer holds what the note says is left out.
         model = model.model_copy(update={"left_out": ""})
-    if written.workload.output is not None and written.workload.output.mean() <= 1:
-        model = model.encoder_alone
+    model = part_asked(model, written.workload.output)
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     pools = pools_of(written.deployment, f"{where}: deployment")
     own = [pool for pool in pools if pool.cluster in (None, written.cluster)]

@@ -57,7 +57,7 @@ class Metrics:
         peak = cluster.device.peak(training.precision) * cluster.devices
         rate = training.tokens / step.time
         model, again = step_flops_per_token(setting, plans)
-        causal = _computed(setting, setting.flops_per_token(causal=True))
+        causal = _computed(setting, forward_flops(setting, causal=True))
         idle, full = cluster.power_watts(0.0), cluster.power_watts(1.0)
         watts = idle + (full - idle) * (1 - np.minimum(step.share(*_present(step, WAITING)), 1.0))
         return cls(
@@ -77,9 +77,21 @@ class Metrics:
 def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     """MFU, or causal MFU, of a step of some length."""
     training = setting.training
-    own = setting.flops_per_token(causal)
+    own = forward_flops(setting, causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
     return _computed(setting, own) * training.tokens / step_s / peak
+
+
+def forward_flops(setting: Setting, causal: bool = False) -> float:
+    """Forward model FLOPs of a token of a sequence, those of its encoder with it.
+
+    Args:
+        setting: of the step.
+        causal: count only the keys that a token may see.
+    """
+    source = setting.training.source if setting.model.encoder else None
+    attended, looks_back = setting.training.attended, causal and setting.causal
+    return float(flops_per_token(setting.model, attended, looks_back, source))
 
 
 def _computed(setting: Setting, forward: float) -> float:
@@ -101,7 +113,7 @@ def _computed(setting: Setting, forward: float) -> float:
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:
     """FLOPs of one token in a step: the model's, and the recomputed ones of each plan, shape (plans,)."""
     model, length = setting.model, setting.training.attended
-    forward = setting.flops_per_token()
+    forward = forward_flops(setting)
     attention = float(attention_flops_per_token(model, length))
     layers = forward - 2 * model.hidden * model.vocabulary
     return _computed(setting, forward) + tower_flops(setting) / setting.training.seq_len, np.select(

@@ -13,12 +13,14 @@ from simulator import ops
 from simulator.layout.tower import step_tower
 from simulator.levers import BY_PLAN
 from simulator.models import LayerKind
-from simulator.ops import Op, Rank
+from simulator.ops import Batch, Op, Rank
 from simulator.ops.adapters import with_adapters
 from simulator.ops.ends import further_prediction
 from simulator.plan import FULL_OVERLAP, Plans
-from simulator.setting import SOURCE, Setting
+from simulator.setting import Setting
 
+SOURCE = "source"
+"""Kind of attention of the layers of an encoder."""
 LAYER_FIELDS = (
     "tensor",
     "context",
@@ -123,7 +125,8 @@ def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> 
     rank, kinds = step_rank(setting, plans), list(groups)
     layers = ops.layers(rank, kinds)
     if any(kind.mixer == SOURCE for kind in kinds):
-        encoded = ops.layers(setting.source_rank(rank), kinds)
+        sequences, length = setting.sequences(plans)[0], setting.training.source
+        encoded = ops.layers(replace(rank, batch=Batch.training(sequences, length, causal=False)), kinds)
         pairs = zip(kinds, layers, encoded, strict=True)
         layers = [own if kind.mixer == SOURCE else other for kind, other, own in pairs]
     adapter = setting.training.adapter

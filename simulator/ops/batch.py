@@ -58,9 +58,12 @@ class Batch:
     encoded: ArrayLike | None = None
 
     @classmethod
-    def training(cls, micro_batch: ArrayLike, seq_len: ArrayLike, causal: bool = True) -> Batch:
-        """Whole sequences of a micro batch."""
-        return cls((Segment(micro_batch, seq_len, seq_len, "prefill", causal),))
+    def training(
+        cls, micro_batch: ArrayLike, seq_len: ArrayLike, causal: bool = True, source: ArrayLike | None = None
+    ) -> Batch:
+        """Whole sequences of a micro batch; ``source`` tokens of each lie in the encoder's output."""
+        encoded = None if source is None else np.multiply(micro_batch, source, dtype=np.float64)
+        return cls((Segment(micro_batch, seq_len, seq_len, "prefill", causal),), encoded=encoded)
 
     @classmethod
     def decode(cls, sequences: ArrayLike, context: ArrayLike) -> Batch:

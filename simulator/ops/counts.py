@@ -6,7 +6,6 @@ products, attention and scans, without padding.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -154,7 +153,7 @@ def _stacked_flops(
 ) -> NDArray[np.float64]:
     """``flops_per_token`` of a model with its encoder's layers, by the tokens of the decoder."""
     how, kinds = Implementation(absorbs=False), tuple(model.layer_groups)
-    decoder = replace(Batch.training(1, length, causal), encoded=source)
+    decoder = Batch.training(1, length, causal, source)
     encoder = Batch.training(1, source, causal=False)
     total = 2.0 * model.hidden * model.vocabulary * length
     for batch in (decoder, encoder):
@@ -169,8 +168,7 @@ def _stacked_flops(
 def _counts_of(definition: str) -> dict[LayerKind, LayerCounts]:
     model = Model.model_validate_json(definition)
     kinds = tuple(model.layer_groups)
-    batch = replace(Batch.training(1, 1), encoded=1.0 if model.encoder else None)
-    listed = layers(Rank(model, batch), kinds)
+    listed = layers(Rank(model, Batch.training(1, 1, source=1 if model.encoder else None)), kinds)
     return {kind: _counted(ops) for kind, ops in zip(kinds, listed, strict=True)}
 
 

@@ -15,7 +15,7 @@ from simulator.rules.release import (
     unoffered,
     without_default_graphs,
 )
-from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken, encoder_problem
+from simulator.rules.shapes import RULES, Rule, adapter_problem, balances_predictions, broken, check_workload
 
 __all__ = [
     "IDLE",
@@ -32,7 +32,7 @@ __all__ = [
     "broken",
     "check",
     "check_allow",
-    "encoder_problem",
+    "check_workload",
     "insist",
     "insisted",
     "may_overlap",

@@ -113,8 +113,8 @@ def _layers(setting: Setting, plans: Plans) -> np.ndarray:
     inner = rest / between * (v - 1) / v
     divides = (rest > 0) & (rest % (between * v) == 0) & (np.minimum(*ends) >= inner)
     uneven = np.where(p > 2, divides, (p == 2) & (rest == 0))
-    whole = np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
-    return whole & ((p == 1) | (setting.model.encoder is None))
+    fits = np.where(even, (layers % (p * v) == 0) | balances_predictions(setting, p, v), uneven)
+    return fits & ((p == 1) | (setting.model.encoder is None))
 
 
 def balances_predictions(setting: Setting, pipeline: np.ndarray, chunks: np.ndarray) -> np.ndarray:
@@ -275,7 +275,23 @@ def _explain_state(setting: Setting, plan: Plan) -> str:
     return f"{_full_sharding(plan.policy)}: needs parameters that passes gather, zero: 3; found {plan.zero}"
 
 
-def encoder_problem(model: Model, training: Training) -> str:
+def check_workload(setting: Setting, where: str) -> None:
+    """Refuse a workload that the model or the device cannot carry.
+
+    Args:
+        setting: of the step.
+        where: of the scenario.
+
+    Raises:
+        InputError: the reason.
+    """
+    if problem := _encoder_problem(setting.model, setting.training):
+        raise InputError(problem, f"{where}: workload")
+    if problem := adapter_problem(setting):
+        raise InputError(problem, f"{where}: workload.adapter")
+
+
+def _encoder_problem(model: Model, training: Training) -> str:
     """Why a workload does not go with the encoder of a model, or its lack of one; empty where it does."""
     if model.encoder is None:
         return f"source_len: {model.name} has no encoder" if training.source_len is not None else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from core.errors import InputError, UnknownNameError
+from simulator.lengths.base import Lengths
 from simulator.models import Model
 from simulator.serving.question.deployment import Deployment, Pool
 from simulator.serving.question.resizes import Resize
@@ -33,6 +34,11 @@ def check_output(model: Model, tokens: float, where: str) -> None:
     """
     if not model.causal and tokens > 1:
         raise InputError(f"{model.name} is an encoder and writes no tokens: 1, or --osl 0", where)
+
+
+def part_asked(model: Model, output: Lengths | None) -> Model:
+    """What a question is about: the encoder of a model alone, where no token beside one is written."""
+    return model if output is None or output.mean() > 1 else model.encoder_alone
 
 
 def check_tiers(

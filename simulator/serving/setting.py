@@ -24,6 +24,7 @@ from simulator.serving.checks import (
     check_tenants,
     check_tiers,
     migration_of,
+    part_asked,
 )
 from simulator.serving.encoders import (
     EncoderPool,
@@ -189,8 +190,7 @@ def serving_setting(
     pictures = pictures_of(model, serving.images, f"{where}: workload.images")
     if serving.output is not None:
         check_output(model, serving.output.mean(), f"{where}: workload.output")
-        if serving.output.mean() <= 1:
-            model = model.encoder_alone
+    model = part_asked(model, serving.output)
     pools, attention, encoders, taken = _placed_pools(model, cluster, deployment, folder, place, tables)
     if pictures is not None:
         # The answer holds what the note says is left out.

@@ -1,11 +1,15 @@
 """Training of decoders that attend to an encoder: published steps, parameters, FLOPs, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 import meshwright as mw
 from core.errors import InputError
 from simulator.models import models
 from simulator.ops.counts import flops_per_token, model_parameters
+from simulator.scenario import make_scenario
+from simulator.scenario_file import scenario_of
 
 T5_3B = {
     "name": "t5-3b",
@@ -63,6 +67,16 @@ def test_the_stacked_model_has_the_parameters_of_the_two(name):
     assert model_parameters(model.stacked) == model_parameters(model) == model.stated_parameters
     assert model.stacked.layers == model.layers + model.encoder.layers
     assert model.stacked.stacked == model.stacked
+
+
+@pytest.mark.parametrize("model", ["flan-t5-xl", T5_3B])
+def test_a_saved_plan_is_the_same_step(model):
+    asked = {"model": model, "cluster": "dgx-a100-80gb", "gpus": 2, "framework": "megatron-core"}
+    asked |= {"workload": {"seq_len": 64, "source_len": 256, "global_batch": 8}, "plan": {"tensor": 2}}
+    read = make_scenario(asked, "test", Path())
+    written = scenario_of(read.setting, read.plan)
+    assert isinstance(model, dict) or written["model"] == model
+    assert mw.simulate(written).to_dict()["step_time_s"] == mw.simulate(asked).to_dict()["step_time_s"]
 
 
 def test_flops_are_those_of_both_stacks_and_of_the_attention_between_them():
