@@ -59,8 +59,8 @@ def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, An
     """The name of a catalogue entry, or the full definition."""
     for name in names_of(entry):
         if catalogue.resolve(name):
-            found = catalogue.get(name)
-            if entry in (found, getattr(found, "stacked", found)):
+            shipped = catalogue.get(name)
+            if entry in (shipped, getattr(shipped, "stacked", shipped)):
                 return name
     return entry.model_dump(mode="json", exclude_none=True)
 
