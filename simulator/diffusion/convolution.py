@@ -11,8 +11,19 @@ from simulator.ops.op import Attention, MemoryBound, Op, Product
 
 WIDTH = 2.0
 """Bytes of a number."""
-PASSES = 7.0
-"""Passes over a convolution's input around it: group norm (2), activation (2), residual or padding (3)."""
+NORMED, ACTIVATED, ADDED = 2.0, 2.0, 3.0
+"""Passes over values of a norm, an activation and a sum of two inputs."""
+PASSES = NORMED + ACTIVATED + ADDED
+"""Passes over a convolution's input around it: group norm, activation, residual or padding."""
+WIDE_NORM = 16.0
+"""The same of an RMSNorm with a bias through 32 bits (diffusers, normalization.py: RMSNorm)."""
+SCALED, SHORTCUT = 1.25, 6.5
+"""The same of an interpolation, over its output; of a shortcut that is repeated, shuffled and added."""
+LINEAR = 12.0
+"""The same of linear attention, over queries, keys and values of both scales: joined, cast, activated,
+divided (diffusers, attention_processor.py: SanaMultiscaleAttnProcessor2_0)."""
+HEAD, SCALE, MLP_GATES = 32.0, 5.0, 8.0
+"""Head size, side of the second scale's window, width of the gated MLP over the block (AutoencoderDC)."""
 
 
 def _convolution(name: str, pixels: float, outputs: float, inputs: float, window: float) -> Iterator[Op]:
@@ -73,6 +84,8 @@ def decoder_ops(
         latent: latent frames, rows and columns.
         ranks: devices among which pixels are divided.
     """
+    if decoder.linear_stages is not None:
+        return list(_deep_compression(decoder, decoder.linear_stages, samples, latent, ranks))
     frames, rows, columns = latent
     window = float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
     pixels, channels = (
@@ -83,8 +96,7 @@ def decoder_ops(
     for block in range(2):
         for half in range(2):
             ops += _convolution(f"decoder.middle.{block}.{half}", pixels, channels[0], channels[0], window)
-    if decoder.attends:
-        ops += _attends(samples * frames / ranks, float(rows * columns), channels[0])
+    ops += _attends(samples * frames / ranks, float(rows * columns), channels[0])
     grown = 1
     for stage, (before, width) in enumerate(pairwise([channels[0], *channels])):
         for block in range(decoder.blocks):
@@ -97,6 +109,80 @@ def decoder_ops(
             grown, pixels = grown * doubled, pixels * 4 * doubled
             ops += _convolution(f"decoder.{stage}.up", pixels, width, width, window)
     return [*ops, *_convolution("decoder.output", pixels, 3.0, channels[-1], window)]
+
+
+def _deep_compression(
+    decoder: LatentDecoder,
+    linear: int,
+    samples: float,
+    latent: tuple[float, float, float],
+    ranks: float,
+) -> Iterator[Op]:
+    """A decoder without group norms: `linear` stages of linear attention, then residual blocks.
+
+    Each stage but the innermost begins with a convolution at its own width and resolution, and a shortcut
+    (diffusers, autoencoder_dc.py: Decoder, DCUpBlock2d, ResBlock, EfficientViTBlock).
+    """
+    channels = [float(count) for count in reversed(decoder.channels)]
+    pixels, window = samples * latent[1] * latent[2] / ranks, float(decoder.kernel**2)
+    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent * window)
+    for stage, width in enumerate(channels):
+        if stage:
+            pixels *= 4
+            before = channels[stage - 1]
+            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, before * window)
+            scaled = SCALED * before / width
+            yield _around(f"decoder.{stage}.up", pixels * width, scaled + SHORTCUT)
+        for block in range(decoder.blocks):
+            name = f"decoder.{stage}.{block}"
+            if stage < linear:
+                yield from _linear_block(name, pixels, width, samples)
+                continue
+            for half in range(2):
+                yield _product(f"{name}.{half}", "convolution", pixels, width, width * window)
+            yield _around(name, pixels * width, ACTIVATED + WIDE_NORM + ADDED)
+    yield _around("decoder.output", pixels * channels[-1], WIDE_NORM + ACTIVATED)
+    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1] * window)
+
+
+def _linear_block(name: str, pixels: float, width: float, samples: float) -> Iterator[Op]:
+    """Linear attention over two scales, and a gated MLP with a convolution of each channel between."""
+    moved = {"attention": 3 * width, "mlp": MLP_GATES * width}
+    yield _product(f"{name}.qkv", "gemm", pixels, 3 * width, width)
+    yield _depthwise(f"{name}.scale", pixels * moved["attention"], moved["attention"] * SCALE**2)
+    yield _product(f"{name}.scale", "gemm", pixels, 3 * width, HEAD)
+    heads = 2 * width / HEAD
+    for side, n, k in (("state", HEAD, pixels / samples), ("read", pixels / samples, HEAD)):
+        yield Product(name=f"{name}.{side}", groups=samples * heads, m=HEAD + 1, n=n, k=k, weights=False)
+    yield _around(f"{name}.attention", pixels * 2 * moved["attention"], LINEAR)
+    yield _product(f"{name}.out", "gemm", pixels, width, 2 * width)
+    yield _product(f"{name}.mlp.up", "gemm", pixels, moved["mlp"], width)
+    yield _depthwise(f"{name}.mlp", pixels * moved["mlp"], moved["mlp"] * 9)
+    yield _around(f"{name}.mlp", pixels * moved["mlp"], ACTIVATED + (ACTIVATED + ADDED) / 2)
+    yield _product(f"{name}.mlp.down", "gemm", pixels, width, moved["mlp"] / 2)
+    yield _around(name, pixels * width, 2 * (WIDE_NORM + ADDED))
+
+
+def _product(name: str, kind: str, pixels: float, outputs: float, inputs: float) -> Product:
+    return Product(name=name, kind=kind, m=pixels, n=outputs, k=inputs, parameters=outputs * inputs)
+
+
+def _depthwise(name: str, elements: float, parameters: float) -> MemoryBound:
+    moved = WIDTH * 2 * elements
+    return MemoryBound(
+        name=f"{name}.depthwise", kind="depthwise", bytes=moved, parameters=parameters, launches=1.0
+    )
+
+
+def _around(name: str, elements: float, passes: float) -> MemoryBound:
+    launches = passes / 2
+    return MemoryBound(
+        name=f"{name}.around",
+        kind="elementwise",
+        bytes=WIDTH * passes * elements,
+        launches=launches,
+        starts=launches,
+    )
 
 
 def _attends(sequences: float, pixels: float, channels: float) -> Iterator[Op]:

@@ -279,11 +279,12 @@ def _decoder(config: Config) -> Fields:
     if not isinstance(channels, list):
         raise InputError("key 'block_out_channels' is missing", config.where)
     blocks = config.number("layers_per_block", "num_res_blocks")
+    kinds = config.values.get("decoder_block_types")
     ratio = config.number("temporal_compression_ratio") or (4 if "dim_mult" in config.values else 1)
     return {
         "channels": channels,
         "blocks": blocks + 1 if blocks else 3,
         "latent": _needed(config, "latent_channels", "z_dim"),
         "time": ratio if "3D" in str(config.values.get("down_block_types", "3D")) else 1,
-        "attends": "decoder_block_out_channels" not in config.values,
+        **({"linear_stages": kinds.count("EfficientViTBlock")} if isinstance(kinds, list) else {}),
     }

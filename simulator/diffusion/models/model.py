@@ -89,8 +89,9 @@ class LatentDecoder(Strict):
     time: Whole = 1
     """Frames that one latent frame stands for."""
     kernel: Annotated[int, Field(gt=0, le=15)] = 3
-    attends: bool = True
-    """Whether the innermost stage has an attention."""
+    linear_stages: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Innermost stages of blocks of linear attention in a deep-compression decoder (AutoencoderDC of
+    diffusers); None: a decoder with group norms and an attention in its innermost stage."""
     tiles: LatentTiles | None = None
 
     @property

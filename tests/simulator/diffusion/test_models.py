@@ -1,11 +1,12 @@
 """Diffusion models: parameters beside published ones, patches, and diffusers folders."""
 
+import itertools
 import json
 
 import pytest
 
 from core.errors import InputError, UnknownNameError
-from simulator.diffusion.convolution import decoder_ops
+from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.ops import TransformerCall, call_ops, transformer_parameters
 from simulator.diffusion.request import predict_request, weight_bytes
@@ -102,6 +103,28 @@ def test_a_folder_reads_as_the_catalogue_says(folder):
     assert transformer_parameters(read) == transformer_parameters(known)
     assert read.decoder == known.decoder
     assert read.tokens(1024, 768) == known.tokens(1024, 768)
+
+
+def test_a_deep_compression_decoder_has_the_weights_of_its_modules(folder):
+    """Counted by the modules of diffusers' AutoencoderDC, without norms and biases (dc-ae-f32c32-sana)."""
+    path, widths = folder(), [1024, 1024, 512, 512, 256, 128]
+    config = {
+        "_class_name": "AutoencoderDC",
+        "latent_channels": 32,
+        "decoder_block_out_channels": widths[::-1],
+        "decoder_block_types": ["ResBlock"] * 3 + ["EfficientViTBlock"] * 3,
+        "decoder_layers_per_block": [3] * 6,
+    }
+    (path / "vae" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    decoder = diffusion_models.get(str(path)).decoder
+    assert decoder == diffusion_models.get("sana-1.6b").decoder
+    linear = sum(
+        3 * (c * 3 * c + 3 * c * (25 + 32) + 2 * c * c + 8 * c * (c + 9) + 4 * c * c) for c in widths[:3]
+    )
+    residual = sum(3 * 2 * 9 * c * c for c in widths[3:])
+    between = sum(9 * before * c for before, c in itertools.pairwise([32, *widths, 3]))
+    assert decoder_parameters(decoder) == linear + residual + between
+    assert decoder_parameters(decoder) == pytest.approx(159e6, rel=0.01)
 
 
 def test_a_folder_of_flux2_reads_as_the_catalogue_says(folder):
