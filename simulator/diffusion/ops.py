@@ -30,6 +30,7 @@ PASSES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
         "heads": (2.0, 1.0, 2.0),
         "merge": (11.0, 10.0, 6.0),  # a block's output into that of a ring (yunchang, ring/utils.py)
         "exchanged": (4.0, 2.0, 4.0),  # copies before and behind an all-to-all
+        "stale": (2.0, 1.0, 2.0),  # a copy of all keys that are read (distrifuser, pp/attn.py: torch.cat)
         # Linear attention in 32 bits (diffusers, SanaLinearAttnProcessor2_0).
         "linear_queries": (12.0, 6.0, 5.0),
         "linear_keys": (18.0, 6.0, 7.0),
@@ -156,6 +157,7 @@ def self_attention(call: TransformerCall, name: str, text: float) -> Iterator[Op
         merged = call.samples * queries * model.hidden / call.ulysses
         yield _kernel(call, f"{name}.merge", "merge", rounds * merged, rounds)
     if call.patches > 1:
+        yield _kernel(call, f"{name}.stale.joined", "stale", 2 * call.samples * keys * model.hidden)
         yield Collective(
             name=f"{name}.stale",
             kind="stale",
