@@ -23,6 +23,11 @@ class DiffusionLoad(Strict):
         description="batches: a free replica takes the waiting prompts, at most workload.batch, to the end; "
         "steps: prompts join and leave at every step (equal iterations)",
     )
+    similar: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        description="share of frames so like the one before that its image is shown again, at no cost "
+        "(StreamDiffusion's stochastic similarity filter: what it reports)",
+    )
     latency: Annotated[float, Field(gt=0, le=1e7)] | None = Field(None, description="target of a prompt, s")
     share: Annotated[float, Field(gt=0, le=1)] = Field(0.9, description="share of prompts that must meet it")
 

@@ -30,7 +30,7 @@ class LoadResult:
     """One run.
 
     Attributes:
-        latencies_s: of each prompt, in order of arrival, shape (prompts,).
+        latencies_s: of each prompt, in order of arrival, shape (prompts,); 0 where an image is shown again.
         span_s: end of the last image.
         busy_s: seconds of all replicas in batches or steps.
         joules: of all devices, idle ones too.
@@ -90,6 +90,10 @@ def run_load(setting: DiffusionSetting, load: DiffusionLoad, replicas: int, seed
         InputError: a layout whose steps no other prompt can join.
     """
     times, arrivals = BatchTimes(setting), arrivals_of(load, seed)
+    drawn = np.random.default_rng([seed, 1]).random(len(arrivals)) >= load.similar
+    drawn[0] = True
+    latencies, last = np.zeros(len(arrivals)), arrivals[-1]
+    arrivals = np.array(arrivals)[drawn].tolist()
     times.of(times.most)  # The largest batch fits, or none runs.
     if load.batching == "steps":
         if setting.layout.pipefusion > 1:
@@ -97,8 +101,8 @@ def run_load(setting: DiffusionSetting, load: DiffusionLoad, replicas: int, seed
         ready, busy, joules, batches = _in_steps(setting, times, arrivals, replicas)
     else:
         ready, busy, joules, batches = _in_batches(times, arrivals, replicas)
-    latencies = np.array(ready) - np.array(arrivals)
-    span = max(ready)
+    latencies[drawn] = np.array(ready) - np.array(arrivals)
+    span = max(*ready, last) if load.similar else max(ready)
     idle = setting.cluster.device.idle_watts * setting.devices * max(replicas * span - busy, 0.0)
     return LoadResult(latencies, span, busy, joules + idle, batches)
 

@@ -45,6 +45,17 @@ def test_waiting_is_that_of_constant_service():
         assert waiting == pytest.approx(busy * service / (2 * (1 - busy)), rel=0.08)
 
 
+def test_similar_frames_cost_nothing_and_thin_the_load():
+    """Poisson arrivals thinned at random are Poisson arrivals of the lower rate: M/D/1 of those drawn."""
+    service = alone()
+    every, half = (run(0.6 / service, requests=20_000, similar=share)[1] for share in (0.0, 0.5))
+    drawn = half.latencies_s[half.latencies_s > 0]
+    assert len(drawn) == pytest.approx(10_000, rel=0.05)
+    assert drawn.mean() - service == pytest.approx(0.3 * service / (2 * 0.7), rel=0.08)
+    assert half.busy_s == pytest.approx(every.busy_s * len(drawn) / 20_000)
+    assert half.joules < 0.8 * every.joules
+
+
 def test_replicas_shorten_waiting_and_share_the_work():
     rate = 1.6 / alone()
     two, four = (run(rate, replicas)[1] for replicas in (2, 4))
