@@ -23,8 +23,9 @@ Array = NDArray[np.float64]
 
 DRAWS = 4
 """Bursts over which the longest rank is averaged."""
-QUEUED = 8192
-"""Answers of a step above which a part of the replicas stands for all (`prompt_queue`)."""
+QUEUED, MOST_QUEUED = 8192, 32_768
+"""Answers of a step above which a part of the replicas stands for all, and above which even a part takes too
+long to play; its drain is short beside the step (`prompt_queue`)."""
 SAMPLE = 2048
 """Answers that the tokens of a running one are averaged over."""
 
@@ -84,8 +85,8 @@ def resume_seconds(
 
 def prompt_queue(
     rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most: int | None, busy_s: float
-) -> PromptQueue:
-    """Rollouts whose prompts go to a trainer as they are done.
+) -> PromptQueue | None:
+    """Rollouts whose prompts go to a trainer as they are done; None: too many answers a replica to play.
 
     Of many replicas an equal part stands for all, with its part of the prompts.
 
@@ -100,6 +101,8 @@ def prompt_queue(
     replicas, prompts = pool.pool.replicas * pool.pool.data, math.ceil(workload.prompts * workload.sampled)
     while replicas % 2 == 0 and prompts % 2 == 0 and prompts * samples > QUEUED:
         replicas, prompts = replicas // 2, prompts // 2
+    if prompts * samples > MOST_QUEUED:
+        return None
     lengths = workload.output.draw(np.random.default_rng(0), DRAWS * prompts * samples)
     of_prompts = lengths.reshape(-1, samples)
     spread = float(of_prompts.max(axis=1).mean() / of_prompts.mean())  # Slots that a prompt leaves empty.
