@@ -12,6 +12,7 @@ its own list of measured servers. Its tables are of its newest version of the en
 row's. Meshwright predicts by the steady state, the method nearest to AIConfigurator's; ``--replay`` adds the
 event engine, as ``validate`` runs it. ``--fits FILE`` adds steady states with engine constants that were
 fitted without the row's model, on the folders of all ``--rows``; the file keeps the fits, which take minutes.
+``--every N`` takes each Nth row.
 
 ``--questions``: AIConfigurator's documented examples and ``meshwright plan serve``, as processes.
 """
@@ -167,9 +168,9 @@ def errors(answers, measured):
     return by_group
 
 
-def compare_rows(paths, python, replays, fits_file):
+def compare_rows(paths, python, replays, fits_file, every=1):
     """Print the errors of both tools by group."""
-    rows = [row for path in paths for row in read(path)]
+    rows = [row for path in paths for row in read(path)][::every]
     cases = [case for _, case in rows]
     questions = [estimate_arguments(row, case.question) for row, case in rows]
     answers, seconds = theirs(python, questions)
@@ -207,6 +208,8 @@ def _groups(rows, answers):
     for at, (row, _) in enumerate(rows):
         groups[" ".join(row[name] for name in GROUP if row[name])].append(at)
     ordered = dict(sorted(groups.items()))
+    for at, (row, _) in enumerate(rows):
+        ordered.setdefault(f"all of {row['engine']} on {row['gpu']}", []).append(at)
     for harness in ("inferencex", "aic-internal"):
         ordered[f"all of {harness}"] = [at for at, (row, _) in enumerate(rows) if row["harness"] == harness]
     for mode in ("SILICON", "HYBRID"):
@@ -314,6 +317,7 @@ def main():
     parser.add_argument(
         "--fits", type=Path, help="file of constants without each model: predict with them too"
     )
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="take each Nth row")
     parser.add_argument("--replay", action="store_true", help="predict the rows on the event engine too")
     parser.add_argument("--questions", action="store_true", help="run the documented examples of both")
     options = parser.parse_args()
@@ -324,7 +328,7 @@ def main():
         )
         return
     if options.rows:
-        compare_rows(options.rows, options.python, options.replay, options.fits)
+        compare_rows(options.rows, options.python, options.replay, options.fits, options.every)
     if options.questions:
         compare_questions(options.python)
 
