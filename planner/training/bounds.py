@@ -29,8 +29,6 @@ from simulator.training.components import KnownStep, LayerSeconds, end_seconds
 from simulator.training.counts import micro_batches
 from simulator.training.memory import least_memory
 
-NONE = Choice["recompute"].index("none")
-
 
 def busiest_stage(setting: Setting, plans: Plans, stages: Stages, layers: LayerSeconds) -> np.ndarray:
     """Seconds of the busiest stage of each plan, below which no step is, shape (plans,)."""
@@ -55,7 +53,7 @@ class ShapeBounds:
     def of(cls, space: LeverSpace, usable_bytes: float, plans: Plans) -> ShapeBounds:
         """Price the layers of shapes; levers, sharding and placement of ``plans`` are not read."""
         plain = dict.fromkeys(("zero", "shard_group", "policy"), np.zeros(len(plans), dtype=np.int64))
-        plans = recomputing(replace(plans, **plain), NONE)
+        plans = recomputing(replace(plans, **plain), Choice["recompute"].index("none"))
         return cls(space, usable_bytes, plans, least_seconds(space, plans))
 
     @cached_property
@@ -66,42 +64,38 @@ class ShapeBounds:
             setting, self.plans, Stages.of(setting, self.plans), LayerSeconds(*self.least[:2])
         )
 
-    def passes(self, rows: np.ndarray, zero: int = 3) -> np.ndarray:
-        """Seconds of all passes of some of the shapes, shape (rows,); infinite where none fits.
+    def passes(self, rows: np.ndarray, zero: int = 3) -> dict[str, np.ndarray]:
+        """Seconds of all passes of some of the shapes by kind of recomputation, shape (rows,).
 
-        ``zero`` is the highest kind of sharding.
+        Infinite where a kind does not fit. ``zero`` is the highest kind of sharding.
         """
         plans, setting = self.plans.take(rows), self.space.setting.of(self.plans)
         stages = Stages.of(setting, plans)
         counts = parameters(setting, plans, stages)
+        fits = self._fits(plans, stages, counts, zero)
+        partly = np.any([mask for kind, mask in fits.items() if kind != "full"], axis=0)
         forward, backward, repeated = self.least[..., rows]
-        partly, some = self._fits(plans, stages, counts, zero)
-        ends = end_seconds(ModelOps.of(setting, plans, ()))
         layers = LayerSeconds(forward, backward + np.where(partly, 0.0, repeated))
+        ends = end_seconds(ModelOps.of(setting, plans, ()))
         seconds = passes_time(setting, plans, KnownStep(stages, counts, layers, ends))
-        return np.where(some, seconds, np.inf)
+        return {kind: np.where(mask, seconds, np.inf) for kind, mask in fits.items()}
 
-    def _fits(
-        self, plans: Plans, stages: Stages, counts: Parameters, zero: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Which shapes may fit without recomputing whole layers, and which at all, shape (plans,)."""
-        kinds, setting = self.space.recompute, self.space.setting.of(plans)
-        layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    def _fits(self, plans: Plans, stages: Stages, counts: Parameters, zero: int) -> dict[str, np.ndarray]:
+        """Which shapes may fit with each kind of recomputation, shape (plans,)."""
+        setting, layer_bytes = self.space.setting.of(plans), LayerBytes.of(self.space, plans)
+        layers, kept = kept_by_layers(setting, plans, stages.groups, counts.ops), layer_bytes.of_plans
         leaving = ("gradients", "optimizer") if len(plans.policies) > 1 else ()
-
-        def holds(gone: np.ndarray) -> np.ndarray:
+        masks: dict[str, np.ndarray] = {}
+        for kind in self.space.recompute:
+            freed = np.zeros_like(kept)
+            if kind == "selective":
+                freed = layer_bytes.discarded.max(axis=0)[:, layer_bytes.index]
+            elif kind == "full":
+                freed = kept - boundary_bytes(setting, plans)
             left = [
-                Kept(layer.between_passes - freed, freed, layer.gradients)
-                for layer, freed in zip(layers, gone, strict=True)
+                Kept(stored - gone, gone, layer.gradients)
+                for stored, gone, layer in zip(kept, freed, layers, strict=True)
             ]
             least = least_memory(setting, plans, stages, counts, leaving, left, zero)
-            return least <= self.usable_bytes * (1 + ROUNDING)
-
-        partly = full = np.zeros(len(plans), dtype=bool)
-        layer_bytes = LayerBytes.of(self.space, plans)
-        if kinds != ("full",):
-            discarded = layer_bytes.discarded.max(axis=0)[:, layer_bytes.index]
-            partly = holds(discarded if "selective" in kinds else np.zeros(discarded.shape))
-        if "full" in kinds:
-            full = holds(layer_bytes.of_plans - boundary_bytes(setting, plans))
-        return partly, partly | full
+            masks[kind] = least <= self.usable_bytes * (1 + ROUNDING)
+        return masks

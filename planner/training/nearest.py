@@ -6,58 +6,71 @@ sharding branches and their memory is computed (``planner.training.bounds``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from planner.training.bounds import ShapeBounds
 from planner.training.candidates import Enumeration, chunks
-from planner.training.levers import Chooser
+from planner.training.levers import Bar, Chooser
 from planner.training.rules import STATE
-from simulator.plan import Plans
+from planner.training.structures import recomputing
+from simulator.plan import Choice, Plans
 
 SLOWER = "slower"
-"""Reason of candidates whose bound exceeds the step of every plan that is weighed."""
+"""Reason of candidates whose bound exceeds the step of every plan that would be shown or weighed."""
 LATER = (*STATE, "policy")
 """Fields that branch last and that the bound does not depend on."""
 NEAR = 1 << 14
 """Shapes of the least busiest stages, among which the first round is chosen."""
-FIRST = 1 << 11
+FIRST = 1 << 12
 """Shapes of the first round. Fewer are not bounded."""
 ROUNDING = 1e-6
 """Relative difference of times that rank as equal, at most."""
 
 
-def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Callable[[], float]) -> Iterator[Plans]:
+def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Bar) -> Iterator[Plans]:
     """Yield chunks of structures, those with the lowest bounds first; those above the bar count as slower.
+
+    The first are of the fastest shapes that may fit without sharded gradients and parameters: they lower the
+    bar most.
 
     Args:
         enumeration: of the structures.
         chooser: of their levers.
-        bar: the slowest step of interest so far, s.
+        bar: the slowest step of interest so far.
     """
     shapes, depth = enumeration.before(*LATER)
     if shapes.count <= FIRST:
         yield from chunks(enumeration.branched(shapes, depth) if shapes.count else iter(()))
         return
-    tried = 0
-    for rows in _rounds(ShapeBounds.of(chooser.space, chooser.usable_bytes, shapes.plans), bar):
-        tried += len(rows)
-        yield from chunks(enumeration.branched(shapes.take(rows), depth))
-    enumeration.removed[SLOWER] += (shapes.count - tried) * enumeration.candidates_of(depth)
-
-
-def _rounds(bounds: ShapeBounds, bar: Callable[[], float]) -> Iterator[np.ndarray]:
-    """Yield the shapes whose bound is below the bar in two rounds, each in the order of the space.
-
-    The first are the fastest that may fit without sharded gradients and parameters: they lower the bar most.
-    """
+    bounds, zeros = (
+        ShapeBounds.of(chooser.space, chooser.usable_bytes, shapes.plans),
+        enumeration.space.codes("zero"),
+    )
     order = np.argsort(bounds.busiest, kind="stable")
     closest, later = order[:NEAR], order[NEAR:]
-    usual = np.argsort(bounds.passes(closest, zero=1), kind="stable")
-    yield np.sort(closest[usual[:FIRST]])
-    rest = np.concatenate([closest[usual[FIRST:]], later])
-    for bound in (bounds.busiest.__getitem__, bounds.passes):
-        rest = np.sort(rest[bound(rest) <= bar() * (1 + ROUNDING)])
-    if len(rest):
-        yield rest
+    usual = np.argsort(np.minimum.reduce([*bounds.passes(closest, zero=1).values()]), kind="stable")
+    yield from chunks(enumeration.branched(shapes.take(np.sort(closest[usual[:FIRST]])), depth))
+    rest = np.sort(np.concatenate([closest[usual[FIRST:]], later]))
+    busiest = dict.fromkeys(bounds.space.recompute, bounds.busiest[rest])
+    rest = rest[_below(bounds.plans.take(rest), busiest, bar, zeros)]
+    closer = bounds.passes(rest)
+    chosen = rest[_below(bounds.plans.take(rest), closer, bar, zeros)]
+    if len(chosen):
+        yield from chunks(enumeration.branched(shapes.take(chosen), depth))
+    unfit = int(np.isinf(np.minimum.reduce([*closer.values()])).sum())
+    slower = shapes.count - FIRST - len(chosen) - unfit
+    enumeration.removed[SLOWER] += slower * enumeration.candidates_of(depth)
+
+
+def _below(shapes: Plans, bound: Mapping[str, np.ndarray], bar: Bar, zeros: np.ndarray) -> np.ndarray:
+    """Whether a bound by kind of recomputation is below the bar with some kind of sharding."""
+    below = np.zeros(len(shapes), dtype=bool)
+    for kind, seconds in bound.items():
+        plans = recomputing(shapes, Choice["recompute"].index(kind))
+        for zero in zeros.tolist():
+            slowest = bar(replace(plans, zero=np.full(len(plans), zero)))
+            below |= np.isfinite(seconds) & (seconds <= slowest * (1 + ROUNDING))
+    return below

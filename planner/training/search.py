@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,7 @@ def search(
 
     Plans that are equal to within rounding (7 digits) rank in the order of the space, simplest first.
     ``alternatives`` returns a short list of different plans instead (``shortlist``), ``recommended``
-    its first row alone: where a bound rules the others out, they are not scored (``nearest``).
+    its first row alone. Plans that a bound rules out are not scored, unless all are kept (``nearest``).
 
     Args:
         setting: model, cluster, workload and framework.
@@ -117,11 +117,14 @@ def search(
     chooser = _chooser(space)
     enumeration, finalists = Enumeration(space, _rules(space, offload)), _finalists(space, objective)
     top, alternatives = (1, True) if recommended else (top, alternatives)
-    bounded = recommended and objective == "time" and not (keep or finalists)
-    kind = _Recommended if bounded and type(chooser) is Chooser else _Ranking
-    ranking = kind(objective, top, alternatives, keep, finalists is not None)
+    bounded = objective == "time" and type(chooser) is Chooser and not (keep or finalists)
+    kind = _Recommended if recommended and bounded else _Ranking
+    ranking = kind(space, objective, top, alternatives, keep, finalists is not None)
     fitting = beyond = 0
-    for structures in ranking.structures(enumeration, chooser):
+    blocks = chunks(enumeration.blocks())
+    if chooser and bounded:
+        blocks = nearest_first(enumeration, chooser, ranking.bar)
+    for structures in blocks:
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
             credible, figures = _credible(space, plans, values, objective)
             beyond += len(plans) - len(credible)
@@ -272,22 +275,20 @@ class _Ranking:
 
     def __init__(
         self,
+        space: Space,
         objective: str,
         top: int,
         alternatives: bool,
         keep: Callable[[Plans, np.ndarray], None] | None,
         bounds: bool,
     ) -> None:
-        self.best = _Best(max(top, POOL) if alternatives or bounds else top)
+        fields = "recompute", *space.values
+        self.best = _Best(max(top, POOL) if alternatives or bounds else top, fields)
         # One row: the first of a short list, which is among the best plans of all.
         families = FAMILIES if alternatives and top > 1 else ()
-        self.families = {family.name: (family, _Best(1)) for family in families}
+        self.families = {family.name: (family, _Best(1, fields)) for family in families}
         self.alternatives, self.keep = alternatives, keep
         self.every = keep is not None or objective != "time"
-
-    def structures(self, enumeration: Enumeration, chooser: Chooser | None) -> Iterator[Plans]:
-        """Structures to time, in the order of the space."""
-        return chunks(enumeration.blocks())
 
     @property
     def slowest(self) -> float:
@@ -341,11 +342,6 @@ class _Ranking:
 class _Recommended(_Ranking):
     """The plan that one would launch, and those that are weighed for it."""
 
-    def structures(self, enumeration: Enumeration, chooser: Chooser | None) -> Iterator[Plans]:
-        """Structures to time, those with the lowest bounds first."""
-        assert chooser is not None
-        return nearest_first(enumeration, chooser, lambda: self.slowest)
-
     @property
     def slowest(self) -> float:
         """The slowest time of a plan that is weighed."""
@@ -358,22 +354,19 @@ class _Recommended(_Ranking):
     def shown(
         self, space: Space, top: int, finalists: Finalists | None
     ) -> tuple[Plans, tuple[ShortlistRow, ...]]:
-        """The plan; of equal times those that come first in the space are weighed first."""
-        plans, values = self.best.plans, self.best.values
-        if plans is None:
+        """The plan that one would launch."""
+        if self.best.plans is None:
             return super().shown(space, top, finalists)
-        columns = [plans.recompute, *(getattr(plans, name) for name in space.values if hasattr(plans, name))]
-        order = np.lexsort((*reversed(columns), values.astype(np.float32)))
-        order = order[: np.count_nonzero(values <= self.slowest)]
-        plans, values = plans.take(order), values[order]
+        rows = np.flatnonzero(self.best.values <= self.slowest)
+        plans, values = self.best.plans.take(rows), self.best.values[rows]
         return plans.take(np.array([recommended_row(space.setting, plans, values)])), ()
 
 
 class _Best:
-    """The best plans offered so far, in order."""
+    """The best plans offered so far, in order; of equal ones those that come first in the space."""
 
-    def __init__(self, top: int) -> None:
-        self.top = top
+    def __init__(self, top: int, fields: Sequence[str]) -> None:
+        self.top, self.fields = top, fields
         self.plans: Plans | None = None
         self.values = np.zeros(0)
 
@@ -383,18 +376,26 @@ class _Best:
         return float(self.values[-1]) if len(self.values) == self.top else np.inf
 
     def offer(self, plans: Plans, values: np.ndarray) -> None:
-        """Offer more plans; of equal plans, those offered first rank higher."""
+        """Offer more plans."""
         if self.plans is not None:
-            if len(self.values) == self.top:
-                better = np.flatnonzero(values <= self.values[-1])
-                plans, values = plans.take(better), values[better]
+            better = np.flatnonzero(self._ranks(values) <= np.float32(self.bar))
+            plans, values = plans.take(better), values[better]
             plans, values = concatenate([self.plans, plans]), np.concatenate([self.values, values])
-        # Equal plans may differ in the last bits; single precision makes them equal, and the sort is stable.
-        order = np.argsort(values.astype(np.float32), kind="stable")[: self.top]
+        ranks = self._ranks(values)
+        if len(ranks) > self.top:
+            rows = np.flatnonzero(ranks <= np.partition(ranks, self.top - 1)[self.top - 1])
+            plans, values, ranks = plans.take(rows), values[rows], ranks[rows]
+        columns = [getattr(plans, name) for name in self.fields if hasattr(plans, name)]
+        order = np.lexsort((*reversed(columns), ranks))[: self.top]
         self.plans, self.values = plans.take(order), values[order]
 
     def offer_best(self, plans: Plans, values: np.ndarray, holds: np.ndarray) -> None:
-        """Offer the best of the plans for which a mask holds."""
-        if np.any(holds):
-            index = np.array([np.argmin(np.where(holds, values, np.inf))])
-            self.offer(plans.take(index), values[index])
+        """Offer the plans for which a mask holds."""
+        rows = np.flatnonzero(holds & (self._ranks(values) <= np.float32(self.bar)))
+        if len(rows):
+            self.offer(plans.take(rows), values[rows])
+
+    @staticmethod
+    def _ranks(values: np.ndarray) -> np.ndarray:
+        """Equal plans may differ in the last bits; single precision makes them equal."""
+        return values.astype(np.float32)

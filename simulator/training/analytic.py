@@ -185,10 +185,7 @@ def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) ->
 
 
 def passes_time(setting: Setting, plans: Plans, known: KnownStep) -> np.ndarray:
-    """Seconds of all passes of equal micro batches, without what follows them, shape (plans,).
-
-    Arguments as in ``step_time``.
-    """
+    """Seconds of all passes of equal micro batches alone; arguments as in ``step_time``."""
     setting = setting.of(plans)
     pieces, m = known_components(plans, known), micro_batches(setting, plans)
     passes = stage_times(setting, plans, known.stages, known.counts, pieces)

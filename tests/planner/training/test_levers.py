@@ -353,16 +353,25 @@ def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
 
 
 @pytest.mark.parametrize(("kind", "devices"), [("latent", 64), ("grouped", 16)])
-def test_bounds_lose_no_plan_that_is_weighed(ask, monkeypatch, kind, devices):
-    """A search for one plan leaves out shapes by bounds: the plan is that of a whole search."""
-    monkeypatch.setattr(nearest, "FIRST", 32)
+def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices):
+    """A search leaves out shapes by bounds: its list, and its one plan, are those of a whole search."""
     setting = ask(kind)
-    whole = search(setting, devices, top=1, alternatives=True)
+    monkeypatch.setattr("planner.training.search.POOL", 256)
+    monkeypatch.setattr(nearest, "FIRST", 1 << 40)
+    whole = search(setting, devices, top=8, alternatives=True)
+    monkeypatch.setattr(nearest, "FIRST", 32)
+    listed = search(setting, devices, top=8, alternatives=True)
     found = search(setting, devices, recommended=True)
-    assert list(found.plans) == list(whole.plans)
-    assert found.step.time[0] == whole.step.time[0]
-    assert found.removed[nearest.SLOWER] > 0 and found.scored < whole.scored
-    assert found.scored + sum(found.removed.values()) == found.candidates == whole.candidates
+    assert list(listed.plans) == list(whole.plans)
+    assert [(row.families, row.also) for row in listed.rows] == [
+        (row.families, row.also) for row in whole.rows
+    ]
+    assert list(found.plans) == list(whole.plans)[:1]
+    assert listed.step.time.tolist() == whole.step.time.tolist()
+    assert found.scored <= listed.scored < whole.scored
+    for each in (listed, found):
+        assert each.removed[nearest.SLOWER] > 0
+        assert each.scored + sum(each.removed.values()) == each.candidates == whole.candidates
 
 
 @pytest.mark.parametrize(
@@ -380,13 +389,17 @@ def test_no_step_is_shorter_than_its_bounds(ask, kind, devices, cluster, headroo
         concatenate([plans for plans, _ in blocks]),
         np.concatenate([times for _, times in blocks]),
     )
-    bounds, unsharded = ShapeBounds.of(levers, usable, plans), np.flatnonzero(plans.zero <= 1)
-    closer, closest = bounds.passes(np.arange(len(plans))), bounds.passes(unsharded, zero=1)
-    assert (bounds.busiest <= closer * (1 + 1e-9)).all()
-    assert (closer <= seconds * (1 + 1e-9)).all()
-    assert (closest <= seconds[unsharded] * (1 + 1e-9)).all()
-    shares = {
-        kind: np.median((closest / seconds[unsharded])[plans.recompute[unsharded] == number])
-        for number, kind in enumerate(levers.recompute)
-    }
-    assert min(shares.values()) > 0.5
+    bounds = ShapeBounds.of(levers, usable, plans)
+
+    def closer(rows: np.ndarray, zero: int) -> np.ndarray:
+        by_kind = np.array(list(bounds.passes(rows, zero).values()))
+        return by_kind[plans.recompute[rows], np.arange(len(rows))]
+
+    every, unsharded = np.arange(len(plans)), np.flatnonzero(plans.zero <= 1)
+    assert levers.recompute == ("none", "selective", "full")
+    assert (bounds.busiest <= closer(every, 3) * (1 + 1e-9)).all()
+    assert (closer(every, 3) <= seconds * (1 + 1e-9)).all()
+    share = closer(unsharded, 1) / seconds[unsharded]
+    assert (share <= 1 + 1e-9).all()
+    shares = [np.median(share[plans.recompute[unsharded] == kind]) for kind in range(3)]
+    assert min(shares) > 0.5

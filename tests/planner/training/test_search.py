@@ -33,9 +33,10 @@ def test_returns_the_fastest_of_all_plans(ask, model, survivors):
 def test_a_ranking_that_was_offered_no_plan_shows_none(ask):
     """Where no plan promises little enough for ``--proven``, blocks without plans are offered."""
     setting, none = ask(), Plans.of([])
-    ranking = module._Ranking("time", 5, True, None, False)
+    space = Space.of(setting, 16, FEW)
+    ranking = module._Ranking(space, "time", 5, True, None, False)
     ranking.offer(none, np.zeros(0))
-    plans, rows = ranking.shown(Space.of(setting, 16, FEW), 5, None)
+    plans, rows = ranking.shown(space, 5, None)
     assert len(plans) == 0 and rows == ()
 
 
