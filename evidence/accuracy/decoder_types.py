@@ -37,7 +37,8 @@ def build() -> dict[str, Any]:
             }
             config = transformers.AutoConfig.for_model(stated["model_type"], **fields)
             with torch.device("meta"):
-                model = transformers.AutoModelForCausalLM.from_config(getattr(config, "text_config", config))
+                text = getattr(config, "text_config", config)
+                model = _class_of(transformers, text).from_config(text)
             model.tie_weights()
             count = sum({id(tensor): tensor.numel() for tensor in model.parameters()}.values())
             published = stated if fields else json.loads(config.to_json_string(use_diff=False))
@@ -47,6 +48,14 @@ def build() -> dict[str, Any]:
         finally:
             signal.alarm(0)
     return built
+
+
+def _class_of(transformers: Any, config: Any) -> Any:
+    """The class that builds a decoder, with its encoder where it attends to one."""
+    if not getattr(config, "is_encoder_decoder", False):
+        return transformers.AutoModelForCausalLM
+    speaks = config.model_type == "whisper"
+    return transformers.AutoModelForSpeechSeq2Seq if speaks else transformers.AutoModelForSeq2SeqLM
 
 
 def compare(built: dict[str, Any]) -> None:

@@ -348,6 +348,8 @@ def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
     if parts["moe"].get("experts"):
         parts["moe"].setdefault("feed_forward", nested.get("feed_forward"))
+        # A width of shared experts without their number is that of one.
+        parts["moe"].setdefault("shared_experts", int(bool(parts["moe"].get("shared_feed_forward"))))
         nested.setdefault("feed_forward", parts["moe"]["feed_forward"])
         nested["moe"] = parts["moe"]
     if "kv_lora_rank" in parts["mla"]:
