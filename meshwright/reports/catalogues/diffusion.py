@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from core.errors import UnknownNameError
-from meshwright.reports.catalogues.kind import Kind, constants
+from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.diffusion.convolution import decoder_parameters
@@ -84,10 +84,8 @@ MODELS = Kind(
 LIBRARIES = Kind(
     names=diffusion_libraries.names,
     get=diffusion_libraries.get,
-    brief=lambda library: library.model_dump(mode="json"),
     columns=("library", "what", "launch, us", "attention"),
     row=lambda library: [library.name, library.title, f"{1e6 * library.launch_s:.1f}", library.attention],
-    tables=constants,
     text_columns=2,
 )
 

@@ -8,10 +8,23 @@ from typing import Any, Generic, TypeVar
 
 from rich.table import Table
 
-from core.sources import Sourced
 from meshwright.reports.tables import facts, table
 
 EntryT = TypeVar("EntryT")
+
+
+def constants(entry: Any) -> list[Table]:
+    """Every figure of a `Sourced` entry with a name and a title, each with its source."""
+    name, title = (str(getattr(entry, key)) for key in ("name", "title"))
+    rows = [
+        [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
+    ]
+    return [facts({"title": title}, name), table(("key", "value", "kind", "source"), rows, left=4)]
+
+
+def dumped(entry: Any) -> dict[str, Any]:
+    """The JSON of an entry that is a pydantic model."""
+    return entry.model_dump(mode="json")
 
 
 @dataclass(frozen=True)
@@ -21,28 +34,19 @@ class Kind(Generic[EntryT]):
     Attributes:
         names: all names of the catalogue.
         get: the entry that a name (or a path) means.
-        brief: an entry's JSON in a list.
-        more: what is added when one entry is asked for.
         columns: headings of the list for people.
         row: an entry's line in it.
-        tables: everything about one entry, for people.
+        brief: an entry's JSON in a list; by default its model's.
+        tables: everything about one entry, for people; by default its figures with their sources.
+        more: what is added when one entry is asked for.
         text_columns: how many of the columns hold text.
     """
 
     names: Callable[[], Sequence[str]]
     get: Callable[[str], EntryT]
-    brief: Callable[[EntryT], dict[str, Any]]
     columns: Sequence[str]
     row: Callable[[EntryT], Sequence[str]]
-    tables: Callable[[EntryT], list[Table]]
+    brief: Callable[[EntryT], dict[str, Any]] = dumped
+    tables: Callable[[EntryT], list[Table]] = constants
     text_columns: int = 1
     more: Callable[[EntryT], dict[str, Any]] = lambda _: {}
-
-
-def constants(entry: Sourced) -> list[Table]:
-    """Every figure of an entry with a name and a title, each with its source."""
-    name, title = (str(getattr(entry, key)) for key in ("name", "title"))
-    rows = [
-        [key, str(origin.value), origin.kind, origin.source] for key, origin in sorted(entry.origins.items())
-    ]
-    return [facts({"title": title}, name), table(("key", "value", "kind", "source"), rows, left=4)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.reports.catalogues.kind import Kind, constants
+from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.catalogues.policies import policies
 from meshwright.reports.tables import facts
 from simulator.frames.samplers import samplers
@@ -27,7 +27,6 @@ def _passes(algorithm: Algorithm) -> str:
 ALGORITHMS = Kind(
     names=algorithms.names,
     get=algorithms.get,
-    brief=lambda algorithm: algorithm.model_dump(mode="json"),
     columns=("algorithm", "title", "forward passes"),
     row=lambda algorithm: [algorithm.name, algorithm.title, _passes(algorithm)],
     tables=lambda algorithm: [
@@ -42,27 +41,21 @@ SCHEDULES = policies("schedule of post-training", {schedule.name: schedule for s
 FRAMEWORKS = Kind(
     names=rl_frameworks.names,
     get=rl_frameworks.get,
-    brief=lambda system: system.model_dump(mode="json"),
     columns=("system", "trainer", "engine", "packing", "weights"),
     row=lambda system: [system.name, system.train, system.engine, system.packing, system.transfer],
-    tables=constants,
     text_columns=5,
 )
 TRANSFERS = Kind(
     names=transfers.names,
     get=transfers.get,
-    brief=lambda way: way.model_dump(mode="json"),
     columns=("transfer", "title", "send"),
     row=lambda way: [way.name, way.title, way.send],
-    tables=constants,
     text_columns=3,
 )
 SAMPLERS = Kind(
     names=samplers.names,
     get=samplers.get,
-    brief=lambda sampler: sampler.model_dump(mode="json"),
     columns=("sampler", "title", "waits for"),
     row=lambda sampler: [sampler.name, sampler.title, sampler.waits],
-    tables=constants,
     text_columns=3,
 )

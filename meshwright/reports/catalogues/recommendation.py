@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.catalogues.kind import Kind, constants
+from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.tables.libraries import tables_libraries
@@ -58,9 +58,7 @@ MODELS = Kind(
 LIBRARIES = Kind(
     names=tables_libraries.names,
     get=tables_libraries.get,
-    brief=lambda library: library.model_dump(mode="json"),
     columns=("library", "what", "cuts tables by", "launch, us"),
     row=lambda library: [library.name, library.title, library.split, f"{1e6 * library.launch_s:.1f}"],
-    tables=constants,
     text_columns=3,
 )
