@@ -187,8 +187,8 @@ def bars(parts: Mapping[str, Mapping[str, float]]) -> str:
 
     from meshwright.reports.parts import shade
 
-    most = max((sum(values.values()) for values in parts.values()), default=0.0)
-    if not most:
+    longest = max((sum(values.values()) for values in parts.values()), default=0.0)
+    if not longest:
         return ""
     used = dict.fromkeys(group for values in parts.values() for group in values)
     colours = {group: shade(group, place) for place, group in enumerate(used)}
@@ -196,7 +196,7 @@ def bars(parts: Mapping[str, Mapping[str, float]]) -> str:
     for name, values in parts.items():
         cells = "".join(
             f'<span title="{escape(group)}: {value:.4g} s" style="display:inline-block;height:16px;'
-            f'width:{60 * value / most:.2f}%;background:{colours[group]}"></span>'
+            f'width:{60 * value / longest:.2f}%;background:{colours[group]}"></span>'
             for group, value in values.items()
         )
         total = f"{sum(values.values()):.4g} s"

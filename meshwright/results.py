@@ -87,7 +87,7 @@ class PlanReport(Result):
         from meshwright.reports.units import gibibytes, percent, seconds
 
         memory = f"{gibibytes(self.peak_memory_bytes)} of {gibibytes(self.capacity_bytes)}"
-        told = {
+        rows = {
             "plan": f"{self.plan.describe()}, micro batch {self.plan.micro_batch}",
             "step": seconds(self.step_time_s),
             "tok/s/GPU": f"{self.tokens_per_s_per_gpu:,.0f}",
@@ -96,7 +96,7 @@ class PlanReport(Result):
             "$/Mtok": f"{self.usd_per_million_tokens:.3g}",
             "kWh/Mtok": f"{self.kwh_per_million_tokens:.3g}",
         }
-        return [facts(told, "Plan")]
+        return [facts(rows, "Plan")]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return {self.plan.describe(): grouped(self.time_breakdown_s)}
@@ -189,8 +189,8 @@ class PlanSearch(Result):
 
         check_rank(count - 1, len(self.result.plans))
         step = self.result.step
-        chosen, gains = worth_measuring(step.time, covariance(self.result.setting, step), count)
-        return [(index + 1, gain) for index, gain in zip(chosen, gains, strict=True)]
+        worth, gains = worth_measuring(step.time, covariance(self.result.setting, step), count)
+        return [(index + 1, gain) for index, gain in zip(worth, gains, strict=True)]
 
     def _tables(self) -> Sequence[Any]:
         if not len(self.result.plans):

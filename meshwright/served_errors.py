@@ -114,5 +114,5 @@ def measured_of(question: ServingQuestion) -> Measured:
     model, engine = question.model, engines.get(question.engine).engine
     layers = layer_class(model)
     errors = [_error_of_plain(model.name, engine, layers, offer.name) for offer in question.types]
-    known = [error for error in errors if error is not None]
-    return Measured(rows_of_layouts(model.name, engine), max(known, default=None))
+    measured = [error for error in errors if error is not None]
+    return Measured(rows_of_layouts(model.name, engine), max(measured, default=None))

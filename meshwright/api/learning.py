@@ -151,28 +151,28 @@ def learn(
     if served and len(served) < len(files):
         other = next(path for path in files if path not in served)
         raise InputError(f"holds training steps, {served[0]} servers; learn each apart", str(other))
-    kept = None if site is None else read_site(site, "site", Path())
-    return _learn_servers(files, kept, site) if served else _learn_steps(files, kept, site)
+    earlier = None if site is None else read_site(site, "site", Path())
+    return _learn_servers(files, earlier, site) if served else _learn_steps(files, earlier, site)
 
 
-def _joined(learned: Site, kept: Site | None, name: str | Path | None, half: str) -> Site:
+def _joined(learned: Site, earlier: Site | None, name: str | Path | None, half: str) -> Site:
     """A site with the other half of an older one.
 
     Raises:
         InputError: the older one is of another device.
     """
-    if kept is None:
+    if earlier is None:
         return learned
-    if kept.device != learned.device:
+    if earlier.device != learned.device:
         raise InputError(
-            f"was learned on the device {kept.device}, the runs are of {learned.device}", str(name)
+            f"was learned on the device {earlier.device}, the runs are of {learned.device}", str(name)
         )
     if half == "server":
-        return kept.model_copy(update={"server": learned.server})
-    return learned.model_copy(update={"server": kept.server})
+        return earlier.model_copy(update={"server": learned.server})
+    return learned.model_copy(update={"server": earlier.server})
 
 
-def _learn_servers(files: Sequence[Path], kept: Site | None, name: str | Path | None) -> ServerLearning:
+def _learn_servers(files: Sequence[Path], earlier: Site | None, name: str | Path | None) -> ServerLearning:
     """Learn from measured servers; see `learn`."""
     loads: list[MeasuredLoad] = []
     skipped: list[tuple[str, str]] = []
@@ -192,7 +192,7 @@ def _learn_servers(files: Sequence[Path], kept: Site | None, name: str | Path | 
         for index, kind, value in zip(learned.loads, learned.kinds, learned.surprise.tolist(), strict=True)
         if abs(value) > CONTRADICTS
     ]
-    return ServerLearning(_joined(site, kept, name, "server"), learned, loads, skipped, words)
+    return ServerLearning(_joined(site, earlier, name, "server"), learned, loads, skipped, words)
 
 
 def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
@@ -215,15 +215,15 @@ def _twice(loads: Sequence[MeasuredLoad], where: str) -> list[str]:
             same.setdefault(key, []).append((load.measured[kind], load.name))
     for values in same.values():
         (low, first), (high, last) = min(values), max(values)
-        told = f"{first} (TPOT {1e3 * low:.4g} ms) and {last} ({1e3 * high:.4g} ms) are of one load"
+        problem = f"{first} (TPOT {1e3 * low:.4g} ms) and {last} ({1e3 * high:.4g} ms) are of one load"
         if high > MOST_APART * low:
-            raise InputError(f"{told}: they cannot both be right; leave one out", where)
+            raise InputError(f"{problem}: they cannot both be right; leave one out", where)
         if high > (1 + TWICE) * low:
-            words.append(told)
+            words.append(problem)
     return words
 
 
-def _learn_steps(files: Sequence[Path], kept: Site | None, name: str | Path | None) -> Learning:
+def _learn_steps(files: Sequence[Path], earlier: Site | None, name: str | Path | None) -> Learning:
     """Learn from measured steps; see `learn`."""
     cases: list[TrainingCase] = []
     skipped: list[tuple[str, str]] = []
@@ -247,7 +247,7 @@ def _learn_steps(files: Sequence[Path], kept: Site | None, name: str | Path | No
     _one_place(steps, where)
     learned = learn_site(steps, where)
     words = _contradictions(steps, learned, where)
-    joined = _joined(learned.site, kept, name, "steps")
+    joined = _joined(learned.site, earlier, name, "steps")
     return Learning(joined, learned, steps, skipped, words, _too_large(steps))
 
 
@@ -278,11 +278,11 @@ def _contradictions(steps: Sequence[MeasuredStep], learned: Learned, where: str)
         plans.setdefault((repr(step.setting), repr(step.plan)), []).append(step)
     for same in plans.values():
         low, high = (pick(same, key=lambda step: step.seconds) for pick in (min, max))
-        told = f"{low.name} ({low.seconds:.4g} s) and {high.name} ({high.seconds:.4g} s) are of one plan"
+        problem = f"{low.name} ({low.seconds:.4g} s) and {high.name} ({high.seconds:.4g} s) are of one plan"
         if high.seconds > MOST_APART * low.seconds:
-            raise InputError(f"{told}: they cannot both be right; leave one out", where)
+            raise InputError(f"{problem}: they cannot both be right; leave one out", where)
         if high.seconds > (1 + TWICE) * low.seconds:
-            words.append(told)
+            words.append(problem)
     words += [
         f"{step.name} lies {abs(value):.1f} standard deviations from what the other runs say"
         for step, value in zip(steps, learned.surprise.tolist(), strict=True)

@@ -111,23 +111,23 @@ def plan_run(
     fix, limit = arguments.pop("fix", None) or {}, arguments.pop("limit", None) or {}
     if quantile not in QUANTILES:
         raise UnknownNameError("quantile", quantile, QUANTILES, "--quantile")
-    checked, where = ask(scenario, arguments)
-    if checked.run is None:
+    asks, where = ask(scenario, arguments)
+    if asks.run is None:
         raise InputError("key 'run' is missing; it states length, faults, recovery and checkpoints", where)
-    if checked.run.question.days is not None and gpus is not None and gpus[0] != gpus[1]:
+    if asks.run.question.days is not None and gpus is not None and gpus[0] != gpus[1]:
         raise InputError("sizes are compared for the same work: state tokens or steps", f"{where}: run.days")
-    cluster = checked.setting.cluster
+    cluster = asks.setting.cluster
     sizes = counts(cluster, *gpus) if gpus else [cluster.devices]
-    constraints = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    constraints = Constraints.of(asks.search.fix, asks.search.limit, f"{where}: search")
     constraints = constraints.overridden(Constraints.of(fix, limit))
-    free = headroom_share(checked.search.headroom, checked.setting)
+    free = headroom_share(asks.search.headroom, asks.setting)
     rankings = []
     for size in sizes:
-        setting = replace(checked.setting, cluster=cluster.resized(size))
-        count = top or (checked.search.top if len(sizes) == 1 else 1)
-        wanted = checked.search.objective, quantile, count, free
-        rankings.append(rank_runs(setting, checked.run, constraints, *wanted, offload=checked.search.offload))
+        setting = replace(asks.setting, cluster=cluster.resized(size))
+        count = top or (asks.search.top if len(sizes) == 1 else 1)
+        wanted = asks.search.objective, quantile, count, free
+        rankings.append(rank_runs(setting, asks.run, constraints, *wanted, offload=asks.search.offload))
         if progress:
             progress(len(rankings) / len(sizes))
-    title = checked.title or f"{checked.setting.model.name} on {cluster.name}"
-    return RunRankingAnswer(title, checked.search.objective, quantile, rankings)
+    title = asks.title or f"{asks.setting.model.name} on {cluster.name}"
+    return RunRankingAnswer(title, asks.search.objective, quantile, rankings)

@@ -147,28 +147,28 @@ def plan(
         _refuse({**unread, "refine": refine}, "a ranking of groups does not read it")
         return plan_over_groups(scenario, progress=progress, **arguments)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
-    checked, where = ask(scenario, {**values, "recipe": recipe})
-    of_scenario = Constraints.of(checked.search.fix, checked.search.limit, f"{where}: search")
+    question, where = ask(scenario, {**values, "recipe": recipe})
+    of_scenario = Constraints.of(question.search.fix, question.search.limit, f"{where}: search")
     stated = Constraints.of(fix or {}, limit or {})
     constraints = _of_recipe(recipe).overridden(of_scenario).overridden(stated)
     constraints = replace(constraints, schedules=asked_schedules(schedules))
-    used, scored = checked.setting.cluster, ScoredPlans() if every else None
+    used, all_plans = question.setting.cluster, ScoredPlans() if every else None
     result = search(
-        checked.setting,
+        question.setting,
         used.devices,
-        only_proven(checked.setting, constraints) if proven else constraints,
-        checked.search.objective,
-        max(checked.search.top, refine),
+        only_proven(question.setting, constraints) if proven else constraints,
+        question.search.objective,
+        max(question.search.top, refine),
         progress,
-        headroom_share(checked.search.headroom, checked.setting),
+        headroom_share(question.search.headroom, question.setting),
         alternatives=not raw,
-        keep=scored.add if scored is not None else None,
-        offload=offload or checked.search.offload,
+        keep=all_plans.add if all_plans is not None else None,
+        offload=offload or question.search.offload,
     )
     if proven and not len(result.plans):
-        raise nothing_proven(checked.setting)
+        raise nothing_proven(question.setting)
     runs = _refined(result, refine, execution or Execution(), refining) if refine else ()
-    return PlanSearch(result, runs, scored, _run_of(checked))
+    return PlanSearch(result, runs, all_plans, _run_of(question))
 
 
 def _post_training(
@@ -177,9 +177,9 @@ def _post_training(
     from meshwright.jobs.rl import search
     from meshwright.questions.post_training import rl_question
 
-    told = check_names(arguments, PostTrainingArguments, inspect.signature(plan).parameters)
-    staleness, top = told.pop("staleness"), told.pop("top")
-    return search(rl_question(scenario, told), staleness, top, progress)
+    stated = check_names(arguments, PostTrainingArguments, inspect.signature(plan).parameters)
+    staleness, top = stated.pop("staleness"), stated.pop("top")
+    return search(rl_question(scenario, stated), staleness, top, progress)
 
 
 def _run_of(scenario: Scenario) -> dict[str, Any] | None:
@@ -260,10 +260,10 @@ def size(
         data, where, folder = scenario_data(scenario, {**values, "cluster": each, "gpus": 1}, "command line")
         check_trains(data, where, folder)
         # The plan of a saved or imported scenario has one size.
-        checked = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
-        have, searched = checked.setting.cluster, checked.search
-        least, most = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
-        settings.append((checked.setting, counts(have, least, most)))
+        question = make_scenario({key: value for key, value in data.items() if key != "plan"}, where, folder)
+        have, searched = question.setting.cluster, question.search
+        least, largest = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
+        settings.append((question.setting, counts(have, least, largest)))
     constraints = Constraints.of(searched.fix, searched.limit)
     constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
     sizing = size_up(

@@ -113,8 +113,8 @@ class StepsCompared(Result):
             if (report := outcome.report) is not None
         ]
         failed = failures(self.outcomes)
-        told = [table(("cannot be run", "because"), failed, left=2)] if failed else []
-        return [table(("variation", "step", "change", *self.figures), rows, self.title), *told]
+        refusals = [table(("cannot be run", "because"), failed, left=2)] if failed else []
+        return [table(("variation", "step", "change", *self.figures), rows, self.title), *refusals]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return {

@@ -206,8 +206,10 @@ def _check_device(device: str, report: Report, notes: list[str], where: str) -> 
     """The reported memory is the device's, and a lower power limit is told."""
     device_facts = devices.get(device)
     if report.memory_bytes and abs(report.memory_bytes / device_facts.memory_bytes - 1) > MEMORY_SHARE:
-        told = f"{report.memory_bytes / 2**30:.1f} GiB; {device} has {device_facts.memory_bytes / 2**30:.1f}"
-        raise InputError(f"the reported memory is {told}; a MIG slice, or another device", where)
+        memory = (
+            f"{report.memory_bytes / 2**30:.1f} GiB; {device} has {device_facts.memory_bytes / 2**30:.1f}"
+        )
+        raise InputError(f"the reported memory is {memory}; a MIG slice, or another device", where)
     if report.power_watts and report.power_watts < 0.97 * device_facts.tdp_watts:
         limit = f"{report.power_watts:.0f} W of {device_facts.tdp_watts:.0f}"
         notes.append(f"devices are limited to {limit}: state power_cap_w of a pool")

@@ -64,9 +64,9 @@ def compared(files: Iterable[Path], progress: Callable[[float], None] | None = N
     Raises:
         InputError: unreadable, no measured scenario, a figure that the answer lacks, or one without a unit.
     """
-    asked = [(path, *_read(path)) for path in files]
+    scenarios = [(path, *_read(path)) for path in files]
     figures = []
-    for number, (path, question, citation, measured) in enumerate(asked, start=1):
+    for number, (path, question, citation, measured) in enumerate(scenarios, start=1):
         answer = dict(_numbers(job_of(*question).answer(question, AskOptions(named=str(path))).to_dict()))
         for name, value in measured.items():
             if name not in answer:
@@ -75,7 +75,7 @@ def compared(files: Iterable[Path], progress: Callable[[float], None] | None = N
                 )
             figures.append(MeasuredFigure(path.stem, citation, name, value, answer[name]))
         if progress:
-            progress(number / len(asked))
+            progress(number / len(scenarios))
     return figures
 
 

@@ -159,9 +159,9 @@ def _check(concurrency: Sequence[int], isl: int, osl: int, requests: int, second
     ]
     limits += [("isl", isl, 1, MOST_TOKENS), ("osl", osl, 2, MOST_TOKENS)]
     limits += [("requests", requests, 1, MOST_REQUESTS), ("seconds", seconds, 1, MOST_SECONDS)]
-    for name, value, least, most in limits:
-        if not least <= value <= most:
-            raise InputError(f"must be from {least:,} to {most:,}, found {value:,}", name)
+    for name, value, least, largest in limits:
+        if not least <= value <= largest:
+            raise InputError(f"must be from {least:,} to {largest:,}, found {value:,}", name)
 
 
 def _prompts(tokens: int) -> Iterator[str]:

@@ -332,5 +332,5 @@ def _load(
         "input": {"kind": "fixed", "tokens": round(entry["prompt"])},
         "output": {"kind": "fixed", "tokens": round(entry["output"])},
     }
-    kept = {key: value for key, value in data.items() if key not in ("workload", "variations", "site")}
-    return MeasuredLoad(name, {**kept, "workload": workload}, latencies, folder)
+    server = {key: value for key, value in data.items() if key not in ("workload", "variations", "site")}
+    return MeasuredLoad(name, {**server, "workload": workload}, latencies, folder)

@@ -84,8 +84,8 @@ def _figures(line: str, patterns: Mapping[str, re.Pattern[str]]) -> dict[str, fl
     """The figures of a line by name; None where one is missing or is no measured figure."""
     texts = {name: pattern.search(line) for name, pattern in patterns.items()}
     figures = {name: measured(text[1]) for name, text in texts.items() if text is not None}
-    known = {name: figure for name, figure in figures.items() if figure is not None}
-    return known if len(known) == len(patterns) else None
+    read = {name: figure for name, figure in figures.items() if figure is not None}
+    return read if len(read) == len(patterns) else None
 
 
 def _megatron(lines: Sequence[str], scenario: Scenario, where: str) -> tuple[list[float], list[float]] | None:
@@ -116,9 +116,11 @@ def _megatron(lines: Sequence[str], scenario: Scenario, where: str) -> tuple[lis
 def _torchtitan(lines: Sequence[str], scenario: Scenario) -> tuple[list[float], list[float]]:
     """Seconds of the reported steps and bytes of the reported peaks."""
     reported = [_figures(line, TORCHTITAN) for line in lines if STEPS_OF_TORCHTITAN.search(line)]
-    known = [figures for figures in reported if figures is not None]
+    lines_read = [figures for figures in reported if figures is not None]
     tokens = scenario.setting.training.tokens / scenario.setting.cluster.devices
-    return [tokens / figures["rate"] for figures in known], [figures["memory"] * 2**30 for figures in known]
+    return [tokens / figures["rate"] for figures in lines_read], [
+        figures["memory"] * 2**30 for figures in lines_read
+    ]
 
 
 Reported = tuple[list[float], list[float]]
@@ -135,9 +137,9 @@ def _nemo(lines: Sequence[str], scenario: Scenario, where: str) -> Reported | No
     batch = scenario.setting.training.global_batch
     reported = [figures["elapsed"] for line in lines if (figures := _figures(line, NEMO))]
     if reported and stated and batch not in stated:
-        told = ", ".join(f"{size:.0f}" for size in sorted(stated))
+        sizes = ", ".join(f"{size:.0f}" for size in sorted(stated))
         raise InputError(
-            f"the global batch is {told} sequences; the scenario beside it states {batch}", where
+            f"the global batch is {sizes} sequences; the scenario beside it states {batch}", where
         )
     return (reported, []) if reported else None
 

@@ -79,8 +79,8 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Pa
     title = f"Serving {search.question.model.name}"
     heading = "A prompt's latency and a GPU's speed" if prompts else "A user's speed and a GPU's"
     in_short = [table for table in tables[:1] if isinstance(table, str)]
-    told, rest = sections_of(in_short), sections_of(tables[len(in_short) :])
-    sections = [*told, Section(heading, words, figure), *rest]
+    summary, rest = sections_of(in_short), sections_of(tables[len(in_short) :])
+    sections = [*summary, Section(heading, words, figure), *rest]
     return Page(title, facts, sections)
 
 
@@ -91,7 +91,7 @@ def _curves(search: ServingSearch) -> list[dict[str, Any]]:
         curve = load_curve(search.question, plan)
         if curve is None:
             continue
-        told = zip(curve.rate.tolist(), curve.ttft_s.tolist(), strict=True)
+        points = zip(curve.rate.tolist(), curve.ttft_s.tolist(), strict=True)
         lines.append(
             {
                 "type": "scatter",
@@ -99,7 +99,9 @@ def _curves(search: ServingSearch) -> list[dict[str, Any]]:
                 "name": f"{rank}: {label(plan.describe())}",
                 "x": (curve.ttft_s if prompts_only(search) else curve.user).tolist(),
                 "y": curve.device.tolist(),
-                "hovertext": [f"{per_second(rate)} requests/s, TTFT {seconds(ttft)}" for rate, ttft in told],
+                "hovertext": [
+                    f"{per_second(rate)} requests/s, TTFT {seconds(ttft)}" for rate, ttft in points
+                ],
                 "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>",
                 "line": {"color": COLOURS[rank - 1], "width": 1.5, "shape": "spline"},
             }
@@ -114,9 +116,9 @@ def mix_page(mix: Mix, tables: Sequence[Table | str]) -> Page:
         "load": f"{mix.rate:g} requests/s",
         "above the bound": percent(mix.best.gap),
     }
-    known = [error.p90 for option, _, _ in mix.pools if (error := option_errors(mix, option).get("tpot"))]
-    if known:
-        facts["TPOT, one of ten servers beyond"] = f"± {percent(max(known), 0)}"
+    errors = [error.p90 for option, _, _ in mix.pools if (error := option_errors(mix, option).get("tpot"))]
+    if errors:
+        facts["TPOT, one of ten servers beyond"] = f"± {percent(max(errors), 0)}"
     names = [f"{count} x {option.describe()}" for option, count, _ in mix.pools]
     cost = [float(count * option.usd_per_hour) for option, count, _ in mix.pools]
     bars = {"type": "bar", "orientation": "h", "x": cost, "y": [label(name) for name in names]}
@@ -172,10 +174,10 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
     runs = [each for size in ranking.sizes for each in size.ranked]
     bands = [days_band(each.run) for each in runs]
     several = len({each.gpus for each in runs}) > 1
-    shown = {}
+    bars = {}
     if ranking.best is not None:
         days = days_band(ranking.best.run)
-        shown = {
+        bars = {
             "best run": f"{ranking.best.plan.describe()} on {ranking.best.gpus:,} GPUs",
             "finish": days.words("days"),
             "cost": in_proportion(ranking.best.run.usd, days).words("USD"),
@@ -206,7 +208,7 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         f"Each point is a run by its {shown_by}; the lines are 90 % bands of step and faults, in which "
         "days and dollars move together."
     )
-    return Page(ranking.title, shown, [Section("Cost against days", words, figure), *sections_of(tables)])
+    return Page(ranking.title, bars, [Section("Cost against days", words, figure), *sections_of(tables)])
 
 
 def _ends(bands: Sequence[Band]) -> dict[str, Any]:
@@ -273,5 +275,5 @@ def lines_figure(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequ
     ]
     axes = {"xaxis": axis(x, rangemode="tozero"), "yaxis": axis(y, rangemode="tozero")}
     below = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"}
-    shown = {"height": 380 + 12 * len(data), "showlegend": True, "hovermode": "closest", "legend": below}
-    return {"data": data, "layout": layout(**shown, **axes)}
+    style = {"height": 380 + 12 * len(data), "showlegend": True, "hovermode": "closest", "legend": below}
+    return {"data": data, "layout": layout(**style, **axes)}

@@ -35,15 +35,15 @@ FOLLOWING = (
 """Fields that other fields decide: no levers of a neighbour, no words of the command."""
 
 
-def explorer_section(setting: Setting, scored: ScoredPlans | None) -> Section | None:
+def explorer_section(setting: Setting, plans: ScoredPlans | None) -> Section | None:
     """The section of a search's page; None where the search kept no scored plans."""
-    if scored is None or len(scored) < 2:
+    if plans is None or len(plans) < 2:
         return None
-    prediction = next(scored.predictions(setting))
+    prediction = next(plans.predictions(setting))
     data = explorer_data(prediction, setting)
     body, script = (own_file(f"explorer.{suffix}") for suffix in ("html", "js"))
-    shown = data["count"]
-    words = f"The best {shown:,} of {len(scored):,} scored plans. A click on a point shows its plan."
+    count = data["count"]
+    words = f"The best {count:,} of {len(plans):,} scored plans. A click on a point shows its plan."
     return Section("Explore all plans", words, html=body + embedded("explorer-data", data), script=script)
 
 
@@ -67,8 +67,8 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
         unique, which = np.unique(getattr(plans, name)[:count], return_inverse=True)
         if len(unique) < 2:
             continue
-        told = [read(value) or AS_RELEASED for value in unique.tolist()]
-        fields.append({"name": name, "words": told, "follows": name in FOLLOWING})
+        choices = [read(value) or AS_RELEASED for value in unique.tolist()]
+        fields.append({"name": name, "words": choices, "follows": name in FOLLOWING})
         codes.append(_packed(which.reshape(-1)))
     step = np.maximum(prediction.step.time[:count], 1e-30)
     parts = {group: np.zeros(count) for group in GROUPS}

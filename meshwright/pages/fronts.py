@@ -104,18 +104,18 @@ def log_ticks(values: np.ndarray, digits: Sequence[int] = (1, 2, 5)) -> dict[str
 
 
 def _points(
-    fronts: Fronts, front: Front, chosen: np.ndarray, name: str, shade: str, size: int
+    fronts: Fronts, front: Front, rows: np.ndarray, name: str, shade: str, size: int
 ) -> dict[str, Any]:
     names = [
         f"{fronts.name(point)}{f' ± {band}' if (band := band_words(fronts, point)) else ''}"
-        for point in chosen.tolist()
+        for point in rows.tolist()
     ]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": name,
-        "x": front.x.values[chosen].tolist(),
-        "y": front.y.values[chosen].tolist(),
+        "x": front.x.values[rows].tolist(),
+        "y": front.y.values[rows].tolist(),
         "marker": {"color": shade, "size": size},
         "customdata": [label(name) for name in names],
         "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",

@@ -93,12 +93,12 @@ def gantt(timeline: Timeline, names: Sequence[str]) -> tuple[Figure, Window]:
     traces: list[dict[str, Any]] = []
     for number, (start, end) in enumerate(panels, 1):
         place = {"xaxis": f"x{number}"}
-        shown = [block for block in passes if start <= block.start and block.end <= end]
-        traces += _traces(shown, rows, COMPUTE_LANE, {**PASS_COLOURS, **_once(passes)}, place, tick)
+        blocks = [block for block in passes if start <= block.start and block.end <= end]
+        traces += _traces(blocks, rows, COMPUTE_LANE, {**PASS_COLOURS, **_once(passes)}, place, tick)
         sent = [block for block in sends if start <= block.start and block.end <= end]
         traces += _traces(sent, rows, SEND_LANE, STREAM_COLOURS, place, tick)
         if len(passes) <= MOST_NUMBERED:
-            traces.append(_numbers(shown, rows))
+            traces.append(_numbers(blocks, rows))
     _name_once(traces)
     ticks = {
         "tickvals": [row + 0.5 for row in range(len(ranks))],
@@ -204,20 +204,20 @@ def _traces(
     """
     traces: list[dict[str, Any]] = []
     for kind, fill in colours.items():
-        chosen = [block for block in blocks if block.kind == kind]
-        if not chosen:
+        of_kind = [block for block in blocks if block.kind == kind]
+        if not of_kind:
             continue
-        starts = np.array([block.start for block in chosen])
-        lengths = np.array([block.end for block in chosen]) - starts
+        starts = np.array([block.start for block in of_kind])
+        lengths = np.array([block.end for block in of_kind]) - starts
         drawn = {
             "tick": tick,
             "lane": lane,
             "start": np.diff(np.rint(starts / tick).astype(np.int64), prepend=0).tolist(),
             "length": np.rint(lengths / tick).astype(np.int64).tolist(),
-            "row": [rows[block.rank] for block in chosen],
+            "row": [rows[block.rank] for block in of_kind],
         }
-        if chosen[0].micro_batch >= 0:
-            drawn["micro_batch"] = [block.micro_batch for block in chosen]
+        if of_kind[0].micro_batch >= 0:
+            drawn["micro_batch"] = [block.micro_batch for block in of_kind]
         traces.append({"type": "scatter", "mode": "lines", "name": kind, "legendgroup": kind, **place})
         traces[-1] |= {"fillcolor": fill, "blocks": drawn}
     return traces

@@ -98,8 +98,8 @@ class Page:
     def text(self) -> str:
         """The page as HTML."""
         # A figure and its "%" stay on one line.
-        shown = {name: value.replace(" %", "\u00a0%") for name, value in self.facts.items()}
-        terms = "".join(_fact(name, value) for name, value in shown.items())
+        fact_texts = {name: value.replace(" %", "\u00a0%") for name, value in self.facts.items()}
+        terms = "".join(_fact(name, value) for name, value in fact_texts.items())
         scripts = "\n".join(f"<script>{each.script}</script>" for each in self.sections if each.script)
         parts = "\n".join(_section(index, section) for index, section in enumerate(self.sections))
         return f"""<!DOCTYPE html>

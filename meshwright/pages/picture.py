@@ -208,9 +208,9 @@ def _line(axes: Mapping[tuple[str, str], Axes], line: Mapping[str, Any]) -> None
     """A line across a panel: upright where both ends have one x."""
     x, y = line.get("xref", "x"), line.get("yref", "y")
     panel = next(
-        (own for pair, own in axes.items() if x in ("paper", pair[0]) and y in ("paper", pair[1])), None
+        (axis for pair, axis in axes.items() if x in ("paper", pair[0]) and y in ("paper", pair[1])), None
     )
-    panel = panel or next(own for pair, own in axes.items() if pair[0] == x or pair[1] == y)
+    panel = panel or next(axis for pair, axis in axes.items() if pair[0] == x or pair[1] == y)
     look = {
         "color": _colour(line["line"].get("color")),
         "linestyle": DASHES.get(line["line"].get("dash", ""), "-"),

@@ -28,7 +28,7 @@ MOST_COLUMNS = 6
 
 
 def plans_page(
-    result: SearchResult, prediction: Prediction, plans: Sequence[Report], scored: ScoredPlans | None
+    result: SearchResult, prediction: Prediction, plans: Sequence[Report], all_plans: ScoredPlans | None
 ) -> Page:
     """The page of a search that found plans.
 
@@ -36,7 +36,7 @@ def plans_page(
         result: the search.
         prediction: its plans, with step, memory and metrics.
         plans: the same as ``plan --json`` describes them.
-        scored: every scored plan, where the search kept them.
+        all_plans: every scored plan, where the search kept them.
     """
     setting, first = result.setting, Plan(**plans[0]["plan"])
     sections = [
@@ -52,7 +52,7 @@ def plans_page(
             "plans may fill.",
             _memory(plans, setting.cluster.device.memory_bytes, result.space.usable_bytes),
         ),
-        *([explorer] if (explorer := explorer_section(setting, scored)) is not None else []),
+        *([explorer] if (explorer := explorer_section(setting, all_plans)) is not None else []),
         *_tables(result),
     ]
     training, cluster = setting.training, setting.cluster
@@ -73,8 +73,8 @@ def plans_page(
 
 def _band(prediction: Prediction) -> str:
     """The 90 % band of the first plan's step; empty where it is not known."""
-    known = prediction.confidence
-    return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
+    confidence = prediction.confidence
+    return "" if confidence is None else f" ± {percent(float(confidence.half_width[0]), 0)}"
 
 
 def _ranking(result: SearchResult, prediction: Prediction) -> Section:
@@ -103,10 +103,10 @@ def _tables(result: SearchResult) -> list[Section]:
 
 def _names(plans: Sequence[Report]) -> list[str]:
     """Unique names: of two plans with equal degrees, the rest tells them apart."""
-    own = [Plan(**report["plan"]) for report in plans]
-    degrees = [plan.describe() for plan in own]
+    parsed = [Plan(**report["plan"]) for report in plans]
+    degrees = [plan.describe() for plan in parsed]
     names = []
-    for rank, (words, plan) in enumerate(zip(degrees, own, strict=True), start=1):
+    for rank, (words, plan) in enumerate(zip(degrees, parsed, strict=True), start=1):
         rest = f", {sharding(plan)}, micro {plan.micro_batch}, recompute {recomputed(plan)}"
         names.append(label(f"{rank}: {words}{rest if degrees.count(words) > 1 else ''}"))
     return names
@@ -130,8 +130,8 @@ def _time(plans: Sequence[Report]) -> Figure:
         "hoverinfo": "skip",
         "cliponaxis": False,
     }
-    most = max(report["step_time_s"] for report in plans)
-    return {"data": [*data, totals], "layout": _bars(plans, "seconds", range=[0, 1.12 * most])}
+    longest = max(report["step_time_s"] for report in plans)
+    return {"data": [*data, totals], "layout": _bars(plans, "seconds", range=[0, 1.12 * longest])}
 
 
 def _memory(plans: Sequence[Report], capacity: float, usable: float) -> Figure:
@@ -141,8 +141,8 @@ def _memory(plans: Sequence[Report], capacity: float, usable: float) -> Figure:
         _bar(plans, name, [each["parts_bytes"][name] / 2**30 for each in fullest], shade, "%{x:.1f} GiB")
         for name, shade in zip(names, _shades(len(names)), strict=True)
     ]
-    most = max(capacity, *(each["total_bytes"] for each in fullest)) / 2**30
-    bars = _bars(plans, "GiB", range=[0, 1.03 * most])
+    largest = max(capacity, *(each["total_bytes"] for each in fullest)) / 2**30
+    bars = _bars(plans, "GiB", range=[0, 1.03 * largest])
     lines = [_line(capacity, "dash"), *([_line(usable, "dot")] if usable < capacity else [])]
     return {"data": data, "layout": {**bars, "shapes": lines}}
 
@@ -151,7 +151,7 @@ def _shades(count: int) -> list[str]:
     return [MEMORY_COLOURS[index % len(MEMORY_COLOURS)] for index in range(count)]
 
 
-def _bar(plans: Sequence[Report], name: str, values: list[float], shade: str, shown: str) -> dict[str, Any]:
+def _bar(plans: Sequence[Report], name: str, values: list[float], shade: str, hover: str) -> dict[str, Any]:
     """One part of every plan's bar."""
     return {
         "type": "bar",
@@ -161,7 +161,7 @@ def _bar(plans: Sequence[Report], name: str, values: list[float], shade: str, sh
         "x": values,
         "marker": {"color": shade},
         "customdata": _names(plans),
-        "hovertemplate": f"%{{customdata}}<br>{name}: {shown}<extra></extra>",
+        "hovertemplate": f"%{{customdata}}<br>{name}: {hover}<extra></extra>",
     }
 
 

@@ -82,26 +82,26 @@ def run_page(title: str, run: PlannedRun) -> Page:
             [[state, f"{took / 3600:.2f}", percent(share, 2)] for state, took, share in states(run)],
         ),
     ]
-    shown = [section for section in sections if section.figure is None or section.figure["data"]]
-    told = run_facts(run)
+    drawn = [section for section in sections if section.figure is None or section.figure["data"]]
+    fact_words = run_facts(run)
     words = {"closed form lacks": "What the closed form lacks", "assumed": "What the run assumes"}
-    shown += [Section(heading, told.pop(name)) for name, heading in words.items() if name in told]
-    rows = [[name, value] for name, value in told.items()]
-    shown.insert(0, Section("The run", "", columns=("", ""), rows=rows, words_in=(0, 1)))
-    return Page(title, _heads(run), shown)
+    drawn += [Section(heading, fact_words.pop(name)) for name, heading in words.items() if name in fact_words]
+    rows = [[name, value] for name, value in fact_words.items()]
+    drawn.insert(0, Section("The run", "", columns=("", ""), rows=rows, words_in=(0, 1)))
+    return Page(title, _heads(run), drawn)
 
 
 def _heads(run: PlannedRun) -> dict[str, str]:
     """Head figures: what a run reaches, with its band, and what that rests on."""
-    days, known = days_band(run), run.prediction.confidence
+    days, confidence = days_band(run), run.prediction.confidence
     step = f"{run.outcome.inputs.step_s:.3g} s"
     heads = {
         "finish": days.words("d"),
         "cost": in_proportion(run.usd, days).words("USD") if math.isfinite(run.usd) else "without bound",
         "energy": in_proportion(run.kwh / 1000, days).words("MWh"),
         "goodput": percent(run.outcome.goodput),
-        "step": step if known is None else f"{step} ± {percent(float(known.half_width[0]), 0)}",
-        "evidence": short_runs(known) or "timed by the engine",
+        "step": step if confidence is None else f"{step} ± {percent(float(confidence.half_width[0]), 0)}",
+        "evidence": short_runs(confidence) or "timed by the engine",
     }
     if not math.isfinite(run.usd):
         del heads["energy"]

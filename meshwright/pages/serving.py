@@ -45,7 +45,7 @@ def serving_page(result: ServingResult) -> Page:
     columns = result.records.columns()
     setting = result.setting
     metrics, errors = result.metrics, run_errors(result)
-    shown = {
+    rows = {
         "goodput" if metrics.goodput is not None else "completed": f"{_rate(metrics):.4g} req/s",
         **{
             f"{name.upper()} p90": within(seconds(latency.p90), errors.get(name))
@@ -89,7 +89,7 @@ def serving_page(result: ServingResult) -> Page:
                 _timelines(columns),
             ),
         ]
-    return Page(setting.title or "Serving", shown, sections)
+    return Page(setting.title or "Serving", rows, sections)
 
 
 def _rate(metrics: ServingMetrics) -> float:
@@ -113,11 +113,11 @@ def _tpot(columns: Columns) -> np.ndarray:
 
 def _cdfs(result: ServingResult, columns: Columns) -> Figure:
     from_ = result.metrics.requests - result.metrics.counted
-    kept = {name: values[from_:] for name, values in columns.items()}
+    measured = {name: values[from_:] for name, values in columns.items()}
     values = {
-        "ttft": kept["first_s"] - kept["arrival_s"],
-        "tpot": _tpot(kept),
-        "e2e": kept["last_s"] - kept["arrival_s"],
+        "ttft": measured["first_s"] - measured["arrival_s"],
+        "tpot": _tpot(measured),
+        "e2e": measured["last_s"] - measured["arrival_s"],
     }
     slo = result.setting.serving.slo
     data: list[dict[str, Any]] = []
@@ -218,10 +218,10 @@ def merged_series(members: Sequence[Member]) -> tuple[float, np.ndarray]:
         bins = series.bins
         padded = np.vstack([bins, np.zeros((-len(bins) % factor, 5))])
         parts.append(padded.reshape(-1, factor, 5).sum(axis=1))
-    whole = np.zeros((max(map(len, parts)), 5))
+    total = np.zeros((max(map(len, parts)), 5))
     for part in parts:
-        whole[: len(part)] += part
-    return width, whole
+        total[: len(part)] += part
+    return width, total
 
 
 def _occupancy(members: Sequence[Member]) -> Figure:
@@ -274,10 +274,10 @@ def _step_parts(members: Sequence[Member]) -> Figure:
             chunks = [] if kind == "decode" else [(prompt, 0)]
             beside = 0 if kind == "prefill" else max(decodes, 1)
             parts = member.pool.costs.steps.parts(chunks, beside, kv if beside else 0)
-            whole = sum(parts.values()) or 1.0
+            total = sum(parts.values()) or 1.0
             into = totals.setdefault(kind, {})
             for name, share in parts.items():
-                into[name] = into.get(name, 0.0) + share / whole * spent
+                into[name] = into.get(name, 0.0) + share / total * spent
     names = list(dict.fromkeys(name for parts in totals.values() for name in parts))
     titles = {"prefill": "prompts alone", "mixed": "prompts and outputs", "decode": "outputs alone"}
     data = [
@@ -309,17 +309,17 @@ def _timelines(columns: Columns) -> Figure:
     order = np.argsort(ttft, kind="stable")
     slowest = order[::-1][: TIMELINES // 2]
     spread = order[np.linspace(0, len(order) - 1, TIMELINES - len(slowest)).astype(int)]
-    chosen = np.unique(np.concatenate([slowest, spread]))
-    chosen = chosen[np.argsort(-ttft[chosen], kind="stable")]
-    rows = list(range(len(chosen)))
-    sent = columns["arrival_s"][chosen]
-    edges = [columns[name][chosen] - sent for name in ("arrival_s", "scheduled_s", "first_s", "last_s")]
+    drawn = np.unique(np.concatenate([slowest, spread]))
+    drawn = drawn[np.argsort(-ttft[drawn], kind="stable")]
+    rows = list(range(len(drawn)))
+    sent = columns["arrival_s"][drawn]
+    edges = [columns[name][drawn] - sent for name in ("arrival_s", "scheduled_s", "first_s", "last_s")]
     names = [
         label(
             f"request {columns['serial'][series]}: {columns['prompt'][series]:,} prompt tokens, "
             f"{columns['output'][series]:,} output tokens, sent at {columns['arrival_s'][series]:.1f} s"
         )
-        for series in chosen
+        for series in drawn
     ]
     data = [
         {

@@ -19,7 +19,7 @@ def sizing_page(sizing: Sizing) -> Page:
     """The page."""
     planned = [size for size in sizing.sizes if size.planned]
     front = sizing.front
-    shown = {"tokens": counted(sizing.tokens)}
+    fact_words = {"tokens": counted(sizing.tokens)}
     cheapest = "cheapest" if sizing.deadline_days is None else "cheapest in time"
     sizes = {cheapest: sizing.cheapest, "fastest": sizing.fastest}
     if sizing.cheapest is sizing.fastest:
@@ -27,9 +27,9 @@ def sizing_page(sizing: Sizing) -> Page:
     for name, size in sizes.items():
         if size is not None and size.result is not None:
             runs = short_runs(Prediction.of_search(size.result).confidence)
-            shown[name] = f"{size.gpus:,} GPUs"
-            shown[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
-            shown[f"{name}: cost"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
+            fact_words[name] = f"{size.gpus:,} GPUs"
+            fact_words[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
+            fact_words[f"{name}: cost"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
     words = (
         "Each point is the best plan at one size, with the 90 % bands of its days and dollars, which move "
         "together. On the line no other size is better in both."
@@ -45,7 +45,7 @@ def sizing_page(sizing: Sizing) -> Page:
             words_in=(0, 2),
         ),
     ]
-    return Page(f"Sizes for {counted(sizing.tokens)} tokens", shown, sections)
+    return Page(f"Sizes for {counted(sizing.tokens)} tokens", fact_words, sections)
 
 
 def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
@@ -62,18 +62,20 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
     ]
     names = dict.fromkeys(size.cluster for size in planned)
     for index, name in enumerate(names):
-        own = [size for size in planned if size.cluster == name]
-        halves, colour = [band_of(size) or 0.0 for size in own], COLOURS[index % len(COLOURS)]
+        sizes = [size for size in planned if size.cluster == name]
+        halves, colour = [band_of(size) or 0.0 for size in sizes], COLOURS[index % len(COLOURS)]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers+text",
                 "name": label(name),
-                "x": [size.days for size in own],
-                "y": [size.usd for size in own],
-                "error_x": _bars([size.days * half for size, half in zip(own, halves, strict=True)], colour),
-                "error_y": _bars([size.usd * half for size, half in zip(own, halves, strict=True)], colour),
-                "text": [f"{size.gpus:,}" for size in own],
+                "x": [size.days for size in sizes],
+                "y": [size.usd for size in sizes],
+                "error_x": _bars(
+                    [size.days * half for size, half in zip(sizes, halves, strict=True)], colour
+                ),
+                "error_y": _bars([size.usd * half for size, half in zip(sizes, halves, strict=True)], colour),
+                "text": [f"{size.gpus:,}" for size in sizes],
                 "textposition": "top center",
                 "marker": {"size": 9, "color": colour},
                 "hovertemplate": "%{text} GPUs: %{x:.1f} days, %{y:,.0f} $<extra></extra>",

@@ -98,8 +98,8 @@ def _facts(
 
 def _band(prediction: Prediction) -> str:
     """The 90 % band of the step, where its form is known."""
-    known = prediction.confidence
-    return "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
+    confidence = prediction.confidence
+    return "" if confidence is None else f" ± {percent(float(confidence.half_width[0]), 0)}"
 
 
 def _time(timeline: Timeline, names: list[str]) -> Figure:
@@ -133,7 +133,7 @@ def _time(timeline: Timeline, names: list[str]) -> Figure:
 
 def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
     ranks = shown_ranks(timeline.ranks)
-    most = max(timeline.peak_memory(rank) for rank in ranks)
+    largest = max(timeline.peak_memory(rank) for rank in ranks)
     data: list[dict[str, Any]] = []
     moments = min(MOMENTS, POINTS // len(ranks))
     for place, rank in enumerate(ranks):
@@ -166,7 +166,7 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
         "layout": layout(
             height=430,
             xaxis=axis("seconds", range=[0, timeline.seconds]),
-            yaxis=axis("GiB", range=[0, 1.1 * max(most, capacity) / 2**30]),
+            yaxis=axis("GiB", range=[0, 1.1 * max(largest, capacity) / 2**30]),
             shapes=[limit],
             legend={"orientation": "v", "x": 1.01, "y": 0.95, "yanchor": "top"},
         ),
@@ -209,11 +209,11 @@ def _shade(place: int, count: int) -> str:
 def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
     """Bytes of a step by level of links, and utilisation of the links."""
     setting = prediction.setting
-    moved, bandwidth = step_traffic(setting, plan), link_bandwidth(setting.cluster)
-    shown = {level: grouped(kinds) for level, kinds in moved.items()}
+    traffic, bandwidth = step_traffic(setting, plan), link_bandwidth(setting.cluster)
+    by_kind = {level: grouped(kinds) for level, kinds in traffic.items()}
     names = [
-        f"{label(level)}<br>{percent(sum(moved[level].values()) / (bandwidth[level] * step_s))} busy"
-        for level in moved
+        f"{label(level)}<br>{percent(sum(traffic[level].values()) / (bandwidth[level] * step_s))} busy"
+        for level in traffic
     ]
     data = [
         {
@@ -221,12 +221,12 @@ def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
             "orientation": "h",
             "name": group,
             "y": names,
-            "x": [kinds.get(group, 0.0) / 1e9 for kinds in shown.values()],
+            "x": [kinds.get(group, 0.0) / 1e9 for kinds in by_kind.values()],
             "marker": {"color": colour(group)},
             "hovertemplate": f"{group}: %{{x:.4g}} GB<extra></extra>",
         }
         for group in GROUPS
-        if any(group in kinds for kinds in shown.values())
+        if any(group in kinds for kinds in by_kind.values())
     ]
     chart = {
         "data": data,

@@ -38,8 +38,8 @@ def write_topology(path: Path, cluster: Cluster) -> None:
 def _write_graphml(path: Path, cluster: Cluster) -> None:
     import networkx as nx
 
-    whole = MOST_DEVICES - MOST_DEVICES % cluster.devices_per_node
-    graph = cluster.resized(min(cluster.nodes * cluster.devices_per_node, whole)).topology.graph()
+    full_nodes = MOST_DEVICES - MOST_DEVICES % cluster.devices_per_node
+    graph = cluster.resized(min(cluster.nodes * cluster.devices_per_node, full_nodes)).topology.graph()
     named = nx.relabel_nodes(graph, {place: _name(place) for place in graph})
     with atomic_write(path) as temporary:
         nx.write_graphml(named, temporary)
@@ -50,15 +50,17 @@ def _page(cluster: Cluster) -> Page:
     nodes = min(network.nodes_per_leaf + DRAWN_NODES[1], cluster.nodes)
     graph = cluster.resized(min(nodes * per_node, MOST_DEVICES)).topology.graph()
     second = range(network.nodes_per_leaf, network.nodes_per_leaf + DRAWN_NODES[1])
-    chosen = {*range(min(DRAWN_NODES[0], network.nodes_per_leaf)), *second}
-    drawn = _part(graph, chosen, per_node)
+    visible = {*range(min(DRAWN_NODES[0], network.nodes_per_leaf)), *second}
+    drawn = _part(graph, visible, per_node)
     levels = {
         level.name: f"{scaled(level.bandwidth, 'B/s')}, {seconds(level.latency)}" for level in cluster.levels
     }
     facts = {"devices": f"{cluster.devices:,} {cluster.device.name}", "nodes": f"{cluster.nodes:,}"}
     facts |= {**levels, "NIC": f"{network.nic_gbps:g} Gb/s x {network.nics_per_node}"}
     shape = f"{network.shape}, {network.nodes_per_leaf:,} nodes a leaf, 1:{network.oversubscription:g}"
-    words = f"{len(chosen)} nodes of {cluster.nodes:,}; the network is {shape}. Point at a link for its rate."
+    words = (
+        f"{len(visible)} nodes of {cluster.nodes:,}; the network is {shape}. Point at a link for its rate."
+    )
     return Page(f"Topology of {cluster.name}", facts, [Section("Links", words, _figure(drawn, cluster))])
 
 
@@ -82,14 +84,14 @@ def _figure(graph: nx.Graph, cluster: Cluster) -> Figure:
             spots[place] = ((index + 0.5) / len(places), float(height))
     lines: dict[str, dict[str, Any]] = {}
     for first, other, link in graph.edges(data=True):
-        told = f"{link['level']}: {scaled(link['bandwidth'], 'B/s')} each way"
-        line = lines.setdefault(told, {"x": [], "y": []})
+        words = f"{link['level']}: {scaled(link['bandwidth'], 'B/s')} each way"
+        line = lines.setdefault(words, {"x": [], "y": []})
         line["x"] += [spots[first][0], spots[other][0], None]
         line["y"] += [spots[first][1], spots[other][1], None]
     data: list[dict[str, Any]] = [
-        {"type": "scatter", "mode": "lines", "name": label(told), "hoverinfo": "name", **line}
+        {"type": "scatter", "mode": "lines", "name": label(words), "hoverinfo": "name", **line}
         | {"line": {"width": 1.2, "color": COLOURS[index % len(COLOURS)]}}
-        for index, (told, line) in enumerate(lines.items())
+        for index, (words, line) in enumerate(lines.items())
     ]
     for row, places in by_row.items():
         data.append(

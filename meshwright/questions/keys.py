@@ -126,9 +126,9 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     same_end = [path for path in paths if path.endswith(f".{key}")]
     if same_end:
         return UnknownNameError("key", key, paths, where, same_end[:3])
-    whole = get_close_matches(key.lower(), paths, n=3, cutoff=0.85)
-    if whole:
-        return UnknownNameError("key", key, paths, where, whole[:1])
+    matches = get_close_matches(key.lower(), paths, n=3, cutoff=0.85)
+    if matches:
+        return UnknownNameError("key", key, paths, where, matches[:1])
     # Of keys with one name, that of the plan is meant.
     ordered = sorted(paths, key=lambda path: path.startswith("plan."))
     ends = {path.rpartition(".")[2]: path for path in ordered}
@@ -183,8 +183,8 @@ def _fields(place: Place) -> dict[str, Any]:
         fields = Plan.model_fields
         return {name: fields[name].annotation if name in POLICY_FIELDS else None for name in fields}
     if place.path.startswith("deployment") and place.path.endswith("options"):
-        known = EngineOptions.model_fields if place.path.endswith(".options") else {}
-        return dict.fromkeys((*known, *(place.value or {})))
+        option_fields = EngineOptions.model_fields if place.path.endswith(".options") else {}
+        return dict.fromkeys((*option_fields, *(place.value or {})))
     if place.path.rpartition(".")[0] == "deployment.pools":
         return {name: info.annotation for name, info in Pool.model_fields.items()}
     kinds = _kinds(place.kind)

@@ -107,8 +107,8 @@ def scenario_data(
             _check_names(changes)
             flags = " ".join(map(flag, NEEDED))
             hints = [HINTS[name] for name in missing if name in HINTS]
-            told = f" ({'; '.join(hints)})" if hints else ""
-            raise InputError(f"{' '.join(missing)} missing{told}; give a scenario, or all of {flags}")
+            hint_words = f" ({'; '.join(hints)})" if hints else ""
+            raise InputError(f"{' '.join(missing)} missing{hint_words}; give a scenario, or all of {flags}")
     for key, value in changes.items():
         data = changed(data, key, from_here(value, folder), where)
     if scenario and "title" not in arguments and any(key not in NOT_ASKED for key in changes):
@@ -146,13 +146,13 @@ def size_range(text: str) -> tuple[int, int]:
     Raises:
         InputError: neither.
     """
-    least, _, most = text.partition("..")
-    ends = least, most or least
+    least, _, largest = text.partition("..")
+    ends = least, largest or least
     if not all(end.isdigit() and len(end) <= MOST_DIGITS for end in ends):
         meant = re.fullmatch(r"(\d+) ?(?:-|:|to|\.) ?(\d+)", text)
-        told = f"; did you mean '{meant[1]}..{meant[2]}'?" if meant else ""
+        correction = f"; did you mean '{meant[1]}..{meant[2]}'?" if meant else ""
         raise InputError(
-            f"must be a number of devices or a range 256..2048, found {shown(text)}{told}", "--gpus"
+            f"must be a number of devices or a range 256..2048, found {shown(text)}{correction}", "--gpus"
         )
     return int(ends[0]), int(ends[1])
 
@@ -163,8 +163,8 @@ def device_count(text: str) -> int:
     Raises:
         InputError: something else, or a range.
     """
-    least, most = size_range(text)
-    if least != most:
+    least, largest = size_range(text)
+    if least != largest:
         raise InputError(f"must be one number of devices, found {shown(text)}", "--gpus")
     return least
 

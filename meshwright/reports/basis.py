@@ -65,8 +65,8 @@ def basis_words(result: SearchResult) -> dict[str, str]:
 def _network(cluster: Cluster) -> str:
     """The fabric between nodes, and the error of its published measurements."""
     error = cluster.network_error
-    told = "no published measurement to check on" if error is None else f"{percent(error, 0)} median error"
-    return f"{cluster.network.fabric}: {told}"
+    tested = "no published measurement to check on" if error is None else f"{percent(error, 0)} median error"
+    return f"{cluster.network.fabric}: {tested}"
 
 
 def _framework(setting: Setting) -> str:
@@ -82,8 +82,8 @@ def _framework(setting: Setting) -> str:
 
 def _price_source(device: Device) -> str:
     """Source of the price; prices other than the catalogue's are the user's."""
-    known = device.name in devices.names() and devices.get(device.name)
-    if known and known.price_per_hour_usd != device.price_per_hour_usd:
+    shipped = device.name in devices.names() and devices.get(device.name)
+    if shipped and shipped.price_per_hour_usd != device.price_per_hour_usd:
         return "as given"
     return device.sources.get("price_per_hour_usd", "as given")
 

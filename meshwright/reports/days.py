@@ -59,9 +59,9 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
     )
     tables: list[Table | str] = [table(("from", "rate", "replicas", "GPUs"), rows, title, left=1), words]
     if runs:
-        shown = [[run.scaler, f"{run.usd:,.2f}", percent(run.slo_share), str(run.started)] for run in runs]
+        lines = [[run.scaler, f"{run.usd:,.2f}", percent(run.slo_share), str(run.started)] for run in runs]
         headings = ("on the event engine", "$ a cycle", "within targets", "replicas started")
-        tables.append(table(headings, shown, left=1))
+        tables.append(table(headings, lines, left=1))
     basis = {
         "cold start": f"{seconds(plan.cold_start_s)} from renting a replica to its first request",
         "model": "steady state of each period; --refine 1 runs the cycle on the event engine",

@@ -134,7 +134,7 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
     frames = f", {work.frames} frames" if setting.model.video else ""
     calls = "with and without the prompt" if setting.calls == 2 else "one call"
     memory, device = sum(request.memory_bytes.values()), setting.cluster.device
-    shown = {
+    figures = {
         "model": f"{setting.model.name}, {counted(transformer_parameters(setting.model))} parameters",
         "devices": f"{setting.devices:,} x {device.name} ({setting.cluster.name}){_layout(setting)}",
         "library": setting.library.title,
@@ -164,7 +164,7 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
     }
     calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
     return [
-        facts(shown, setting.title),
+        facts(figures, setting.title),
         table(("part", "time", "share"), rows),
         table((f"a step (waits for the {binding(request)})", "time"), calls_rows),
         *([] if served is None else [_load_table(request, served)]),
@@ -173,22 +173,22 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
 
 def _load_table(request: DiffusionRequest, served: ServedLoad) -> Table:
     """Figures of a load."""
-    told, load = describe_load(request, served), served.load
-    latency = ", ".join(f"{name} {seconds(value)}" for name, value in told["latency_s"].items())
-    shown = {
-        "load": f"{told['requests']:,} prompts on {served.replicas:,} replicas ({told['gpus']:,} GPUs), "
-        f"{told['batching']} of {told['mean_batch']:.2g} in the mean",
+    report, load = describe_load(request, served), served.load
+    latency = ", ".join(f"{name} {seconds(value)}" for name, value in report["latency_s"].items())
+    rows = {
+        "load": f"{report['requests']:,} prompts on {served.replicas:,} replicas ({report['gpus']:,} GPUs), "
+        f"{report['batching']} of {report['mean_batch']:.2g} in the mean",
         "latency of a prompt": latency,
-        "completed": f"{told['rate']:.3g} a second; replicas busy {percent(told['busy'])} of the time",
-        "energy and price of one": f"{told['joules']:,.0f} J, ${told['usd']:.3g}",
+        "completed": f"{report['rate']:.3g} a second; replicas busy {percent(report['busy'])} of the time",
+        "energy and price of one": f"{report['joules']:,.0f} J, ${report['usd']:.3g}",
     }
     if load.latency is not None:
-        verdict = "met" if told["within_target"] >= load.share else "missed"
-        shown["target"] = (
-            f"{percent(told['within_target'])} within {seconds(load.latency)} "
+        verdict = "met" if report["within_target"] >= load.share else "missed"
+        rows["target"] = (
+            f"{percent(report['within_target'])} within {seconds(load.latency)} "
             f"(target {percent(load.share)}: {verdict})"
         )
-    return facts(shown)
+    return facts(rows)
 
 
 def _layout(setting: DiffusionSetting) -> str:

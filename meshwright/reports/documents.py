@@ -41,15 +41,15 @@ def _groups(grouped: tuple[DegreeCosts, GroupedStep] | None) -> dict[str, Any]:
 
 def documents_words(prediction: Prediction, index: int) -> dict[str, str]:
     """The row of a table on the documents of a step."""
-    known = describe_documents(prediction, index).get("documents")
-    if known is None:
+    facts = describe_documents(prediction, index).get("documents")
+    if facts is None:
         return {}
     words = (
-        f"{known['packing']}: {percent(known['padding_share'])} padding, attention as of equal documents of "
-        f"{counted(round(known['attended_tokens']))} tokens; "
-        f"one step in 20 takes {seconds(known['step_time_p95_s'])}"
+        f"{facts['packing']}: {percent(facts['padding_share'])} padding, attention as of equal documents of "
+        f"{counted(round(facts['attended_tokens']))} tokens; "
+        f"one step in 20 takes {seconds(facts['step_time_p95_s'])}"
     )
-    if "gap" in known:
-        shares = ", ".join(f"{percent(share)} on {n}" for n, share in known["tokens_by_context"].items())
-        words += f"; tokens by context ranks: {shares}; bound {percent(known['gap'])} below"
+    if "gap" in facts:
+        shares = ", ".join(f"{percent(share)} on {n}" for n, share in facts["tokens_by_context"].items())
+        words += f"; tokens by context ranks: {shares}; bound {percent(facts['gap'])} below"
     return {"documents": words}

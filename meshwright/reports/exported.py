@@ -26,14 +26,14 @@ def framework_table(setting: Setting, plan: Plan, launched: str, levers: Mapping
         launched: framework that the files run.
         levers: that the files state, beside those of the plan.
     """
-    own = simulate_plan(setting, plan).prediction
-    rows = [_row(f"{setting.framework.name} (the plan's)", own, own)]
+    predicted = simulate_plan(setting, plan).prediction
+    rows = [_row(f"{setting.framework.name} (the plan's)", predicted, predicted)]
     try:
         elsewhere = replace(setting, framework=frameworks.get(launched))
         other = simulate_plan(elsewhere, plan.model_copy(update=dict(levers))).prediction
     except InputError as error:
         return f"{launched} has no prediction of this plan: {error}"
-    rows.append(_row(f"{launched} (these files)", other, own))
+    rows.append(_row(f"{launched} (these files)", other, predicted))
     return table(["framework", "step", "change", "MFU", "memory", "fits with"], rows, left=1)
 
 

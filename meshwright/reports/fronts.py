@@ -44,14 +44,14 @@ def describe_fronts(fronts: Fronts) -> dict[str, Any]:
 
 def front_tables(fronts: Fronts) -> list[Table | str]:
     """One table per front, and what its band is."""
-    known = any(fronts.band(int(point)) is not None for front in fronts.fronts for point in front.points)
-    return [*(_table(fronts, front) for front in fronts.fronts), *([BAND] if known else [])]
+    has_bands = any(fronts.band(int(point)) is not None for front in fronts.fronts for point in front.points)
+    return [*(_table(fronts, front) for front in fronts.fronts), *([BAND] if has_bands else [])]
 
 
 def _table(fronts: Fronts, front: Front) -> Table:
-    shown = front.points
-    if len(shown) > MOST_ROWS:
-        shown = shown[np.unique(np.linspace(0, len(shown) - 1, MOST_ROWS).round().astype(int))]
+    points = front.points
+    if len(points) > MOST_ROWS:
+        points = points[np.unique(np.linspace(0, len(points) - 1, MOST_ROWS).round().astype(int))]
     rows = [
         [
             fronts.name(point),
@@ -59,9 +59,9 @@ def _table(fronts: Fronts, front: Front) -> Table:
             band_words(fronts, point),
             cell(float(front.y.values[point])),
         ]
-        for point in shown.tolist()
+        for point in points.tolist()
     ]
-    more = f"; {len(shown)} of {len(front.points)} shown" if len(shown) < len(front.points) else ""
+    more = f"; {len(points)} of {len(front.points)} shown" if len(points) < len(front.points) else ""
     title = f"{fronts.subject}: front of {len(fronts):,} plans{more}"
     return table(("plan", front.x.name, "±", front.y.name), rows, title, left=1)
 

@@ -105,9 +105,9 @@ def server_tables(learned_loads: LearnedLoads) -> list[RenderableType]:
         front = row["part"] == FRONT
         show = seconds if front else (lambda spread: percent(spread, 0))
         value = f"{1e3 * row['front_s']:+.1f} ms of TTFT" if front else f"{row['factor']:.3f}"
-        told = "yes" if row["identified"] else "stays near its prior"
+        answer = "yes" if row["identified"] else "stays near its prior"
         spreads = (f"± {show(row[key])}" for key in ("prior_spread", "posterior_spread"))
-        rows.append([WORDS[row["part"]], value, *spreads, told])
+        rows.append([WORDS[row["part"]], value, *spreads, answer])
     title = (
         f"Learned from {len(learned_loads.loads)} loads on {learned.site.engine} and {learned.site.device}"
     )
@@ -124,9 +124,9 @@ def server_tables(learned_loads: LearnedLoads) -> list[RenderableType]:
         for row, (index, kind) in enumerate(zip(learned.loads, learned.kinds, strict=True))
     ]
     for name in ("ttft", "tpot"):
-        own = np.array([kind.startswith(name) for kind in learned.kinds])
-        if own.any():
-            sizes = (percent(float(np.abs(error[own]).mean())) for error in errors)
+        of_kind = np.array([kind.startswith(name) for kind in learned.kinds])
+        if of_kind.any():
+            sizes = (percent(float(np.abs(error[of_kind]).mean())) for error in errors)
             loads.append(["mean size", name, "", *sizes])
     headings = ("load", "latency", "measured", "before", "after", "load left out")
     parts.append(table(headings, loads, "Predicted over measured latency, less 1", left=2))

@@ -122,8 +122,8 @@ def _groups(ledger: Ledger) -> RenderableType:
 
 def _errors(summary: ErrorSummary) -> list[str]:
     figures = (summary.median_abs_error, summary.p90_abs_error, summary.mean_abs_error)
-    shown = ["" if figure is None else percent(figure) for figure in figures]
-    return [str(summary.n), *shown, "" if summary.bias is None else signed_percent(summary.bias)]
+    cells = ["" if figure is None else percent(figure) for figure in figures]
+    return [str(summary.n), *cells, "" if summary.bias is None else signed_percent(summary.bias)]
 
 
 def _memory(ledger: Ledger) -> list[RenderableType]:
@@ -152,12 +152,12 @@ def _choices(entries: Sequence[PredictedCase]) -> list[RenderableType]:
     rows = [
         [family.question, str(family.n), percent(family.regret), f"{family.tau:.2f}"] for family in groups
     ]
-    shown = rows[:SHOWN_FAMILIES]
-    if len(rows) > len(shown):
-        shown.append([f"and {len(rows) - len(shown)} more", "", "", ""])
+    listed = rows[:SHOWN_FAMILIES]
+    if len(rows) > len(listed):
+        listed.append([f"and {len(rows) - len(listed)} more", "", "", ""])
     regret = np.array([family.regret for family in groups])
     tau = np.average([family.tau for family in groups], weights=[family.n for family in groups])
-    shown.append(
+    listed.append(
         [
             f"all {len(groups)}",
             str(sum(f.n for f in groups)),
@@ -166,7 +166,7 @@ def _choices(entries: Sequence[PredictedCase]) -> list[RenderableType]:
         ]
     )
     headings = ("question with several measured plans", "plans", "first choice over best", "Kendall's tau")
-    return [table(headings, shown, "Choosing")]
+    return [table(headings, listed, "Choosing")]
 
 
 def _counted(rows: Sequence[Sequence[str]]) -> list[list[str]]:

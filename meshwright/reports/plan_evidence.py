@@ -15,11 +15,11 @@ UNPROVEN = "unproven"
 predicted."""
 
 
-def describe_evidence(known: Confidence | None, index: int) -> dict[str, Any] | None:
+def describe_evidence(confidence: Confidence | None, index: int) -> dict[str, Any] | None:
     """Measured runs behind a plan, with documented keys; None where the engine timed it."""
-    if known is None:
+    if confidence is None:
         return None
-    evidence = known.evidence[index]
+    evidence = confidence.evidence[index]
     nearest = evidence.nearest
     return {
         "runs": evidence.fewest,
@@ -58,22 +58,22 @@ def counted_runs(evidence: PlanEvidence) -> str:
     return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
-def short_runs(known: Confidence | None, index: int = 0) -> str:
+def short_runs(confidence: Confidence | None, index: int = 0) -> str:
     """Measured runs with a plan's rarest mechanism, in a few words; empty where the engine timed it."""
-    if known is None or not known.evidence:
+    if confidence is None or not confidence.evidence:
         return ""
-    evidence = known.evidence[index]
+    evidence = confidence.evidence[index]
     if not evidence.fewest:
         return "no measured run"
     words = f"{evidence.fewest} measured run{'s' * (evidence.fewest > 1)}"
     return f"{UNPROVEN}, {words} of its parts" if evidence.unproven else words
 
 
-def evidence_words(known: Confidence | None, index: int) -> dict[str, str]:
+def evidence_words(confidence: Confidence | None, index: int) -> dict[str, str]:
     """Measured runs behind a plan, in one line."""
-    if known is None:
+    if confidence is None:
         return {}
-    evidence = known.evidence[index]
+    evidence = confidence.evidence[index]
     if evidence.nowhere:
         return {"evidence": "no measured run of this code base on this device family"}
     lacking = f"{UNPROVEN}, no measured run: {', '.join(evidence.unproven)}" if evidence.unproven else ""

@@ -93,13 +93,13 @@ def describe_search(
     plans = []
     for index, extra in enumerate(more):
         row = result.rows[index] if result.rows else ShortlistRow(())
-        shown = {
+        report = {
             "families": list(row.families),
             "near_duplicates": list(row.also),
             "slower_than_fastest": float(result.step.time[index]) / fastest - 1,
             **_order(prediction, index),
         }
-        plans.append(describe_plan(prediction, index) | shown | extra)
+        plans.append(describe_plan(prediction, index) | report | extra)
     return {
         "plans": plans,
         "headroom": result.space.headroom,
@@ -133,25 +133,25 @@ def _figures(metrics: Metrics, index: int) -> dict[str, float]:
 
 def _uncertainty(prediction: Prediction, index: int) -> float | None:
     """The band's half-width as a share of the step; None where the engine timed it, without parts."""
-    known = prediction.confidence
-    return None if known is None else float(known.half_width[index])
+    confidence = prediction.confidence
+    return None if confidence is None else float(confidence.half_width[index])
 
 
 def _differs(prediction: Prediction, index: int) -> bool:
     """Whether a plan's step differs from the fastest by more than the median error of their ratio."""
-    known = prediction.confidence
-    return known is not None and bool(known.differs[index])
+    confidence = prediction.confidence
+    return confidence is not None and bool(confidence.differs[index])
 
 
 def _order(prediction: Prediction, index: int) -> dict[str, float]:
     """Chance of a plan to be the fastest of those shown, and what it is expected to lose."""
-    known = prediction.confidence
-    if known is None:
+    confidence = prediction.confidence
+    if confidence is None:
         return {}
     return {
-        "chance_best": float(known.chance_best[index]),
-        "expected_loss": float(known.expected_loss[index]),
-        "slower_than_fastest_uncertainty": float(known.ratio_half_width[index]),
+        "chance_best": float(confidence.chance_best[index]),
+        "expected_loss": float(confidence.expected_loss[index]),
+        "slower_than_fastest_uncertainty": float(confidence.ratio_half_width[index]),
     }
 
 
@@ -233,27 +233,27 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
 
 def _named(prediction: Prediction, index: int) -> str:
     """The degrees of a plan, marked where measured runs do not bear out its promise."""
-    known, words = prediction.confidence, prediction.plans.plan(index).describe()
-    return f"{words} {UNPROVEN}" if known is not None and known.evidence[index].marked else words
+    confidence, words = prediction.confidence, prediction.plans.plan(index).describe()
+    return f"{words} {UNPROVEN}" if confidence is not None and confidence.evidence[index].marked else words
 
 
 def _known(prediction: Prediction) -> dict[str, list[str]]:
     """Bands, chances to be the fastest and evidence of the plans."""
-    known = prediction.confidence
-    if known is None:
+    confidence = prediction.confidence
+    if confidence is None:
         return {}
     return {
-        "±": [percent(value, 0) for value in known.half_width],
-        "best": [chance(value) for value in known.chance_best],
-        "loss": [percent(value) for value in known.expected_loss],
-        "runs": [str(evidence.fewest or "none") for evidence in known.evidence],
+        "±": [percent(value, 0) for value in confidence.half_width],
+        "best": [chance(value) for value in confidence.chance_best],
+        "loss": [percent(value) for value in confidence.expected_loss],
+        "runs": [str(evidence.fewest or "none") for evidence in confidence.evidence],
     }
 
 
 def counts_differ(metrics: Metrics) -> bool:
     """Whether MFU and causal MFU differ enough to show both."""
-    whole, causal = metrics.model_flops_utilisation, metrics.causal_flops_utilisation
-    return bool(np.any(causal < (1 - COUNTS_DIFFER) * whole))
+    full, causal = metrics.model_flops_utilisation, metrics.causal_flops_utilisation
+    return bool(np.any(causal < (1 - COUNTS_DIFFER) * full))
 
 
 def _causal(metrics: Metrics) -> dict[str, list[str]]:
@@ -359,13 +359,13 @@ def _time(prediction: Prediction, index: int) -> Table:
             )
             rows.append(("communication", WORDS.get(name, name), parts.get(name, 0.0), whole))
     rows += [("", words, parts[name], None) for name, words in ONCE.items() if name in parts]
-    shown = [
+    cells = [
         [group, name, seconds(part), percent(part / total), "" if whole is None else seconds(whole)]
         for group, name, part, whole in rows
         if part or whole
     ]
-    shown.append(["step", "", seconds(total), percent(1.0), ""])
-    return table(("", "part", "time", "of step", "with what is hidden"), shown, "Where the time goes", left=2)
+    cells.append(["step", "", seconds(total), percent(1.0), ""])
+    return table(("", "part", "time", "of step", "with what is hidden"), cells, "Where the time goes", left=2)
 
 
 def _memory_table(prediction: Prediction, index: int) -> Table:

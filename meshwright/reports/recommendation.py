@@ -72,7 +72,7 @@ def tables_tables(step: TablesStep) -> list[Table]:
     model, device = setting.model, setting.cluster.device
     memory = sum(step.memory_bytes.values())
     training = "training step" if setting.trains else "scores"
-    shown = {
+    figures = {
         "model": f"{model.name}, {len(model.rows):,} tables of {counted(model.embeddings)} parameters, "
         f"{counted(dense_parameters(setting))} in MLPs",
         "devices": f"{setting.devices:,} x {device.name} ({setting.cluster.name})",
@@ -88,4 +88,4 @@ def tables_tables(step: TablesStep) -> list[Table]:
         [WORDS[name], seconds(part.device_s), seconds(part.wire_s) if part.wire_s else ""]
         for name, part in step.parts.items()
     ]
-    return [facts(shown, setting.title), table(("part, on its busiest device", "kernels", "wire"), rows)]
+    return [facts(figures, setting.title), table(("part, on its busiest device", "kernels", "wire"), rows)]

@@ -190,10 +190,10 @@ def run_verdict(run: PlannedRun) -> str:
         f"{percent(outcome.goodput)} goodput",
         saves,
     ]
-    told = ["In brackets: 90 % band of the step's error and the faults."]
+    sentences = ["In brackets: 90 % band of the step's error and the faults."]
     if not run.case.request.faults.processes:
-        told = ["In brackets: 90 % band of the step's error.", NO_FAULTS]
-    return "\n".join(fitted(parts, told))
+        sentences = ["In brackets: 90 % band of the step's error.", NO_FAULTS]
+    return "\n".join(fitted(parts, sentences))
 
 
 def run_tables_of(run: PlannedRun) -> list[Table | str]:
@@ -207,7 +207,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
     planned, days = describe_planned_run(run), days_band(run)
     money, energy = in_proportion(run.usd, days).words("USD"), in_proportion(run.kwh, days).words("kWh")
     closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
-    shown = {
+    facts_of_run = {
         "finish": f"{days.words('d')}: 90 % band of step and faults",
         "faults alone": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
         f"{_told(outcome.quantile(0.9))} (p90)",
@@ -231,7 +231,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
         "closed form lacks": "; ".join(outcome.assumptions),
         "assumed": "; ".join(planned["assumed"]),
     }
-    return {name: value for name, value in shown.items() if value}
+    return {name: value for name, value in facts_of_run.items() if value}
 
 
 def _checkpoint_words(run: PlannedRun, planned: dict[str, Any]) -> str:
@@ -302,8 +302,8 @@ def state_table(run: PlannedRun) -> Table:
 def states(run: PlannedRun) -> list[tuple[str, float, float]]:
     """States with their mean seconds and shares of the wall time; empty ones left out."""
     seconds = run.outcome.seconds
-    whole = sum(seconds.values())
-    return [(state, took, took / whole) for state, took in seconds.items() if took > 0]
+    total = sum(seconds.values())
+    return [(state, took, took / total) for state, took in seconds.items() if took > 0]
 
 
 MOST_CAUSES = 8

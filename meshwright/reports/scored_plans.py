@@ -22,14 +22,14 @@ DIGITS = 7
 
 
 def write_scored(
-    path: Path, setting: Setting, scored: ScoredPlans, progress: Callable[[float], None] | None = None
+    path: Path, setting: Setting, plans: ScoredPlans, progress: Callable[[float], None] | None = None
 ) -> None:
     """Write every scored plan: its fields, its figures under their JSON names, its peak memory.
 
     Args:
         path: the CSV file; it appears only when it is complete.
         setting: of the plans, with the cluster resized to the devices in use.
-        scored: the plans.
+        plans: the plans.
         progress: called with the finished share.
 
     Raises:
@@ -38,14 +38,14 @@ def write_scored(
     written = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        for prediction in scored.predictions(setting):
+        for prediction in plans.predictions(setting):
             columns = _columns(prediction, written)
             if not written:
                 writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
             written += len(prediction.plans)
             if progress:
-                progress(written / len(scored))
+                progress(written / len(plans))
 
 
 def _columns(prediction: Prediction, before: int) -> dict[str, Iterable[str]]:

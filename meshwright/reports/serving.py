@@ -144,7 +144,7 @@ def figures(result: ServingResult) -> dict[str, str]:
     """Figures of merit as names and words."""
     metrics = result.metrics
     slo = result.setting.serving.slo
-    shown = {
+    rows = {
         "requests": _requests(metrics),
         "arrivals": f"{metrics.arrival_rate:.4g} requests/s" if metrics.arrival_rate else "all at once",
         "completed": f"{metrics.request_rate:.4g} requests/s",
@@ -158,13 +158,13 @@ def figures(result: ServingResult) -> dict[str, str]:
             f"{name.upper()} {seconds(target)}" for name, target in _targets(result) if target is not None
         )
         verdict = "met" if metrics.slo_share >= slo.share else "missed"
-        shown["goodput"] = (
+        rows["goodput"] = (
             f"{metrics.goodput:.4g} requests/s; {percent(metrics.slo_share)} of requests within {targets} "
             f"(target {percent(slo.share)}: {verdict})"
         )
         if verdict == "missed" and metrics.requests:
-            shown["alone"] = _alone(result)
-    return shown | {
+            rows["alone"] = _alone(result)
+    return rows | {
         "occupancy": f"{metrics.running:.1f} sequences in a step of a replica, {metrics.waiting:.1f} waiting",
         "KV use": f"{percent(metrics.kv_use)} of blocks, hit rate {percent(metrics.hit_rate)}, "
         f"{metrics.preemptions:,} preemptions",

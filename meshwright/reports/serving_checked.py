@@ -12,7 +12,7 @@ def describe_check(look: Check | None) -> dict[str, Any]:
     """Deployments whose rates the engine replaced, with documented keys; nothing where none was."""
     if look is None or not look.replaced:
         return {}
-    told = [
+    sentences = [
         {
             "rank": 1 + place,
             "deployment": plan.describe(),
@@ -21,7 +21,7 @@ def describe_check(look: Check | None) -> dict[str, Any]:
         }
         for plan, place in look.replaced
     ]
-    return {"replaced_by_engine": told}
+    return {"replaced_by_engine": sentences}
 
 
 def checked_words(look: Check | None) -> list[str]:

@@ -38,8 +38,10 @@ def describe_policies(policies: PolicySearch | None) -> dict[str, Any]:
 def policy_tables(question: ServingQuestion, policies: PolicySearch | None) -> list[Table | str]:
     """Combinations for people, and the one that is chosen; a word on policies that no figure above knows."""
     if policies is None:
-        kept = ", ".join(question.policies)
-        return [f"Not in these figures: {kept} of the scenario; --refine and --try run them."] if kept else []
+        names = ", ".join(question.policies)
+        return (
+            [f"Not in these figures: {names} of the scenario; --refine and --try run them."] if names else []
+        )
     rows = [[words(tried.policies), _rate(tried)] for tried in policies.runs]
     best, first = policies.best, policies.runs[0]
     title = "Policies around rank 1, by the largest rate within the targets on the event engine"

@@ -22,9 +22,9 @@ def shortfall_words(search: ServingSearch, plan: ServingPlan) -> str:
     rate = question.rate or 0.0
     needed = ceil(plan.devices * rate / plan.goodput)
     formats = ", ".join(
-        f"{own} ({names[0]})"
-        for own, names in question.model.checkpoints.items()
-        if own not in stored_formats(plan)
+        f"{number_format} ({names[0]})"
+        for number_format, names in question.model.checkpoints.items()
+        if number_format not in stored_formats(plan)
     )
     other = f", another checkpoint: {formats}" if formats else ", narrower weights"
     return (

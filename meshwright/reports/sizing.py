@@ -92,8 +92,8 @@ def _words(sizing: Sizing) -> list[str]:
 
 def band_of(size: Size) -> float | None:
     """Half-width of the 90 % band of a size's step, shared by its days, dollars and energy."""
-    known = Prediction.of_search(size.result).confidence if size.result is not None else None
-    return None if known is None else float(known.half_width[0])
+    confidence = Prediction.of_search(size.result).confidence if size.result is not None else None
+    return None if confidence is None else float(confidence.half_width[0])
 
 
 def band_words(size: Size) -> str:

@@ -39,8 +39,8 @@ class Sheet(Table):
         if _width(self._natural) <= room:
             yield from super().__rich_console__(console, options)
             return
-        for number, chosen in enumerate(self._pieces(room)):
-            yield self._piece(chosen, room, first=number == 0)
+        for number, columns in enumerate(self._pieces(room)):
+            yield self._piece(columns, room, first=number == 0)
 
     @property
     def _natural(self) -> list[int]:
@@ -71,20 +71,20 @@ class Sheet(Table):
                 return count
         return 1
 
-    def _piece(self, chosen: Sequence[int], room: int, first: bool) -> Table:
-        natural, widths = self._natural, {index: self._least[index] for index in chosen}
+    def _piece(self, columns: Sequence[int], room: int, first: bool) -> Table:
+        natural, widths = self._natural, {index: self._least[index] for index in columns}
         left = room - _width(list(widths.values()))
-        while left > 0 and (short := [index for index in chosen if widths[index] < natural[index]]):
+        while left > 0 and (short := [index for index in columns if widths[index] < natural[index]]):
             widths[min(short, key=lambda index: widths[index])] += 1
             left -= 1
         piece = Table(
             title=self.title if first else None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
         )
-        for index in chosen:
+        for index in columns:
             heading, justify = escape(self.headings[index]), self.columns[index].justify
             piece.add_column(heading, justify=justify, width=widths[index], overflow="fold")
         for row in self.cells:
-            piece.add_row(*(escape(row[index]) for index in chosen))
+            piece.add_row(*(escape(row[index]) for index in columns))
         return piece
 
 

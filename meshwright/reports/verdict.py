@@ -30,9 +30,9 @@ def verdict(result: SearchResult, prediction: Prediction, more: bool = True) -> 
     """Reasons, distinguishability and basis; with ``more`` near duplicates and what each rule removed."""
     headings = ("rank", "shown as", "near duplicates") if more else ("rank", "shown as")
     reasons = [row[: len(headings)] for row in reason_rows(result)]
-    shown: list[Table | str] = [table(headings, reasons, left=len(headings))] if reasons else []
-    shown += [*order_words(result, prediction, more), *_insisted(prediction), basis(result)]
-    return [*shown, table(("removed by rule", "candidates"), removed_rows(result))] if more else shown
+    parts: list[Table | str] = [table(headings, reasons, left=len(headings))] if reasons else []
+    parts += [*order_words(result, prediction, more), *_insisted(prediction), basis(result)]
+    return [*parts, table(("removed by rule", "candidates"), removed_rows(result))] if more else parts
 
 
 def _insisted(prediction: Prediction) -> list[str]:
@@ -71,22 +71,22 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
     """Certainty of the order of the plans."""
     errors = model_errors().difference
     words = []
-    known = prediction.confidence
+    trust = prediction.confidence
     if result.rows and prediction.step.time[0] > prediction.step.time.min():
         words.append(_first_words(prediction, errors.even))
-    if known is None:
+    if trust is None:
         return words
-    band = band_words(known.sources)
+    band = band_words(trust.sources)
     words.append(" ".join((band, ODDS, RUNS) if more else (band, RUNS)))
-    close_to_first = ~known.differs
+    close_to_first = ~trust.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:
-        half = float(known.ratio_half_width[close_to_first].max())
+        half = float(trust.ratio_half_width[close_to_first].max())
         words.append(
             f"Rank {', '.join(numbers)}: too close to the fastest to tell apart (90 % bands of their ratios: "
             f"up to ± {percent(half, 0)})."
         )
-    return [*words, *unproven_words(known, prediction.setting), *left_out_words(result)]
+    return [*words, *unproven_words(trust, prediction.setting), *left_out_words(result)]
 
 
 def _first_words(prediction: Prediction, even: float) -> str:
@@ -96,18 +96,22 @@ def _first_words(prediction: Prediction, even: float) -> str:
         prediction: of the plans shown.
         even: share of a step that says nothing about an order.
     """
-    known, times = prediction.confidence, prediction.step.time
+    confidence, times = prediction.confidence, prediction.step.time
     fastest, gap = int(np.argmin(times)), float(times[0] / times.min()) - 1
     capacity = prediction.setting.cluster.device.memory_bytes
     fits = chance_to_fit(prediction.memory.peak, capacity, prediction.setting)
     reasons = []
     if fits[0] >= SAFE > fits[fastest]:
         reasons.append(f"fits with {chance(float(fits[fastest]))} only")
-    if known is not None and known.evidence[fastest].unproven and not known.evidence[0].unproven:
+    if (
+        confidence is not None
+        and confidence.evidence[fastest].unproven
+        and not confidence.evidence[0].unproven
+    ):
         reasons.append("is unproven")
     if reasons:
         return f"Rank 1 is {percent(gap)} slower than rank {fastest + 1}, which {' and '.join(reasons)}."
-    kind = "measured plan" if known is not None and not known.evidence[0].unproven else "plan"
+    kind = "measured plan" if confidence is not None and not confidence.evidence[0].unproven else "plan"
     return (
         f"Rank 1 is the simplest {kind} within {percent(even, 0)} of the fastest; "
         "a predicted gap of that size says nothing about the order."
@@ -116,32 +120,32 @@ def _first_words(prediction: Prediction, even: float) -> str:
 
 def headline(prediction: Prediction) -> str:
     """The first plan in two lines: what it reaches, how sure that is, and how many plans are as good."""
-    merit, known, plan = prediction.metrics, prediction.confidence, prediction.plans.plan(0)
+    merit, confidence, plan = prediction.metrics, prediction.confidence, prediction.plans.plan(0)
     capacity = prediction.setting.cluster.device.memory_bytes
     fits = float(chance_to_fit(prediction.memory.peak[:1], capacity, prediction.setting)[0])
-    band = "" if known is None else f" ± {percent(float(known.half_width[0]), 0)}"
+    band = "" if confidence is None else f" ± {percent(float(confidence.half_width[0]), 0)}"
     figures = [
         f"{percent(float(merit.model_flops_utilisation[0]), 0)} MFU",
         f"{float(merit.usd_per_million_tokens[0]):.3g} $/Mtok",
         f"fits in {chance(fits).removesuffix(' %')} of 100",
     ]
-    if known is not None:
-        figures.insert(2, short_runs(known))
+    if confidence is not None:
+        figures.insert(2, short_runs(confidence))
     first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
-    as_good = 0 if known is None else int((~known.differs[1:]).sum())
+    as_good = 0 if confidence is None else int((~confidence.differs[1:]).sum())
     others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
     return "\n".join(fitted([first, *figures], [others] if as_good else []))
 
 
-def unproven_words(known: Confidence, setting: Setting) -> list[str]:
+def unproven_words(confidence: Confidence, setting: Setting) -> list[str]:
     """Plans that rest on mechanisms without a measured run, and runs near them that took far longer."""
     words = []
     where = f"{code_base(setting.framework.name)} on {setting.cluster.device.generation.name}"
     kind = kind_words(setting.model)
-    if known.evidence and known.evidence[0].nowhere:
+    if confidence.evidence and confidence.evidence[0].nowhere:
         return [f"All plans are unproven: no run of {where} with {kind} is measured."]
     lacking: dict[tuple[str, ...], list[str]] = {}
-    for rank, evidence in enumerate(known.evidence, start=1):
+    for rank, evidence in enumerate(confidence.evidence, start=1):
         if evidence.unproven:
             lacking.setdefault(evidence.unproven, []).append(str(rank))
     for names, ranks in lacking.items():
@@ -150,8 +154,8 @@ def unproven_words(known: Confidence, setting: Setting) -> list[str]:
             f"Rank {', '.join(ranks)}: unproven, no measured run of {where} with {kind} used "
             f"{', '.join(named)}."
         )
-    words += beyond_words(known)
-    off = known.evidence[0].near_error if known.evidence else None
+    words += beyond_words(confidence)
+    off = confidence.evidence[0].near_error if confidence.evidence else None
     if off is not None and off.too_fast:
         words.append(
             f"All plans are predicted too fast: {off.runs} runs of {where} with this number format and "
@@ -173,9 +177,9 @@ def left_out_words(result: SearchResult) -> list[str]:
     ]
 
 
-def beyond_words(known: Confidence) -> list[str]:
+def beyond_words(confidence: Confidence) -> list[str]:
     """Plans that promise far more than any run near them reached."""
-    promises = [evidence.promise for evidence in known.evidence]
+    promises = [evidence.promise for evidence in confidence.evidence]
     beyond = [(rank, each) for rank, each in enumerate(promises, start=1) if each and each.beyond]
     if not beyond:
         return []

@@ -80,8 +80,8 @@ def predict_step(config: LiveConfig, cluster: Cluster) -> PredictedStep:
         if part not in UNNAMED:
             name = "collective" if part in WAITING else part
             operators[name] = operators.get(name, 0.0) + float(seconds[0])
-    shown = {name: seconds for name, seconds in operators.items() if seconds}
-    return PredictedStep(float(step.time[0]), shown, float(band(setting, step)[0]))
+    operator_seconds = {name: seconds for name, seconds in operators.items() if seconds}
+    return PredictedStep(float(step.time[0]), operator_seconds, float(band(setting, step)[0]))
 
 
 def _layout(config: LiveConfig) -> dict[str, Any]:

@@ -150,13 +150,13 @@ def operator_seconds(events: Iterable[Any], on_gpu: bool) -> dict[str, float]:
     return dict(sorted(spent.items()))
 
 
-def _busiest(own: tuple[dict[str, float], float], distributed: bool) -> tuple[dict[str, float], float]:
+def _busiest(measured: tuple[dict[str, float], float], distributed: bool) -> tuple[dict[str, float], float]:
     """Measurements of the rank that works most and waits least."""
     if not distributed:
-        return own
+        return measured
     torch = require_torch()
     seen: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(seen, own)
+    torch.distributed.all_gather_object(seen, measured)
     return max(seen, key=lambda rank: sum(rank[0].values()) - rank[0].get("collective", 0.0))
 
 

@@ -61,8 +61,8 @@ def measured_device(device: str, dtype: str, folder: Path, threads: int, say: Sa
         result = profile(device, "quick", (dtype,), folder, operations=names, threads=threads, notice=say)
         if result.interrupted:
             raise KeyboardInterrupt
-    known = machine.name in devices.names()
-    described = devices.get(machine.name) if known else observed_device(folder)
+    shipped = machine.name in devices.names()
+    described = devices.get(machine.name) if shipped else observed_device(folder)
     if machine.kind == "cpu" and threads not in (0, described.multiprocessors):
         raise InputError(f"was measured with {described.multiprocessors} threads, not {threads}", str(folder))
     return _calibrated(described, machine, folder, say)

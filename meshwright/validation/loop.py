@@ -88,8 +88,8 @@ def _configurations(wanted: Asked) -> list[tuple[str, LiveConfig]]:
         raise UnknownNameError("size", wanted.size, (*sizes, "all"), "--size")
     if wanted.layout not in LAYOUTS:
         raise UnknownNameError("parallelism", wanted.layout, LAYOUTS, "--parallelism")
-    chosen = sizes if wanted.size == "all" else {wanted.size: sizes[wanted.size]}
-    return [(name, _laid_out(config, wanted, kind)) for name, config in chosen.items()]
+    selected = sizes if wanted.size == "all" else {wanted.size: sizes[wanted.size]}
+    return [(name, _laid_out(config, wanted, kind)) for name, config in selected.items()]
 
 
 def _laid_out(config: LiveConfig, wanted: Asked, kind: str) -> LiveConfig:

@@ -21,23 +21,23 @@ def read_model(row: PublishedRow) -> Model:
         Skipped: the row names a model that its columns cannot describe, and the catalogue lacks it.
         InputError: the columns describe no model.
     """
-    known = _named(row)
-    if known is None:
+    catalogued = _named(row)
+    if catalogued is None:
         _refuse(row, True)
-        known = _of_shape(row)
-    if known is None:
+        catalogued = _of_shape(row)
+    if catalogued is None:
         _refuse(row, False)
         return _dense_by_name(row, _of_columns(row))
-    if row.whole("vocab", known.vocabulary) != known.vocabulary:
+    if row.whole("vocab", catalogued.vocabulary) != catalogued.vocabulary:
         # Trained with a tokenizer of its own.
-        known = build(Model, {**known.model_dump(), "vocabulary": row.need("vocab")}, row.where)
-    layers = row.whole("n_layers", known.layers)
-    if layers == known.layers:
-        return known
+        catalogued = build(Model, {**catalogued.model_dump(), "vocabulary": row.need("vocab")}, row.where)
+    layers = row.whole("n_layers", catalogued.layers)
+    if layers == catalogued.layers:
+        return catalogued
     dense = row.number("dense_layers")
     if dense is None:
         row.assume("proxy of fewer layers: dense ones in proportion")
-    return _proxy(known, layers, dense)
+    return _proxy(catalogued, layers, dense)
 
 
 @cache
@@ -111,18 +111,18 @@ def _shape_of_row(row: PublishedRow) -> tuple[int, ...] | None:
     return tuple(counts)
 
 
-def _proxy(known: Model, layers: int, dense: float | None) -> Model:
+def _proxy(catalogued: Model, layers: int, dense: float | None) -> Model:
     """A model of fewer layers, with this many dense ones ahead of those with experts.
 
     Without their number, dense layers keep their share, at least one.
     """
-    moe = known.moe
+    moe = catalogued.moe
     if moe is not None and moe.first_dense_layers:
-        share = max(1, round(moe.first_dense_layers * layers / known.layers))
+        share = max(1, round(moe.first_dense_layers * layers / catalogued.layers))
         number = share if dense is None else round(dense)
         moe = moe.model_copy(update={"first_dense_layers": number})
-    data: dict[str, Any] = {**known.model_dump(), "layers": layers, "moe": moe and moe.model_dump()}
-    return build(Model, data, f"{known.name} of {layers} layers")
+    data: dict[str, Any] = {**catalogued.model_dump(), "layers": layers, "moe": moe and moe.model_dump()}
+    return build(Model, data, f"{catalogued.name} of {layers} layers")
 
 
 SHAPE = ("hidden", "heads", "kv_heads", "feed_forward", "activation", "norm")
@@ -135,13 +135,13 @@ DETAILS = ("head_dim", "qk_norm", "qkv_bias", "tied_embeddings", "position", "no
 def _dense_by_name(row: PublishedRow, stated: Model) -> Model:
     """The model of the columns, with the details of the catalogue's model of that name and shape."""
     name = models.resolve(row.text("model_name"))
-    known = None if name is None else models.get(name)
-    if known is None or has_parts(known):
+    catalogued = None if name is None else models.get(name)
+    if catalogued is None or has_parts(catalogued):
         return stated
-    different = [field for field in SHAPE if getattr(known, field) != getattr(stated, field)]
+    different = [field for field in SHAPE if getattr(catalogued, field) != getattr(stated, field)]
     if different:
         return stated
-    details = {field: getattr(known, field) for field in DETAILS}
+    details = {field: getattr(catalogued, field) for field in DETAILS}
     return build(Model, {**stated.model_dump(), **details}, row.where)
 
 

@@ -70,11 +70,11 @@ def adapters(row: PublishedRow, model: Model, precision: str) -> dict[str, Any]:
     targets = (
         [named[1].replace("query and value", "query_key_value")] if named else usual.get("targets", every)
     )
-    kept = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
+    base = "fp32" if re.search(WIDE_BASE, row.text("framework")) else "bf16"
     if precision in MULTIPLIED and re.search(NARROW_BASE, notes):
-        kept = precision
+        base = precision
     if coded := re.search(CODED_BASE, notes, re.IGNORECASE):
-        kept = coded[1].lower()
+        base = coded[1].lower()
     return {
-        "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": kept}
+        "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": base}
     }

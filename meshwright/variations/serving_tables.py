@@ -37,8 +37,8 @@ def serving_changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, A
     """Changes of a deployment's figures, and differences over the seeds."""
     changes = {f"{key}_change": change(report, base, key) for key in CHANGES}
     paired = {name: difference(report, base, name) for name in FIGURES}
-    told = {name: vars(each) for name, each in paired.items() if each is not None}
-    return {**changes, **({"differences": told} if told else {})}
+    comparisons = {name: vars(each) for name, each in paired.items() if each is not None}
+    return {**changes, **({"differences": comparisons} if comparisons else {})}
 
 
 def comparison_rows(outcomes: Sequence[Outcome]) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -107,12 +107,12 @@ def band_words(outcomes: Sequence[Outcome]) -> list[str]:
     for outcome in outcomes:
         if outcome.report is not None:
             errors = outcome.report.get("expected_errors") or {}
-            told = [f"{name.upper()} ± {percent(error['p90'], 0)}" for name, error in errors.items()]
-            rows.setdefault(", ".join(told), []).append(outcome.run.label)
+            metrics = [f"{name.upper()} ± {percent(error['p90'], 0)}" for name, error in errors.items()]
+            rows.setdefault(", ".join(metrics), []).append(outcome.run.label)
     lines = []
-    for told, labels in rows.items():
+    for metrics, labels in rows.items():
         of = "" if len(rows) == 1 else f"{', '.join(labels)}: "
-        lines.append(f"{of}expected error {told}" if told else f"{of}expected error not known")
+        lines.append(f"{of}expected error {metrics}" if metrics else f"{of}expected error not known")
     if not lines or not any(rows):
         return lines and ["Expected error: not known."]
     words = "; ".join(lines)

@@ -46,9 +46,9 @@ def describe_outcomes(
     variations = []
     for outcome in outcomes[1:]:
         run, report = outcome.run, outcome.report
-        told = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
+        entry = {"name": run.name, "label": run.label, "changed": dict(run.changed), "replanned": run.replan}
         result = {"problem": outcome.problem} if report is None else {**figures(report, base), **report}
-        variations.append({**told, **result})
+        variations.append({**entry, **result})
     return {"title": title, **more, "interrupted": interrupted, "base": base, "variations": variations}
 
 
@@ -101,8 +101,8 @@ BAND = "±: 90 % band of the step, and of its dollars; what rows share of it can
 
 def band_words(outcomes: Sequence[Outcome]) -> list[str]:
     """What ± means, where a row has it: steps that the engine timed have none."""
-    known = any((each.report or {}).get("step_time_uncertainty") is not None for each in outcomes)
-    return [BAND] if known else []
+    has_band = any((each.report or {}).get("step_time_uncertainty") is not None for each in outcomes)
+    return [BAND] if has_band else []
 
 
 def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:

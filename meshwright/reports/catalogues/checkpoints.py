@@ -19,7 +19,7 @@ def _get(name: str) -> type[Mechanism]:
 
 
 def _name(mechanism: type[Mechanism]) -> str:
-    return next(name for name, known in MECHANISMS.items() if known is mechanism)
+    return next(name for name, entry in MECHANISMS.items() if entry is mechanism)
 
 
 def _keys(mechanism: type[Mechanism]) -> dict[str, str]:

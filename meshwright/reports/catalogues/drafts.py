@@ -15,10 +15,10 @@ FIGURES = ("tokens", "acceptance", "layers", "host_s", "verified")
 
 
 def _get(name: str) -> tuple[str, DraftingDefaults]:
-    known = drafting_defaults()
-    if name not in known:
-        raise UnknownNameError("kind of speculation", name, known)
-    return name, known[name]
+    defaults = drafting_defaults()
+    if name not in defaults:
+        raise UnknownNameError("kind of speculation", name, defaults)
+    return name, defaults[name]
 
 
 def _figures(defaults: DraftingDefaults) -> dict[str, Any]:

@@ -20,12 +20,12 @@ SHOWN = (1024, 16384, 131072)
 def _mtbf(preset: FaultPreset) -> dict[str, float]:
     """Seconds between faults of jobs of some sizes; a trace's for its own nodes at most."""
     faults, mtbf = read_faults(preset.name, "show", Path()), {}
-    most = min(
+    shortest = min(
         (getattr(process, "nodes", 2**20) for process in faults.processes if not process.repeats),
         default=2**20,
     )
     for devices in SHOWN:
-        job = Exposed(min(devices // 8, most), 8)
+        job = Exposed(min(devices // 8, shortest), 8)
         mtbf[str(job.devices)] = 1 / faults.rate(job)
     return mtbf
 
@@ -77,12 +77,14 @@ def _tables(preset: FaultPreset) -> list[Table]:
             tables.append(table(columns, rows, words, left=4))
             if process.size:
                 size = process.size
-                told = f"{written(size.mtbf)} at {size.devices:,} devices, none to {size.reference_devices:,}"
-                tables.append(facts({"size term": told, "source": size.source}))
+                size_text = (
+                    f"{written(size.mtbf)} at {size.devices:,} devices, none to {size.reference_devices:,}"
+                )
+                tables.append(facts({"size term": size_text, "source": size.source}))
         else:
             stated = process.model_dump(mode="json", exclude_none=True)
-            shown = {name: str(value) for name, value in stated.items()}
-            tables.append(facts({"process": PROCESSES[shown["kind"]].HELP, **shown}))
+            texts = {name: str(value) for name, value in stated.items()}
+            tables.append(facts({"process": PROCESSES[texts["kind"]].HELP, **texts}))
     return tables
 
 

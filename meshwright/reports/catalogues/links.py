@@ -60,14 +60,14 @@ def _more(constants: Constants) -> dict[str, Any]:
 def _row(constants: Constants) -> list[str]:
     brief = _brief(constants)
     error = brief["median_error"]
-    known = "" if error is None else percent(error, 0)
+    error_words = "" if error is None else percent(error, 0)
     where = "network.fabric or network.calibration" if brief["kind"] == "fabric" else "levels.calibration"
     return [
         constants.name,
         where,
         _shortened(constants.provenance),
         _microseconds(constants.latency_s),
-        known,
+        error_words,
     ]
 
 
@@ -87,7 +87,7 @@ def _tables(constants: Constants) -> list[Table]:
         for protocol, part in (("LL", protocols.ll), ("LL128", protocols.ll128), ("Simple", protocols.simple))
     ]
     errors = [[key, text] for key, text in getattr(constants, "errors", {}).items()]
-    shown = [
+    tables = [
         facts(
             {"measured": constants.provenance, "latency": f"{_microseconds(constants.latency_s)} a hop"},
             constants.name,
@@ -95,8 +95,8 @@ def _tables(constants: Constants) -> list[Table]:
         table(("operation", "protocol", "start", "hop", "of the wire"), rows, left=2),
     ]
     if errors:
-        shown.append(table(("errors left, median / 90th percentile", "%"), errors, left=1))
-    return shown
+        tables.append(table(("errors left, median / 90th percentile", "%"), errors, left=1))
+    return tables
 
 
 KIND = Kind(

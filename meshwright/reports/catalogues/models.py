@@ -76,8 +76,8 @@ def _kinds(model: Model) -> str:
     """Layers by kind of attention, where a model has several."""
     kinds = {kind: model.layers_of_kind(kind) for kind in dict.fromkeys(model.attention_pattern)}
     words = {"sliding": f"sliding window of {model.sliding_window}", "none": "without attention"}
-    told = [f"{count} {words.get(kind, kind)}" for kind, count in kinds.items() if count]
-    return f": {', '.join(told)}" if len(told) > 1 or "full" not in kinds else ""
+    counted_kinds = [f"{count} {words.get(kind, kind)}" for kind, count in kinds.items() if count]
+    return f": {', '.join(counted_kinds)}" if len(counted_kinds) > 1 or "full" not in kinds else ""
 
 
 def _weights(model: Model) -> str:

@@ -40,8 +40,8 @@ def policies(kind: str, registry: Mapping[str, Any]) -> Kind[Any]:
             [name, repr(policy.model_fields[name].default), text]
             for name, text in _parameters(policy).items()
         ]
-        shown = [facts({"rule": policy.rule, "source": policy.source}, policy.name)]
-        return [*shown, table(("parameter", "default", "meaning"), rows, left=3)] if rows else shown
+        parts = [facts({"rule": policy.rule, "source": policy.source}, policy.name)]
+        return [*parts, table(("parameter", "default", "meaning"), rows, left=3)] if rows else parts
 
     return Kind(
         names=lambda: sorted(registry),
