@@ -62,18 +62,18 @@ def _read(place: Path, names: list[str]) -> Files:
         OSError: a file cannot be read.
         InputError: a file is no mapping.
     """
-    folder, kept = place if place.suffix != ".yaml" else place.parent, _cache_file(place)
-    if kept is None:
+    folder, cached = place if place.suffix != ".yaml" else place.parent, _cache_file(place)
+    if cached is None:
         return {name: read_mapping(folder / name) for name in names}
     texts = {}
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
             texts[name] = file.read()
     digest = _digest(texts)
-    files = _load(kept, digest)
+    files = _load(cached, digest)
     if files is None:
         files = {name: read_mapping(folder / name) for name in names}
-        _store(kept, digest, files)
+        _store(cached, digest, files)
     return files
 
 

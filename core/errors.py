@@ -124,9 +124,9 @@ SHORTEST = 4
 def _near(unknown: str, name: str) -> bool:
     """Whether a name is a few letters off, its beginning or the end of its path is, or it holds the word."""
     parts = name, name[: len(unknown)], name.rpartition(".")[2]
-    most, last = max(1, len(unknown) // 4), unknown.rpartition(".")[2]
+    limit, last = max(1, len(unknown) // 4), unknown.rpartition(".")[2]
     holds = len(last) >= SHORTEST and last in name
-    return holds or any(distance(unknown, part) <= most for part in parts)
+    return holds or any(distance(unknown, part) <= limit for part in parts)
 
 
 def suggestion(unknown: str, allowed: Iterable[str]) -> str:

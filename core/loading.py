@@ -256,12 +256,12 @@ class Catalogue(Generic[ModelT]):
         name = str(reference)
         if name in self._built:
             return self._built[name]
-        known = self.resolve(name)
-        if known is not None:
-            if known not in self._built:
-                entry, source = self._raw[known]
-                self._built[known] = build(self.model, entry, source, self.folder)
-            return self._built[known]
+        resolved = self.resolve(name)
+        if resolved is not None:
+            if resolved not in self._built:
+                entry, source = self._raw[resolved]
+                self._built[resolved] = build(self.model, entry, source, self.folder)
+            return self._built[resolved]
         if isinstance(reference, Path) or looks_like_path(name):
             path = Path(name)
             refuse_hub_name(self.kind, name, path, where)

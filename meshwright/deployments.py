@@ -146,8 +146,8 @@ def deploy(
     ranking = search_serving(question, max(top, refine or 0), progress, formats=True, measured=measured)
     if question.unasked and not ranking.plans and ranking.nearest is not None and ranking.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
-        most = replace(question, objective="goodput")
-        ranking = search_serving(most, max(top, refine or 0), progress, formats=True, measured=measured)
+        goodput = replace(question, objective="goodput")
+        ranking = search_serving(goodput, max(top, refine or 0), progress, formats=True, measured=measured)
     look = check(ranking, measured) if refine is None else Check(ranking, {})
     ranking, runs = look.search, dict(look.runs)
     interrupted = False

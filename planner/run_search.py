@@ -141,10 +141,10 @@ def rank_runs(
         words = result.shortfall.message().partition("\n")[0] if result.shortfall else "no plan fits"
         return RunSearch(gpus, (), words)
     request = _same_work(request, float(result.step.time[0]))
-    chosen, problem = _best_by_closed_form(result, request, objective, top)
-    if not chosen:
+    runs, problem = _best_by_closed_form(result, request, objective, top)
+    if not runs:
         return RunSearch(gpus, (), problem)
-    ranked = [_drawn(result, index, variant, objective, quantile) for index, variant in chosen]
+    ranked = [_drawn(result, index, variant, objective, quantile) for index, variant in runs]
     return RunSearch(gpus, sorted(ranked, key=lambda each: each.value))
 
 
@@ -177,22 +177,22 @@ def _best_by_closed_form(
     """Indices of the plans and mechanisms of least time, cost or energy; and why a run cannot work."""
     cases = [RunCase(result.setting, result.plans, result.step, variant) for variant in variants(request)]
     weight = _weights(result, objective)
-    scored: list[tuple[float, int, int]] = []
+    ranking: list[tuple[float, int, int]] = []
     for number, case in enumerate(cases):
         finish = case.finish_s()
-        scored += [(float(finish[index] * weight[index]), number, index) for index in range(len(finish))]
-    chosen: list[tuple[int, AskedRun]] = []
+        ranking += [(float(finish[index] * weight[index]), number, index) for index in range(len(finish))]
+    best: list[tuple[int, AskedRun]] = []
     problem = "no run finishes"
-    for _, number, index in sorted(each for each in scored if each[0] > 0):
+    for _, number, index in sorted(each for each in ranking if each[0] > 0):
         try:
             cases[number].inputs(index)
         except InputError as error:
             problem = str(error)
             continue
-        chosen.append((index, cases[number].request))
-        if len(chosen) == top:
+        best.append((index, cases[number].request))
+        if len(best) == top:
             break
-    return chosen, problem
+    return best, problem
 
 
 def _weights(result: SearchResult, objective: str) -> np.ndarray:

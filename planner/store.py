@@ -279,8 +279,8 @@ class ResultStore:
                 ) from None
             if "unable to open" in words:
                 raise InputError("cannot be opened as a store", shown_path(self.path)) from None
-            kept = "; results written before are kept" if "full" in words else ""
-            raise MeshwrightError(f"{shown_path(self.path)}: cannot be used ({words}){kept}") from None
+            note = "; results written before are kept" if "full" in words else ""
+            raise MeshwrightError(f"{shown_path(self.path)}: cannot be used ({words}){note}") from None
         except OSError as error:
             raise InputError(f"cannot be opened ({error.strerror})", shown_path(self.path)) from None
         except (UnicodeDecodeError, OverflowError) as error:

@@ -84,12 +84,12 @@ def _seconds(rank: Rank, prices: Prices, ends: bool) -> Array:
 
 def _exposed(ops: Sequence[Op], seconds: Sequence[np.ndarray]) -> Array:
     """Kernels, and what collectives leave beyond the share of the core's kernels that they run beside."""
-    priced = list(zip(ops, seconds, strict=True))
+    timed = list(zip(ops, seconds, strict=True))
     core = sum(
-        (time for op, time in priced if op.part == "core" and not isinstance(op, Collective)), np.zeros(())
+        (time for op, time in timed if op.part == "core" and not isinstance(op, Collective)), np.zeros(())
     )
     total = np.zeros(())
-    for op, time in priced:
+    for op, time in timed:
         hidden = np.minimum(time, op.window * core) if isinstance(op, Collective) else 0.0
         total = total + time - hidden
     return total

@@ -354,21 +354,21 @@ class Plans(LeverColumns):
         count = len(self)
         if count < 2:
             return np.arange(count), np.zeros(count, dtype=np.int64)
-        keys, most = np.zeros(count, dtype=np.int64), 1
+        keys, span_product = np.zeros(count, dtype=np.int64), 1
         columns = [getattr(self, name) for name in names]
         for column in columns + [np.unique(value, return_inverse=True)[1] for value in values]:
             low = int(column.min())
             span = int(column.max()) - low + 1
             if span == 1:
                 continue
-            if most * span > TABLE:
-                distinct, keys = numbered(keys, most)
-                most = len(distinct)
+            if span_product * span > TABLE:
+                distinct, keys = numbered(keys, span_product)
+                span_product = len(distinct)
             keys *= span
             keys += column
             keys -= low
-            most *= span
-        distinct, inverse = numbered(keys, most)
+            span_product *= span
+        distinct, inverse = numbered(keys, span_product)
         first = np.empty(len(distinct), dtype=np.int64)
         first[inverse[::-1]] = np.arange(count - 1, -1, -1)
         return first, inverse
@@ -380,7 +380,7 @@ class Plans(LeverColumns):
         if len(self) and (self.schedule == self.schedule[0]).all():
             return [(self.schedule_names[int(self.schedule[0])], slice(None))]
         rows = ((self.schedule_names[number], np.flatnonzero(self.schedule == number)) for number in numbers)
-        return [(name, chosen) for name, chosen in rows if len(chosen)]
+        return [(name, members) for name, members in rows if len(members)]
 
 
 TABLES = ("schedule_names", "policies", "shared")
@@ -393,30 +393,30 @@ TABLE = 1 << 18
 """Largest range of keys numbered by a table; keys of larger ranges are sorted."""
 
 
-def numbered(keys: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys in their order, and every key's place; keys are at least 0 and below ``most``."""
-    if most > TABLE:
+def numbered(keys: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct keys in their order, and every key's place; keys are at least 0 and below ``limit``."""
+    if limit > TABLE:
         return np.unique(keys, return_inverse=True)
-    seen = np.zeros(most, dtype=bool)
+    seen = np.zeros(limit, dtype=bool)
     seen[keys] = True
     distinct = np.flatnonzero(seen)
-    number = np.empty(most, dtype=np.int64)
+    number = np.empty(limit, dtype=np.int64)
     number[distinct] = np.arange(len(distinct))
     return distinct, number[keys]
 
 
-def taken(values: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
+def taken(values: np.ndarray, rows: np.ndarray | slice) -> np.ndarray:
     """The values of chosen plans, shape (..., chosen), from those of all, shape (..., plans).
 
     ``take`` is five times as fast as an index array beside a slice.
     """
-    return values if isinstance(chosen, slice) else np.take(values, chosen, axis=-1)
+    return values if isinstance(rows, slice) else np.take(values, rows, axis=-1)
 
 
-def put(values: np.ndarray, chosen: np.ndarray | slice, new: np.ndarray) -> None:
+def put(values: np.ndarray, rows: np.ndarray | slice, new: np.ndarray) -> None:
     """Set the values of chosen plans, shape (rows, plans); row by row it takes a quarter of the time."""
     for row, new_row in zip(values, new, strict=True):
-        row[chosen] = new_row
+        row[rows] = new_row
 
 
 def concatenate(parts: list[Plans]) -> Plans:

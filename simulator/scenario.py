@@ -312,13 +312,13 @@ def make_mixed(data: Mapping[str, Any], where: str, folder: Path) -> MixedScenar
     uniform = Setting(model, devices, written.workload, framework, allow=allow)
     check_allow(uniform, f"{where}: allow")
     plan = fill_plan(uniform, written.plan, f"{where}: plan")
-    chosen = framework.model_copy(update={"defaults": {**framework.defaults, **stated(plan)}})
-    setting = replace(unplanned, framework=chosen)
+    planned = framework.model_copy(update={"defaults": {**framework.defaults, **stated(plan)}})
+    setting = replace(unplanned, framework=planned)
     broken: dict[str, str] = {}
     for share in shares(setting, plan, f"{where}: placement"):
-        own = share.plan(plan)
-        check(unplanned.on(share, plan), own, f"{where}: plan")
-        broken |= insisted(unplanned.on(share, plan), own)
+        part = share.plan(plan)
+        check(unplanned.on(share, plan), part, f"{where}: plan")
+        broken |= insisted(unplanned.on(share, plan), part)
     return MixedScenario(written.title, setting, plan, broken)
 
 
@@ -438,9 +438,9 @@ def find(
         return build(catalogue.model, reference, where, folder)
     if not isinstance(reference, str | Path):
         raise InputError(f"must be a name, a path or a mapping, found {shown(reference)}", where)
-    known = reference in catalogue.names()
+    shipped = reference in catalogue.names()
     here = exists(folder / reference)
-    if not known and (here or (looks_like_path(reference) and catalogue.resolve(reference) is None)):
+    if not shipped and (here or (looks_like_path(reference) and catalogue.resolve(reference) is None)):
         if not here:
             refuse_hub_name(catalogue.kind, str(reference), folder / reference, where)
         return catalogue.get(folder / reference, where)

@@ -76,8 +76,8 @@ def cluster_reference(cluster: Cluster) -> str | dict[str, Any]:
     shipped = {cluster.name: clusters.get(cluster.name)} if cluster.name in clusters.names() else {}
     if cluster.device.name in USUAL:
         shipped[cluster.device.name] = usual_cluster(cluster.device.name)
-    for name, whole in shipped.items():
-        if whole.devices >= cluster.devices and whole.resized(cluster.devices) == cluster:
+    for name, cluster_of_name in shipped.items():
+        if cluster_of_name.devices >= cluster.devices and cluster_of_name.resized(cluster.devices) == cluster:
             return name
     written = cluster.model_dump(mode="json", exclude_none=True)
     return {**written, "device": _device(cluster.device)}

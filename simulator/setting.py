@@ -80,8 +80,8 @@ class Setting:
             return self
         if changed not in self._variants:
             defaults = {**self.framework.defaults, **dict(changed)}
-            chosen = self.framework.model_copy(update={"defaults": defaults})
-            variant = self._variants[changed] = replace(self, framework=chosen)
+            framework = self.framework.model_copy(update={"defaults": defaults})
+            variant = self._variants[changed] = replace(self, framework=framework)
             # No lever changes the speed of the device's kernels.
             vars(variant).update(kernels=self.kernels, prices=self.prices)
         return self._variants[changed]
@@ -140,55 +140,55 @@ class Setting:
     @cached_property
     def implementation(self) -> Implementation:
         """The framework's kernels."""
-        framework, cluster, chosen = self.framework, self.cluster, self.choices
-        added = self.width + 2 * chosen.gradient_bytes if framework.gradients.adds_first else 0
+        framework, cluster, choices = self.framework, self.cluster, self.choices
+        added = self.width + 2 * choices.gradient_bytes if framework.gradients.adds_first else 0
         if framework.gradients.cast:
             # Cast (read, write), add (read both, write); autograd's own gradient cleared, and added to.
-            added = self.width + 4 * chosen.gradient_bytes
+            added = self.width + 4 * choices.gradient_bytes
             added += 4 * self.width * framework.gradients.clears_working
-        per_expert = chosen.grouped_launches == "per-expert"
-        passes, launches, shared = framework.casts.of(self.linear_dtype, chosen.scaling)
-        library = chosen.dispatcher_library
+        per_expert = choices.grouped_launches == "per-expert"
+        passes, launches, shared = framework.casts.of(self.linear_dtype, choices.scaling)
+        library = choices.dispatcher_library
         rates = cluster.network.dispatcher(library)
         return Implementation(
-            attention=chosen.attention,
-            elementwise=chosen.elementwise,
+            attention=choices.attention,
+            elementwise=choices.elementwise,
             norm=framework.kernels.norm,
             softmax=framework.kernels.softmax,
             one_hot_embedding=framework.kernels.one_hot_embedding,
             whole_ends=framework.kernels.whole_ends,
-            fused_latent_rope=chosen.fused_latent_rope,
-            rotary=chosen.rotary or (framework.kernels.scaled_rotary if self.model.scales_heads else ""),
+            fused_latent_rope=choices.fused_latent_rope,
+            rotary=choices.rotary or (framework.kernels.scaled_rotary if self.model.scales_heads else ""),
             gated_activation=framework.kernels.gated_activation,
             swaps_batch=framework.kernels.swaps_batch,
             scans_batch_first=framework.kernels.scans_batch_first,
             gathers_by_product=framework.kernels.gathers_by_product,
             splits_projection=framework.kernels.splits_projection,
             separate_products=framework.kernels.separate_products,
-            joins_sums=framework.kernels.joins_sums and chosen.elementwise == "fused",
+            joins_sums=framework.kernels.joins_sums and choices.elementwise == "fused",
             dropout=self.dropout,
             cast_passes=passes,
             cast_launches=launches,
             casts_by_expert=per_expert and not shared,
             casts_weights=framework.casts.weights and not self.frozen_narrow,
-            swizzles=chosen.swizzled_scales,
-            accumulated_bytes=0 if chosen.fused_accumulation else added,
+            swizzles=choices.swizzled_scales,
+            accumulated_bytes=0 if choices.fused_accumulation else added,
             accumulated_table_bytes=added,
             accumulation_launches=(
                 2 + 2 * framework.gradients.clears_working if framework.gradients.cast else 1
             ),
-            experts=chosen.grouped_launches,
+            experts=choices.grouped_launches,
             clamps_apart=framework.kernels.clamps_apart,
             indexes_copies=framework.kernels.indexes_copies,
             weighs_apart=framework.kernels.weighs_apart,
             loop_launches=framework.kernels.loop_launches,
             loop_backward_launches=framework.kernels.loop_backward_launches,
-            skips_blocks=chosen.skips_blocks
+            skips_blocks=choices.skips_blocks
             and (framework.kernels.sinks_skip_blocks or not self.model.attention_sinks),
-            fixed_capacity=chosen.fixed_capacity,
-            fused_router=chosen.fused_router,
-            narrow_activation=chosen.narrow_activation,
-            dispatcher=chosen.dispatcher,
+            fixed_capacity=choices.fixed_capacity,
+            fused_router=choices.fused_router,
+            narrow_activation=choices.narrow_activation,
+            dispatcher=choices.dispatcher,
             flex_permutes=library == "hybridep",
             exchange_share=cluster.network.constants.exchange_share,
             flex_domain=cluster.levels[-1].dispatcher(library),
@@ -199,8 +199,8 @@ class Setting:
             domain=cluster.domain,
             node=cluster.devices_per_node,
             mesh=cluster.levels[-1].mesh,
-            linear_context=chosen.linear_context,
-            loss=chosen.cross_entropy,
+            linear_context=choices.linear_context,
+            loss=choices.cross_entropy,
             metric_passes=framework.kernels.metric_passes,
         )
 
@@ -432,11 +432,11 @@ class Setting:
             return 1.0
         rank = self.rank(Plans.of(Plan.model_validate({})))
         listed = with_adapters(layers(rank, groups), adapter, rank.formats)
-        own = sum(
+        adapters = sum(
             len(places) * sum(float(np.max(op.parameters)) for op in ops if is_adapter(op))
             for ops, places in zip(listed, groups.values(), strict=True)
         )
-        return own / (own + model_parameters(self.model))
+        return adapters / (adapters + model_parameters(self.model))
 
     @property
     def dropout(self) -> bool:

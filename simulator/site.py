@@ -216,6 +216,6 @@ def check_server(site: ServerSite, device: str, engine: str, where: str) -> None
 
 
 def _check_place(places: tuple[tuple[str, str, str], ...], where: str) -> None:
-    for name, own, present in places:
-        if own != present:
-            raise InputError(f"was learned on the {name} {own}, the question has {present}", where)
+    for name, stated, present in places:
+        if stated != present:
+            raise InputError(f"was learned on the {name} {stated}, the question has {present}", where)

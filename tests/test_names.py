@@ -54,7 +54,11 @@ DONE_WITH_VAGUE = (
     *("simulator/tables", "simulator/graphs", "simulator/frames", "simulator/offload", "simulator/state"),
     *("benchmarks",),
     *("evidence/claims", "evidence/regression", "meshwright/machines", "meshwright/measured"),
-    *("meshwright/sweeps",),
+    *("meshwright/sweeps", "meshwright/api", "meshwright/observations", "meshwright/pages"),
+    *("meshwright/questions", "meshwright/reports", "meshwright/validation", "meshwright/variations"),
+    *("simulator/*.py", "simulator/checkpoints", "simulator/layout", "simulator/pricing"),
+    *("simulator/schedules", "simulator/uncertainty", "planner/diffusion", "planner/executors"),
+    *("evidence/training",),
 )
 
 PUBLIC = {"meshwright/results.py": {"found"}}

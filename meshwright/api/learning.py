@@ -209,7 +209,7 @@ def _twice(loads: Sequence[MeasuredLoad], where: str) -> list[str]:
     words = []
     same: dict[str, list[tuple[float, str]]] = {}
     for load in loads:
-        kind = next((kind for kind in load.chosen if kind.startswith("tpot")), None)
+        kind = next((kind for kind in load.learned_from if kind.startswith("tpot")), None)
         if kind is not None:
             key = repr((kind, {**load.data, "workload": {**load.data["workload"], "requests": 0}}))
             same.setdefault(key, []).append((load.measured[kind], load.name))

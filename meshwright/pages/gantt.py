@@ -69,7 +69,7 @@ class Window:
     length: float
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether the whole step is drawn."""
         return 2 * self.length >= self.end
 
@@ -128,7 +128,7 @@ def _name_once(traces: Sequence[dict[str, Any]]) -> None:
 
 def _panels(window: Window) -> list[tuple[float, float]]:
     """The intervals of the step drawn beside each other."""
-    if window.whole:
+    if window.complete:
         return [(0.0, window.end)]
     return [(0.0, window.length), (window.end - window.length, window.end)]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError, UnknownNameError, shown
+from core.errors import InputError, UnknownNameError, located, shown
 from core.loading import build
 from core.parsing import exists
 from hwmodels.cluster import Cluster, clusters
@@ -78,7 +78,7 @@ def serving_question(
     values = {**values, **as_numbers(values)}
     _check_clients(values)
     offers = _offers(values["cluster"], values["gpus"], values["objective"] == "cost")
-    most = values["gpus"] if offers else None
+    devices = values["gpus"] if offers else None
     if offers:
         values = {**values, "cluster": offers[0].cluster, "gpus": offers[0].devices}
     data, where, folder = _data(scenario, values, where, folder or Path())
@@ -90,18 +90,16 @@ def serving_question(
     model = part_asked(model, written.workload.output)
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     pools = pools_of(written.deployment, f"{where}: deployment")
-    own = [pool for pool in pools if pool.cluster in (None, written.cluster)]
-    gpus = written.gpus or sum(pool.devices * pool.replicas for pool in own or pools)
-    try:
+    here = [pool for pool in pools if pool.cluster in (None, written.cluster)]
+    gpus = written.gpus or sum(pool.devices * pool.replicas for pool in here or pools)
+    with located(f"{where}: gpus"):
         cluster = cluster.resized(gpus)
-    except InputError as error:
-        raise InputError(error.problem, f"{where}: gpus") from None
     stated = {name: getattr(pools[0], name) for name in HELD}
     stated = {name: value for name, value in stated.items() if value is not None}
     fixed = {name: _value(name, value, "fix") for name, value in fix.items()}
-    own = pools[0].speculation
-    if own is not None and own.kind != DRAFT_MODEL:
-        stated["speculation"] = own
+    drafts = pools[0].speculation
+    if drafts is not None and drafts.kind != DRAFT_MODEL:
+        stated["speculation"] = drafts
     site, engine = written.at_site(where, folder).site, _engine(values, written.deployment.engine)
     if site is not None:
         _check_site(site, [offer.cluster for offer in offers] or [cluster], engine, f"{where}: site")
@@ -111,7 +109,7 @@ def serving_question(
         model=model,
         cluster=cluster,
         offers=offers or _offers_of_pools(cluster, pools, folder, f"{where}: deployment"),
-        most_devices=most,
+        most_devices=devices,
         watts=values.get("watts"),
         concurrency=values.get("concurrency"),
         workload=written.workload,
@@ -197,7 +195,7 @@ def _default_objective(values: Mapping[str, Any], types: Sequence[Offer]) -> str
     return "cost" if all(offer.usd_per_hour for offer in types) else "energy"
 
 
-def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:
+def _offers(written: Any, gpus: int | None, prices: bool) -> tuple[Offer, ...]:
     """GPU types from ``dgx-h100=8,dgx-a100-80gb=16@1.2``; none where one cluster is named alone.
 
     Raises:
@@ -209,16 +207,16 @@ def _offers(written: Any, gpus: int | None, priced: bool) -> tuple[Offer, ...]:
     flag = "--cluster"
     offers = []
     for text in written.split(","):
-        offer = Offer.parse(text, flag, priced)
+        offer = Offer.parse(text, flag, prices)
         count = offer.available or gpus
         if count is None:
             raise InputError(
                 f"write how many devices are available: {text.strip()}=COUNT, or give --gpus", flag
             )
-        most = offer.cluster.nodes * offer.cluster.devices_per_node
-        if offer.available and offer.available > most:
-            raise InputError(f"{offer.cluster.name} has {most:,} devices, asked for {count:,}", flag)
-        offers.append(offer.resized(min(count, gpus or count, most)))
+        devices = offer.cluster.nodes * offer.cluster.devices_per_node
+        if offer.available and offer.available > devices:
+            raise InputError(f"{offer.cluster.name} has {devices:,} devices, asked for {count:,}", flag)
+        offers.append(offer.resized(min(count, gpus or count, devices)))
     check_types(offers, flag)
     return tuple(offers)
 
@@ -228,11 +226,13 @@ def _offers_of_pools(cluster: Cluster, pools: list[Pool], folder: Path, where: s
     taken: dict[str, tuple[Cluster, int]] = {}
     for index, pool in enumerate(pools):
         if pool.cluster is not None:
-            own = find(clusters, pool.cluster, folder, f"{where}.pools.{index}.cluster")
-            count = taken.get(own.device.name, (own, 0))[1] + pool.devices * pool.replicas
-            taken[own.device.name] = own, count
+            pooled = find(clusters, pool.cluster, folder, f"{where}.pools.{index}.cluster")
+            count = taken.get(pooled.device.name, (pooled, 0))[1] + pool.devices * pool.replicas
+            taken[pooled.device.name] = pooled, count
     others = [
-        of_cluster(own.resized(count)) for name, (own, count) in taken.items() if name != cluster.device.name
+        of_cluster(pooled.resized(count))
+        for name, (pooled, count) in taken.items()
+        if name != cluster.device.name
     ]
     return (of_cluster(cluster), *others) if others else ()
 
@@ -376,9 +376,9 @@ def _value(name: str, raw: Any, option: str) -> Any:
     if name not in NUMBERS or name not in FIELDS:
         return raw
     text = str(raw)
-    least, most = LEAST.get(name, 1), MOST.get(name, LARGEST)
-    if not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+    least, largest = LEAST.get(name, 1), MOST.get(name, LARGEST)
+    if not text.isdigit() or len(text) > 9 or not least <= int(text) <= largest:
         raise InputError(
-            f"must be a whole number from {least} to {most:,}, found {shown(raw)}", f"{option}.{name}"
+            f"must be a whole number from {least} to {largest:,}, found {shown(raw)}", f"{option}.{name}"
         )
     return int(text)

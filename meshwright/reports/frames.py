@@ -48,7 +48,7 @@ def frames_tables(rates: FrameRates) -> list[Table]:
     """Figures of the rates, and what each station could take."""
     setting, figures = rates.setting, describe_frames(rates)
     where = f"{setting.cores:,} cores on {setting.nodes:,} node{'s' * (setting.nodes > 1)}"
-    shown = {
+    rows_of_step = {
         "policy": f"{figures['model']}, {counted(figures['parameters'])} parameters",
         "environments": f"{setting.count:,} on {where}, {setting.sampler.name}",
         "devices": f"{setting.cluster.devices:,} x {setting.cluster.device.name} ({setting.cluster.name})",
@@ -66,7 +66,7 @@ def frames_tables(rates: FrameRates) -> list[Table]:
         ]
         for name, bound in rates.bounds.items()
     ]
-    return [facts(shown, setting.title), table(("station", "frames/s at most", "busy"), rows)]
+    return [facts(rows_of_step, setting.title), table(("station", "frames/s at most", "busy"), rows)]
 
 
 def _deciding(rates: FrameRates, cores: int | None) -> str:

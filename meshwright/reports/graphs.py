@@ -46,7 +46,7 @@ def epoch_tables(epoch: Epoch) -> list[Table]:
     """Figures of the epoch, and what it is made of."""
     setting, figures = epoch.setting, describe_epoch(epoch)
     model, work, layout, device = setting.model, setting.workload, setting.layout, setting.cluster.device
-    shown = {
+    rows_of_epoch = {
         "model": f"{model.name}, {model.layers:,} layers of {model.hidden:,}",
         "graph": f"{counted(work.vertices)} vertices, {counted(work.edges)} edges",
         "devices": f"{layout.devices:,} x {device.name} ({setting.cluster.name}): {layout.stages:,} stages, "
@@ -62,4 +62,4 @@ def epoch_tables(epoch: Epoch) -> list[Table]:
         for name, time in figures["parts_s"].items()
         if time
     ]
-    return [facts(shown, setting.title), table(("part", "time", "share"), rows)]
+    return [facts(rows_of_epoch, setting.title), table(("part", "time", "share"), rows)]

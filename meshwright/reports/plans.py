@@ -354,15 +354,15 @@ def _time(prediction: Prediction, index: int) -> Table:
             rows.append(("compute", name.replace("_", " "), part, None))
     for name in COMMUNICATION:
         if name in step.communication or name in parts:
-            whole = float(
+            full = float(
                 np.ravel(step.communication.get(name, 0.0))[index if name in step.communication else 0]
             )
-            rows.append(("communication", WORDS.get(name, name), parts.get(name, 0.0), whole))
+            rows.append(("communication", WORDS.get(name, name), parts.get(name, 0.0), full))
     rows += [("", words, parts[name], None) for name, words in ONCE.items() if name in parts]
     cells = [
-        [group, name, seconds(part), percent(part / total), "" if whole is None else seconds(whole)]
-        for group, name, part, whole in rows
-        if part or whole
+        [group, name, seconds(part), percent(part / total), "" if full is None else seconds(full)]
+        for group, name, part, full in rows
+        if part or full
     ]
     cells.append(["step", "", seconds(total), percent(1.0), ""])
     return table(("", "part", "time", "of step", "with what is hidden"), cells, "Where the time goes", left=2)

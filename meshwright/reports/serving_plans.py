@@ -44,8 +44,8 @@ Runs = Mapping[int, RefinedServing]
 def describe_deployments(search: ServingSearch, refined: Runs, look: Check | None = None) -> dict[str, Any]:
     """A search with documented keys."""
     question = search.question
-    most = {} if search.most is None else {"most_goodput": _described(search, {}, search.most, 0)}
-    unasked = {"objective_default": True, **most} if question.unasked else {}
+    best = {} if search.most is None else {"most_goodput": _described(search, {}, search.most, 0)}
+    unasked = {"objective_default": True, **best} if question.unasked else {}
     return {
         "question": {
             "model": question.model.name,
@@ -186,8 +186,8 @@ def _most_words(search: ServingSearch) -> list[str]:
     """The deployment with the most goodput, beside the cheapest."""
     if search.most is None or not search.plans:
         return []
-    most = search.most
-    carries = f"{most.describe()} carries {per_second(most.goodput)}/s"
+    best = search.most
+    carries = f"{best.describe()} carries {per_second(best.goodput)}/s"
     return [f"Most goodput on all GPUs: {carries} (--objective goodput)."]
 
 
@@ -237,8 +237,8 @@ def _variants(search: ServingSearch) -> list[Table]:
     rows = []
     ranked = sorted(search.variants, key=lambda variant: variant.plan.usd_per_hour / variant.plan.goodput)
     for variant in ranked[:VARIANTS]:
-        own = variant.weights == search.question.model.checkpoint
-        from_ = "this checkpoint" if own else (names.get(variant.weights) or ["another checkpoint"])[0]
+        published = variant.weights == search.question.model.checkpoint
+        from_ = "this checkpoint" if published else (names.get(variant.weights) or ["another checkpoint"])[0]
         plan = variant.plan
         latency = plan.ttft_s if prompts_only(search) else plan.tpot_s
         cells = [plan.describe(), f"{per_second(plan.goodput)}/s", seconds(latency), str(plan.devices)]

@@ -226,7 +226,7 @@ def _cluster(row: PublishedRow, gpus: int) -> Cluster:
     for variant in conventions()["variants"]:
         if gpu == variant["gpu"] and re.search(variant["match"], words):
             cluster = cluster.with_device(variant["device"])
-    per_node = row.whole("gpus_per_node", cluster.devices_per_node)
+    per_node = row.integer("gpus_per_node", cluster.devices_per_node)
     nic = row.number("nic_gbps_per_node")
     many = gpus > max(per_node, cluster.domain if cluster.domain > cluster.devices_per_node else 0)
     if many and nic is None:
@@ -247,7 +247,7 @@ def _plan(row: PublishedRow, gpus: int, model: Model, framework: Framework) -> P
     tensor, pipeline = row.need("tp"), row.need("pp")
     if model.moe and tensor > 1 and not row.text("etp") and "expert_tensor" not in defaults:
         row.assume("tensor degree of experts")
-    context, chunks = row.whole("cp", 1), _chunks(row, model, pipeline)
+    context, chunks = row.integer("cp", 1), _chunks(row, model, pipeline)
     if gpus % (tensor * pipeline * context):
         raise SkippedRow(f"tp x pp x cp = {tensor * pipeline * context} does not divide {gpus} GPUs")
     # A blank means the framework's default.
@@ -261,9 +261,9 @@ def _plan(row: PublishedRow, gpus: int, model: Model, framework: Framework) -> P
         "context": context,
         "data": gpus // (tensor * pipeline * context),
         "virtual_pipeline": chunks if pipeline > 1 else 1,
-        "expert": row.whole("ep", 1),
-        "expert_tensor": row.whole("etp", defaults.get("expert_tensor", 1)),
-        "micro_batch": row.whole("micro_batch", 1),
+        "expert": row.integer("ep", 1),
+        "expert_tensor": row.integer("etp", defaults.get("expert_tensor", 1)),
+        "micro_batch": row.integer("micro_batch", 1),
         "sequence_parallel": sequence,
         "schedule": _schedule(row, pipeline, chunks),
         "recompute": _recompute(row, defaults),
@@ -281,7 +281,7 @@ def _plan(row: PublishedRow, gpus: int, model: Model, framework: Framework) -> P
 def _chunks(row: PublishedRow, model: Model, pipeline: int) -> int:
     """Virtual stages per rank; "max" is one layer per chunk, where the ends may be one layer short."""
     if not row.text("vpp").startswith("max"):
-        return row.whole("vpp", 1)
+        return row.integer("vpp", 1)
     return -(-model.layers // pipeline)
 
 
@@ -383,7 +383,7 @@ def _sharding(row: PublishedRow, tensor: int, ranks: int, defaults: dict[str, An
         row.assume("sharding")
     text = row.text("zero_stage", str(defaults.get("zero", 0))).lower()
     if re.search("hsdp|hybrid", text):
-        per_node = max(row.whole("gpus_per_node", 8) // tensor, 1)
+        per_node = max(row.integer("gpus_per_node", 8) // tensor, 1)
         return {"zero": 3, "shard_group": min(per_node, ranks)}
     stage = re.match(r"(?:zero[- ]?)?(?:stage[- ]?)?([0-3])\b", text)
     words = {"fsdp": 3, "dist": 1, "none": 0, "ddp": 0}

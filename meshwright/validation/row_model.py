@@ -28,10 +28,10 @@ def read_model(row: PublishedRow) -> Model:
     if catalogued is None:
         _refuse(row, False)
         return _dense_by_name(row, _of_columns(row))
-    if row.whole("vocab", catalogued.vocabulary) != catalogued.vocabulary:
+    if row.integer("vocab", catalogued.vocabulary) != catalogued.vocabulary:
         # Trained with a tokenizer of its own.
         catalogued = build(Model, {**catalogued.model_dump(), "vocabulary": row.need("vocab")}, row.where)
-    layers = row.whole("n_layers", catalogued.layers)
+    layers = row.integer("n_layers", catalogued.layers)
     if layers == catalogued.layers:
         return catalogued
     dense = row.number("dense_layers")
@@ -93,7 +93,7 @@ def _beginning(name: str) -> str:
 
 def _has_heads(model: Model, row: PublishedRow) -> bool:
     """Whether a model has the row's heads of keys and values; latent ones are counted in several ways."""
-    return bool(model.mla) or row.whole("n_kv_heads", model.kv_heads) == model.kv_heads
+    return bool(model.mla) or row.integer("n_kv_heads", model.kv_heads) == model.kv_heads
 
 
 def _shape(model: Model) -> tuple[int, ...] | None:
@@ -169,9 +169,9 @@ def _of_columns(row: PublishedRow) -> Model:
         "layers": layers,
         "hidden": hidden,
         "heads": heads,
-        "kv_heads": row.whole("n_kv_heads", heads),
-        "feed_forward": row.whole("d_ff", 4 * hidden),
-        "vocabulary": row.whole("vocab", vocabulary),
+        "kv_heads": row.integer("n_kv_heads", heads),
+        "feed_forward": row.integer("d_ff", 4 * hidden),
+        "vocabulary": row.integer("vocab", vocabulary),
         "max_sequence": row.need("seq_len"),
         "activation": activation,
         "norm": "rmsnorm" if gated else "layernorm",
@@ -182,6 +182,6 @@ def _of_columns(row: PublishedRow) -> Model:
     if hidden % heads:
         data["head_dim"] = round(hidden / heads)
     if experts and experts > 1:
-        width = row.whole("moe_d_ff", data["feed_forward"])
+        width = row.integer("moe_d_ff", data["feed_forward"])
         data["moe"] = {"experts": round(experts), "top_k": row.need("top_k"), "feed_forward": width}
     return build(Model, data, row.where)

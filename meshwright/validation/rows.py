@@ -128,7 +128,7 @@ class PublishedRow:
             raise SkippedRow(f"{name} not stated")
         return self._count(name, value)
 
-    def whole(self, name: str, default: int) -> int:
+    def integer(self, name: str, default: int) -> int:
         """A whole number with a default."""
         value = self.number(name)
         return default if value is None else self._count(name, value)

@@ -57,7 +57,7 @@ def step_changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]
     return {
         "step_time_change": change(report, base, "step_time_s"),
         "usd_per_million_tokens_change": change(report, base, "usd_per_million_tokens"),
-        "moved_s": moved(report, base),
+        "moved_s": part_changes(report, base),
     }
 
 
@@ -66,7 +66,7 @@ def change(report: dict[str, Any], base: dict[str, Any], key: str) -> float:
     return report[key] / base[key] - 1 if base[key] else 0.0
 
 
-def moved(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
+def part_changes(report: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
     """Change of every part of the step in seconds, the largest first; the changes add up to that of the step
     time."""
     now, before = report["time_breakdown_s"], base["time_breakdown_s"]
@@ -172,7 +172,7 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
 def what_moved(report: dict[str, Any], base: dict[str, Any]) -> str:
     """The parts of the step that moved most, in words."""
     least = LEAST_SHARE * base["step_time_s"]
-    parts = [(name, by) for name, by in moved(report, base).items() if abs(by) >= least][:SHOWN_PARTS]
+    parts = [(name, by) for name, by in part_changes(report, base).items() if abs(by) >= least][:SHOWN_PARTS]
     return ", ".join(f"{part_words(name)} {'+' if by > 0 else '-'}{seconds(abs(by))}" for name, by in parts)
 
 

@@ -53,13 +53,13 @@ def candidates(mixed: MixedSetting, speeds: Speeds) -> Iterator[MixedCandidate]:
             continue
         common = _common(tensor, micro_batch, recompute, expert)
         times = {group.name: speeds(group, tensor, micro_batch, recompute) for group in groups}
-        for chosen in _subsets(groups):
-            yield from _by_stages(mixed, chosen, common, times)
-            if len(chosen) > 1:
-                yield from _by_replicas(mixed, chosen, common, times)
+        for subset in _subsets(groups):
+            yield from _by_stages(mixed, subset, common, times)
+            if len(subset) > 1:
+                yield from _by_replicas(mixed, subset, common, times)
     for tensor, recompute, expert in shapes(mixed):
-        for chosen in _subsets(groups):
-            yield from _by_sizes(mixed, chosen, _common(tensor, 1, recompute, expert), speeds)
+        for subset in _subsets(groups):
+            yield from _by_sizes(mixed, subset, _common(tensor, 1, recompute, expert), speeds)
 
 
 def shapes(mixed: MixedSetting) -> list[tuple[int, str, int]]:
@@ -156,8 +156,8 @@ def _proportional(counts: Mapping[str, int], speeds: Mapping[str, float], total:
         total: layers, micro batches or sequences to share.
     """
     names = list(counts)
-    whole = sum(counts[name] * speeds[name] for name in names)
-    ideal = [total * speeds[name] / whole for name in names]
+    speed = sum(counts[name] * speeds[name] for name in names)
+    ideal = [total * speeds[name] / speed for name in names]
     around = [range(max(int(share) - NEIGHBOURS, 1), int(share) + NEIGHBOURS + 2) for share in ideal]
     splits = set()
     for rest in range(len(names)):
@@ -184,8 +184,8 @@ def _subsets(groups: Sequence[NodeGroup]) -> Iterator[tuple[NodeGroup, ...]]:
         yield tuple(group for number, group in enumerate(groups) if mask >> number & 1)
 
 
-def _powers(most: int) -> list[int]:
-    return [2**power for power in range(most.bit_length()) if most % 2**power == 0]
+def _powers(limit: int) -> list[int]:
+    return [2**power for power in range(limit.bit_length()) if limit % 2**power == 0]
 
 
 def _common_divisors(counts: Sequence[int]) -> tuple[int, ...]:

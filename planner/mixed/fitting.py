@@ -37,11 +37,11 @@ def fitting(mixed: MixedSetting, candidates: Sequence[MixedCandidate]) -> list[M
     weights: dict[int, dict[str, float]] = {}
     for row, number in enumerate(short):
         replicas = candidates[number].placement["replicas"]
-        most = {
+        room = {
             name: (ROOM * capacity[name] - bare[name][row]) / (even[name][number] - bare[name][row])
             for name in replicas
         }
-        weights[number] = _weights(replicas, most)
+        weights[number] = _weights(replicas, room)
     return [
         replace(each, placement={**each.placement, "state": weights[number]}) if weights.get(number) else each
         for number, each in enumerate(candidates)
@@ -49,22 +49,22 @@ def fitting(mixed: MixedSetting, candidates: Sequence[MixedCandidate]) -> list[M
     ]
 
 
-def _weights(replicas: Mapping[str, int], most: Mapping[str, float]) -> dict[str, float]:
+def _weights(replicas: Mapping[str, int], room: Mapping[str, float]) -> dict[str, float]:
     """Shares of sharded state over an equal one, as equal as the largest allow; none if too small.
 
     Args:
         replicas: of each group.
-        most: largest share of each group.
+        room: largest share of each group.
     """
     shares: dict[str, float] = {}
     while len(shares) < len(replicas):
         free = [name for name in replicas if name not in shares]
         left = sum(replicas.values()) - sum(replicas[name] * share for name, share in shares.items())
         level = left / sum(replicas[name] for name in free)
-        full = [name for name in free if most[name] < level]
-        if len(full) == len(free) or min((most[name] for name in full), default=level) < 0.01:
+        full = [name for name in free if room[name] < level]
+        if len(full) == len(free) or min((room[name] for name in full), default=level) < 0.01:
             return {}
-        held = {name: floor(100 * most[name]) / 100 for name in full}
+        held = {name: floor(100 * room[name]) / 100 for name in full}
         shares |= held or dict.fromkeys(free, round(level, 4))
     return shares
 
@@ -83,7 +83,7 @@ def _peaks(
             plans = Plans.of([_plan_on(mixed, candidates[number], group.name) for number, _ in placed])
             numbers = [number for number, _ in placed]
             peaks[group.name][numbers] = _peaks_on(
-                mixed, group, layers, plans, [own for _, own in placed], state
+                mixed, group, layers, plans, [placed_plan for _, placed_plan in placed], state
             )
     return peaks
 
@@ -101,8 +101,8 @@ def _part_of(candidate: MixedCandidate, group: str, layers: int) -> tuple[int, r
     start = 0
     for name, count in placement["stages"].items():
         if name == group:
-            whole = placement["layers"][group] * stages if "layers" in placement else layers
-            return whole, range(start, start + count)
+            total = placement["layers"][group] * stages if "layers" in placement else layers
+            return total, range(start, start + count)
         start += count
     return None
 

@@ -101,14 +101,14 @@ def search_mixed(
         raise InputError(f"no split of stages or replicas over the groups{fixed} has a valid shape", where)
     listed = sorted(fitting(mixed, every), key=lambda each: each.estimate)
     sharded = [each for each in listed if "micro_batch" in each.placement]
-    whole = [each for each in listed if "micro_batch" not in each.placement]
+    equal = [each for each in listed if "micro_batch" not in each.placement]
     pricing = _Pricing(base, where, folder, progress)
-    pricing.price(whole, FITTING)
+    pricing.price(equal, FITTING)
     pricing.price(sharded, 0)
     ranked = sorted(pricing.fitting, key=lambda each: each.step.seconds)
     timed = [_on_engine(plan, where) if rank < ON_ENGINE else plan for rank, plan in enumerate(ranked[:top])]
     least = least_seconds(speeds, mixed.cluster.groups, _sizes(mixed, limits), mixed.training.global_batch)
-    return MixedSearch(tuple(sorted(timed, key=lambda each: each.seconds)), len(every), pricing.priced, least)
+    return MixedSearch(tuple(sorted(timed, key=lambda each: each.seconds)), len(every), pricing.count, least)
 
 
 def _sizes(mixed: MixedSetting, limits: Constraints) -> list[tuple[int, int, str]]:
@@ -136,7 +136,7 @@ class _Pricing:
         self.base, self.where, self.folder = base, where, folder
         self.progress = progress or (lambda share: None)
         self.fitting: list[MixedPlan] = []
-        self.priced = 0
+        self.count = 0
 
     def price(self, listed: Sequence[MixedCandidate], least: int) -> None:
         """Price candidates in their order, until ``least`` fit and the next is unlikely to be the best."""
@@ -146,10 +146,10 @@ class _Pricing:
             found = len(self.fitting) - before
             if found >= least and (candidate.estimate > SLACK * best or found >= MOST_FITTING):
                 break
-            self.priced += 1
+            self.count += 1
             if (plan := self._plan(candidate)) and plan.fits:
                 self.fitting.append(plan)
-            self.progress(min(self.priced / (2 * MOST_FITTING), 1.0))
+            self.progress(min(self.count / (2 * MOST_FITTING), 1.0))
 
     def _plan(self, candidate: MixedCandidate) -> MixedPlan | None:
         data = {**self.base, "plan": candidate.plan, "placement": candidate.placement}

@@ -38,8 +38,8 @@ def blamed(space: Space, removed: dict[str, int]) -> list[str]:
     without: list[str] = []
     left: dict[str, int] | None = removed
     while left:
-        _, most = max((count, name) for name, count in left.items())
-        without.append(most)
+        _, cause = max((count, name) for name, count in left.items())
+        without.append(cause)
         left = _left(space, set(without))
     return without
 

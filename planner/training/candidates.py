@@ -173,9 +173,9 @@ class Enumeration:
             if not block.count:
                 break
             keep = rule.keep(block)
-            kept = int(np.count_nonzero(keep))
-            self.removed[rule.name] += (block.count - kept) * unbranched
-            if kept < block.count:
+            count = int(np.count_nonzero(keep))
+            self.removed[rule.name] += (block.count - count) * unbranched
+            if count < block.count:
                 block = block.take(keep)
         return block
 

@@ -83,9 +83,9 @@ def confidence(setting: Setting, plans: Plans, step: Step) -> Confidence:
     fastest = int(np.argmin(step.time))
     spread = ratio_spread(together, fastest)
     best, loss = chances(step.time, together)
-    known = RunEvidence(setting)
+    runs = RunEvidence(setting)
     evidence = tuple(
-        known.of(plan, utilisation(setting, float(seconds), causal=True))
+        runs.of(plan, utilisation(setting, float(seconds), causal=True))
         for plan, seconds in zip(plans, step.time, strict=True)
     )
     # First choices that measured runs do not bear out are further off the best measured step than others.
@@ -129,22 +129,22 @@ def worth_measuring(
     """
     drawn = draw_times(times_s, covariances)
     expected = drawn.mean(axis=0)
-    chosen: list[int] = []
+    trials: list[int] = []
     gains: list[float] = []
     value, now = float(expected.min()), np.full(len(drawn), np.inf)
     for _ in range(min(count, len(times_s))):
-        open_to = [index for index in range(len(times_s)) if index not in chosen]
-        after = [_after(drawn, expected, chosen, index, now) for index in open_to]
+        open_to = [index for index in range(len(times_s)) if index not in trials]
+        after = [_after(drawn, expected, trials, index, now) for index in open_to]
         best = min(zip(after, open_to, strict=True))
         gains.append((value - best[0]) / float(expected.min()))
         value = best[0]
-        chosen.append(best[1])
+        trials.append(best[1])
         now = np.minimum(now, drawn[:, best[1]])
-    return chosen, gains
+    return trials, gains
 
 
-def _after(drawn: np.ndarray, expected: np.ndarray, chosen: list[int], index: int, now: np.ndarray) -> float:
+def _after(drawn: np.ndarray, expected: np.ndarray, trials: list[int], index: int, now: np.ndarray) -> float:
     """Expected step that is taken once one more plan is measured; ``now``: the best measured of each draw."""
-    others = np.delete(expected, [*chosen, index])
+    others = np.delete(expected, [*trials, index])
     rest = float(others.min()) if len(others) else np.inf
     return float(np.minimum(np.minimum(now, drawn[:, index]), rest).mean())

@@ -75,9 +75,9 @@ class Constraints:
         if fixed.get("recompute_modules"):
             # Who names the modules wants them repeated.
             fixed.setdefault("recompute", "selective")
-        for name, most in limits.items():
-            if isinstance(value := fixed.get(name), int) and value > most:
-                raise InputError(f"{name} is fixed at {fixed[name]} and limited to {most}", where)
+        for name, largest in limits.items():
+            if isinstance(value := fixed.get(name), int) and value > largest:
+                raise InputError(f"{name} is fixed at {fixed[name]} and limited to {largest}", where)
         return cls(fixed, limits)
 
     @classmethod
@@ -92,7 +92,7 @@ class Constraints:
     def describe(self) -> str:
         """The constraints in words, empty where there are none."""
         words = [f"{name}={value}" for name, value in self.fixed.items()]
-        return ", ".join([*words, *(f"{name} up to {most}" for name, most in self.limits.items())])
+        return ", ".join([*words, *(f"{name} up to {limit}" for name, limit in self.limits.items())])
 
     def overridden(self, by: Constraints) -> Constraints:
         """Both constraints; ``by`` overrides ``self`` where both hold or limit a field.

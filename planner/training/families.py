@@ -72,7 +72,7 @@ def layouts(plans: Plans) -> np.ndarray:
     return plans.distinct(*LAYOUT, values=(plans.zero == 3,))[1]
 
 
-def differences(shown: Plan, other: Plan) -> str:
+def differences(plan: Plan, other: Plan) -> str:
     """The fields in which a near duplicate differs, as a label: ``x12 micro 2``."""
     words = {
         "virtual_pipeline": f"x{other.virtual_pipeline}",
@@ -84,7 +84,7 @@ def differences(shown: Plan, other: Plan) -> str:
         **{lever.name: lever.differs(getattr(other, lever.name)) for lever in VARIED if lever.differs},
         "zero": f"ZeRO-{other.zero}",
     }
-    changed = [name for name in words if getattr(shown, name) != getattr(other, name)]
+    changed = [name for name in words if getattr(plan, name) != getattr(other, name)]
     if "recompute" in changed and "recompute_modules" in changed:
         changed.remove("recompute" if other.recompute == "selective" else "recompute_modules")
     if "virtual_pipeline" in changed and "schedule" in changed:

@@ -36,8 +36,8 @@ def engine_step(setting: Setting, plan: Plan, timeline: Timeline) -> Step:
     # Without synchronisation, a rank's next step begins before the last rank ends this one.
     parts[BUBBLE] -= timeline.seconds - timeline.period
     seconds = {name: np.array([part]) for name, part in parts.items()}
-    moved = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
-    return Step(np.array([timeline.period]), seconds, moved, stages, parameters(setting, plans, stages))
+    traffic = {name: np.array([total]) for name, total in communicated(timeline, rank).items()}
+    return Step(np.array([timeline.period]), seconds, traffic, stages, parameters(setting, plans, stages))
 
 
 def bounded(plans: Plans) -> np.ndarray:

@@ -80,7 +80,7 @@ class Footprint:
     def fits(
         self,
         usable_bytes: float,
-        kept: np.ndarray,
+        saved: np.ndarray,
         gone: np.ndarray,
         again: np.ndarray | None = None,
         uses: np.ndarray | None = None,
@@ -90,7 +90,7 @@ class Footprint:
 
         Args:
             usable_bytes: of a device.
-            kept: bytes of a layer that keeps all, shape (kinds, plans).
+            saved: bytes of a layer that keeps all, shape (kinds, plans).
             gone: those that are recomputed, shape (..., kinds, plans).
             again: bytes while a layer is computed again, where whole layers are; by default those discarded.
             uses: the place of each plan's combination in ``LeverSpace.memory_uses``, shape (..., plans); by
@@ -98,25 +98,25 @@ class Footprint:
             captured: bytes of a layer that graphs of parts replay, shape (kinds, plans), by the name of the
                 graphs; needed with ``uses``.
         """
-        setting, whole = self.space.setting.of(self.plans), again is not None
-        left = np.moveaxis(kept - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
+        setting, full = self.space.setting.of(self.plans), again is not None
+        left = np.moveaxis(saved - gone, -2, 0), np.moveaxis(gone if again is None else again, -2, 0)
         layers = [Kept(*sizes) for sizes in zip(*left, self.gradients, strict=True)]
         activations = held_activations(setting, self.plans, self.stages, layers, self.flight, self.loss)
         if uses is not None:
-            activations = activations + self._partners(uses, kept, whole)
+            activations = activations + self._partners(uses, saved, full)
         activations = activations * setting.framework.memory.fragmentation
         graphs = 0.0 if uses is None else self._graphs(uses, activations, captured or {})
         peak = self.fixed.peak_with(activations, setting.cluster.device.memory_bytes, graphs)
         fits = peak <= usable_bytes
         return fits & fits_tiers(setting.cluster, self.off_device) if self.off_device else fits
 
-    def _partners(self, uses: np.ndarray, kept: np.ndarray, whole: bool) -> np.ndarray:
+    def _partners(self, uses: np.ndarray, saved: np.ndarray, full: bool) -> np.ndarray:
         """Bytes of a second micro batch's layer, shape (..., classes, plans)."""
         overlaps = np.array([each.overlaps for each in self.space.memory_uses])[uses]
-        if whole or not overlaps.any():
+        if full or not overlaps.any():
             return np.zeros(self.stages.index.shape)
         overlapped = replace(self.plans, overlap_expert=np.ones_like(self.plans.overlap_expert))
-        layer = partner_layer(self.stages.layers, self.stages.groups, list(kept))
+        layer = partner_layer(self.stages.layers, self.stages.groups, list(saved))
         beside = (overlaps & has_partner(self.space.setting, overlapped))[..., np.newaxis, :]
         return np.where(beside, layer, 0.0)
 

@@ -13,14 +13,14 @@ from simulator.setting import Setting
 from simulator.training import predict
 
 
-def training_fronts(setting: Setting, scored: ScoredPlans) -> Fronts:
+def training_fronts(setting: Setting, all_plans: ScoredPlans) -> Fronts:
     """Fronts over the plans that fit.
 
     Args:
         setting: what the plans share.
-        scored: plans of a search; at least one.
+        all_plans: plans of a search; at least one.
     """
-    blocks = list(scored.predictions(setting))
+    blocks = list(all_plans.predictions(setting))
     time = np.concatenate([block.metrics.step_time_s for block in blocks])
     kwh = np.concatenate([block.metrics.kwh_per_million_tokens for block in blocks])
     peak = np.concatenate([block.memory.peak for block in blocks])

@@ -51,9 +51,9 @@ class LayerBytes:
         first = setting.with_choices(**dict(space.combinations[0].ops))
         lists = list(zip(groups, layer_lists(first, shapes, list(groups)), strict=True))
         none = np.zeros(len(shapes))
-        kept = np.array([sum((op.kept for op in ops), none) for _, ops in lists])
+        saved = np.array([sum((op.kept for op in ops), none) for _, ops in lists])
         core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
-        discarded = np.zeros((len(sets), *kept.shape))
+        discarded = np.zeros((len(sets), *saved.shape))
         for number, (kind, ops) in enumerate(lists):
             for op in ops:
                 gone = in_sets(frees, sets, op.module, op.part, kind.experts)[:, np.newaxis]
@@ -62,7 +62,7 @@ class LayerBytes:
             use.graphs: np.array([none + captured(use.graphs, kind, ops) for kind, ops in lists])
             for use in space.memory_uses
         }
-        return cls(index, kept, discarded, graphs)
+        return cls(index, saved, discarded, graphs)
 
     def take(self, rows: np.ndarray) -> LayerBytes:
         """The bytes of some of the plans."""

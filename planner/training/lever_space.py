@@ -58,7 +58,7 @@ class Combination:
 
     def with_value(self, name: str, value: Any) -> Combination:
         """The combination with another value of a lever."""
-        return Combination(tuple(value if own == name else self.fields[own] for own in SEARCHED))
+        return Combination(tuple(value if field == name else self.fields[field] for field in SEARCHED))
 
     @cached_property
     def ops(self) -> Acting:
@@ -125,8 +125,8 @@ class LeverSpace:
                 values[name] = (default,)
             else:
                 tried = _values(setting, name, default, offers.get(name, ()))
-                kept = (value for value in tried if value == default or constraints.allows(name, value))
-                values[name] = tuple(kept) or tried[:1]
+                allowed = (value for value in tried if value == default or constraints.allows(name, value))
+                values[name] = tuple(allowed) or tried[:1]
         kinds = (str(fixed["recompute"]),) if "recompute" in fixed else Choice["recompute"]
         sets = _module_sets(setting, constraints)
         if constraints.keeps is not None:
@@ -172,7 +172,7 @@ class LeverSpace:
         """All combinations, the release's default first."""
         combinations = [Combination(values) for values in product(*(self.values[name] for name in SEARCHED))]
         plain = self._together(combinations, self._as_plans(combinations), ())
-        return tuple(chosen for chosen, runs in zip(combinations, plain, strict=True) if runs)
+        return tuple(combination for combination, runs in zip(combinations, plain, strict=True) if runs)
 
     @cached_property
     def _plans(self) -> Plans:
@@ -188,7 +188,7 @@ class LeverSpace:
         """Combinations as columns of plans, shape (combinations,) each."""
         columns = {}
         for name in SEARCHED:
-            values, words = [chosen.fields[name] for chosen in combinations], Choice.get(name)
+            values, words = [row.fields[name] for row in combinations], Choice.get(name)
             columns[name] = np.array(
                 [words.index(value) for value in values] if words else values, dtype=np.int64
             )
@@ -207,11 +207,11 @@ class LeverSpace:
     @cached_property
     def _uses(self) -> list[MemoryUse]:
         graphs = {name: self.setting.with_choices(graphs=name).graphs for name in self.values["graphs"]}
-        return [MemoryUse(graphs[chosen.fields["graphs"]], chosen.overlaps) for chosen in self.combinations]
+        return [MemoryUse(graphs[row.fields["graphs"]], row.overlaps) for row in self.combinations]
 
-    def allows(self, chosen: Combination, modules: Modules | None) -> bool:
+    def allows(self, levers: Combination, modules: Modules | None) -> bool:
         """Whether levers can be combined, with the modules that they recompute (None: whole layers)."""
-        return bool(self._together([chosen], self._as_plans([chosen]), modules)[0])
+        return bool(self._together([levers], self._as_plans([levers]), modules)[0])
 
     def _together(
         self, combinations: Sequence[Combination], plans: Plans, modules: Modules | None
@@ -222,7 +222,7 @@ class LeverSpace:
         plans = replace(plans, recompute=np.full(len(plans), kind), recompute_modules=modules_codes)
         mask = runs(self.setting, plans, (rule for rule in self.rules if rule.of_levers))
         if self.together is not None:
-            mask &= np.array([self.together(chosen, modules) for chosen in combinations], dtype=bool)
+            mask &= np.array([self.together(row, modules) for row in combinations], dtype=bool)
         return mask
 
     def has(self, recompute: str) -> bool:
@@ -243,7 +243,7 @@ class LeverSpace:
 
     def in_context(self, overlaps: bool) -> np.ndarray:
         """Which combinations go with plans that may overlap the exchange, or not, shape (combinations,)."""
-        return np.array([overlaps or not chosen.overlaps for chosen in self.combinations])
+        return np.array([overlaps or not row.overlaps for row in self.combinations])
 
     def may_overlap(self, plans: Plans) -> np.ndarray:
         """Which plans may overlap the exchange with experts, shape (plans,)."""
@@ -276,10 +276,10 @@ def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
     sets = {"none": ((),), "selective": space.modules, "full": (None,)}
     combinations = [Combination(values) for values in product(*(space.values[name] for name in SEARCHED))]
     tried = [
-        Plan.model_validate({**chosen.fields, "recompute": kind, "recompute_modules": modules or None})
+        Plan.model_validate({**row.fields, "recompute": kind, "recompute_modules": modules or None})
         for kind in space.recompute
         for modules in sets[kind]
-        for chosen in combinations
+        for row in combinations
     ]
     rules = [rule for rule in space.rules if rule.of_levers]
     problems = [
@@ -327,6 +327,6 @@ def _module_sets(setting: Setting, constraints: Constraints) -> tuple[Modules, .
 def _sets(names: Sequence[ModuleName]) -> Iterator[Modules]:
     """Sets of modules, none of which lies inside another of the same set."""
     for switches in product((False, True), repeat=len(names)):
-        chosen: Modules = tuple(name for name, on in zip(names, switches, strict=True) if on)
-        if chosen and not any(part in chosen for name in chosen for part in INSIDE.get(name, ())):
-            yield chosen
+        modules: Modules = tuple(name for name, on in zip(names, switches, strict=True) if on)
+        if modules and not any(part in modules for name in modules for part in INSIDE.get(name, ())):
+            yield modules

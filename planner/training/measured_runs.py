@@ -112,11 +112,11 @@ def widths(model: Model) -> tuple[int, int]:
     return model.hidden, model.moe.feed_forward if model.moe else model.feed_forward
 
 
-def is_near(run: MeasuredRun, own: tuple[int, int]) -> bool:
+def is_near(run: MeasuredRun, sizes: tuple[int, int]) -> bool:
     """Whether the kernels of a run's model are of about the size of those with some ``widths``."""
     return all(
         wide and max(wide / width, width / wide) <= ABOUT
-        for wide, width in zip((run.hidden, run.feed_forward), own, strict=True)
+        for wide, width in zip((run.hidden, run.feed_forward), sizes, strict=True)
     )
 
 
@@ -262,18 +262,18 @@ class RunEvidence:
 
     def measured(self, plan: Plan) -> bool:
         """Whether runs measured all mechanisms of a plan, and every two of them together."""
-        own = mechanisms(self.setting, plan)
-        return bool(self.runs) and all(self.used.get(name) for name in own) and not any(self._apart(own))
+        used = mechanisms(self.setting, plan)
+        return bool(self.runs) and all(self.used.get(name) for name in used) and not any(self._apart(used))
 
     def of(self, plan: Plan, utilisation: float | None = None) -> PlanEvidence:
         """The evidence for a plan; ``utilisation``: its predicted causal MFU, where known."""
-        own = mechanisms(self.setting, plan)
-        wanted = frozenset(own)
+        used = mechanisms(self.setting, plan)
+        wanted = frozenset(used)
         return PlanEvidence(
-            {name: self.used.get(name, 0) for name in own},
+            {name: self.used.get(name, 0) for name in used},
             sum(run.count for run in self.runs if wanted <= run.mechanisms),
             self._nearest(wanted),
-            tuple(self._apart(own)),
+            tuple(self._apart(used)),
             _errors_of(run for run in self.near_runs if wanted <= run.mechanisms) or self.near_error,
             None if utilisation is None else self._promise(utilisation),
         )
@@ -281,8 +281,8 @@ class RunEvidence:
     @cached_property
     def near_runs(self) -> list[MeasuredRun]:
         """Runs with the setting's number format and kernels of about its widths."""
-        own, used = widths(self.setting.model), format_mechanism(self.setting)
-        return [run for run in self.runs if used in run.mechanisms and is_near(run, own)]
+        sizes, used = widths(self.setting.model), format_mechanism(self.setting)
+        return [run for run in self.runs if used in run.mechanisms and is_near(run, sizes)]
 
     @cached_property
     def closest(self) -> list[MeasuredRun]:
@@ -302,8 +302,8 @@ class RunEvidence:
     @cached_property
     def rival(self) -> MeasuredRun | None:
         """The fastest run near the setting of its model, device and release; without any, of all."""
-        own = self.setting.model.name, self.setting.cluster.device.name, self.setting.framework.name
-        same = (run for run in self.near_runs if (run.model, run.device, run.framework) == own)
+        question = self.setting.model.name, self.setting.cluster.device.name, self.setting.framework.name
+        same = (run for run in self.near_runs if (run.model, run.device, run.framework) == question)
         return _fastest(same) or self.fastest
 
     def _promise(self, utilisation: float) -> Promise | None:
@@ -328,9 +328,9 @@ class RunEvidence:
         """Whether one of the closest runs used all of some mechanisms."""
         return any(run.mechanisms.issuperset(words) for run in self.closest)
 
-    def _apart(self, own: Sequence[str]) -> Iterator[str]:
+    def _apart(self, used: Sequence[str]) -> Iterator[str]:
         """Pairs of measured mechanisms that no run had both of."""
-        for first, second in combinations([name for name in own if self.used.get(name)], 2):
+        for first, second in combinations([name for name in used if self.used.get(name)], 2):
             if tuple(sorted((first, second))) not in self.pairs:
                 yield f"{first} with {second}"
 
@@ -390,21 +390,23 @@ def proven(setting: Setting, constraints: Constraints) -> Constraints:
     Raises:
         InputError: the number format or a fixed value has no measured run.
     """
-    known = RunEvidence(setting)
-    lacking = [] if known.used.get(format_mechanism(setting)) else [format_mechanism(setting)]
+    evidence = RunEvidence(setting)
+    lacking = [] if evidence.used.get(format_mechanism(setting)) else [format_mechanism(setting)]
     for name, value in constraints.fixed.items():
-        lacking += known.lacking(name, value)
+        lacking += evidence.lacking(name, value)
     if lacking:
-        raise InputError(f"no measured run of {known.kept} used {', '.join(lacking)}", "--proven")
-    return replace(constraints, keeps=known)
+        raise InputError(f"no measured run of {evidence.kept} used {', '.join(lacking)}", "--proven")
+    return replace(constraints, keeps=evidence)
 
 
 def nothing_proven(setting: Setting) -> InputError:
     """The error of a search that finds nothing among mechanisms with a measured run."""
-    known = RunEvidence(setting)
-    lacking = [words for name, of in VALUES.items() for v in of(setting) for words in known.lacking(name, v)]
+    evidence = RunEvidence(setting)
+    lacking = [
+        words for name, of in VALUES.items() for v in of(setting) for words in evidence.lacking(name, v)
+    ]
     return InputError(
-        f"no plan fits that keeps to what one run of {known.kept} used and came near; without a run: "
+        f"no plan fits that keeps to what one run of {evidence.kept} used and came near; without a run: "
         f"{', '.join(dict.fromkeys(lacking)) or 'nothing'}",
         "--proven",
     )

@@ -77,9 +77,9 @@ class Metrics:
 def utilisation(setting: Setting, step_s: float, causal: bool = False) -> float:
     """MFU, or causal MFU, of a step of some length."""
     training = setting.training
-    own = forward_flops(setting, causal)
+    flops = forward_flops(setting, causal)
     peak = setting.cluster.device.peak(training.precision) * setting.cluster.devices
-    return _computed(setting, own) * training.tokens / step_s / peak
+    return _computed(setting, flops) * training.tokens / step_s / peak
 
 
 def forward_flops(setting: Setting, causal: bool = False) -> float:
@@ -106,8 +106,8 @@ def _computed(setting: Setting, forward: float) -> float:
     if setting.training.adapter is None:
         return 3 * forward
     length = setting.training.attended
-    whole = float(flops_per_token(setting.model, length))
-    return 3 * forward - (whole - float(attention_flops_per_token(setting.model, length)))
+    square = float(flops_per_token(setting.model, length))
+    return 3 * forward - (square - float(attention_flops_per_token(setting.model, length)))
 
 
 def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndarray]:

@@ -45,7 +45,7 @@ def grouped(
     for fields in (JOINT, *((name,) for name in names if name not in JOINT)):
         _, first, places = np.unique(_keys(plans, fields), return_index=True, return_inverse=True)
         words = [[words_of(setting, plans.plan(int(row)), name) for name in fields] for row in first]
-        rows = first[[words.index(own) for own in words]][places]
+        rows = first[[words.index(words_of_set) for words_of_set in words]][places]
         representatives.update(dict.fromkeys(fields, rows))
     # Values with the same mechanism read as the first of them.
     columns = {name: getattr(plans, name)[rows] for name, rows in representatives.items()}
@@ -55,7 +55,7 @@ def grouped(
     left_out = () if levers else OF_LEVERS
     sets = [frozenset(mechanisms(setting, plan, left_out)) for plan in plans.take(first)]
     for words in dict.fromkeys(sets):
-        rows = np.flatnonzero(np.array([own == words for own in sets])[index])
+        rows = np.flatnonzero(np.array([words_of_set == words for words_of_set in sets])[index])
         yield words, plans.plan(int(rows[0])), rows
 
 
@@ -107,9 +107,9 @@ class ProvenChooser(Chooser):
         """The levers that measured runs used with the mechanisms of a structure."""
         keeps, setting = self.keeps, self.space.setting
 
-        def together(chosen: Combination, modules: Modules | None) -> bool:
+        def together(levers: Combination, modules: Modules | None) -> bool:
             kind = "full" if modules is None else "selective" if modules else "none"
-            values = {**chosen.fields, "recompute": kind, "recompute_modules": modules or None}
+            values = {**levers.fields, "recompute": kind, "recompute_modules": modules or None}
             return keeps.together(frozenset(mechanisms(setting, plan.model_copy(update=values))))
 
         space = replace(self.space, together=together)

@@ -36,8 +36,8 @@ def _possible(name: str) -> Callable[[Candidates], np.ndarray]:
 
 def _constraint(c: Candidates) -> np.ndarray:
     constraints = c.space.constraints
-    fixed, most = constraints.fixed.get("data", c.data), constraints.limits.get("data", c.space.devices)
-    return (c.data == fixed) & (c.data <= most)
+    fixed, limit = constraints.fixed.get("data", c.data), constraints.limits.get("data", c.space.devices)
+    return (c.data == fixed) & (c.data <= limit)
 
 
 def _nvlink(c: Candidates) -> np.ndarray:

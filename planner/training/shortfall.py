@@ -140,8 +140,8 @@ def _on_host(space: Space, closest: Nearest) -> Iterator[Remedy]:
     usage = memory(setting, plans, stages, parameters(setting, plans, stages))
     if usage.peak[0] <= space.usable_bytes and usage.on_tier("host")[0] <= node.host_bytes:
         row = int(np.argmax(usage.stages[:, 0]))
-        moved = Nearest(plan, float(usage.peak[0]), stages.name(row), usage.breakdown(0, row))
-        yield Remedy("gradients and optimizer on the host (plan.place)", moved, True)
+        offloaded = Nearest(plan, float(usage.peak[0]), stages.name(row), usage.breakdown(0, row))
+        yield Remedy("gradients and optimizer on the host (plan.place)", offloaded, True)
 
 
 def explain(space: Space) -> Shortfall | None:
@@ -185,9 +185,9 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
         )
         across = Space.of(setting, space.devices, wider, space.headroom)
         yield f"tensor={2 * space.domain}, across the NVLink domain", across
-    most = setting.cluster.nodes * setting.cluster.devices_per_node
+    available = setting.cluster.nodes * setting.cluster.devices_per_node
     devices = 2 * space.devices
-    while devices <= most:
+    while devices <= available:
         yield f"more devices: {devices}", Space.of(setting, devices, constraints, space.headroom)
         devices *= 2
 

@@ -104,8 +104,8 @@ def shortlist(
     for pick in sorted(wanted, key=lambda pick: pick.value):
         _add(picks, pick)
     picks = _safe_first(setting, _filled(picks[:top], pool, values, top))
-    chosen = concatenate([pick.plans for pick in picks])
-    return chosen, tuple(
+    plans = concatenate([pick.plans for pick in picks])
+    return plans, tuple(
         ShortlistRow(pick.labels, also) for pick, also in zip(picks, _also(picks, pool, values), strict=True)
     )
 
@@ -125,10 +125,10 @@ def recommended_row(setting: Setting, pool: Plans, values: np.ndarray) -> int:
     weighed = np.concatenate([even, others])[:MOST_WEIGHED]
     capacity = setting.cluster.device.memory_bytes
     safe = chance_to_fit(_peaks(setting, pool.take(weighed)), capacity, setting) >= SAFE
-    known = RunEvidence(setting)
+    evidence = RunEvidence(setting)
 
     def measured(index: int) -> bool:
-        return known.measured(pool.plan(index))
+        return evidence.measured(pool.plan(index))
 
     even_rows, other_rows = weighed[: len(even)], weighed[len(even) :]
     safe_even, safe_others = even_rows[safe[: len(even)]], other_rows[safe[len(even) :]]
@@ -149,15 +149,15 @@ def _safe_first(setting: Setting, picks: list[_Pick]) -> list[_Pick]:
 
     The best plan of a family may be slower than all plans that were weighed. Measured plans go first.
     """
-    shown = concatenate([pick.plans for pick in picks])
-    safe = chance_to_fit(_peaks(setting, shown), setting.cluster.device.memory_bytes, setting) >= SAFE
+    picked = concatenate([pick.plans for pick in picks])
+    safe = chance_to_fit(_peaks(setting, picked), setting.cluster.device.memory_bytes, setting) >= SAFE
     if safe[0] or not safe.any():
         return picks
     fastest = int(np.argmin([pick.value for pick in picks]))
-    close = within_band(setting, shown.take(np.array([fastest, *range(len(picks))])))[1:]
-    known = RunEvidence(setting)
+    close = within_band(setting, picked.take(np.array([fastest, *range(len(picks))])))[1:]
+    evidence = RunEvidence(setting)
     able = [row for row in range(1, len(picks)) if safe[row] and close[row]]
-    index = min(able, key=lambda row: (not known.measured(picks[row].plan), row), default=None)
+    index = min(able, key=lambda row: (not evidence.measured(picks[row].plan), row), default=None)
     if index is None:
         return picks
     labelled = [
@@ -184,10 +184,10 @@ def _add(picks: list[_Pick], pick: _Pick) -> None:
 
     The fastest plan needs no row of its own where it is a near duplicate of the recommended one.
     """
-    for index, shown in enumerate(picks):
-        if shown.plan == pick.plan:
-            labels = tuple(dict.fromkeys(shown.labels + pick.labels))
-            picks[index] = _Pick(shown.plans, shown.value, labels)
+    for index, row in enumerate(picks):
+        if row.plan == pick.plan:
+            labels = tuple(dict.fromkeys(row.labels + pick.labels))
+            picks[index] = _Pick(row.plans, row.value, labels)
             return
     both = layouts(concatenate([picks[0].plans, pick.plans]))
     if pick.labels != (FASTEST,) or both[0] != both[1]:

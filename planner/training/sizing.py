@@ -131,22 +131,22 @@ class Sizing:
         return ceil(wanted / step) * step
 
 
-def counts(cluster: Cluster, least: int, most: int) -> list[int]:
+def counts(cluster: Cluster, least: int, largest: int) -> list[int]:
     """Numbers of devices to try: doublings and their halves between, whole nodes beyond one node.
 
     Raises:
         InputError: the range is empty.
     """
-    if least < 1 or most < least:
-        raise InputError(f"a range of GPUs is LEAST..MOST, found {least}..{most}", "gpus")
+    if least < 1 or largest < least:
+        raise InputError(f"a range of GPUs is LEAST..MOST, found {least}..{largest}", "gpus")
     have, node = cluster.nodes * cluster.devices_per_node, cluster.devices_per_node
-    tried = {least, min(most, have)}
+    tried = {least, min(largest, have)}
     base = least
-    while base <= min(most, have):
+    while base <= min(largest, have):
         tried |= {base, base * 3 // 2}
         base *= 2
-    whole = {count for count in tried if count <= min(most, have) and (count <= node or count % node == 0)}
-    return sorted(count for count in whole if count >= least)
+    full = {count for count in tried if count <= min(largest, have) and (count <= node or count % node == 0)}
+    return sorted(count for count in full if count >= least)
 
 
 def size_up(
@@ -191,10 +191,10 @@ def _sizes(
     for setting, sizes in settings:
         for gpus in sizes:
             name, free = setting.cluster.name, headroom(setting)
-            whole = replace(setting, cluster=setting.cluster.resized(gpus))
+            sized = replace(setting, cluster=setting.cluster.resized(gpus))
             try:
                 result = search(
-                    whole, gpus, constraints, objective, headroom=free, offload=offload, recommended=True
+                    sized, gpus, constraints, objective, headroom=free, offload=offload, recommended=True
                 )
             except InputError as error:
                 yield Size(name, gpus, None, error.problem.partition(":")[0])

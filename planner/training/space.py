@@ -39,9 +39,9 @@ MOST_SEQUENCES = 64
 """Largest micro batch tried; by then matrix products have long reached their full speed."""
 
 
-def divisors(number: int, most: int) -> tuple[int, ...]:
+def divisors(number: int, limit: int) -> tuple[int, ...]:
     """Divisors of a number up to a limit, in ascending order."""
-    return tuple(d for d in range(1, min(number, most) + 1) if number % d == 0)
+    return tuple(d for d in range(1, min(number, limit) + 1) if number % d == 0)
 
 
 def _tensor(setting: Setting) -> tuple[Value, ...]:
@@ -78,8 +78,8 @@ def _virtual_pipeline(setting: Setting) -> tuple[Value, ...]:
     model = setting.model
     layer = max(counts.flops for counts in layer_counts(model).values())
     loss = max(round(2 * model.hidden * model.vocabulary / layer), 1)
-    most = 1 + loss + (setting.mtp_layers > 0)
-    chunks = {d for extra in range(most + 1) for d in divisors(model.layers + extra, model.layers // 2)}
+    ends = 1 + loss + (setting.mtp_layers > 0)
+    chunks = {d for extra in range(ends + 1) for d in divisors(model.layers + extra, model.layers // 2)}
     return tuple(sorted({1, *chunks}))
 
 
@@ -181,8 +181,8 @@ class Space:
         policies = placements(setting.cluster) if offload else (PLAIN,)
         if len(policies) > 1:
             values["policy"] = tuple(range(len(policies)))
-        chosen = settled(setting, constraints)
-        return cls(setting, constraints, MappingProxyType(values), headroom, policies, levers, chosen)
+        settings = settled(setting, constraints)
+        return cls(setting, constraints, MappingProxyType(values), headroom, policies, levers, settings)
 
     @cached_property
     def shared(self) -> Levers:

@@ -71,11 +71,11 @@ class Structures:
         if self.ends is None:
             return self.with_ends().step_time(layers, rows)
         plans, stages, counts = self.plans, self.footprint.stages, self.footprint.counts
-        known = KnownStep(stages, counts, layers, self.ends)
+        step = KnownStep(stages, counts, layers, self.ends)
         if rows is not None:
             plans = plans.take(rows)
-            known = KnownStep(stages.take(rows), counts.take(rows), layers, self.ends.take(rows))
-        return step_time(self.space.setting, plans, known)
+            step = KnownStep(stages.take(rows), counts.take(rows), layers, self.ends.take(rows))
+        return step_time(self.space.setting, plans, step)
 
 
 def recomputing(plans: Plans, kind: int) -> Plans:

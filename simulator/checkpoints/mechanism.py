@@ -109,13 +109,13 @@ class Mechanism(Strict):
 
     @model_validator(mode="after")
     def _different_places(self) -> Mechanism:
-        names = [stored.place for stored in self.kept]
+        names = [stored.place for stored in self.saved_at]
         if len({*names}) < len(names):
             raise ValueError(f"places: must differ, found {names}")
         return self
 
     @property
-    def kept(self) -> list[StoredAt]:
+    def saved_at(self) -> list[StoredAt]:
         """Where saves go, by default as the mechanism does."""
         return self.places or [StoredAt(place=place, every=None) for place in self.PLACES]
 
@@ -169,7 +169,7 @@ class Mechanism(Strict):
             "ssd": np.maximum(node / rates.ssd_read, up) if rates.ssd_read else np.full_like(up, np.inf),
             "remote": np.maximum.reduce([node / rates.client_read, state.all_devices / rates.read, up]),
         }
-        return {stored.place: times[stored.place] for stored in self.kept}  # type: ignore[index]
+        return {stored.place: times[stored.place] for stored in self.saved_at}  # type: ignore[index]
 
     def save_after(self, state: SavedState, rates: SaveRates, stall: np.ndarray, copied: np.ndarray) -> Save:
         """A save that stalls training for ``stall`` and is in host memory ``copied`` seconds after its start.
@@ -182,14 +182,14 @@ class Mechanism(Strict):
         safe: dict[StoragePlace, np.ndarray] = {}
         at = copied
         least = np.maximum(stall, copied)
-        for stored in self.kept:
+        for stored in self.saved_at:
             took = self.write_s(stored.place, state, rates)
             at = at + took
             safe[stored.place] = at
             if stored.every is None:
                 least = np.maximum(least, took)
-        buffered = any(stored.place not in ("host", "peers") for stored in self.kept)
-        in_host = sum(stored.place in ("host", "peers") for stored in self.kept)
+        buffered = any(stored.place not in ("host", "peers") for stored in self.saved_at)
+        in_host = sum(stored.place in ("host", "peers") for stored in self.saved_at)
         memory = self.node_bytes(state) * np.maximum(in_host, int(buffered))
         return Save(
             stall_s=stall,
@@ -197,5 +197,5 @@ class Mechanism(Strict):
             load_s=self.loads(state, rates),
             least_period_s=least,
             host_bytes=memory,
-            written_bytes={stored.place: state.total for stored in self.kept},
+            written_bytes={stored.place: state.total for stored in self.saved_at},
         )

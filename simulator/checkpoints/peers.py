@@ -59,7 +59,7 @@ class Peers(Mechanism):
             stall = stall + sent
         bare = self.save_after(state, rates, stall, copied)
         safe = dict(bare.safe_s)
-        for stored in self.kept:
+        for stored in self.saved_at:
             if stored.place != "host":
                 safe[stored.place] = safe[stored.place] - self.write_s("peers", state, rates) + sent
         stretched = np.where(

@@ -22,15 +22,15 @@ class Synchronous(Mechanism):
 
     def save(self, state: SavedState, rates: SaveRates, window: StepWindow) -> Save:
         """One save of each plan: everything blocks, and is safe when training goes on."""
-        ways = [self.write_s(stored.place, state, rates) for stored in self.kept]
+        ways = [self.write_s(stored.place, state, rates) for stored in self.saved_at]
         written_s = np.maximum.reduce([self.copy_s(state, rates), *ways])
         if self.blocking is not None:
             written_s = np.full_like(written_s, self.blocking)
         return Save(
             stall_s=written_s,
-            safe_s={stored.place: written_s for stored in self.kept},
+            safe_s={stored.place: written_s for stored in self.saved_at},
             load_s=self.loads(state, rates),
             least_period_s=written_s,
             host_bytes=np.zeros_like(written_s),
-            written_bytes={stored.place: state.total for stored in self.kept},
+            written_bytes={stored.place: state.total for stored in self.saved_at},
         )

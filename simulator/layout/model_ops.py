@@ -88,10 +88,10 @@ class ModelOps:
             apart += [plans.data, plans.pipeline]
         distinct, index = plans.unique(*LAYER_FIELDS, values=apart)
         kinds, split = list(groups), setting.by_levers(distinct)
-        whole = len(split) == 1
+        single = len(split) == 1
         parts = [
-            LeverOps.of(chosen, distinct if whole else distinct.take(rows), rows, kinds)
-            for chosen, rows in split
+            LeverOps.of(part, distinct if single else distinct.take(rows), rows, kinds)
+            for part, rows in split
         ]
         return cls(distinct, index, parts)
 
@@ -112,10 +112,10 @@ class ModelOps:
         def links() -> Links:
             traffic = [cost.links() for cost in costs]
             levels = max(len(load.busy) for load in traffic)
-            busy, moved = np.zeros((2, levels, len(self.plans)))
+            busy, bytes_ = np.zeros((2, levels, len(self.plans)))
             for part, load in zip(self.by_levers, traffic, strict=True):
-                busy[: len(load.busy), part.rows], moved[: len(load.bytes), part.rows] = load
-            return Links(busy, moved)
+                busy[: len(load.busy), part.rows], bytes_[: len(load.bytes), part.rows] = load
+            return Links(busy, bytes_)
 
         return Cost(self.gathered([cost.seconds for cost in costs]), links)
 

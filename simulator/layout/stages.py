@@ -64,10 +64,10 @@ class Stages:
         distinct, inverse = plans.unique(*LAYOUT_FIELDS)
         spreads = [Spread.once(setting, distinct, number) for number in range(len(distinct))]
         classes = max([3, *(len(spread.members) for spread in spreads)])
-        most = max([3, *(len(spread.runs) for spread in spreads)])
+        longest = max([3, *(len(spread.runs) for spread in spreads)])
         layers, mirrored = np.zeros((2, classes, len(groups), len(distinct)))
         index, count = np.full((2, classes, len(distinct)), -1)
-        runs, lengths = np.zeros((2, most, len(distinct)), dtype=int)
+        runs, lengths = np.zeros((2, longest, len(distinct)), dtype=int)
         surplus = np.zeros((2, len(groups), len(distinct)))
         for number, spread in enumerate(spreads):
             rows = [*range(len(spread.members) - 1), LAST] if len(spread.stages) > 1 else [FIRST]
@@ -110,10 +110,10 @@ class Stages:
             index.append(np.where(fewer > 0, p - 1 - fewer, -1))
             count[1:] = [between - fewer, fewer]
         counts = np.stack([*count, 1 * (p > 1)])
-        own, other = (np.stack(rows)[:, np.newaxis] for rows in (layers, mirrored))
+        same, other = (np.stack(rows)[:, np.newaxis] for rows in (layers, mirrored))
         index.append(np.where(p > 1, p - 1, -1))
         groups = tuple(setting.model.layer_groups)
-        return cls(groups, own, other, np.stack(index), counts, surplus, None, counts)
+        return cls(groups, same, other, np.stack(index), counts, surplus, None, counts)
 
     @property
     def present(self) -> np.ndarray:
@@ -235,8 +235,8 @@ def _totals(setting: Setting, plans: Plans) -> tuple[np.ndarray, np.ndarray, np.
     between = np.maximum(p - 2, 1)
     stated = (plans.first_stage_layers != 0) | (plans.last_stage_layers != 0)
     # Two stages have none between: a full chunk is one share of all layers, in whole layers.
-    whole = np.ceil(layers / (2 * plans.virtual_pipeline)) * plans.virtual_pipeline
-    of_two = np.where(stated & (plans.virtual_pipeline > 1), whole, layers / 2)
+    padded = np.ceil(layers / (2 * plans.virtual_pipeline)) * plans.virtual_pipeline
+    of_two = np.where(stated & (plans.virtual_pipeline > 1), padded, layers / 2)
     middle = np.where(p > 2, np.ceil((layers - first - last) / between), np.where(p == 2, of_two, 0))
     first = np.where((p == 2) & ~stated, layers - last, first)
     if setting.framework.stages_by_cost:
@@ -341,8 +341,8 @@ def _shares(lengths: Sequence[float], layers: int) -> np.ndarray:
 
 def _equal_layers(length: float) -> tuple[tuple[int, float], ...]:
     """Layers of one kind, as (group, share): whole layers come first, wherever the position begins."""
-    whole, part = divmod(length + 1e-9, 1.0)
-    return ((0, 1.0),) * int(whole) + (((0, part - 1e-9),) if part > 2e-9 else ())
+    full, part = divmod(length + 1e-9, 1.0)
+    return ((0, 1.0),) * int(full) + (((0, part - 1e-9),) if part > 2e-9 else ())
 
 
 def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
@@ -356,6 +356,6 @@ def by_schedule(plans: Plans, value: Callable[[Schedule], float]) -> np.ndarray:
 def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:
     """Micro batches that share one gather of sharded parameters, shape (plans,)."""
     together = np.ones(len(plans))
-    for name, chosen in plans.by_schedule:
-        together[chosen] = get_schedule(name).gathered_together(plans.pipeline[chosen], micro_batches[chosen])
+    for name, rows in plans.by_schedule:
+        together[rows] = get_schedule(name).gathered_together(plans.pipeline[rows], micro_batches[rows])
     return together

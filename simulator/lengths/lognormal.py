@@ -42,18 +42,18 @@ class Lognormal(Lengths):
         return self.most
 
 
-def median_of_mean(mean: float, sigma: float, most: int) -> float:
-    """Median of lengths whose mean, longer ones cut to ``most``, is ``mean``.
+def median_of_mean(mean: float, sigma: float, limit: int) -> float:
+    """Median of lengths whose mean, longer ones cut to ``limit``, is ``mean``.
 
     Args:
-        mean: tokens, below ``most``.
+        mean: tokens, below ``limit``.
         sigma: standard deviation of the logarithm.
-        most: longest length.
+        limit: longest length.
     """
-    low, high = log(mean) - 0.5 * sigma**2, log(most) + ROOM * sigma
+    low, high = log(mean) - 0.5 * sigma**2, log(limit) + ROOM * sigma
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        below = Lognormal(median=exp(middle), sigma=sigma, most=most).mean() < mean
+        below = Lognormal(median=exp(middle), sigma=sigma, most=limit).mean() < mean
         low, high = (middle, high) if below else (low, middle)
     return exp(0.5 * (low + high))
 

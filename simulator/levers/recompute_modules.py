@@ -33,8 +33,8 @@ class StatedRecomputeModules(Partial):
             value = [word for word in value.split("+") if word and word != "none"]
         if not isinstance(value, list | tuple):
             return value
-        known = [name for name in MODULE_NAMES if name in value]
-        return tuple(known + [name for name in value if name not in MODULE_NAMES])
+        named = [name for name in MODULE_NAMES if name in value]
+        return tuple(named + [name for name in value if name not in MODULE_NAMES])
 
 
 @chosen

@@ -173,13 +173,13 @@ class ReleaseRule(NamedTuple):
         """Why a plan breaks it, in one sentence."""
         if self.says:
             return f"{self.says(setting, plan)}; {insist(self.name)}"
-        own = setting.of(plan)
-        values = {name: getattr(own.choices, name, getattr(plan, name)) for name in self.reads}
-        values |= {"graphs": own.graphs} if "graphs" in values else {}
+        planned = setting.of(plan)
+        values = {name: getattr(planned.choices, name, getattr(plan, name)) for name in self.reads}
+        values |= {"graphs": planned.graphs} if "graphs" in values else {}
         if plan.recompute != "selective":
             values.pop("recompute_modules", None)
         stated = ", ".join(f"{name}={spelled(value)}" for name, value in values.items())
-        where = f"{own.framework.name} on {own.cluster.device.name}"
+        where = f"{planned.framework.name} on {planned.cluster.device.name}"
         return f"{stated} does not run with {where}: {self.why}; {insist(self.name)}"
 
 

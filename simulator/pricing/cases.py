@@ -25,8 +25,8 @@ def columns_of(rows: list[tuple[Any, ...]], shape: tuple[int, ...]) -> list[Arra
     """Each size of many ops side by side, on the axes on which it varies: it broadcasts to (ops, *shape)."""
     columns = []
     for sizes in zip(*rows, strict=True):
-        own = np.broadcast_shapes(*(np.shape(size) for size in sizes))
-        column = np.empty((len(rows), *(1,) * (len(shape) - len(own)), *own))
+        sizes_shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
+        column = np.empty((len(rows), *(1,) * (len(shape) - len(sizes_shape)), *sizes_shape))
         for number, size in enumerate(sizes):
             column[number] = size
         columns.append(column)
@@ -47,14 +47,14 @@ def distinct_sizes(columns: list[Array]) -> tuple[list[Array], NDArray[np.intege
     if len(varied) != 1 or columns[varied[0]].size < MANY_CASES:
         return columns, None
     column = columns[varied[0]]
-    most = int(column.max())
-    if most > column.size or np.any(column != np.floor(column)):
+    largest = int(column.max())
+    if largest > column.size or np.any(column != np.floor(column)):
         return columns, None
-    whole = column.astype(np.int64)
-    present = np.zeros(most + 1, bool)
-    present[whole] = True
+    integers = column.astype(np.int64)
+    present = np.zeros(largest + 1, bool)
+    present[integers] = True
     distinct = np.flatnonzero(present).astype(np.float64)
-    places = (np.cumsum(present) - 1)[whole].reshape(len(column), -1)
+    places = (np.cumsum(present) - 1)[integers].reshape(len(column), -1)
     sizes = [other.reshape(len(other), 1) for other in columns if other is not column]
     sizes.insert(varied[0], np.broadcast_to(distinct, (len(column), len(distinct))))
     return sizes, places

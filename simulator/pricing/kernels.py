@@ -155,8 +155,8 @@ def _narrow_attention(device: str) -> Mapping[str, tuple[float, float]]:
         InputError: nobody measured it on the device.
     """
     if device not in NARROW_ATTENTION:
-        known = ", ".join(NARROW_ATTENTION)
-        raise InputError(f"attention {NARROW!r} is not measured on {device!r}; measured on: {known}")
+        formats = ", ".join(NARROW_ATTENTION)
+        raise InputError(f"attention {NARROW!r} is not measured on {device!r}; measured on: {formats}")
     return NARROW_ATTENTION[device]
 
 
@@ -195,9 +195,11 @@ def _experts(ops: list[ExpertLayer], prices: Prices, *sizes: Array) -> Array:
     return kernels.expert_layer(*sizes, dtype=op.dtype, skewed=op.skewed, popular=prices.served)
 
 
-def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: Array, casts: Array) -> Array:
+def _memory_bound(
+    ops: list[MemoryBound], prices: Prices, bytes_: Array, starts: Array, casts: Array
+) -> Array:
     kinds = [op.variant or op.kind for op in ops]
-    seconds = prices.kernels.memory_bound_kinds(moved, kinds)
+    seconds = prices.kernels.memory_bound_kinds(bytes_, kinds)
     if casts.any():
         seconds = seconds + prices.kernels.cast_wait(casts)
     if np.all(starts == 1):
@@ -209,7 +211,7 @@ def _memory_bound(ops: list[MemoryBound], prices: Prices, moved: Array, starts: 
 def _collective(
     ops: list[Collective],
     prices: Prices,
-    moved: Array,
+    bytes_: Array,
     size: Array,
     stride: Array,
     speedup: Array,
@@ -219,7 +221,7 @@ def _collective(
     if prices.cluster is None:
         raise ValueError("collectives are priced on a cluster")
     # A library's rate scales the time of bytes, not the start-up of a message.
-    seconds = prices.cluster.collective(ops[0].operation, moved / speedup, size, stride)
+    seconds = prices.cluster.collective(ops[0].operation, bytes_ / speedup, size, stride)
     return np.maximum(seconds, least) + start
 
 

@@ -107,8 +107,8 @@ class RunCase:
             periods[index] = np.nan if stated is None else stated
         least = np.maximum(save.least_period_s - save.stall_s, step)
         best = np.maximum(best_period(self.rate, np.maximum(save.stall_s, 1e-9)), least)
-        whole = np.ceil(best / step * (1 - 1e-12)) * step
-        return np.where(np.isnan(periods), whole, periods)
+        steps = np.ceil(best / step * (1 - 1e-12)) * step
+        return np.where(np.isnan(periods), steps, periods)
 
     @cached_property
     def stall(self) -> np.ndarray:
@@ -220,7 +220,7 @@ class RunCase:
                 mechanism.lost_nodes(stored.place),
                 float(save.load_s[stored.place][index]),
             )
-            for stored in mechanism.kept
+            for stored in mechanism.saved_at
         )
 
 
@@ -272,7 +272,7 @@ def check_saves(case: RunCase, index: int) -> None:
             "at least as long",
             f"{where}.every",
         )
-    for number, stored in enumerate(mechanism.kept):
+    for number, stored in enumerate(mechanism.saved_at):
         took = float(mechanism.write_s(stored.place, case.state, case.rates)[index])
         if stored.every is not None and stored.every < took:
             raise InputError(

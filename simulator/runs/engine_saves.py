@@ -88,16 +88,16 @@ def engine_save(
 
 def _beside(program: StepProgram, work: Pass) -> tuple[float, float]:
     """Seconds of a step beside a save, and those that the save takes over as many such steps as it needs."""
-    moved = replace(program, host_updates=(work,) * program.stages, updates_from="step")
+    beside = replace(program, host_updates=(work,) * program.stages, updates_from="step")
     if program.host_updates and program.updates_from == "step":
         both = tuple((*update, *_shifted(work, len(update))) for update in program.host_updates)
-        moved = replace(program, host_updates=both)
-    timeline = run(moved)
+        beside = replace(program, host_updates=both)
+    timeline = run(beside)
     names, ends = np.array(timeline.graph.name), timeline.ends
     saved = np.char.startswith(names.astype(str), "save ")
     writes = names == "save write"
-    own = Timeline(timeline.graph, timeline.starts, np.where(saved, timeline.starts, ends), timeline.static)
-    step, last = own.period, float(own.ends.max())
+    steps = Timeline(timeline.graph, timeline.starts, np.where(saved, timeline.starts, ends), timeline.static)
+    step, last = steps.period, float(steps.ends.max())
     took = 0.0
     alone = next(each.seconds for each in work if each.name == "save write")
     for end in ends[writes]:

@@ -209,7 +209,7 @@ class _Run:
     def _work(self, until: float) -> bool:
         inputs, speed = self.inputs, self.speed
         period, stall = inputs.period_s, inputs.stall_s
-        whole, before = period + stall, self.cycle
+        cycle, before = period + stall, self.cycle
         done_before = self._trained(before)
         need = (inputs.work_s - self.position) / speed
         if math.isinf(period):
@@ -217,7 +217,7 @@ class _Run:
         else:
             goal = done_before + need
             full = max(math.ceil(goal / period * (1 - 1e-15)) - 1, 0)
-            end = full * whole + goal - full * period
+            end = full * cycle + goal - full * period
         finished = self.time + (end - before) <= until
         spent = end - before if finished else until - self.time
         trained = need if finished else self._trained(before + spent) - done_before
@@ -226,9 +226,9 @@ class _Run:
         self._split(spent, trained, speed, self._size)
         self.position = inputs.work_s if finished else self.position + trained * speed
         if not math.isinf(period):
-            passed = math.floor((before + spent) / whole)
+            passed = math.floor((before + spent) / cycle)
             self.saves += passed
-            self.cycle = before + spent - passed * whole
+            self.cycle = before + spent - passed * cycle
         return finished
 
     def _trained(self, cycle: float) -> float:
@@ -266,10 +266,10 @@ class _Run:
 
     def _save(self, before: float, after: float, trained: float, speed: float) -> None:
         """Note the saves that begin between two moments of the cycle, and those that have become safe."""
-        period, whole = self.inputs.period_s, self.inputs.period_s + self.inputs.stall_s
+        period, cycle = self.inputs.period_s, self.inputs.period_s + self.inputs.stall_s
         now = self.time + (after - before)
-        last = math.floor((after - period) / whole + 1e-12)
-        first = max(math.floor((before - period) / whole) + 1, 0)
+        last = math.floor((after - period) / cycle + 1e-12)
+        first = max(math.floor((before - period) / cycle) + 1, 0)
         for number, tier in enumerate(self.inputs.tiers):
             pending = self.pending[number]
             for safe, position in pending:
@@ -281,7 +281,7 @@ class _Run:
                 if index < first:
                     break
                 position = self.position + speed * ((index + 1) * period - trained)
-                safe = self.time + index * whole + period - before + tier.safe_s
+                safe = self.time + index * cycle + period - before + tier.safe_s
                 if safe <= now:
                     self.saved[number] = max(self.saved[number], position)
                     break
@@ -291,8 +291,8 @@ class _Run:
     def _roll_back(self, nodes: int, before: float | None = None) -> float:
         """Return to the newest safe save that survives; the seconds to load it."""
         tiers = self.inputs.tiers
-        kept = [number for number, tier in enumerate(tiers) if tier.lost_nodes >= nodes]
-        best = max(kept, key=lambda number: (self.saved[number], -tiers[number].load_s), default=None)
+        safe = [number for number, tier in enumerate(tiers) if tier.lost_nodes >= nodes]
+        best = max(safe, key=lambda number: (self.saved[number], -tiers[number].load_s), default=None)
         position = self.saved[best] if best is not None else 0.0
         position = min(position, self.position if before is None else before)
         lost = self.position - position
@@ -348,14 +348,14 @@ class _Run:
         """Start the stages of a recovery, in place of one that is under way."""
         if math.isnan(seconds["load"]):
             seconds = {**seconds, "load": load}
-        shown = self.inputs.recovery.hidden(seconds)
-        stages = [(name, shown[name]) for name in ("detect", "locate")]
+        waits = self.inputs.recovery.hidden(seconds)
+        stages = [(name, waits[name]) for name in ("detect", "locate")]
         if self.inputs.shrunk:
             self.missing = max(len(self.down) - self.inputs.spares, 0)
         elif self.inputs.waits:
             ready = self._spares_at(self.time + sum(spent for _, spent in stages))
             stages.append((WAITING, ready))
-        stages += [(name, shown[name]) for name in ("replace", "initialise", "load")]
+        stages += [(name, waits[name]) for name in ("replace", "initialise", "load")]
         self.recovering = deque(stage for stage in stages if stage[1] > 0)
         self.resets = bool(self.recovering)
         self.cycle = 0.0

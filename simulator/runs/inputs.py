@@ -102,9 +102,9 @@ class RunInputs:
 
     def tier(self, nodes: float) -> SavedAt | None:
         """The nearest place that survives the loss of ``nodes`` nodes."""
-        kept = [tier for tier in self.tiers if tier.lost_nodes >= nodes]
+        safe = [tier for tier in self.tiers if tier.lost_nodes >= nodes]
         return min(
-            kept, key=lambda tier: (tier.every * self.period_s + tier.safe_s, tier.load_s), default=None
+            safe, key=lambda tier: (tier.every * self.period_s + tier.safe_s, tier.load_s), default=None
         )
 
     def means(self) -> dict[str, float]:

@@ -225,7 +225,7 @@ class _Lanes:
     def _work(self, until: Array, works: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Train to a time, or to the end of the work, in the lanes that work."""
         inputs, before = self.inputs, self.cycle
-        period, whole = inputs.period_s, inputs.period_s + inputs.stall_s
+        period, cycle = inputs.period_s, inputs.period_s + inputs.stall_s
         trained_before = self._trained(before)
         need = inputs.work_s - self.position
         if np.isinf(period):
@@ -233,7 +233,7 @@ class _Lanes:
         else:
             goal = trained_before + need
             full = np.maximum(np.ceil(goal / period * (1 - 1e-15)) - 1, 0)
-            end = full * whole + goal - full * period
+            end = full * cycle + goal - full * period
         finished = works & (self.time + (end - before) <= until)
         spent = np.where(works, np.where(finished, end - before, until - self.time), 0.0)
         trained = np.where(finished, need, self._trained(before + spent) - trained_before)
@@ -244,9 +244,9 @@ class _Lanes:
         self._spend(spent)
         self.position = np.where(finished, inputs.work_s, self.position + trained)
         if not np.isinf(period):
-            passed = np.where(works, np.floor((before + spent) / whole), 0.0)
+            passed = np.where(works, np.floor((before + spent) / cycle), 0.0)
             self.saves = self.saves + passed
-            self.cycle = np.where(works, before + spent - passed * whole, before)
+            self.cycle = np.where(works, before + spent - passed * cycle, before)
         return finished
 
     def _spend(self, spent: Array) -> None:
@@ -263,10 +263,10 @@ class _Lanes:
 
     def _save(self, before: Array, after: Array, trained: Array, works: NDArray[np.bool_]) -> None:
         """Note the saves that begin in a stretch of the cycle, and those that have become safe."""
-        period, whole = self.inputs.period_s, self.inputs.period_s + self.inputs.stall_s
+        period, cycle = self.inputs.period_s, self.inputs.period_s + self.inputs.stall_s
         now = self.time + (after - before)
-        last = np.floor((after - period) / whole + 1e-12)
-        first = np.maximum(np.floor((before - period) / whole) + 1, 0)
+        last = np.floor((after - period) / cycle + 1e-12)
+        first = np.maximum(np.floor((before - period) / cycle) + 1, 0)
         for number, tier in enumerate(self.inputs.tiers):
             safe, position = self.pending[number]
             late = works & (safe <= now)
@@ -279,7 +279,7 @@ class _Lanes:
                 looks &= index >= first
                 if not looks.any():
                     break
-                safe = self.time + index * whole + period - before + tier.safe_s
+                safe = self.time + index * cycle + period - before + tier.safe_s
                 is_safe = looks & (safe <= now)
                 position = self.position + ((index + 1) * period - trained)
                 newest = np.maximum(self.saved[number], position)
@@ -337,14 +337,14 @@ class _Lanes:
         seconds = {name: drawn.stages[name][which, lanes] for name in STAGES}
         seconds["detect"] = seconds["detect"] * detect
         seconds["load"] = np.where(np.isnan(seconds["load"]), load, seconds["load"])
-        shown = dict(seconds)
+        waits = dict(seconds)
         for group in filter(None, self.inputs.recovery.overlap):
             longest = np.argmax([seconds[name] for name in group], axis=0)
             for place, name in enumerate(group):
-                shown[name] = np.where(longest == place, shown[name], 0.0)
-        located_at = self.time + (shown["detect"] + shown["locate"])
-        shown[WAITING] = self._spares_at(located_at) if self.inputs.waits else np.zeros(len(lanes))
-        left = np.stack([shown[name] for name in self.order])
+                waits[name] = np.where(longest == place, waits[name], 0.0)
+        located_at = self.time + (waits["detect"] + waits["locate"])
+        waits[WAITING] = self._spares_at(located_at) if self.inputs.waits else np.zeros(len(lanes))
+        left = np.stack([waits[name] for name in self.order])
         self.left = np.where(strikes, left, self.left)
         self.resets = np.where(strikes, (left > 0).any(0), self.resets)
         self.cycle = np.where(strikes, 0.0, self.cycle)
@@ -367,8 +367,8 @@ class _Lanes:
 
     def _lose(self, nodes: Array, back: Array, strikes: NDArray[np.bool_]) -> None:
         """Nodes are away until ``back``; those that have come back are forgotten, where a fault is known."""
-        most = int(nodes.max(initial=0))
-        new = np.where(np.arange(most)[:, None] < nodes, back, np.inf)
+        largest = int(nodes.max(initial=0))
+        new = np.where(np.arange(largest)[:, None] < nodes, back, np.inf)
         away = np.where(strikes & (self.down <= self.time), np.inf, self.down)
         down = np.sort(np.concatenate([away, new]), axis=0)
         self.down = down[: int(np.isfinite(down).sum(0).max(initial=0))]

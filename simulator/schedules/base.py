@@ -312,7 +312,7 @@ class Schedule(ABC):
 
     def requires(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
         """Whether the schedule can run with these numbers (broadcast)."""
-        return self.accepts(*whole(stages, micro_batches, chunks))
+        return self.accepts(*integers(stages, micro_batches, chunks))
 
     def in_flight(
         self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike, stage_index: ArrayLike
@@ -322,7 +322,7 @@ class Schedule(ABC):
         The unit is the activations of one micro batch for all the layers of one rank, so it is
         fractional where chunks are held apart.
         """
-        numbers = whole(stages, micro_batches, chunks, stage_index)
+        numbers = integers(stages, micro_batches, chunks, stage_index)
         resident = np.asarray(self.resident(*numbers), dtype=np.float64)
         return np.broadcast_to(resident, np.broadcast_shapes(*(number.shape for number in numbers)))
 
@@ -354,7 +354,7 @@ class Schedule(ABC):
         They start with the last backward of the first finished chunk. By symmetry, the same number of
         forwards can overlap parameter gathers.
         """
-        p, m, v = whole(stages, micro_batches, chunks)
+        p, m, v = integers(stages, micro_batches, chunks)
         return np.ones(np.broadcast_shapes(p.shape, m.shape, v.shape))
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
@@ -385,6 +385,6 @@ class Schedule(ABC):
             )
 
 
-def whole(*values: ArrayLike) -> tuple[Array, ...]:
+def integers(*values: ArrayLike) -> tuple[Array, ...]:
     """The values as integer arrays."""
     return tuple(np.asarray(value, dtype=np.int64) for value in values)

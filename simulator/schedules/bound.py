@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from simulator.schedules.base import Array, PipelineTimes, Schedule, Task, WorkTimes, chain, whole
+from simulator.schedules.base import Array, PipelineTimes, Schedule, Task, WorkTimes, chain, integers
 from simulator.schedules.walk import MOST_WALKED, walk
 
 RATIO_STEPS = 4
@@ -54,7 +54,7 @@ def _bound(schedule: Schedule, times: PipelineTimes) -> Array:
 def _idle(schedule: Schedule, times: PipelineTimes, ratio: Array) -> Array:
     """Idle time of the busiest rank, in forwards of a rank."""
     steps = np.rint(RATIO_STEPS * np.clip(ratio, LEAST_RATIO, MOST_RATIO)).astype(np.int64)
-    p, m, v, steps = np.broadcast_arrays(*whole(times.stages, times.micro_batches, times.chunks), steps)
+    p, m, v, steps = np.broadcast_arrays(*integers(times.stages, times.micro_batches, times.chunks), steps)
     columns = p, np.minimum(m, (MOST_WALKED + 1) * p + m % 2), v, steps
     shapes, inverse = np.unique(np.stack([a.ravel() for a in columns]), axis=1, return_inverse=True)
     idle = [_idle_of(schedule, *map(int, shape)) for shape in shapes.T]
@@ -87,8 +87,8 @@ def _orders(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
 def _walked(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> tuple[int, int]:
     """Stages and micro batches that are walked, in the plan's proportion; 0 micro batches where none fit."""
     for p in range(min(stages, MOST_STAGES), 1, -1):
-        most = min(round(micro_batches * p / stages), MOST_WALKED * p)
-        for m in range(most, most + 2 * p + 1):
+        walked = min(round(micro_batches * p / stages), MOST_WALKED * p)
+        for m in range(walked, walked + 2 * p + 1):
             if bool(schedule.requires(p, m, chunks)):
                 return p, m
     return stages, 0

@@ -15,7 +15,7 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     chain,
-    whole,
+    integers,
 )
 
 
@@ -37,12 +37,12 @@ class BreadthFirst(Schedule):
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
         """All passes of all chunks but the first to finish, and that chunk's last pass."""
-        p, m, v = whole(stages, micro_batches, chunks)
+        p, m, v = integers(stages, micro_batches, chunks)
         return (m * (v - 1) + 1) / v + 0.0 * p
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
         """All micro batches."""
-        p, m = whole(stages, micro_batches)
+        p, m = integers(stages, micro_batches)
         return m + 0 * p
 
     def orders(

@@ -79,9 +79,9 @@ def best_orders(
     times = times or equal
     route_of = [schedule.route_index(i, micro_batches) for i in range(micro_batches)]
     candidates = [
-        greedy_orders(routes, route_of, stages, known, rule)
+        greedy_orders(routes, route_of, stages, seconds, rule)
         for rule in rules
-        for known in ((times,) if times == equal else (times, equal))
+        for seconds in ((times,) if times == equal else (times, equal))
     ]
     candidates += others
 

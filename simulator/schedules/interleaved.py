@@ -17,7 +17,7 @@ from simulator.schedules.base import (
     Task,
     WorkTimes,
     chain,
-    whole,
+    integers,
 )
 from simulator.schedules.one_f_one_b import alternate
 
@@ -40,7 +40,7 @@ class Interleaved(Schedule):
 
     def window(self, stages: ArrayLike, micro_batches: ArrayLike, chunks: ArrayLike) -> Array:
         """The last group's passes of all chunks but the first to finish, and that chunk's last pass."""
-        p, m, v = whole(stages, micro_batches, chunks)
+        p, m, v = integers(stages, micro_batches, chunks)
         return (np.minimum(p, m) * (v - 1) + 1) / v
 
     def orders(
@@ -61,7 +61,7 @@ class Interleaved(Schedule):
             for chunk in reversed(range(chunks))
             for i in range(stages)
         ]
-        warm_ups = [int(_warm_up(*whole(stages, chunks, rank))) for rank in range(stages)]
+        warm_ups = [int(_warm_up(*integers(stages, chunks, rank))) for rank in range(stages)]
         return [alternate(forwards, backwards, warm_up) for warm_up in warm_ups]
 
     def makespan(self, times: PipelineTimes) -> Array:
@@ -189,13 +189,13 @@ def _waits(way: _Way, run: int, offset: Array, visits: _WaitVisits) -> tuple[Arr
     c, last = way.chain, len(way.chain.forward) - 1
     p, rank = c.stages, c.starts[run] + offset
     to_rank = way.forward[run] + offset * c.forward[run] + rank * c.hop
-    own = to_rank + c.forward_first if run else to_rank
+    start = to_rank + c.forward_first if run else to_rank
     data = way.last_forward - _forwards(c, run, visits.warm_up)
     if run == last:
-        return own, data
+        return start, data
 
     back = way.backward[-1] - way.backward[run] - (offset + 1) * c.backward[run] + (p - 1 - rank) * c.hop
     data = data + back + c.backward_last
     group = way.last_backward + to_rank + c.hop + c.forward[run]
     group = group - _forwards(c, run, visits.second_forward) - _backwards(c, run, visits.second_backward)
-    return own, np.where(c.micro_batches > p, np.maximum(data, group), data)
+    return start, np.where(c.micro_batches > p, np.maximum(data, group), data)

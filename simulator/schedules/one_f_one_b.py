@@ -91,8 +91,8 @@ def _slow_rank(ranks: Array, m: Array, forward: Array, backward: Array, beyond: 
         backward: seconds of its backward.
         beyond: seconds of the way to the last rank and back.
     """
-    own = forward + backward
+    work = forward + backward
     waits = np.maximum(beyond, (ranks - 1) * forward) + np.maximum(beyond, (ranks - 1) * backward)
-    long_step = (m - ranks) * own + waits - beyond
-    short_step = np.maximum((m - 1) * np.maximum(forward, backward), (m - 1) * own - beyond)
-    return np.where(m > ranks, long_step, np.where(ranks == 1, (m - 1) * own - beyond, short_step))
+    long_step = (m - ranks) * work + waits - beyond
+    short_step = np.maximum((m - 1) * np.maximum(forward, backward), (m - 1) * work - beyond)
+    return np.where(m > ranks, long_step, np.where(ranks == 1, (m - 1) * work - beyond, short_step))

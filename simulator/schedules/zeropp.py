@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes, whole
+from simulator.schedules.base import Array, Schedule, Task, WorkTimes, integers
 from simulator.schedules.greedy import Rules, best_orders
 
 
@@ -31,7 +31,7 @@ class ZeroPP(Schedule):
 
     def gathered_together(self, stages: ArrayLike, micro_batches: ArrayLike) -> Array:
         """Micro batches of a scheduling unit."""
-        p, m = whole(stages, micro_batches)
+        p, m = integers(stages, micro_batches)
         return np.minimum(2 * p - 1, m)
 
     def orders(

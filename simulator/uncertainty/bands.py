@@ -20,8 +20,8 @@ MEDIAN = 0.674
 
 def part_variance(setting: Setting) -> np.ndarray:
     """Variance of the relative error of each part, shape (parts,)."""
-    fitted, own = model_errors().parts.spread, calibration_errors(setting)
-    return np.array([fitted[name] ** 2 + own[name] ** 2 for name in PARTS])
+    fitted, calibrated = model_errors().parts.spread, calibration_errors(setting)
+    return np.array([fitted[name] ** 2 + calibrated[name] ** 2 for name in PARTS])
 
 
 def part_covariance(setting: Setting) -> np.ndarray:
@@ -57,8 +57,8 @@ def _residual(setting: Setting) -> float:
 
 def calibration_band(setting: Setting, step: Step) -> np.ndarray:
     """Relative half-width due to the calibrations of kernels and links alone; shape (plans,)."""
-    own = np.array([calibration_errors(setting)[name] for name in PARTS])
-    return NINETY * np.sqrt(exposure(step) ** 2 @ own**2)
+    errors = np.array([calibration_errors(setting)[name] for name in PARTS])
+    return NINETY * np.sqrt(exposure(step) ** 2 @ errors**2)
 
 
 def band(setting: Setting, step: Step, exposed: np.ndarray | None = None) -> np.ndarray:
@@ -74,15 +74,15 @@ def covariance(setting: Setting, step: Step, exposed: np.ndarray | None = None) 
     Errors that all plans share cancel in a ratio; the residual of a plan does not. Shape (plans, plans).
     """
     exposed, together = exposure(step) if exposed is None else exposed, part_covariance(setting)
-    own = _residual(setting) ** 2 * np.eye(len(exposed))
+    apart = _residual(setting) ** 2 * np.eye(len(exposed))
     widened = 1.0 if setting.site else model_errors().parts.ratio_scale / NINETY / _scale(setting)
-    return widened**2 * (exposed @ together @ exposed.T + own)
+    return widened**2 * (exposed @ together @ exposed.T + apart)
 
 
 def ratio_spread(covariances: np.ndarray, first: int = 0) -> np.ndarray:
     """Standard deviation of each plan's step over that of one plan; shape (plans,)."""
-    own = np.diag(covariances)
-    return np.sqrt(np.maximum(own + own[first] - 2 * covariances[first], 0.0))
+    variance = np.diag(covariances)
+    return np.sqrt(np.maximum(variance + variance[first] - 2 * covariances[first], 0.0))
 
 
 def ratio_band(setting: Setting, step: Step, first: int = 0) -> np.ndarray:

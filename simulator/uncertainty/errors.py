@@ -87,16 +87,16 @@ def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Ev
         setting: of the step.
         measured: devices with measured steps, by framework.
     """
-    device, own = setting.cluster.device, measured.get(setting.framework.name, ())
-    if device.name in own:
+    device, framework_devices = setting.cluster.device, measured.get(setting.framework.name, ())
+    if device.name in framework_devices:
         return "framework and device"
     everywhere = {name for names in measured.values() for name in names}
     if device.name in everywhere:
         return "device"
     if device.borrows:
         return "family"  # another device's kernels, at rates that nobody measured
-    known = everywhere.intersection(devices.names())
-    family = {name for name in known if devices.get(name).generation.name == device.generation.name}
-    if family & set(own):
+    listed = everywhere.intersection(devices.names())
+    family = {name for name in listed if devices.get(name).generation.name == device.generation.name}
+    if family & set(framework_devices):
         return "device"
     return "family" if family else "none"

@@ -135,9 +135,9 @@ class _Runs:
 
         ``mean``: the factors around which their prior, a t, is replaced by a normal one.
         """
-        own = np.full(len(errors), self.residual)
+        spread = np.full(len(errors), self.residual)
         prior = np.diag(self.variance + np.square(mean) * (self.variance > 0) / (FREEDOM + 1))
-        return posterior(exposed, errors, prior, own, RUN_VARIANCE * own**2)
+        return posterior(exposed, errors, prior, spread, RUN_VARIANCE * spread**2)
 
     def point(self, mean: np.ndarray) -> _Point:
         """The runs under some logs of factors, shape (parts,)."""
@@ -149,8 +149,8 @@ class _Runs:
         left = np.log(self.measured / times) - self.fixed @ mean
         # Errors of runs are t, of the width and the weight that `posterior` gives them.
         odd = (FREEDOM + 1) / RUN_VARIANCE * np.log1p((left / self.residual) ** 2 / FREEDOM).sum()
-        known = self.variance > 0
-        far = mean[known] ** 2 / self.variance[known]
+        varies = self.variance > 0
+        far = mean[varies] ** 2 / self.variance[varies]
         cost = float(odd + (FREEDOM + 1) * np.log1p(far / (FREEDOM + 1)).sum())
         return _Point(mean, times, exposed, left + exposed @ mean, cost)
 
@@ -215,9 +215,9 @@ def _most_likely(runs: _Runs) -> tuple[_Point, _Point, Posterior]:
 
 def _applied(mean: np.ndarray) -> np.ndarray:
     """The logs that a site applies: not those of overlap and of state off the device."""
-    kept = np.zeros(len(PARTS))
-    kept[APPLIED], kept[WHOLE] = mean[APPLIED], mean[WHOLE]
-    return kept
+    at_mean = np.zeros(len(PARTS))
+    at_mean[APPLIED], at_mean[WHOLE] = mean[APPLIED], mean[WHOLE]
+    return at_mean
 
 
 def _left_out(runs: _Runs, at: _Point) -> tuple[np.ndarray, np.ndarray]:

@@ -58,8 +58,8 @@ class ServerErrors(Strict):
     @property
     def prior(self) -> np.ndarray:
         """Covariance of ``LEARNED``: that of steps fades with the ratio of their tokens."""
-        own = [self.tokens if name in BY_TOKENS else self.spread[name] for name in SERVER_FACTORS]
-        covariance = np.diag(np.square([*own, self.front_s]))
+        spread = [self.tokens if name in BY_TOKENS else self.spread[name] for name in SERVER_FACTORS]
+        covariance = np.diag(np.square([*spread, self.front_s]))
         sizes = np.log(STEP_TOKENS)
         steps = np.array([LEARNED.index(name) for name in BY_TOKENS])
         apart = np.abs(sizes[:, None] - sizes)
@@ -90,7 +90,7 @@ class MeasuredLoad:
     folder: Path = Path()
 
     @property
-    def chosen(self) -> list[str]:
+    def learned_from(self) -> list[str]:
         """The statistics that are learned from: the mean TPOT, and the median TTFT, which a start-up burst
         changes least."""
         learned = []
@@ -173,7 +173,7 @@ class ServerLoads:
 
     def __init__(self, loads: Sequence[MeasuredLoad], source: str = "") -> None:
         self.loads, self.tables = loads, SharedTables(KEPT_TABLES)
-        self.rows = [(index, kind) for index, load in enumerate(loads) for kind in load.chosen]
+        self.rows = [(index, kind) for index, load in enumerate(loads) for kind in load.learned_from]
         self.owner = np.array([index for index, _ in self.rows])
         self.measured = np.array([loads[index].measured[kind] for index, kind in self.rows])
         errors = server_errors()
@@ -222,27 +222,27 @@ class ServerLoads:
         latencies = [steady_latencies(setting) or run_latencies(setting) for setting in settings]
         return np.array([latencies[index](kind) for index, kind in self.rows])
 
-    def posterior(self, changes: np.ndarray, errors: np.ndarray, kept: np.ndarray) -> Posterior:
+    def posterior(self, changes: np.ndarray, errors: np.ndarray, rows: np.ndarray) -> Posterior:
         """Of ``LEARNED``, from the kept equations."""
-        own = self.residual[kept]
-        return posterior(changes[kept], errors[kept], self.prior, own, own**2)
+        spread = self.residual[rows]
+        return posterior(changes[rows], errors[rows], self.prior, spread, spread**2)
 
-    def fit(self, kept: np.ndarray) -> ServerFit:
+    def fit(self, rows: np.ndarray) -> ServerFit:
         """Learn from the kept equations."""
         now, mean = self.before, np.zeros(len(LEARNED))
         for _ in range(ROUNDS):
-            fit = self._fit(now, mean, kept)
+            fit = self._fit(now, mean, rows)
             mean = fit.posterior.mean
-            now = self.seconds(fit.site, kept)
-        return self._fit(now, mean, kept)
+            now = self.seconds(fit.site, rows)
+        return self._fit(now, mean, rows)
 
-    def _fit(self, now: np.ndarray, mean: np.ndarray, kept: np.ndarray) -> ServerFit:
+    def _fit(self, now: np.ndarray, mean: np.ndarray, rows: np.ndarray) -> ServerFit:
         """A linear model at a point where latencies are ``now``."""
         changes, first = self.changes.copy(), [kind.startswith("ttft") for _, kind in self.rows]
         # Seconds of the front end add to TTFT as they are.
         changes[first, LEARNED.index(FRONT)] = 1.0 / now[first]
         errors = np.log(self.measured / now) + changes @ mean
-        posterior = self.posterior(changes, errors, kept)
+        posterior = self.posterior(changes, errors, rows)
         return ServerFit(posterior, site_of(self.plain, posterior.mean), changes, errors)
 
 
@@ -341,8 +341,10 @@ def learn_server(loads: Sequence[MeasuredLoad], source: str = "") -> LearnedServ
 def _left_out(runs: ServerLoads, fit: ServerFit) -> tuple[np.ndarray, np.ndarray]:
     """Log error of each equation under what the other loads say, and that error in standard deviations."""
     left, surprise = np.zeros(len(fit.errors)), np.zeros(len(fit.errors))
-    for row, own in enumerate(fit.changes):
+    for row, changes in enumerate(fit.changes):
         posterior = runs.posterior(fit.changes, fit.errors, runs.owner != runs.owner[row])
-        left[row] = fit.errors[row] - own @ posterior.mean
-        surprise[row] = left[row] / np.sqrt(own @ posterior.covariance @ own + runs.residual[row] ** 2)
+        left[row] = fit.errors[row] - changes @ posterior.mean
+        surprise[row] = left[row] / np.sqrt(
+            changes @ posterior.covariance @ changes + runs.residual[row] ** 2
+        )
     return left, surprise

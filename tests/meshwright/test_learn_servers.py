@@ -89,7 +89,7 @@ def test_clients_formats_state_the_same_load(results, value):
     assert workload["arrivals"] == {"kind": "closed", "concurrency": 4}
     assert workload["input"]["tokens"] == 700
     assert workload["output"]["tokens"] == 60
-    assert load.chosen == ["tpot_mean", "ttft_p50"]
+    assert load.learned_from == ["tpot_mean", "ttft_p50"]
     assert load.measured["ttft_p50"] == pytest.approx(0.0705, rel=0.02)
     assert load.measured["tpot_mean"] == pytest.approx(9.35e-3, rel=0.02)
     assert not skipped

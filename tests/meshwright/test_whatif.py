@@ -9,7 +9,7 @@ from hwmodels.cluster import clusters
 from meshwright.questions.keys import key_paths, set_key
 from meshwright.questions.scenarios import shipped_scenarios
 from meshwright.variations.question import WhatIfQuestion
-from meshwright.variations.tables import moved
+from meshwright.variations.tables import part_changes
 from simulator.scenario import make_mixed, make_scenario
 
 BASE = """\
@@ -73,9 +73,9 @@ def test_whole_passes_are_held_against_the_kernels_of_the_other_run():
     """The engine counts the passes of a large step whole."""
     kernels = {"time_breakdown_s": {"gemm": 3.0, "attention": 1.0, "tensor": 0.5, "bubble": 0.5}}
     passes = {"time_breakdown_s": {"compute": 4.0, "pipeline": 0.25, "bubble": 1.0}}
-    assert moved(passes, kernels) == {"compute": -0.5, "bubble": 0.5, "pipeline": 0.25}
-    assert moved(kernels, passes) == {"compute": 0.5, "bubble": -0.5, "pipeline": -0.25}
-    assert moved(kernels, kernels) == dict.fromkeys(kernels["time_breakdown_s"], 0.0)
+    assert part_changes(passes, kernels) == {"compute": -0.5, "bubble": 0.5, "pipeline": 0.25}
+    assert part_changes(kernels, passes) == {"compute": 0.5, "bubble": -0.5, "pipeline": -0.25}
+    assert part_changes(kernels, kernels) == dict.fromkeys(kernels["time_breakdown_s"], 0.0)
 
 
 def test_setting_a_key_to_what_it_is_changes_nothing(answer):

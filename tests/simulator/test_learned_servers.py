@@ -76,7 +76,7 @@ def test_two_loads_predict_the_others(loads):
 
 def test_a_server_as_predicted_keeps_its_factors(loads):
     seconds = iter(ServerLoads(loads, "test").before)
-    same = [replace(load, measured={kind: next(seconds) for kind in load.chosen}) for load in loads]
+    same = [replace(load, measured={kind: next(seconds) for kind in load.learned_from}) for load in loads]
     found = learn_server(same, "test")
     assert np.abs(found.after).max() < 1e-3
     assert all(abs(factor - 1) < 1e-3 for factor in found.site.factors.values())

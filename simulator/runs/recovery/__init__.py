@@ -45,13 +45,13 @@ class Recovery(Strict):
 
     def hidden(self, seconds: dict[str, float]) -> dict[str, float]:
         """Seconds that each stage adds to the recovery: of overlapping ones only the longest counts."""
-        shown = dict(seconds)
+        waits = dict(seconds)
         for group in filter(None, self.overlap):
             longest = max(group, key=lambda name: seconds[name])
             for name in group:
                 if name != longest:
-                    shown[name] = 0.0
-        return shown
+                    waits[name] = 0.0
+        return waits
 
     def means(self, notice: Notice, nodes: int, devices: int, load_s: float) -> dict[str, float]:
         """Mean seconds that each stage adds after a fault of a kind."""

@@ -48,8 +48,8 @@ class Detect(RecoveryStage):
         """Least and most seconds until a fault is known; uniform between."""
         if notice == "silent":
             return 0.0, self.checks or CHECKS_S
-        known = [span for span in (self.collective_timeout, self.compare_collectives) if span is not None]
-        ways = [(span, span) for span in known]
+        spans = [span for span in (self.collective_timeout, self.compare_collectives) if span is not None]
+        ways = [(span, span) for span in spans]
         if notice == "crash" and self.heartbeat is not None:
             ways.append((self.heartbeat * self.misses, self.heartbeat * (self.misses + 1)))
         return min(ways, key=sum, default=(COLLECTIVE_TIMEOUT_S, COLLECTIVE_TIMEOUT_S))
@@ -64,11 +64,11 @@ class Detect(RecoveryStage):
         """Seconds until each fault is known."""
         share, delays = rng.uniform(size=len(faults)), np.zeros(len(faults))
         for number, notice in enumerate(NOTICES):
-            chosen = faults.notice == number
-            least, most = self.bounds(notice)
-            delays[chosen] = least + (most - least) * share[chosen]
+            rows = faults.notice == number
+            least, latest = self.bounds(notice)
+            delays[rows] = least + (latest - least) * share[rows]
             if self.after is not None and notice != "silent":
-                delays[chosen] = self.after.draw(rng, int(chosen.sum()))
+                delays[rows] = self.after.draw(rng, int(rows.sum()))
         return delays
 
     def assumed(self, devices: int) -> str:

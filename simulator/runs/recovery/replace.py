@@ -66,8 +66,8 @@ class Replace(RecoveryStage):
     def draw(self, rng: np.random.Generator, faults: FaultList, devices: int) -> NDArray[np.float64]:
         """Seconds after each fault, without waiting for spares."""
         count = len(faults)
-        lost, kept = self.lost(devices).draw(rng, count), self.kept(devices).draw(rng, count)
-        return np.where(faults.nodes > 0, lost, kept)
+        lost, healthy = self.lost(devices).draw(rng, count), self.kept(devices).draw(rng, count)
+        return np.where(faults.nodes > 0, lost, healthy)
 
     def assumed(self, devices: int) -> str:
         """The scheduling times, where the scenario states none."""
