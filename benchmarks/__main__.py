@@ -1,4 +1,4 @@
-"""The commands of `benchmarks` and `evidence`, and what each prints: ``python -m benchmarks [WORD]``."""
+"""The commands of `benchmarks` and `evidence` by folder, and figures: ``python -m benchmarks [WORD]``."""
 
 import ast
 import sys
@@ -8,20 +8,22 @@ from pathlib import Path
 import benchmarks
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """Name and first line of the docstring of each module that can be run."""
-    paths = (path for folder in benchmarks.__path__ for path in Path(folder).glob("[!_]*.py"))
-    for path in sorted(paths, key=lambda path: path.stem):
-        source = path.read_text(encoding="utf-8")
-        if 'if __name__ == "__main__"' in source:
-            yield path.stem, (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+def commands() -> Iterator[tuple[str, str, str]]:
+    """Folder, name and first line of the docstring of each module that can be run."""
+    for folder in map(Path, benchmarks.__path__):
+        for path in sorted(folder.glob("[!_]*.py")):
+            source = path.read_text(encoding="utf-8")
+            if 'if __name__ == "__main__"' in source:
+                yield folder.name, path.stem, (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def main(words: list[str]) -> None:
-    """Print the commands whose name or line has every word."""
-    for name, line in commands():
-        if all(word.lower() in f"{name} {line}".lower() for word in words):
-            print(f"{name:22} {line}")
+    """Print the commands whose name or line has every word, below the name of their folder."""
+    last = ""
+    for folder, name, line in commands():
+        if all(word.lower() in f"{folder} {name} {line}".lower() for word in words):
+            print(*([folder] if folder != last else []), f"  {name:22} {line}", sep="\n")
+            last = folder
 
 
 if __name__ == "__main__":
