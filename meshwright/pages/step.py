@@ -41,7 +41,7 @@ def step_page(title: str, prediction: Prediction, timeline: Timeline, analytic_s
         "What each pipeline rank computes, with the number of the micro batch where there is room, "
         "and below it what it sends or copies."
     )
-    if not window.whole:
+    if not window.complete:
         words += f" The first and last {seconds(window.length)} of {seconds(timeline.seconds)} are drawn."
     sections = [
         Section("The step, rank by rank", words, chart),

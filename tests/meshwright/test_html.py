@@ -162,7 +162,7 @@ def test_each_pass_of_each_micro_batch_is_one_block(name):
 def test_long_steps_are_drawn_at_both_ends():
     ran = timeline("1f1b", 8, 1600)
     figure, window = gantt(ran, [f"rank {rank}" for rank in range(8)])
-    assert not window.whole
+    assert not window.complete
     spans = [figure["layout"][name]["range"] for name in ("xaxis1", "xaxis2")]
     assert spans[0] == [0, window.length]
     assert spans[1] == [pytest.approx(ran.seconds - window.length), ran.seconds]

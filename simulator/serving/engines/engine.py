@@ -212,7 +212,7 @@ class Engine(Strict):
     graph_bytes: Figure[float]
     """Memory of captured graphs, B."""
     library_bytes: Figure[float] = Figure[float](
-        value=0.35e9, kind="derived", source="benchmarks/kv_capacity.py: vLLM's logs on one device"
+        value=0.35e9, kind="derived", source="evidence/accuracy/kv_capacity.py: vLLM's logs on one device"
     )
     """Memory that the engine's profiling run finds taken by libraries, B."""
     rank_bytes: Figure[float] = Figure[float](value=0.0, kind="assumed", source="counted in context_bytes")
