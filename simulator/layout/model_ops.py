@@ -128,7 +128,7 @@ def layer_lists(setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> 
         sequences, length = setting.sequences(plans)[0], setting.training.source
         encoded = ops.layers(replace(rank, batch=Batch.training(sequences, length, causal=False)), kinds)
         pairs = zip(kinds, layers, encoded, strict=True)
-        layers = [own if kind.mixer == SOURCE else other for kind, other, own in pairs]
+        layers = [source if kind.mixer == SOURCE else other for kind, other, source in pairs]
     adapter = setting.training.adapter
     return with_adapters(layers, adapter, rank.formats) if adapter else layers
 
