@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
 from simulator.serving.steady.prompts_first import lane_steps, longest_rank, rank_steps
+from simulator.serving.steady.prompts_only import prompts_only
 from simulator.serving.steady.steady_cases import Cases, Prefills
 from simulator.serving.steady.waits import RUNAWAY
 
@@ -50,6 +51,11 @@ def meetings(
         chunks: prompt chunks of a step with any, of the last iteration.
     """
     prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
+    if not cases.all_decode:
+        prefill, first, running = (
+            np.where(cases.decodes, *pair)
+            for pair in zip((prefill, first, running), prompts_only(cases, arriving, steps), strict=True)
+        )
     taken = arriving * delay
     if cases.interleaved:
         # A step with prompts is no longer than they make it, so this rises with ``tpot``.
@@ -116,11 +122,6 @@ def _prompts(
     else:
         busy = np.minimum(arriving * steps.one_chunk, 0.9)
         window = step * (1.0 - busy) + steps.one_chunk * busy
-    if not cases.all_decode:
-        # A replica that only prefills is busy part of the time, with steps that grow by the prompts they met.
-        share = np.minimum(arriving * steps.chunks * steps.one_chunk, 1.0) ** (cases.shared / cases.ranks)
-        met_step = share * steps.one_chunk / np.maximum(1.0 - share * arriving * steps.behind, STEADIEST)
-        window = np.where(cases.decodes, window, met_step)
     most = steps.ranks * steps.most
     met = arriving * window
     if cases.lockstep:
@@ -156,19 +157,10 @@ def _prompts(
         less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
     prefill = count * _seconds(cases, steps, 1.0 + met) - (count - steps.chunks) * less
     share = np.minimum(arriving * steps.chunks * length / together, 1.0)
-    if not cases.all_decode:
-        share = np.where(cases.decodes, share, 1.0)
     running = _running(cases, arriving, step, steps, even, length, share)
     following = 1.0 / ((1.0 - share) / step + share / length)
     meets = -np.expm1(-arriving * (tpot * cases.gaps + prefill))
-    if not cases.all_decode:
-        # Of several, a prompt meets a busy one only where all are busy.
-        meets = np.where(cases.decodes, meets, meets ** (cases.shared / cases.lanes))
-    ahead = cases.ahead
-    if not cases.all_decode:
-        # Behind the last chunks of all ranks no step is planned before another prompt comes.
-        ahead = np.where(cases.decodes, ahead, ahead * (1.0 - np.maximum(steps.chunks, 1.0) ** -together))
-    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + ahead * following), running
+    return prefill, np.maximum(delay, 0.0), meets * (0.5 * running + cases.ahead * following), running
 
 
 def _seconds(cases: Cases, steps: Prefills, chunks: Array) -> Array:
@@ -224,19 +216,6 @@ def _met_in_lockstep(
     )
 
 
-def _grown(grows: Array, together: Array, most: Array) -> Array:
-    """Prompts of the step that a prompt meets in a pipeline which only prefills.
-
-    The longest micro batch is followed by ``grows`` times as many prompts, a Poisson number. Without decodes
-    the pipeline empties: growth often ends as a branching process does, always below 1. Where it lasts, the
-    micro batch is at its limit, and what it leaves is the next one.
-    """
-    above = np.maximum(grows - 1.0, 0.0)
-    lasts = -np.expm1(-2.0 * above)
-    limited = most * (1.0 + above**2) / np.maximum(grows, 1.0)
-    return together + lasts * np.maximum(limited - together, 0.0)
-
-
 def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array, steps: Prefills) -> Array:
     """Prompts in a step of the micro batch with most of them.
 
@@ -247,7 +226,5 @@ def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array,
     excess = cases.longest_of * np.sqrt(met) * (np.maximum(1.0 - grows, STEADIEST) ** -0.5 - 1.0)
     lasting = RUNAWAY * arriving * steps.growing
     longest = np.where(lasting >= 1.0, steps.most, together + excess)
-    if not cases.all_decode:
-        longest = np.where(cases.decodes, longest, _grown(lasting, together, steps.most))
     longest = np.clip(longest, 1.0, steps.most)
     return np.where(cases.stages > 1.0, longest, together)

@@ -44,7 +44,7 @@ LIKELY = 2.33
 """Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
 RISING = (
     *("rate", "slow_s", "running_s", "service_s", "prompt_s", "chunks"),
-    *("full", "growing", "longest_s", "met"),
+    *("full", "longest_s", "met"),
 )
 FALLING = "pace", "most"
 
@@ -70,7 +70,6 @@ class RateCurve:
     """Seconds and number of the steps of a prompt."""
     full: Array
     most: Array
-    growing: Array
     longest_s: Array
     """Decode time of a request beside as many as slots hold."""
     met: Array
@@ -131,10 +130,10 @@ class RateCurve:
         pace, longest, service = between(self.pace), between(self.longest_s), between(self.service_s)
         tpot = 1.0 / pace
         arriving = through * self.ranks
-        steps = _Full(between(self.most), between(self.full), between(self.growing))
+        steps = _Full(between(self.most), between(self.full), between(self.chunks))
         busy = np.maximum(between(self.met), arriving * steps.full / MOST_FILLED)
         stable = (through * longest <= self.slots) & (busy < 1.0) & (through <= self.rate[-1])
-        prompt = between(self.prompt_s), between(self.chunks)
+        prompt = between(self.prompt_s), steps.chunks
         behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.most)
         wait = np.maximum(budget_wait(self, arriving, steps), behind)
         wait = wait + slot_wait(self, through, tpot, self.alone_s, longest)
@@ -160,7 +159,7 @@ class RateCurve:
 class _Full(NamedTuple):
     most: Array
     full: Array
-    growing: Array
+    chunks: Array
 
 
 def rate_curve(table: Steps, load: Load, limits: Limits) -> RateCurve:
@@ -233,7 +232,6 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "chunks": steps.chunks,
         "full": steps.full,
         "most": steps.most,
-        "growing": steps.growing,
         "longest_s": longest,
         "met": meeting * delay / MOST_INTERFERENCE,
         "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),

@@ -19,6 +19,8 @@ Steps = StepCases | SpeculativeCases
 
 SEVERAL = 3.0
 """Prompts of a full step from which on a middle number is priced too: below, the two are a tile apart."""
+LEAST_PART = 1.02
+"""Prompts of a step that stand for two."""
 LONGEST = np.array([0.0, 0.0, 0.564, 0.846, 1.029, 1.163, 1.267, 1.352, 1.424])
 """Expected maximum of as many standard normal numbers."""
 
@@ -119,13 +121,13 @@ class Prefills:
         shift = step - self.step
         return replace(self, step=self.step + shift, one_chunk=self.one_chunk + shift)
 
-    @cached_property
+    @property
     def growing(self) -> Array:
         """Added by a further chunk to a step that grows up to its limit: weights are read once a step, so the
         first few chunks often add less."""
         return np.where(self.most > 2.0, np.maximum(self.behind, self.beyond), self.behind)
 
-    @cached_property
+    @property
     def full(self) -> Array:
         """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
         most = self.ranks * self.most
@@ -241,24 +243,26 @@ class Cases:
         most = np.maximum(np.minimum(fill, free), 1.0)
 
         # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.
+        # Where a step takes less than two, what it takes stands for them.
+        second = np.where(most > 1.0, np.clip(most, LEAST_PART, 2.0), 2.0)
         most_of, several = np.maximum(most, 2.0), most >= SEVERAL
         middle = np.where(several, np.sqrt(2.0 * most_of), 2.0)
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
         every = np.broadcast_to(self.ranks, chunk.shape)
-        rows = [] if single else [(2.0 * ones, ones)]
+        rows = [] if single else [(second, ones)]
         rows += [(ones, ones), *(() if single else ((ones, every),))]
-        rows += [(2.0 * ones, every), (middle, every), (most_of, every)]
+        rows += [(second, every), (middle, every), (most_of, every)]
         prompts, filled = (np.stack(column) for column in zip(*rows, strict=True))
         ranks = None if single else filled
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
         one_chunk, all_, two, half, full = steps[int(not single)], *steps[-4:]
-        again = steps[0] - one_chunk
+        again = (steps[0] - one_chunk) / (second - 1.0)
         if self.turns:
             others = self.table.others_seconds(chunk, before, batch, self.keys)
             one_chunk = one_chunk + np.where(self.in_turn, others, 0.0)
         beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
-        behind = np.maximum(two - all_, 0.0) / self.ranks
+        behind = np.maximum(two - all_, 0.0) / (self.ranks * (second - 1.0))
         long = self.ranks * np.maximum(most_of - middle, 1e-9)
         half = np.clip(half, two, np.maximum(full, two))
         beyond = np.where(most > 2.0, np.maximum(full - half, 0.0) / long, behind)

@@ -46,7 +46,7 @@ class FullSteps(Protocol):
     @property
     def full(self) -> Array: ...
     @property
-    def growing(self) -> Array: ...
+    def chunks(self) -> Array: ...
 
 
 def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
@@ -58,16 +58,33 @@ def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
         arriving: other prompts a second, on all ranks.
         steps: steps with prompts.
     """
-    busy = np.minimum(np.maximum(arriving * steps.full, 0.0), MOST_FILLED)
-    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step.
     pooled = cases.shared / cases.ranks
-    servers = pooled * cases.ranks * steps.most
-    # What a full micro batch leaves waits for a turn of one of them.
-    full = (cases.stages > 1) & (RUNAWAY * arriving * steps.growing >= 1.0)
-    power = np.where(full, pooled, servers)
-    power = np.where(cases.decodes, np.sqrt(2.0 * servers + 2.0) - 1.0, power)
-    wait = 0.5 * busy**power / (1.0 - busy) * steps.full
-    return wait * (1.0 + cases.varied) / pooled
+    # Micro batches of a pipeline and replicas take from one queue; ranks already share a step, and prompts of
+    # several steps are on one rank each.
+    alone = np.where(cases.stages > 1, 0.0, pooled * np.where(steps.chunks > 1.0, cases.ranks, 1.0))
+    power = np.where(
+        cases.decodes,
+        many_servers(pooled * cases.ranks * steps.most),
+        np.where(cases.stages > 1, pooled, many_servers(alone)),
+    )
+    return full_wait(arriving * steps.full, power, steps.full / pooled) * (1.0 + cases.varied)
+
+
+def many_servers(servers: Array) -> Array:
+    """Power of the load that is the chance to find all servers busy (Sakasegawa 1977)."""
+    return np.sqrt(2.0 * servers + 2.0) - 1.0
+
+
+def full_wait(load: Array, power: Array, seconds: Array) -> Array:
+    """Wait of constant services.
+
+    Args:
+        load: of the servers.
+        power: of the load, that is the chance to wait.
+        seconds: of a service, over the servers.
+    """
+    busy = np.minimum(np.maximum(load, 0.0), MOST_FILLED)
+    return 0.5 * busy**power / (1.0 - busy) * seconds
 
 
 def rank_wait(
@@ -92,12 +109,12 @@ def rank_wait(
     computed = np.minimum(np.maximum(through * prompt - shared, 0.0), 1.0)
     for _ in range(2):
         inside = np.where(cases.decodes, service - prompt, service) + wait
-        behind = companions(through * inside, cases.shared)
-        behind = np.where(cases.decodes, behind, np.maximum(behind - shared, 0.0))
+        behind = np.maximum(companions(through * inside, cases.shared) - shared * cases.decodes, 0.0)
         begun = np.where(cases.decodes, computed, np.minimum(behind, 1.0))
-        whole = np.where(cases.decodes, np.maximum(behind - shared, 0.0), np.maximum(behind - 1.0, 0.0))
+        whole = np.where(cases.decodes, behind, np.maximum(behind - 1.0, 0.0))
         wait = prompt * (left * begun + whole)
-    return np.where(cases.stages == 1, wait, 0.0)
+    several = cases.decodes | ((cases.ranks > 1.0) & (chunks > 1.0))
+    return np.where((cases.stages == 1) & several, wait, 0.0)
 
 
 def most_wait(cases: Cases, steps: Prefills, running: Array) -> Array:

@@ -389,19 +389,27 @@ def test_pipelines_agree_with_the_event_engine_under_poisson_arrivals(load, prom
 
 
 @pytest.mark.parametrize(
-    ("rate", "stages"), [(20.0, 1), (36.0, 1), (40.0, 2), (80.0, 2), (80.0, 4), (140.0, 4)]
+    ("rate", "stages", "prompt", "slots"),
+    [
+        *((20.0, 1, 1000, 16), (36.0, 1, 1000, 16), (40.0, 2, 1000, 16), (80.0, 2, 1000, 16)),
+        *((80.0, 4, 1000, 16), (140.0, 4, 1000, 16), (500.0, 2, 100, 256), (60.0, 4, 2000, 64)),
+        *((6.5, 1, 6000, 128), (24.0, 4, 6000, 64)),
+    ],
 )
-def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages):
-    """Prompts that meet share a step; in a pipeline beyond half load one micro batch takes most of them."""
-    options = {"token_budget": 8192, "max_sequences": 16}
-    pool = {"pipeline": stages, "options": options}
-    setting = make_serving(served(rate, 1000, 1, pool, "llama3.1-8b"), "test", Path())
+def test_replicas_that_only_prefill_agree_with_the_event_engine(rate, stages, prompt, slots):
+    """Prompts that meet share a step; long pipelines have long turns from a third of their load.
+
+    TTFT was up to 65 % short there, and 31 % short where a step takes more than one prompt and less than two.
+    """
+    pool = {"pipeline": stages, "options": {"token_budget": 8192, "max_sequences": slots}}
+    data = served(rate, prompt, 1, pool, "llama3.1-8b")
+    setting = make_serving({**data, "workload": {**data["workload"], "requests": 3000}}, "test", Path())
     run = serve(setting).metrics
     one = setting.pools[0]
     price = StepPrice(setting.model, setting.cluster, one.pool, engines.get("vllm-0.19"))
-    limits = Limits(8192, 16, one.costs.kv_blocks * one.options.block_tokens)
-    state = steady_state(IterationTable(price, 8192, 16, 4096), Load(1000, 1, rate=rate), limits)
-    assert float(state.ttft_s) == pytest.approx(run.latencies["ttft"].mean, rel=0.3)
+    limits = Limits(8192, slots, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(IterationTable(price, 8192, slots, 8192), Load(prompt, 1, rate=rate), limits)
+    assert float(state.ttft_s) == pytest.approx(run.latencies["ttft"].mean, rel=0.16)
     devices = run.joules / run.makespan_s - PowerModel.of(price).host_w
     assert float(state.watts) == pytest.approx(devices, rel=0.15)
 
