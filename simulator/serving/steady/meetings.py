@@ -51,11 +51,6 @@ def meetings(
         chunks: prompt chunks of a step with any, of the last iteration.
     """
     prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
-    if not cases.all_decode:
-        prefill, first, running = (
-            np.where(cases.decodes, *pair)
-            for pair in zip((prefill, first, running), prompts_only(cases, arriving, steps), strict=True)
-        )
     taken = arriving * delay
     if cases.interleaved:
         # A step with prompts is no longer than they make it, so this rises with ``tpot``.
@@ -85,6 +80,21 @@ def meetings(
         begun = together(cases, steps, step, delay)
         mean = np.where(cases.together, begun.tpot_s, mean)
     return Meetings(mean, delay, prefill, first, running, chunks, begun)
+
+
+def beside_prompts_only(cases: Cases, arriving: Array, steps: Prefills, met: Meetings) -> Meetings:
+    """The same with the times of prompts where a replica only prefills.
+
+    Args:
+        cases, arriving, steps: those of `meetings`.
+        met: times as if it decoded.
+    """
+    if cases.all_decode:
+        return met
+    own = prompts_only(cases, arriving, steps)._asdict()
+    return met._replace(
+        **{name: np.where(cases.decodes, getattr(met, name), times) for name, times in own.items()}
+    )
 
 
 def _gained_by_own_prompt(cases: Cases, taken: Array, prefill: Array, tpot: Array, steps: Prefills) -> Array:

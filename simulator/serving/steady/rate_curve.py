@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.company import companions, met_share
-from simulator.serving.steady.meetings import MOST_INTERFERENCE, STEADIEST, Meetings, meetings
+from simulator.serving.steady.meetings import (
+    MOST_INTERFERENCE,
+    STEADIEST,
+    Meetings,
+    beside_prompts_only,
+    meetings,
+)
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
@@ -220,6 +226,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         delay = met.delay_s
         # At a given batch a longer step meets fewer prompts a second, and as many a step.
         tpot = met.mean_s if cases.interleaved else step + tpot * (1.0 - step / met.mean_s)
+    met = beside_prompts_only(cases, meeting, steps, met)
     longest = _longest(cases, meeting, met.chunks)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     points = {

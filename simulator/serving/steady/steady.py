@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether
-from simulator.serving.steady.meetings import Meetings, meetings
+from simulator.serving.steady.meetings import Meetings, beside_prompts_only, meetings
 from simulator.serving.steady.rate_curve import rate_curve
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
@@ -86,6 +86,7 @@ def _closed(cases: Cases) -> Steady:
             steps = steps.beside_step(step)
         arriving = others * cases.ranks
         met = meetings(cases, arriving, step, tpot, steps, met.chunks)
+        met = beside_prompts_only(cases, arriving, steps, met)
         interference = np.minimum(1.0 - step / met.mean_s, LONGEST_PROMPTS)
         earlier, before, moved = before, moved, (1.0 - DAMPING) * (met.mean_s - tpot)
         tpot = tpot + moved
