@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.prompts_first import longest_rank
-from simulator.serving.steady.steady_cases import Cases, Prefills
+from simulator.serving.steady.steady_cases import SEVERAL, Cases, Prefills
 from simulator.serving.steady.waits import budget_wait, full_wait, many_servers
 
 Array = NDArray[np.float64]
@@ -137,7 +137,9 @@ def _pipeline(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> Pr
     spare = np.where(steps.chunks > 1.0, np.ceil(steps.chunks) - steps.chunks, most - whole)
     cut = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
     busy = np.minimum(arriving * steps.full, 1.0)
-    again = np.where(cut, busy ** (many_servers(stages * replicas) + whole) * turn / whole, 0.0)
+    later = busy ** (many_servers(stages * replicas) + whole) * (1.0 - 1.0 / stages)
+    in_full = most * np.maximum(lanes - 1.0 / stages, 0.0) / (1.0 - lanes + most * lanes)
+    again = np.where(cut, ((1.0 - share) * later + share * in_full) * turn / whole, 0.0)
     first = (1.0 - share) * np.maximum(queue - waits, 0.0) + share * np.maximum(large - short, 0.0)
     return PromptsOnly(short + again, first, share * full + (1.0 - share) * short)
 
@@ -151,7 +153,7 @@ def _slope(steps: Prefills, chunk: Array, whole: Array) -> Array:
     """Seconds that a prompt adds to a long step."""
     most = steps.ranks * steps.most
     mean = np.where(most > 1.0, (whole - chunk) / np.maximum(most - 1.0, 1e-9), 0.0)
-    return np.where(steps.most > 2.0, np.maximum(steps.beyond, 0.0), mean)
+    return np.where(steps.most >= SEVERAL, np.maximum(steps.beyond, 0.0), mean)
 
 
 def _seconds(steps: Prefills, chunks: Array) -> Array:
