@@ -122,9 +122,9 @@ def _pipeline(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> Pr
     grows = rate * slope - 1.0
     least = ((stages - 1.0) * small - rate * (full - slope * most)) / np.maximum(grows, 1e-9)
     least = np.maximum(np.where(grows > 0.0, least, np.inf), small)
-    found, came = rate * alone, np.maximum(rate * full, 1e-9)
+    present, came = rate * alone, np.maximum(rate * full, 1e-9)
     others = (stages - 1.0) * small
-    begin = _above((others + least - 0.5 - found) / np.sqrt(np.maximum(found, 1e-9) / replicas)) / short
+    begin = _above((others + least - 0.5 - present) / np.sqrt(np.maximum(present, 1e-9) / replicas)) / short
     end = _above((came - others - least) / np.sqrt(came / replicas)) / full
     share = np.where(least < most, begin / np.maximum(begin + end, 1e-300), 0.0)
     lanes = np.clip((arriving * full - 1.0) / np.maximum(most - 1.0, 1e-9), 0.0, 1.0)
