@@ -88,10 +88,12 @@ def _one_stage(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> P
     company = _seconds(steps, beside)
     longest = (steps.chunks + _short(cases, steps)) * company
     own = np.where(several, lone + np.minimum(beside - 1.0, 1.0) * (longest - lone), lone + behind)
-    longer = 0.5 * met + _seconds(steps, np.minimum(1.0 + arriving * met, most)) - chunk
+    longer, even = (
+        0.5 * step + _seconds(steps, np.minimum(1.0 + arriving * step, most)) - chunk
+        for step in (met, np.minimum(fixed / (1.0 - load), met))
+    )
     # Of several replicas the one with fewest prompts takes the next: its steps vary less.
-    half = 0.5 * np.minimum(fixed, longer)
-    longer = half + (longer - half) / replicas
+    longer = even + (longer - even) / replicas
     waits = budget_wait(cases, arriving, steps)
     # Prompts of several steps have a rank of their own, whose first step waits for those of the other ranks.
     others = np.where(steps.ranks > 1.0, (1.0 - np.exp(-arriving * own)) ** replicas, 0.0)
