@@ -64,10 +64,11 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     busy = share * _busy_ranks(arrivals, ranks) + (1.0 - share) * _busy_ranks(arriving * step, ranks)
     # Prompts that fill a step each do not share one; shorter ones do once every rank has one.
     unshared = np.clip(busy / came, 1.0 / steps.most, 1.0)
-    tpot = mean / (1.0 - np.minimum(came * steps.chunks * unshared / ranks, MOST_PROMPTS))
+    # Short prompts take less than the decodes of many.
+    tpot = np.maximum(mean / (1.0 - np.minimum(came * steps.chunks * unshared / ranks, MOST_PROMPTS)), step)
     return RankSteps(
         tpot_s=tpot,
-        delay_s=(1.0 - step / np.maximum(tpot, step)) / np.maximum(arriving, 1e-9),
+        delay_s=(1.0 - step / tpot) / np.maximum(arriving, 1e-9),
         prefill_s=steps.chunks * steps.uneven_seconds(1.0 + arriving * met, np.ones_like(met)),
         first_s=0.5 * met + cases.ahead * mean,
         chunks=np.clip(came * steps.chunks / np.maximum(share, 1e-9), 1.0, ranks * steps.most),

@@ -238,8 +238,9 @@ class Cases:
         free = np.where(self.together, np.minimum(self.clients, self.slots), free)
         fill = room / chunk
         if not self.cuts:
-            # Whole prompts of one length.
-            fill = np.where(self.together, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
+            # Whole prompts of one length, where no decodes vary what they leave.
+            equal = self.together | (~self.decodes & (self.varied == 0.0))
+            fill = np.where(equal, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most = np.maximum(np.minimum(fill, free), 1.0)
 
         # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.

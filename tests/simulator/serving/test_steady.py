@@ -11,7 +11,9 @@ from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
+from simulator.serving.steady.prompts_first import rank_steps
 from simulator.serving.steady.steady import Limits, Load, steady_state
+from simulator.serving.steady.steady_cases import Cases
 from simulator.serving.steps.memory import check_fits, kv_token_bytes, memory
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
@@ -493,6 +495,19 @@ def test_steps_of_many_short_prompts_agree_with_the_event_engine(
     limits = Limits(4096, one.options.max_sequences, one.costs.kv_blocks * one.options.block_tokens)
     state = steady_state(one.costs.steps, Load(100, output, rate=rate), limits)
     assert float(state.e2e_s) == pytest.approx(seconds, rel=within)
+
+
+def test_ranks_that_decode_wait_for_no_less_than_a_decode_step():
+    """Short prompts take less than the decodes of many: TPOT was negative, a search an IndexError."""
+    options = {"token_budget": 512, "max_sequences": 256}
+    pool = {"engine": "vllm-0.6", "data": 8, "expert": 8, "options": options}
+    data = {**served(1.0, 100, 300, pool, "qwen3-30b-a3b"), "cluster": "l40s-8"}
+    one = make_serving(data, "test", Path()).pools[0]
+    limits = Limits(512, 256, one.costs.kv_blocks * one.options.block_tokens)
+    cases = Cases(one.costs.steps.cases, Load(100, 300, rate=1.0), limits)
+    batch, arriving = np.array(255.0), np.array(50.0)
+    step = cases.decode(batch)
+    assert rank_steps(cases, arriving, step, cases.prefills(batch), np.array(1.0)).tpot_s >= step
 
 
 def test_latencies_rise_over_a_riser_of_the_step():
