@@ -32,9 +32,9 @@ import yaml
 
 from core.errors import MeshwrightError
 from core.files import write_text
-from evidence.accuracy import lever_effects
 from evidence.accuracy.first_choices import asked_levers
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
+from evidence.training import lever_effects
 from evidence.training.leave_out import left_out_width, measured_devices
 from evidence.training.parts import lacked_levers, named, source_of, sources
 from meshwright.validation.ledger import PredictedCase, evaluate

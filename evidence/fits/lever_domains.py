@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from core.files import write_text
-from evidence.accuracy.lever_effects import effects
+from evidence.training.lever_effects import effects
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import predicted

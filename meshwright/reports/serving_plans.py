@@ -132,7 +132,7 @@ def _group(group: ReplicaGroup) -> dict[str, Any]:
         degrees["speculation"] = drafts_words(pool.speculation)
     side = group.shape.attention
     if side is not None:
-        ratio = side.ratio(group.shape)
+        ratio = side.ratio(group.shape.pool.devices)
         degrees["attention"] = {
             "ratio": ratio,
             "micro_batches": side.batches,

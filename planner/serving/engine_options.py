@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from core.errors import InfeasibleError, InputError
 from planner.serving.alternatives import STEADY_ERROR
-from planner.serving.attention_sides import POOL, beside_attention
+from planner.serving.attention_search import beside_attention
+from planner.serving.attention_sides import POOL
 from planner.serving.drafts import published_heads
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase

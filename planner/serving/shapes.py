@@ -101,7 +101,7 @@ class ReplicaShape:
         parts += [pool.stored, *([f"KV {pool.kv}"] if pool.kv else [])]
         parts += [drafts_words(pool.speculation)] if pool.speculation else []
         side = self.attention
-        parts += [f"A:F {side.ratio(self)} {side.batches} micro batches"] if side else []
+        parts += [f"A:F {side.ratio(self.pool.devices)} {side.batches} micro batches"] if side else []
         parts += ["DeepEP"] if pool.exchange == "deepep" else []
         parts += [f"overlap {pool.overlap.kind}"] if pool.overlap else []
         parts += [f"graphs to {pool.largest_graph:,}"] if pool.largest_graph else []
