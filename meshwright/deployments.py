@@ -15,10 +15,19 @@ from meshwright.questions.targets import one_share, target
 from meshwright.result_base import Result, check_rank
 from meshwright.served_errors import measured_of
 from planner.execution import Execution
+from planner.serving.agents import (
+    FINALISTS,
+    AgentSearch,
+    carry_agents,
+    check_agents,
+    turns_question,
+)
+from planner.serving.alternatives import NEXT
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_check import Check, check
 from planner.serving.plan import ServingPlan
 from planner.serving.policies import PolicySearch, try_policies, with_policies
+from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_serving
 from planner.serving.search import ServingSearch, search_serving
@@ -41,8 +50,14 @@ class DeploymentSearch(Result):
     """Policies tried around the first deployment, on the event engine."""
     look: Check | None = None
     """What the event engine said of the first deployments by default."""
+    agents: AgentSearch | None = None
+    """Agents that the deployments carry, where requests are turns of programs."""
 
     def _tables(self) -> Sequence[Any]:
+        if self.agents is not None:
+            from meshwright.reports.serving_agents import agent_tables
+
+            return agent_tables(self.search, self.agents)
         if not self.search.plans:
             return ["no deployment meets the targets"]
         from meshwright.reports.serving_plans import deployment_tables
@@ -57,15 +72,19 @@ class DeploymentSearch(Result):
 
         if not self.search.plans:
             raise InfeasibleError(nearest_words(self.search))
-        return deployments_page(
-            self.search, deployment_tables(self.search, self.refined, self.look, more=True)
-        )
+        tables = deployment_tables(self.search, self.refined, self.look, more=True)
+        return deployments_page(self.search, self._tables() if self.agents is not None else tables)
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright plan serve --json`` prints."""
         from meshwright.reports.serving_plans import describe_deployments
 
-        return describe_deployments(self.search, self.refined, self.look)
+        described = describe_deployments(self.search, self.refined, self.look)
+        if self.agents is not None:
+            from meshwright.reports.serving_agents import describe_agents
+
+            described["agents"] = describe_agents(self.agents)
+        return described
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         figures = (
@@ -105,6 +124,8 @@ class DeploymentSearch(Result):
             InputError: the search returned fewer deployments.
         """
         check_rank(index, len(self.search.plans))
+        if self.agents is not None:
+            return self.agents.scenario(index)
         deployed = scenario_of(self.search.question, self.search.plans[index])
         return deployed if self.policies is None else with_policies(deployed, self.policies.best.policies)
 
@@ -143,6 +164,8 @@ def deploy(
     values = check_names(arguments, DeployArguments, inspect.signature(deploy).parameters)
     question = deployment_question(scenario, values, split)
     measured = measured_of(question)
+    if question.programs:
+        return _with_agents(question, top, refine, tries, progress, measured)
     ranking = search_serving(question, max(top, refine or 0), progress, formats=True, measured=measured)
     if question.unasked and not ranking.plans and ranking.nearest is not None and ranking.nearest.goodput > 0:
         # Nothing carries the rate: what carries most, at the rate that it carries.
@@ -162,6 +185,32 @@ def deploy(
     return DeploymentSearch(ranking, runs, interrupted, policies, look)
 
 
+def _with_agents(
+    question: ServingQuestion,
+    top: int,
+    refine: int | None,
+    tries: Mapping[str, Sequence[Any]] | None,
+    progress: Callable[[float], None] | None,
+    measured: Measured | None,
+) -> DeploymentSearch:
+    """Deployments with the agents that they carry; arguments as of `deploy`.
+
+    Raises:
+        InputError: programs that begin at a rate, or options that agents do not have.
+        InfeasibleError: no replica fits.
+    """
+    check_agents(question)
+    for name, value in (("--refine", refine), ("--try", tries)):
+        if value:
+            raise InputError("agents are run on the event engine already; leave it out", name)
+    ranking = search_serving(turns_question(question), max(top, FINALISTS), progress, measured=measured)
+    if not ranking.plans:
+        return DeploymentSearch(ranking)
+    agents = carry_agents(question, ranking, measured)
+    ranking = replace(ranking, plans=[row.plan for row in agents.rows], reasons=[NEXT] * len(agents.rows))
+    return DeploymentSearch(ranking, agents=agents)
+
+
 def _targets(values: Mapping[str, Any]) -> dict[str, Any]:
     """Targets that are written as text (500ms, p99=2s), in seconds, and their share.
 
@@ -169,7 +218,9 @@ def _targets(values: Mapping[str, Any]) -> dict[str, Any]:
         InputError: not readable, or two shares.
     """
     read = {
-        name: target(values[name], name) for name in ("ttft", "tpot") if isinstance(values.get(name), str)
+        name: target(values[name], name)
+        for name in ("ttft", "tpot", "deadline")
+        if isinstance(values.get(name), str)
     }
     if not read:
         return {}

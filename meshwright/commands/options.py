@@ -263,6 +263,10 @@ Together = Annotated[
     bool,
     typer.Option("--together", help="Search no disaggregated prefill and decode."),
 ]
+Deadline = Annotated[
+    str | None,
+    typer.Option(metavar="SECONDS", help="Time of an agent's whole program, tools counted (120s)."),
+]
 Pools = Annotated[
     str | None,
     typer.Option(

@@ -175,6 +175,7 @@ class ServeFlags(RankingFlags, LoadFlags):
     watts: options.Watts = None
     tries: options.Try = None
     pools: options.Pools = None
+    deadline: options.Deadline = None
 
 
 @record(kw_only=True)
@@ -321,7 +322,7 @@ PARTS = {
         "a ranking of groups does not read it",
     ),
     "fronts of deployments": Part(
-        words("watts requests speculate kv site tries pools"), "fronts do not read it"
+        words("watts requests speculate kv site tries pools deadline"), "fronts do not read it"
     ),
     "not refined": Part(words("executor address workers store"), "it says where --refine runs"),
     "not saved": Part(("rank",), "it says which plan --save writes"),

@@ -43,7 +43,8 @@ def plan_serving(
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.questions.policies import tried_policies
-    from meshwright.reports.serving_plans import deployment_tables, describe_deployments
+    from meshwright.reports.serving_agents import agent_tables
+    from meshwright.reports.serving_plans import deployment_tables
     from meshwright.reports.serving_policies import describe_policies, policy_tables
     from meshwright.reports.serving_shortfall import falls_short, nearest_words
 
@@ -67,11 +68,12 @@ def plan_serving(
     note_model(search.search.question.model)
     if flags.json:
         tried = describe_policies(search.policies)
-        print_json({**describe_deployments(search.search, search.refined, search.look), **tried})
+        print_json({**search.to_dict(), **tried})
     elif search.search.plans:
         launch = export_words(engine_target(search.search.question.engine), files.save)
         tried = policy_tables(search.search.question, search.policies)
         tables = deployment_tables(search.search, search.refined, search.look, flags.more)
+        tables = tables if search.agents is None else agent_tables(search.search, search.agents)
         show_tables(*tables, *tried, launch)
     if files.html is not None and search.search.plans:
         search.page().write(files.html)
@@ -192,7 +194,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
-    names = (*names, "prefix", "images", "use", "concurrency", "site", "pools")
+    names = (*names, "prefix", "images", "use", "concurrency", "site", "pools", "deadline")
     return {
         **{name: getattr(flags, name) for name in names},
         "split": not flags.together,

@@ -171,8 +171,10 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
         site: file or mapping of what ``learn`` found on a measured server.
         pools: roles of pools to try beside those that serve: ``"attention"`` (attention-FFN disaggregation;
             ``attention_ratio`` and ``micro_batches`` of ``fix`` hold its fields).
+        deadline: seconds of an agent's whole program, tools counted; of ``use="agents"`` and programs.
     """
 
+    deadline: float | None
     pools: str | Sequence[str] | None
     objective: str | None
     prefix: str | float | None

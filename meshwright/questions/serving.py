@@ -35,6 +35,7 @@ from simulator.serving.question.speculation import (
     read_speculation,
 )
 from simulator.serving.scenario import ServingDefinition
+from simulator.serving.workload.programs import SPAN
 from simulator.serving.workload.traces.detection import detect_format
 from simulator.site import ServerSite, check_server
 
@@ -94,8 +95,7 @@ def serving_question(
     gpus = written.gpus or sum(pool.devices * pool.replicas for pool in here or pools)
     with located(f"{where}: gpus"):
         cluster = cluster.resized(gpus)
-    stated = {name: getattr(pools[0], name) for name in HELD}
-    stated = {name: value for name, value in stated.items() if value is not None}
+    stated = {name: value for name in HELD if (value := getattr(pools[0], name)) is not None}
     fixed = {name: _value(name, value, "fix") for name, value in fix.items()}
     drafts = pools[0].speculation
     if drafts is not None and drafts.kind != DRAFT_MODEL:
@@ -158,6 +158,21 @@ def _pools(written: Any, fix: Mapping[str, Any]) -> tuple[str, ...]:
                 f"is a field of attention pools: ask for them with --pools {POOL}", f"fix.{name}"
             )
     return pools
+
+
+def _check_deadline(values: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    """Refuse the deadline of a program where requests are single ones.
+
+    Raises:
+        InputError: they are.
+    """
+    workload = data.get("workload", {})
+    if values.get("deadline") is not None and not workload.get("program", {}).get("kind"):
+        raise InputError(
+            "is the time of a program, and requests are single ones; --use agents without --rate, or a "
+            "scenario with `workload.program`, has programs",
+            "--deadline",
+        )
 
 
 def _check_clients(values: Mapping[str, Any]) -> None:
@@ -264,17 +279,46 @@ def _data(
         "workload.slo.ttft": arguments["ttft"],
         "workload.slo.tpot": arguments["tpot"],
         "workload.slo.share": arguments["share"],
+        "workload.program.deadline": arguments.get("deadline"),
     }
+    if arguments.get("turns") is not None and not scenario:
+        values |= _turns(arguments)
     if arguments.get("requests") is not None:
         values |= _trace(Path(arguments["requests"]))
         data = {**data, "workload": _without(data.get("workload", {}), "input", "output", "arrivals")}
+        if detect_format(Path(arguments["requests"])).sessions:
+            values["workload.arrivals"] = values["workload.arrivals"] or {"kind": "burst"}
     elif not scenario and arguments["rate"] is None:
         # Goodput needs no rate; the event engine sets it.
         values["workload.arrivals"] = {"kind": "burst"}
     for key, value in values.items():
         if value is not None:
             data = changed(data, key, value, where)
+    _check_deadline(arguments, data)
     return data, where, folder
+
+
+def _turns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a workload of agents: turns whose prompts have the asked length in the mean.
+
+    A turn adds the tokens that the one before it lacked, and its answer; what the first of them has beyond
+    that is a system prompt of all agents.
+
+    Raises:
+        InputError: as of `_shared`.
+    """
+    isl, osl = values["isl"], values["osl"]
+    new = max(isl - (_shared(values) or 0), 1)
+    turns = max(min(values["turns"], 1 + 2 * (isl - new) // (new + osl)), 1)
+    # Whole spans, so that each further turn adds no more than its new tokens.
+    common = (isl - new - (turns - 1) * (new + osl) // 2) // SPAN * SPAN
+    return {
+        "workload.program.kind": "conversation",
+        "workload.program.turns": turns,
+        "workload.program.think": values["tool"],
+        "workload.input": _fixed(new),
+        "workload.prefix": {"tokens": common} if common > 0 else None,
+    }
 
 
 def _trace(path: Path) -> dict[str, Any]:

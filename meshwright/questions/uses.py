@@ -22,6 +22,10 @@ class Use(Strict):
     ttft: Figure[float]
     tpot: Figure[float]
     prefix: Figure[int] | None = None
+    turns: Figure[int] | None = None
+    """Calls of an agent from a message to its answer."""
+    tool: Figure[float] | None = None
+    """Mean seconds of tools between two of them."""
 
 
 @cache
@@ -42,6 +46,8 @@ def with_use(values: Mapping[str, Any]) -> dict[str, Any]:
     if name not in uses():
         raise UnknownNameError("use", name, uses(), "--use")
     filled = dict(values)
+    if values.get("rate") is None and values.get("requests") is None:
+        filled |= {key: figure.value for key in ("turns", "tool") if (figure := getattr(uses()[name], key))}
     lengths = values.get("requests") is None and values.get("isl") is None
     for key in ("isl", "osl", "ttft", "tpot", "prefix"):
         figure = getattr(uses()[name], key)

@@ -16,7 +16,7 @@ from core.errors import InputError, UnknownNameError
 from core.loading import build
 from hwmodels.cluster import Cluster
 from planner.serving.offers import Offer, check_types, of_cluster
-from planner.serving.request_sample import Sample, sample
+from planner.serving.request_sample import Sample, has_programs, sample
 from simulator.models import Model
 from simulator.models.towers.pictures import Pictures, pictures_of
 from simulator.serving.adapters import make_kernel
@@ -206,7 +206,7 @@ class ServingQuestion:
     @property
     def prompt(self) -> float:
         """Mean prompt tokens, the shared prefix and images counted."""
-        if self.workload.input is None:
+        if self.workload.input is None or self.programs:
             return float(self.sample.prompts.mean())
         prefix = self.workload.prefix.tokens if self.workload.prefix else 0
         images = self.pictures.tokens if self.pictures else 0
@@ -216,7 +216,9 @@ class ServingQuestion:
     def output(self) -> float:
         """Mean output tokens."""
         return (
-            float(self.sample.outputs.mean()) if self.workload.output is None else self.workload.output.mean()
+            float(self.sample.outputs.mean())
+            if self.workload.output is None or self.programs
+            else self.workload.output.mean()
         )
 
     @cached_property
@@ -232,7 +234,12 @@ class ServingQuestion:
     @property
     def shares_prefixes(self) -> bool:
         """Whether prompts may share prefixes: system prompts, or a trace."""
-        return self.workload.prefix is not None or self.workload.trace is not None
+        return self.workload.prefix is not None or self.workload.trace is not None or self.programs
+
+    @cached_property
+    def programs(self) -> bool:
+        """Whether requests are turns of agents' programs."""
+        return has_programs(self.workload)
 
     @cached_property
     def prompt_variation(self) -> float:

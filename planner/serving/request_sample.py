@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 from core.errors import InputError
 from simulator.lengths.fixed import FixedLength
 from simulator.serving.workload import Serving
+from simulator.serving.workload.programs.base import Call, Calls
+from simulator.serving.workload.programs.single import Single
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
+from simulator.serving.workload.traces import get_format
 
 Array = NDArray[np.float64]
 
@@ -30,6 +34,8 @@ class Sample:
         repeated: prompt tokens that a cache without limit would hold at arrival, shape (requests,).
         distinct: tokens of all prefixes.
         common: whether every request has one of a few system prompts, which running requests share.
+        turns: requests of a program, mean.
+        between_s: mean seconds from an answer, or a program's begin, to the next request.
     """
 
     prompts: Array
@@ -38,25 +44,30 @@ class Sample:
     repeated: Array | float = 0.0
     distinct: float = 0.0
     common: bool = False
+    turns: float = 1.0
+    between_s: float = 0.0
 
 
 def sample(workload: Serving, seed: int, folder: Path, longest: int, images: int = 0) -> Sample:
     """Draw or read the first requests.
 
     Args:
-        workload: lengths or a trace; single requests, not programs.
+        workload: lengths, a trace, or programs, whose requests come one after the other.
         seed: seed of the drawn lengths.
         folder: base of a trace's relative path.
         longest: maximum tokens of a request.
         images: tokens of a request's images, which drawn lengths do not count.
 
     Raises:
-        InputError: a wrong row of the trace, a request longer than ``longest``, programs, or no request.
+        InputError: a wrong row of the trace, a request longer than ``longest``, closed arrivals of single
+            requests, or no request.
     """
     source = Source(workload.model_copy(update={"requests": DRAWS}), seed, folder, longest, images=images)
+    if has_programs(workload):
+        return _of_programs(source, longest)
     if source.feeds_back:
         raise InputError(
-            "a search needs single requests in an open loop: no closed arrivals, no program of several turns",
+            "a search needs an open loop, found closed arrivals; --concurrency asks for them",
             "workload",
         )
     lengths, arrivals = (workload.input, workload.output), workload.arrivals
@@ -79,7 +90,48 @@ def sample(workload: Serving, seed: int, folder: Path, longest: int, images: int
     return Sample(prompts, outputs, (len(times) - 1) / span if span else None, *prefixes)
 
 
-def _repeated(request: Request, seen: set[int], span: int) -> int:
+def has_programs(workload: Serving) -> bool:
+    """Whether requests are those of programs, or of recorded sessions."""
+    sessions = workload.trace is not None and get_format(workload.trace.format).sessions is not None
+    return sessions or not isinstance(workload.program, Single)
+
+
+PROGRAM_DRAWS = 4_000
+"""Requests of programs that are drawn at least."""
+
+
+def _of_programs(source: Source, longest: int) -> Sample:
+    """Requests of whole programs, one program after the other."""
+    calls: list[Call] = []
+    number = 0
+    for number, program in enumerate(source.programs(), 1):  # noqa: B007 (counted to the end)
+        calls += _walked(program)
+        if len(calls) >= PROGRAM_DRAWS:
+            break
+    if not calls:
+        raise InputError("the trace has no sessions", "workload.trace")
+    for serial, call in enumerate(calls):
+        if call.prompt + call.output > longest:
+            source.check(serial, call.prompt, call.output)
+    seen: set[int] = set()
+    repeated = np.array([_repeated(call, seen, source.prefix_tokens) for call in calls], float)
+    drawn = [(call.prompt, call.output, call.after_s) for call in calls]
+    prompts, outputs, waits = np.array(drawn, float).T
+    distinct, turns = float(len(seen) * source.prefix_tokens), len(calls) / number
+    between_s = float(waits.mean())
+    return Sample(prompts, outputs, None, repeated, distinct, turns=turns, between_s=between_s)
+
+
+def _walked(calls: Calls) -> Iterator[Call]:
+    """All requests of a program, those of sub-agents behind the ones that start them."""
+    for sent in calls:
+        for call in sent:
+            yield call
+            if call.then is not None:
+                yield from _walked(call.then)
+
+
+def _repeated(request: Request | Call, seen: set[int], span: int) -> int:
     """Leading prompt tokens whose prefix ids were seen before; enters the request's ids."""
     known = 0
     for prefix in request.prefix:
