@@ -70,6 +70,13 @@ def _tiers(text: str, where: str) -> list[dict[str, Any]]:
     ]
 
 
+def _whole(text: str, where: str) -> int:
+    """A whole number of replicas."""
+    if re.fullmatch(r"[1-9]\d{0,3}", text) is None:
+        raise InputError(f"must be a number of encoders from 1 to 9,999 or {WITHOUT}, found {text!r}", where)
+    return int(text)
+
+
 def _named(what: str, names: Mapping[str, Any], wrapped: bool = False) -> Callable[[str, str], Any]:
     """A reader of names of policies; ``wrapped`` as a mapping with the key `kind`."""
 
@@ -87,4 +94,5 @@ READERS: Mapping[str, Callable[[str, str], Any]] = {
     "start.from": _named("source of weights", starts),
     "router": _named("router", routers),
     "scaler": _named("scaler", scalers),
+    "encoder": _whole,
 }

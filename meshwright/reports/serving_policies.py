@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import table
-from planner.serving.policies import PolicyRun, PolicySearch, overlapping
+from meshwright.reports.units import percent
+from planner.serving.policies import ENCODER, PolicyRun, PolicySearch, overlapping
 from planner.serving.question import ServingQuestion
 
 
@@ -49,7 +50,18 @@ def policy_tables(question: ServingQuestion, policies: PolicySearch | None) -> l
     close = sum(overlapping(tried.run, first.run) for tried in policies.runs)
     if close > 1:
         said += f"; the plainest of {close} whose intervals overlap with the largest"
-    return [table(("policies", "requests/s"), rows, title, left=1), f"{said}."]
+    return [table(("policies", "requests/s"), rows, title, left=1), f"{said}.", *_no_encoders(policies)]
+
+
+def _no_encoders(policies: PolicySearch) -> list[str]:
+    """What encoders on devices of their own carry, where replicas that encode themselves are chosen."""
+    best = policies.best
+    others = [tried for tried in policies.runs if tried.policies.get(ENCODER) is not None]
+    if not others or best.policies[ENCODER] is not None or not best.run.goodput:
+        return []
+    share = others[0].run.goodput / best.run.goodput - 1.0
+    more = f"{percent(abs(share))} {'more' if share > 0 else 'less'}"
+    return [f"No gain by encoders on GPUs of their own: {words(others[0].policies)} carries {more}."]
 
 
 def words(policies: Mapping[str, Any]) -> str:

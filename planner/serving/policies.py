@@ -18,8 +18,11 @@ from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing, refine_scenarios
 from simulator.scenario import changed
+from simulator.serving.question.deployment import Pool
 
-TRIED = ("migrate", "tiers", "adapters.memory", "start.from", "finetuning.tpot", "router", "scaler")
+ENCODER = "encoder"
+"""Key of a number of encoders, which take devices of the deployment's own replicas."""
+TRIED = ("migrate", "tiers", "adapters.memory", "start.from", "finetuning.tpot", "router", "scaler", ENCODER)
 """Keys of a deployment whose values may be tried."""
 MOST_COMBINATIONS = 64
 
@@ -84,6 +87,9 @@ def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> d
     """
     data = dict(scenario)
     for key, value in policies.items():
+        if key == ENCODER:
+            data = data if value is None else _with_encoders(data, value)
+            continue
         outer, inside, _ = key.partition(".")
         deployment = data["deployment"]
         if inside and not deployment.get(outer) and outer != "start":
@@ -94,6 +100,31 @@ def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> d
         else:
             data = changed(data, f"deployment.{key}", value, "plan")
     return data
+
+
+def _with_encoders(scenario: Mapping[str, Any], encoders: int) -> dict[str, Any]:
+    """A deployment on the same devices: encoders of one device each have those of replicas for prompts.
+
+    Raises:
+        InputError: no replica is left for prompts.
+    """
+    deployment = dict(scenario["deployment"])
+    own = {
+        key: deployment.pop(key) for key in list(deployment) if key in Pool.model_fields and key != "engine"
+    }
+    first, *others = deployment.get("pools") or [own]
+    devices = first.get("tensor", 1) * first.get("data", 1) * first.get("pipeline", 1)
+    replicas = first.get("replicas", 1) - -(-encoders // devices)
+    if replicas < 1:
+        most = devices * (first.get("replicas", 1) - 1)
+        raise InputError(
+            f"{encoders} leave no replica of rank 1 for prompts; at most {most} of its devices may encode"
+            if most
+            else "rank 1 has one replica for prompts, which leaves no device to an encoder",
+            f"--try {ENCODER}",
+        )
+    pools = [{"role": "encoder", "replicas": encoders}, {**first, "replicas": replicas}, *others]
+    return {**scenario, "deployment": {**deployment, "pools": pools}}
 
 
 def try_policies(
@@ -112,6 +143,10 @@ def try_policies(
     """
     if not question.workload.slo.has_targets:
         raise InputError("needs a target (--ttft, --tpot), within which the largest rate counts", "--try")
+    if ENCODER in tries and question.pictures is None:
+        raise InputError(
+            "has nothing to encode: requests have no images (--images 2x1280x720)", "--try encoder"
+        )
     tried = combinations(tries)
     base = scenario_of(question, plan)
     scenarios = [with_policies(base, policies) for policies in tried]

@@ -41,6 +41,8 @@ def test_words_become_values():
         ("tiers=host", InputError, "PLACE:GIGABYTES"),
         ("adapters.memory=much", InputError, "positive number"),
         ("migrate", InputError, "KEY=VALUE"),
+        ("encoder=0", InputError, "from 1"),
+        ("encoder=1.5", InputError, "from 1"),
     ],
 )
 def test_wrong_words_are_refused(text, error, says):
