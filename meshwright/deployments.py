@@ -199,7 +199,7 @@ def _with_agents(
         InputError: programs that begin at a rate, or options that agents do not have.
         InfeasibleError: no replica fits.
     """
-    check_agents(question)
+    question = check_agents(question)
     for name, value in (("--refine", refine), ("--try", tries)):
         if value:
             raise InputError("agents are run on the event engine already; leave it out", name)

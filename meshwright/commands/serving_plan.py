@@ -81,7 +81,7 @@ def plan_serving(
     if not search.search.plans:
         raise InfeasibleError(nearest_words(search.search))
     files.save_scenario(search)
-    if falls_short(search.search):
+    if falls_short(search.search) or (search.agents is not None and search.agents.short):
         raise typer.Exit(1)
     if search.interrupted:
         note(f"interrupted: {len(search.refined)} of {flags.refine} deployments were run on the event engine")

@@ -66,8 +66,7 @@ def _verdict(search: ServingSearch, agents: AgentSearch) -> list[str]:
         f"{per_second(plan.goodput)} turns/s",
         short_evidence(search, plan),
     ]
-    short = wanted is not None and row.agents < wanted
-    more = [f"No deployment tried carries {wanted:,}."] if short else []
+    more = [f"No deployment tried carries {wanted:,}."] if agents.short else []
     return ["\n".join(fitted(parts, more))]
 
 
@@ -115,7 +114,7 @@ def _basis(agents: AgentSearch) -> Table:
             "model": "the event engine, one seed, the number of agents to 5 %; finalists are those with most "
             "turns/s on the steady state, where caches hold all that repeats",
             "KV during tool calls": "stays in the prefix cache until others need the room",
-            "router": "prefix-aware: turns go where the agent's KV is",
+            "router": "prefix-aware where there are several replicas: turns go where the agent's KV is",
             "energy": "devices and hosts over the run, tool waits counted",
         },
         "What this rests on",

@@ -87,17 +87,22 @@ class AgentSearch:
     rows: Sequence[Carried]
     without: Mapping[str, int]
 
+    @property
+    def short(self) -> bool:
+        """Whether the first deployment carries fewer agents than asked, or none."""
+        return self.rows[0].agents < (self.question.concurrency or 1)
+
     def scenario(self, index: int) -> dict[str, Any]:
         """A deployment with its agents as a scenario."""
         row = self.rows[index]
         return _scenario(self.question, row.plan, max(row.agents, 1))
 
 
-def check_agents(question: ServingQuestion) -> None:
-    """Refuse programs that begin at a rate.
+def check_agents(question: ServingQuestion) -> ServingQuestion:
+    """The question with the number of agents that closed arrivals state, where they do.
 
     Raises:
-        InputError: they do.
+        InputError: programs begin at a rate.
     """
     arrivals = question.workload.arrivals
     if question.rate is not None or (arrivals is not None and arrivals.mean_rate() is not None):
@@ -106,6 +111,11 @@ def check_agents(question: ServingQuestion) -> None:
             "number (--concurrency 100)",
             "workload.arrivals",
         )
+    if question.concurrency is not None or not isinstance(arrivals, Closed):
+        return question
+    clients = replace(question, concurrency=arrivals.concurrency)
+    clients.__dict__["sample"] = question.sample
+    return clients
 
 
 def turns_question(question: ServingQuestion) -> ServingQuestion:
@@ -241,9 +251,9 @@ def _most(question: ServingQuestion, plan: ServingPlan, expected: int, change: C
 def _scenario(question: ServingQuestion, plan: ServingPlan, agents: int) -> dict[str, Any]:
     """A deployment under a number of agents."""
     policies = {"router": AFFINITY, **question.policies} if plan.groups[0].replicas > 1 else question.policies
-    asked = replace(turns_question(question), concurrency=agents, policies=policies)
-    asked.__dict__["sample"] = question.sample
-    return scenario_of(asked, plan)
+    clients = replace(turns_question(question), concurrency=agents, policies=policies)
+    clients.__dict__["sample"] = question.sample
+    return scenario_of(clients, plan)
 
 
 def _setting(

@@ -31,8 +31,6 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
     model, own = _model(question.model)
     pools = [_pool(group, own) for group in plan.groups]
-    sides = [(group.shape.attention, group.replicas) for group in plan.groups]
-    beside = [_attention(side, replicas, own) for side, replicas in sides if side is not None]
     first = plan.groups[0].shape.offer
     taken: dict[str, int] = {}
     for pool, group in zip(pools, plan.groups, strict=True):
@@ -40,6 +38,10 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         taken[offer.name] = taken.get(offer.name, 0) + group.devices
         if offer.name != first.name:
             pool["cluster"] = cluster_reference(offer.cluster)
+    sides = [
+        (group.shape.attention, group.replicas, pool) for pool, group in zip(pools, plan.groups, strict=True)
+    ]
+    beside = [_attention(side, replicas, own, pool) for side, replicas, pool in sides if side is not None]
     deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
     deployment |= pools[0] if len(pools) == 1 else {"pools": [*pools, *beside]}
     deployment |= question.policies
@@ -80,9 +82,10 @@ def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
     return {**stated, "role": group.role, "replicas": group.replicas, "options": options}
 
 
-def _attention(side: AttentionSide, replicas: int, own: str) -> dict[str, Any]:
-    """The pool of attention devices beside decoding replicas."""
+def _attention(side: AttentionSide, replicas: int, own: str, decoding: dict[str, Any]) -> dict[str, Any]:
+    """The pool of attention devices beside decoding replicas, on the cluster of these."""
     stated = side.pool.model_dump(mode="json", exclude_defaults=True, exclude={"engine"})
     if stated.get("weights") == own:
         del stated["weights"]
-    return {**stated, "replicas": side.pool.replicas * replicas}
+    cluster = {name: decoding[name] for name in ("cluster",) if name in decoding}
+    return {**stated, **cluster, "replicas": side.pool.replicas * replicas}

@@ -23,6 +23,13 @@ def test_a_use_is_enough(run, use):
     assert (asked["ttft"], asked["tpot"]) == (own.ttft.value, own.tpot.value)
 
 
+def test_more_agents_than_any_deployment_carries_exit_with_1(run):
+    lengths = ["--isl", "4000", "--prefix", "3400", "--tpot", "0.008", "--concurrency", "4000"]
+    short = run(*[word for word in PLACE if word != "--json"], "--use", "agents", *lengths)
+    assert short.code == 1
+    assert "No deployment tried carries 4,000" in " ".join(short.out.split())
+
+
 def test_stated_values_win_over_a_use():
     filled = with_use({"use": "agents", "isl": 100, "osl": None, "ttft": 9.0, "tpot": None, "prefix": None})
     assert (filled["isl"], filled["ttft"], filled["prefix"]) == (100, 9.0, None)
