@@ -42,12 +42,12 @@ class EncoderPrice(StepPrice):
         super().__init__(decoder.encoder_alone, cluster, pool.of(decoder), engine)
         self.decoder = decoder
 
-    def inside_stages(self, tokens: ArrayLike) -> Array:
-        """See `StepPrice.inside_stages`."""
+    def inside_stages(self, tokens: ArrayLike, attention: bool = False) -> Array:
+        """See `StepPrice.inside_stages`; keys and values are attention's too."""
         count = np.asarray(tokens, dtype=np.float64)
         rank = replace(self._rank(Batch.prefill(1.0, count)), model=self.decoder)
         keys = self.decoder.layers * self._seconds(encoded_keys(rank, count))
-        return super().inside_stages(tokens) + self.site.factor("products") * keys
+        return super().inside_stages(tokens, attention) + self.site.factor("products") * keys
 
 
 def encoder_table(model: Model, cluster: Cluster, pool: Pool, engine: Engine, budget: int) -> IterationTable:
