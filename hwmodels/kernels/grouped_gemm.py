@@ -176,15 +176,6 @@ def popular_hits(tokens: Array, top_k: Array, experts: Array) -> Array:
     return np.maximum(hits, np.minimum(top_k * np.minimum(tokens, 1.0), experts))
 
 
-def popular_variance(experts: Array, ranks: Array) -> Array:
-    """Return the variance of a device's copies over the square of their mean, by `POPULARITY`.
-
-    Gamma popularities over their sum are Dirichlet shares. Those of devices add up to one, which spreads
-    them like independent ones (as `busiest` takes them) of a variance ranks / (ranks - 1) as large.
-    """
-    return ranks / (POPULARITY * experts + 1.0)
-
-
 def busiest(mean: Array, variance: Array, ranks: Array) -> Array:
     """Return the expected largest of `ranks` random shares (normal approximation)."""
     off = np.interp(np.log2(ranks), np.arange(len(LARGEST_OF)), LARGEST_OF)

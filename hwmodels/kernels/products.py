@@ -202,9 +202,9 @@ class Products(Kernels):
         """Return the time of a gated mixture-of-experts layer on its busiest device, as engines run it.
 
         Tokens choose experts at random, so the weights of E (1 - (1 - k/E)^tokens) experts are read, and of
-        fewer where popularities differ; the busiest device counts, by chance and by popularity. Kernels are
-        those of `GroupedTileWave.served`; token movement is included, start-up is not. `expert_layer_of`
-        gives the kernels of benchmark tables.
+        fewer where popularities differ; the busiest device counts. Kernels are those of
+        `GroupedTileWave.served`; token movement is included, start-up is not. `expert_layer_of` gives the
+        kernels of benchmark tables.
 
         Args:
             tokens: token positions over all devices of the expert group.
@@ -223,8 +223,7 @@ class Products(Kernels):
         form = self._entry("grouped_gemm", dtype)[1].form.served()
         share = 1.0 / ranks
         copies, spread = tokens * top_k * share, 1.0 - share
-        unlike = grouped_gemm.popular_variance(experts, ranks) if popular else 0.0
-        copies = grouped_gemm.busiest(copies, copies * (spread + unlike * copies), ranks) * ranks ** (
+        copies = grouped_gemm.busiest(copies, copies * spread, ranks) * ranks ** (
             form.skewed_busiest_exponent * prefers
         )
         local = experts * share

@@ -76,26 +76,6 @@ def test_chance_loads_the_busiest_device_less_and_less_as_tokens_grow():
     assert np.all((split / one > 1.0) & (split / one < 2.0))
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 32])
-def test_popular_experts_load_the_busiest_device_as_drawn(ranks):
-    """256 experts of gamma popularities, dealt to the ranks: the largest share over the mean."""
-    drawn = np.random.default_rng(ranks).gamma(grouped_gemm.POPULARITY, size=(4000, ranks, 256 // ranks))
-    shares = drawn.sum(axis=2) / drawn.sum(axis=(1, 2))[:, None] * ranks
-    one, many = np.array(1.0), np.array(float(ranks))
-    variance = grouped_gemm.popular_variance(np.array(256.0), many)
-    assert variance * (1.0 - 1.0 / ranks) == pytest.approx(shares.var(), rel=0.03)
-    busiest = float(grouped_gemm.busiest(one, variance, many))
-    # The gamma's long tail adds what a normal distribution lacks.
-    assert busiest - 1.0 == pytest.approx(shares.max(axis=1).mean() - 1.0, rel=0.13)
-    kernels = devices.get("h100-sxm").kernels
-    alike, unlike = (
-        kernels.expert_layer(32768, 7168, 2048, 8, 256, expert_parallel=ranks, popular=popular)
-        for popular in (False, True)
-    )
-    # Its products take as much longer, the pass over all ranks' tokens does not.
-    assert 1.0 < unlike / alike < busiest
-
-
 def test_skew_is_a_degree():
     kernels = devices.get("b200").kernels
     seconds = kernels.expert_layer(64, 4096, 1536, 8, 128, skewed=[0.0, 0.5, 1.0])
