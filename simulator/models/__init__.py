@@ -47,8 +47,8 @@ class ModelCatalogue(Catalogue[Model]):
 
         Words for tuning, formats and dates are dropped if the full name is unknown.
         """
-        if (known := super().resolve(name)) is not None or name.endswith(SUFFIXES):
-            return known
+        if (listed_name := super().resolve(name)) is not None or name.endswith(SUFFIXES):
+            return listed_name
         short = name.rpartition("/")[2].lower()
         shape = NOT_SHAPE.sub("", short)
         spellings = (short, shape, REVISION.sub("", shape))
@@ -81,10 +81,12 @@ class ModelCatalogue(Catalogue[Model]):
         """A model in the format of the checkpoint that a name means: a listed one, or one that says it."""
         short = _squeezed(name.rpartition("/")[2])
         listed = (
-            own for own, names in model.checkpoints.items() if short in map(_squeezed, _short_names(names))
+            stored
+            for stored, names in model.checkpoints.items()
+            if short in map(_squeezed, _short_names(names))
         )
-        own = next(listed, None) or format_of_name(name)
-        update: dict[str, Any] = {} if own in (None, model.checkpoint) else {"checkpoint": own}
+        stored = next(listed, None) or format_of_name(name)
+        update: dict[str, Any] = {} if stored in (None, model.checkpoint) else {"checkpoint": stored}
         tower = published_tower(name)
         if tower is not None:
             update["tower"] = tower

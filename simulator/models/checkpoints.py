@@ -117,12 +117,12 @@ def _most(model: Model, parts: PartFormats) -> CheckpointFormat:
     counts: Counter[CheckpointFormat] = Counter()
     for members in linears(model).values():
         for linear in members:
-            for own, share in getattr(parts, linear.part).items():
-                counts[own] += round(share * linear.weights)
+            for weight_format, share in getattr(parts, linear.part).items():
+                counts[weight_format] += round(share * linear.weights)
     narrow: Counter[CheckpointFormat] = Counter()
-    for own, count in counts.items():
-        if own != WIDE and count:
-            narrow[own] = count
+    for weight_format, count in counts.items():
+        if weight_format != WIDE and count:
+            narrow[weight_format] = count
     return (narrow or counts).most_common(1)[0][0]
 
 
@@ -163,9 +163,9 @@ def _kv(part: Config) -> Literal["fp8", "int8", "fp4"] | None:
     if not scheme.values:
         return None
     kind = str(scheme.values.get("type", "float"))
-    own = _of_bits(scheme.values.get("num_bits"), kind, f"{scheme.where}.num_bits")
-    known: dict[str, Literal["fp8", "int8", "fp4"]] = {"fp8": "fp8", "int8": "int8", "fp4": "fp4"}
-    return known.get(own)
+    kv_format = _of_bits(scheme.values.get("num_bits"), kind, f"{scheme.where}.num_bits")
+    cache_formats: dict[str, Literal["fp8", "int8", "fp4"]] = {"fp8": "fp8", "int8": "int8", "fp4": "fp4"}
+    return cache_formats.get(kv_format)
 
 
 KV_ALGORITHMS: dict[str, Literal["fp8", "int8", "fp4"]] = {
@@ -199,11 +199,11 @@ def _of_bits(bits: object, kind: str, where: str) -> CheckpointFormat:
     """
     floats: dict[object, CheckpointFormat] = {4: "fp4", 8: "fp8", 16: "bf16"}
     integers: dict[object, CheckpointFormat] = {4: "int4", 8: "int8", 16: "bf16"}
-    known = floats if kind.startswith("float") else integers
-    if bits not in known:
-        listed = ", ".join(map(str, known))
+    by_width = floats if kind.startswith("float") else integers
+    if bits not in by_width:
+        listed = ", ".join(map(str, by_width))
         raise InputError(f"weights of {shown(bits)} bits are not described; known: {listed}", where)
-    return known[bits]
+    return by_width[bits]
 
 
 Listed = tuple[CheckpointFormat, tuple[tuple[ModuleList, CheckpointFormat], ...]]
@@ -219,10 +219,10 @@ def _integers(part: Config) -> Read:
     extra = part.inner("extra_config")
     others: dict[CheckpointFormat, list[str]] = {}
     for name in extra.values:
-        own = extra.inner(name).values.get("bits", bits)
-        if own not in (bits, 16):
-            others.setdefault(_of_bits(own, "int", f"{extra.where}.{name}.bits"), []).append(name)
-    return (default, tuple((ModuleList(names), own) for own, names in others.items())), ()
+        module_bits = extra.inner(name).values.get("bits", bits)
+        if module_bits not in (bits, 16):
+            others.setdefault(_of_bits(module_bits, "int", f"{extra.where}.{name}.bits"), []).append(name)
+    return (default, tuple((ModuleList(names), stored) for stored, names in others.items())), ()
 
 
 def _bitsandbytes(part: Config) -> Read:
@@ -246,19 +246,19 @@ def _groups(part: Config) -> Read:
         if not weights.values:
             continue
         kind = str(weights.values.get("type", "int"))
-        own = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
+        group_format = _of_bits(weights.values.get("num_bits"), kind, f"{weights.where}.num_bits")
         if kind.startswith("float") and not group.inner("input_activations").values:
-            wide_inputs.append(own)
+            wide_inputs.append(group_format)
         targets = _words(group.values.get("targets"))
         if "Linear" in targets or not targets or (default is None and _all_linears(targets)):
-            default = default or own
-            unnamed[name] = own
+            default = default or group_format
+            unnamed[name] = group_format
         if others := [word for word in targets if word != "Linear"]:
-            lists.append((ModuleList(others), own))
+            lists.append((ModuleList(others), group_format))
     if default is None and not lists:
         raise InputError("states no format of the weights", groups.where)
     if len(set(unnamed.values())) > 1:
-        formats = ", ".join(f"{name} {own}" for name, own in list(unnamed.items())[:3])
+        formats = ", ".join(f"{name} {group_format}" for name, group_format in list(unnamed.items())[:3])
         raise InputError(f"groups of mixed formats ({formats}) have the same or no targets", groups.where)
     return (default or WIDE, tuple(lists)), tuple(dict.fromkeys(wide_inputs))
 
@@ -290,21 +290,21 @@ def _modelopt(part: Config) -> Read:
         raise InputError("states no format of the weights: quantized_layers is missing", part.where)
     named: dict[CheckpointFormat, list[str]] = {}
     wide_inputs: list[CheckpointFormat] = []
-    for layer, own in _layer_algorithms(layers):
-        stored = _algorithm(own, f"{layers.where}.{layer}")
+    for layer, algorithm in _layer_algorithms(layers):
+        stored = _algorithm(algorithm, f"{layers.where}.{layer}")
         named.setdefault(stored, []).append(layer)
-        if _wide_inputs(own):
+        if _wide_inputs(algorithm):
             wide_inputs.append(stored)
-    return (WIDE, tuple((ModuleList(names), own) for own, names in named.items())), tuple(
+    return (WIDE, tuple((ModuleList(names), stored) for stored, names in named.items())), tuple(
         dict.fromkeys(wide_inputs)
     )
 
 
 def _layer_algorithms(layers: Config) -> Iterator[tuple[str, str]]:
     for layer in layers.values:
-        own = layers.inner(layer).values.get("quant_algo")
-        if own is not None:
-            yield layer, str(own).upper()
+        algorithm = layers.inner(layer).values.get("quant_algo")
+        if algorithm is not None:
+            yield layer, str(algorithm).upper()
 
 
 def _algorithm(name: str, where: str) -> CheckpointFormat:

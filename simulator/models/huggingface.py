@@ -66,7 +66,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     """
     path = config_path(path)
     config = Config(read_mapping(path, bounded=False) if data is None else data, str(path))
-    whole = config
+    full_config = config
     for part in TEXT_PARTS:
         text = config.inner(part)
         if text.values:  # Top-level keys of a multimodal file apply to its text model too.
@@ -80,7 +80,7 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     fields["fp4"] = blocks_of_config(config)
     if constants := numerics_of(config):
         fields["numerics"] = constants
-    fields |= _tower(whole, fields["name"])
+    fields |= _tower(full_config, fields["name"])
     notes = [words for key, words in _tables()["left_out"].items() if config.values.get(key)]
     notes += [words for words in (note, unpriced([model_type])) if words]
     return _with_formats(build(Model, fields, config.where), config, path, notes)
@@ -145,9 +145,9 @@ def _tables() -> dict[str, Any]:
 def _refuse_unsupported(config: Config) -> None:
     """Raise an error for an architecture that Model cannot describe."""
     tables = _tables()
-    known = tables["hybrids"].get(str(config.values.get("model_type", "")), ())
+    supported_keys = tables["hybrids"].get(str(config.values.get("model_type", "")), ())
     for key, reason in tables["unsupported"].items():
-        if config.values.get(key) and key not in known:
+        if config.values.get(key) and key not in supported_keys:
             raise InputError(f"{key}: {reason}", config.where)
 
 
@@ -165,11 +165,11 @@ def _model_type(config: Config) -> tuple[str, str]:
         InputError: missing, not listed, or of a kind that Model cannot describe.
     """
     tables = _tables()
-    known, named = tables["model_types"], config.values.get("model_type")
+    model_types, named = tables["model_types"], config.values.get("model_type")
     if named is None:
         classes = config.values.get("architectures")
         stem = str(classes[0]).partition("For")[0].lower() if isinstance(classes, list) and classes else ""
-        named = next((name for name in known if name.replace("_", "").lower() == stem), None)
+        named = next((name for name in model_types if name.replace("_", "").lower() == stem), None)
     if named is None:
         raise InputError("key 'model_type' is missing", config.where)
     if not isinstance(named, str) or not named.strip():
@@ -177,10 +177,10 @@ def _model_type(config: Config) -> tuple[str, str]:
     for reason, kinds in tables["refused"].items():
         if named in kinds:
             raise InputError(f"model_type {shown(named)}: {reason}", config.where)
-    if named in known:
+    if named in model_types:
         return named, ""
     if strange := sorted(key for key, value in config.values.items() if value and not _read(key)):
-        listed = ", ".join(sorted(known, key=str.lower))
+        listed = ", ".join(sorted(model_types, key=str.lower))
         problem = (
             f"model_type {shown(named)} is not known, and its keys {', '.join(map(shown, strange[:6]))} "
             f"are not read; a model YAML can state its shape. Known: {listed}"
@@ -215,10 +215,10 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
     tables = _tables()
     unsaid = dict(tables["model_types"][model_type])
     gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
-    own = unsaid.pop("spellings", {})
+    spellings = unsaid.pop("spellings", {})
     fields = {"activation": "swiglu" if gated else "gelu"} | unsaid
     for read, table in ((config.number, tables["numbers"]), (config.flag, tables["flags"])):
-        values = {field: read(*own.get(field, keys)) for field, keys in table.items()}
+        values = {field: read(*spellings.get(field, keys)) for field, keys in table.items()}
         fields |= {field: value for field, value in values.items() if value is not None}
     fields |= _activation(config, gated, tables)
     fields |= _attention_pattern(config, fields, tables["layer_types"])

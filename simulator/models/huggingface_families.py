@@ -70,7 +70,7 @@ def deepseek_v4(config: Config) -> dict[str, Any]:
         other += overlap * width * (2 * hidden + ratio) + width
         if overlap == 2:
             other += 2 * index * (2 * hidden + ratio) + index + rank * heads * index + hidden * heads
-    chosen = [ratio for ratio in ratios if ratio]
+    nonzero_ratios = [ratio for ratio in ratios if ratio]
     window = whole_of(config, "sliding_window", 128)
     return {
         "kv_heads": 1,
@@ -84,8 +84,8 @@ def deepseek_v4(config: Config) -> dict[str, Any]:
         "attention_pattern": ("sliding",),
         "attention_sinks": True,
         # One entry serves as key and value; a layer without compression keeps its window only.
-        "kv_share": max(0.5 * sum(1 / ratio for ratio in chosen) / max(layers, 1), 1e-6),
-        "cache_extra": sum(index / ratio for ratio in chosen if ratio < 16) / max(layers, 1),
+        "kv_share": max(0.5 * sum(1 / ratio for ratio in nonzero_ratios) / max(layers, 1), 1e-6),
+        "cache_extra": sum(index / ratio for ratio in nonzero_ratios if ratio < 16) / max(layers, 1),
         "other_parameters": other,
     }
 
@@ -106,8 +106,8 @@ def gemma4(config: Config) -> dict[str, Any]:
     layers, hidden = whole_of(config, "num_hidden_layers"), whole_of(config, "hidden_size")
     heads, kv_heads = whole_of(config, "num_attention_heads"), whole_of(config, "num_key_value_heads")
     narrow, each = whole_of(config, "head_dim", 256), config.inner("per_layer_config")
-    own = [each.inner(key).number("head_dim") for key in each.values]
-    wide = config.number("global_head_dim") or max((width for width in own if width), default=narrow)
+    layer_widths = [each.inner(key).number("head_dim") for key in each.values]
+    wide = config.number("global_head_dim") or max((width for width in layer_widths if width), default=narrow)
     width = whole_of(config, "hidden_size_per_layer_input")
     rows = whole_of(config, "vocab_size_per_layer_input") or whole_of(config, "vocab_size")
     other = layers * (width * rows + 3 * width * hidden + hidden) + width if width else 0
@@ -138,9 +138,9 @@ def minimax_m3(config: Config) -> dict[str, Any]:
     """Grouped queries whose keys an indexer of a few heads chooses by blocks."""
     hidden, layers = whole_of(config, "hidden_size"), whole_of(config, "num_hidden_layers")
     sparse, listed = config.inner("sparse_attention_config"), config.values.get("layer_types")
-    chosen = sparse.values.get("sparse_attention_freq")
-    if isinstance(chosen, list):
-        count = sum(flag == 1 for flag in chosen)
+    sparse_flags = sparse.values.get("sparse_attention_freq")
+    if isinstance(sparse_flags, list):
+        count = sum(flag == 1 for flag in sparse_flags)
     else:
         kinds = listed if isinstance(listed, list) else []
         count = sum("sparse" in str(kind) or "indexed" in str(kind) for kind in kinds)

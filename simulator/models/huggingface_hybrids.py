@@ -13,22 +13,22 @@ from simulator.models.huggingface_rules import Config, kinds_of, pattern_of, pre
 
 def kimi_linear(config: Config) -> dict[str, Any]:
     """Kimi Delta Attention, whose channels decay by gates of low rank, beside latent attention."""
-    own = config.inner("linear_attn_config")
+    linear_config = config.inner("linear_attn_config")
     layers, hidden = whole_of(config, "num_hidden_layers"), whole_of(config, "hidden_size")
-    heads = own.number("num_heads") or config.number("linear_num_heads")
-    width = own.number("head_dim") or config.number("linear_head_dim")
+    heads = linear_config.number("num_heads") or config.number("linear_num_heads")
+    width = linear_config.number("head_dim") or config.number("linear_head_dim")
     pattern = kinds_of(config, {"linear_attention": "linear", "kda": "linear"})
-    whole = own.values.get("full_attn_layers")
-    if isinstance(whole, list):
-        pattern = ["full" if layer + 1 in whole else "linear" for layer in range(layers)]
-    full_rank = bool(own.flag("use_full_rank_gate"))
+    full_layers = linear_config.values.get("full_attn_layers")
+    if isinstance(full_layers, list):
+        pattern = ["full" if layer + 1 in full_layers else "linear" for layer in range(layers)]
+    full_rank = bool(linear_config.flag("use_full_rank_gate"))
     direct = config.values.get("model_type") == "bailing_hybrid"
     linear = {
         "heads": heads,
         "value_dim": width,
         "key_heads": heads,
         "key_dim": width,
-        "convolution": own.number("short_conv_kernel_size")
+        "convolution": linear_config.number("short_conv_kernel_size")
         or config.number("linear_conv_kernel_dim", "short_conv_kernel_size"),
         "head_parameters": 1 + (width or 0),
         "gate_rank": 0 if full_rank or direct else width,

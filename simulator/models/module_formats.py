@@ -225,16 +225,16 @@ class ModuleFormats:
         """The format of a layer's module."""
         if self.excluded.has(layer, linear):
             return WIDE
-        for modules, own in self.listed:
+        for modules, module_format in self.listed:
             if modules.has(layer, linear):
-                return own
+                return module_format
         return self.default
 
     def of_kind(self, linear: Linear) -> CheckpointFormat:
         """The format of a module in any layer that the lists name."""
-        for modules, own in self.listed:
+        for modules, module_format in self.listed:
             if modules.has_kind(linear):
-                return own
+                return module_format
         return self.default
 
     @property
@@ -269,13 +269,13 @@ def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str
         for linear in members:
             if few and linear not in kinds:
                 kinds[linear] = formats.of_kind(linear)
-            own = kinds[linear] if few else formats.of(layer, linear)
-            shares[linear.part][own] += linear.weights
+            module_format = kinds[linear] if few else formats.of(layer, linear)
+            shares[linear.part][module_format] += linear.weights
     if few:
         _mixers_alike(model, kinds, shares)
     head: CheckpointFormat = WIDE
-    for modules, own in reversed(formats.listed):
-        head = own if modules.has_output() else head
+    for modules, module_format in reversed(formats.listed):
+        head = module_format if modules.has_output() else head
     note = f"its list names modules of {len(named)} of {model.layers} layers; the others are taken alike"
     parts = {part: _shares(counts) for part, counts in shares.items()}
     return PartFormats(**parts, head={head: 1.0}), note if few else ""
@@ -286,9 +286,9 @@ def _mixers_alike(
 ) -> None:
     """Give attention of a kind that no named layer has the format of the kind that they have."""
     mixers: dict[str, Counter[CheckpointFormat]] = defaultdict(Counter)
-    for linear, own in kinds.items():
+    for linear, linear_format in kinds.items():
         if linear.mixer:
-            mixers[linear.mixer][own] += linear.weights
+            mixers[linear.mixer][linear_format] += linear.weights
     silent = [mixer for mixer, counts in mixers.items() if set(counts) == {WIDE}]
     telling = [counts for mixer, counts in mixers.items() if mixer not in silent]
     if silent and telling:
@@ -297,4 +297,4 @@ def _mixers_alike(
 
 def _shares(counts: Counter[CheckpointFormat]) -> dict[CheckpointFormat, float]:
     total = sum(counts.values())
-    return {own: count / total for own, count in counts.most_common()}
+    return {weight_format: count / total for weight_format, count in counts.most_common()}

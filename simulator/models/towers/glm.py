@@ -18,7 +18,7 @@ def glm(vision: Config, config: Config) -> Fields:
     hidden, merge = fields["hidden"], fields["merge"]
     out, wide = needed(vision, "out_hidden_size"), fields["feed_forward"]
     positions = ((vision.number("image_size") or 336) // fields["patch"]) ** 2
-    least, most = limits(config, 12_544, 9_633_792)
+    least, most_pixels = limits(config, 12_544, 9_633_792)
     return fields | {
         "feed_forward": out,  # `intermediate_size` is the merger's.
         "projections": [
@@ -29,5 +29,5 @@ def glm(vision: Config, config: Config) -> Fields:
         ],
         "vectors": positions * hidden + 2 * hidden + 2 * out,
         # Its limits count both frames that a patch spans.
-        "rule": {"least": least // fields["temporal"], "most": most // fields["temporal"]},
+        "rule": {"least": least // fields["temporal"], "most": most_pixels // fields["temporal"]},
     }

@@ -14,7 +14,7 @@ def internvl(vision: Config, config: Config) -> Fields:
     biased = vision.flag("qkv_bias", "attention_bias")
     wide, patches = 4 * hidden, (tile // fields["patch"]) ** 2
     scales = 2 * fields["layers"] * hidden
-    most = config.number("max_dynamic_patch") or 12
+    most_tiles = config.number("max_dynamic_patch") or 12
     return fields | {
         "qkv_bias": bool(biased),
         "merge": 2,
@@ -23,5 +23,5 @@ def internvl(vision: Config, config: Config) -> Fields:
             {"inputs": out, "outputs": out, "bias": True},
         ],
         "vectors": (patches + 2) * hidden + scales + 2 * wide,
-        "rule": {"kind": "tiles", "tile": tile, "most": most, "separators": 2},
+        "rule": {"kind": "tiles", "tile": tile, "most": most_tiles, "separators": 2},
     }

@@ -13,7 +13,7 @@ def qwen2_5(vision: Config, config: Config) -> Fields:
     full = vision.values.get("fullatt_block_indexes")
     wide = hidden * merge**2
     out = needed(vision, "out_hidden_size")
-    least, most = limits(config, 3136, 12_845_056)
+    least, most_pixels = limits(config, 3136, 12_845_056)
     return fields | {
         "window": (vision.number("window_size") or 112) // fields["patch"],
         "full_layers": len(full) if isinstance(full, list) else 4,
@@ -23,7 +23,7 @@ def qwen2_5(vision: Config, config: Config) -> Fields:
         ],
         "vectors": hidden,
         # qwen-vl-utils 0.0.14, vision_process.py: VIDEO_MAX_PIXELS = 768 x 28 x 28.
-        "rule": {"least": least, "most": most, "most_of_frame": 602_112},
+        "rule": {"least": least, "most": most_pixels, "most_of_frame": 602_112},
     }
 
 
@@ -39,11 +39,11 @@ def qwen3(vision: Config, config: Config) -> Fields:
         {"inputs": wide, "outputs": needed(vision, "out_hidden_size"), "bias": True},
     ]
     positions = vision.number("num_position_embeddings") or 2304
-    least, most = limits(config, 65_536, 16_777_216)
+    least, most_pixels = limits(config, 65_536, 16_777_216)
     return fields | {
         "projections": both,
         "stacked": both if count else [],
         "taps": count,
         "vectors": positions * hidden + 2 * hidden + count * 2 * wide,
-        "rule": {"least": least, "most": most},
+        "rule": {"least": least, "most": most_pixels},
     }

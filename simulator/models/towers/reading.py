@@ -69,7 +69,7 @@ def text_hidden(config: Config) -> int:
     return needed(config, "hidden_size")
 
 
-def limits(config: Config, least: int, most: int) -> tuple[int, int]:
+def limits(config: Config, least: int, most_pixels: int) -> tuple[int, int]:
     """Pixels of the smallest and the largest image: of the file beside ``config.json``, or the family's own.
 
     Args:
@@ -81,10 +81,10 @@ def limits(config: Config, least: int, most: int) -> tuple[int, int]:
     """
     path = Path(config.where).parent / PREPROCESSOR
     if Path(config.where).name != "config.json" or not exists(path):
-        return least, most
+        return least, most_pixels
     beside = Config(read_mapping(path, bounded=False), str(path))
     size = beside.inner("size")
     return (
         beside.number("min_pixels") or size.number("shortest_edge") or least,
-        beside.number("max_pixels") or size.number("longest_edge") or most,
+        beside.number("max_pixels") or size.number("longest_edge") or most_pixels,
     )

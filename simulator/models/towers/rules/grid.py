@@ -30,15 +30,15 @@ class PixelGrid(Strict):
     def shape(self, picture: Picture) -> Shape:
         """One sequence a frame group; a token for each merged patch."""
         unit, height, width = self.patch * self.merge, picture.height, picture.width
-        most = self.most_of_frame if picture.frames > 1 and self.most_of_frame else self.most
+        most_pixels = self.most_of_frame if picture.frames > 1 and self.most_of_frame else self.most
         if self.padded:
             counted = max(height // self.patch, 1) * max(width // self.patch, 1) * self.patch**2
-            scale = min(1.0, math.sqrt(most / counted))
+            scale = min(1.0, math.sqrt(most_pixels / counted))
             rows, columns = (max(math.ceil(int(side * scale) / unit), 1) for side in (height, width))
         else:
             rows, columns = (max(round(side / unit), 1) for side in (height, width))
-            if rows * columns * unit**2 > most:
-                shrink = math.sqrt(height * width / most)
+            if rows * columns * unit**2 > most_pixels:
+                shrink = math.sqrt(height * width / most_pixels)
                 rows, columns = (max(math.floor(side / shrink / unit), 1) for side in (height, width))
             elif rows * columns * unit**2 < self.least:
                 grow = math.sqrt(self.least / (height * width))

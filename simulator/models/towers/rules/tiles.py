@@ -60,5 +60,5 @@ class Tiles(Strict):
 
         grids = self._grids()
         enough = [grid for grid in grids if scale(grid) >= 1.0]
-        chosen = min(scale(grid) for grid in enough) if enough else max(scale(grid) for grid in grids)
-        return next(grid for grid in grids if scale(grid) == chosen)
+        best_scale = min(scale(grid) for grid in enough) if enough else max(scale(grid) for grid in grids)
+        return next(grid for grid in grids if scale(grid) == best_scale)
