@@ -59,9 +59,11 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     frozen = op.changed(kept=saved if keeps else 0.0)
     decode: list[Op] = []
     if adapter.is_coded(op.dtype):
-        moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
+        bytes_moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
         name = f"{op.name} decode"
-        decode.append(MemoryBound(name=name, kind="copy", part=op.part, bytes=moved, backward_bytes=moved))
+        decode.append(
+            MemoryBound(name=name, kind="copy", part=op.part, bytes=bytes_moved, backward_bytes=bytes_moved)
+        )
     if not {PARTS.get(op.part), op.name} & set(adapter.targets):
         return [frozen, *decode]
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats

@@ -92,8 +92,10 @@ def _gate(rank: Rank) -> Iterator[Op]:
     """The gate of attention's output, if the model has one; backward needs both factors."""
     if rank.model.attention_gate:
         elements = rank.tokens * rank.heads * rank.model.v_head_dim
-        kept = 2 * rank.width * elements
-        yield kernel(rank, "output_gate", "activation", passes.OUTPUT_GATE, elements, part="core", kept=kept)
+        kept_bytes = 2 * rank.width * elements
+        yield kernel(
+            rank, "output_gate", "activation", passes.OUTPUT_GATE, elements, part="core", kept=kept_bytes
+        )
 
 
 def _before_core(rank: Rank) -> Iterator[Op]:
@@ -109,8 +111,10 @@ def _before_core(rank: Rank) -> Iterator[Op]:
             elements = tokens * heads * model.head_dim
             # A compiler keeps these inputs alone and computes the core's operands again.
             copies = 0.0 if rank.how.joins_sums else passes.NORMS_KEPT[rank.how.norm]
-            kept, width = copies * rank.width * elements, float(model.head_dim)
-            yield kernel(rank, name, "norm", passes.NORM, elements, part="core", kept=kept, parameters=width)
+            kept_bytes, width = copies * rank.width * elements, float(model.head_dim)
+            yield kernel(
+                rank, name, "norm", passes.NORM, elements, part="core", kept=kept_bytes, parameters=width
+            )
     if model.mla:
         yield from latent_norms(rank)
     appended = sum((s.tokens for s in rank.batch.segments if s.phase == "decode"), np.zeros(()))
@@ -217,7 +221,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         share = share * sparse_share(rank, np.asarray(segment.queries, dtype=np.float64), keys)
     queries, keys = np.asarray(segment.queries, dtype=np.float64) / blocks, keys / blocks
     statistics = STATISTICS_BYTES * segment.tokens / c * rank.heads
-    whole = Attention(
+    own_block = Attention(
         name=name,
         part="core",
         module="attention",
@@ -240,9 +244,9 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
     )
     if how.attention == NARROW:
         yield _cast_heads(rank, segment)
-    yield whole
+    yield own_block
     if np.any(blocks > 1):
-        yield _other_blocks(whole, blocks - 1)
+        yield _other_blocks(own_block, blocks - 1)
 
 
 def _cast_heads(rank: Rank, segment: Segment) -> Op:
@@ -265,26 +269,26 @@ def _cast_heads(rank: Rank, segment: Segment) -> Op:
     )
 
 
-def _other_blocks(own: Attention, others: Array) -> Attention:
+def _other_blocks(own_block: Attention, others: Array) -> Attention:
     """Blocks of keys from other ranks; the launches are counted with the rank's own block."""
     return Attention(
-        name=f"{own.name}.others",
+        name=f"{own_block.name}.others",
         part="core",
-        module=own.module,
-        repeats=others * own.repeats,
+        module=own_block.module,
+        repeats=others * own_block.repeats,
         launches=0.0,
-        sequences=own.sequences,
-        queries=own.queries,
-        keys=own.keys / 2 if own.causal else own.keys,
-        heads=own.heads,
-        kv_heads=own.kv_heads,
-        head_dim=own.head_dim,
-        v_head_dim=own.v_head_dim,
+        sequences=own_block.sequences,
+        queries=own_block.queries,
+        keys=own_block.keys / 2 if own_block.causal else own_block.keys,
+        heads=own_block.heads,
+        kv_heads=own_block.kv_heads,
+        head_dim=own_block.head_dim,
+        v_head_dim=own_block.v_head_dim,
         causal=False,
-        dtype=own.dtype,
-        kv_dtype=own.kv_dtype,
-        latent=own.latent,
-        version=own.version,
+        dtype=own_block.dtype,
+        kv_dtype=own_block.kv_dtype,
+        latent=own_block.latent,
+        version=own_block.version,
     )
 
 
@@ -333,12 +337,12 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
     count = passes.SOFTMAX_KERNELS[named][dropout] if named else passes.SOFTMAX[fusion, dropout]
     saved = rank.width + (4.0 if named else 0.0)
     passing = rank.width + 4.0 if named == "wide" else 0.0
-    chosen = [("softmax", count, saved, passing, 1.0 - apart if chained else 1.0)]
+    kernels = [("softmax", count, saved, passing, 1.0 - apart if chained else 1.0)]
     if chained:
-        chosen.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, 8.0, apart))
+        kernels.append(("torch_softmax", passes.TORCH_SOFTMAX[dropout], rank.width + 4.0, 8.0, apart))
     elements = batch * scores
-    for kind, count, saved, passing, repeats in chosen:
-        kept = repeats * elements * (saved + (rank.width + 1 if dropout else 0))
+    for kind, count, saved, passing, repeats in kernels:
+        kept_bytes = repeats * elements * (saved + (rank.width + 1 if dropout else 0))
         op = kernel(
             rank,
             f"{name}.{kind}",
@@ -347,10 +351,10 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
             elements,
             part="core",
             module="attention",
-            kept=kept,
+            kept=kept_bytes,
             repeats=repeats,
         )
-        yield op.changed(intermediate=kept, passing=passing * repeats * elements)
+        yield op.changed(intermediate=kept_bytes, passing=passing * repeats * elements)
 
 
 def _split_projection(rank: Rank) -> Op:

@@ -62,13 +62,13 @@ def linear(
     kind = "grouped_gemm" if role == "expert" else "gemm"
     after: list[Op] = []
     if rank.how.accumulated_bytes:
-        moved = rank.how.accumulated_bytes * elements
-        added = _weight_kernel(f"{name}.accumulate", kind, part, moved, role, variant="elementwise")
+        bytes_moved = rank.how.accumulated_bytes * elements
+        added = _weight_kernel(f"{name}.accumulate", kind, part, bytes_moved, role, variant="elementwise")
         after.append(added.changed(launches=rank.how.accumulation_launches))
     if bias and rank.how.elementwise == "eager":
         count = passes.BIAS_GRADIENT
-        moved = count.backward * formats.width * tokens * outputs * groups
-        gradient = _weight_kernel(f"{name}.bias_gradient", "elementwise", part, moved)
+        bytes_moved = count.backward * formats.width * tokens * outputs * groups
+        gradient = _weight_kernel(f"{name}.bias_gradient", "elementwise", part, bytes_moved)
         after.append(gradient.changed(launches=count.backward_launches, beside=True))
     saved = tokens * inputs * groups if keeps is None else keeps
     product = Product(
@@ -95,11 +95,11 @@ def linear(
 
 
 def _weight_kernel(
-    name: str, kind: str, part: str, moved: Size, role: Role = "", variant: str = ""
+    name: str, kind: str, part: str, bytes_moved: Size, role: Role = "", variant: str = ""
 ) -> MemoryBound:
     """A memory-bound kernel of the weights' gradient."""
     return MemoryBound(
-        name=name, kind=kind, variant=variant, part=part, role=role, bytes=moved, gradient="weight"
+        name=name, kind=kind, variant=variant, part=part, role=role, bytes=bytes_moved, gradient="weight"
     )
 
 
@@ -220,18 +220,18 @@ def enter_tensor(
     """
     if not (rank.tensor > 1).any():
         return []
-    sharded, whole = _groups(rank)
+    sharded, unsharded = _groups(rank)
     size = rank.tokens * rank.model.hidden
     gathered = size * (rank.formats.operand_width if width is None else width)
     gather = _collective(name, part, "input", "all_gather", gathered, sharded)
     again = gather.changed(name=f"{name}.again", gradient="weight", launches=0.0)
     scatter = _collective(name, part, "input", "reduce_scatter", size * rank.width, sharded, "input")
-    reduce = _collective(name, part, "input", "all_reduce", size * rank.width, whole, "input")
+    reduce = _collective(name, part, "input", "all_reduce", size * rank.width, unsharded, "input")
     if rank.how.gathers_by_product:
         every = {"repeats": products, "launches": products * gather.launches}
-        kept = np.where(sharded > 1, (products - 1.0 / sharded) * rank.width * size, 0.0)
+        kept_bytes = np.where(sharded > 1, (products - 1.0 / sharded) * rank.width * size, 0.0)
         back = tuple(op.changed(**every) for op in (scatter, reduce))
-        return [gather.changed(**every, kept=kept, only_backward=back)]
+        return [gather.changed(**every, kept=kept_bytes, only_backward=back)]
     return [gather.changed(only_backward=(scatter, reduce, again))]
 
 
@@ -248,13 +248,13 @@ def leave_tensor(rank: Rank, name: str, part: str, width: float | None = None) -
     """
     if not (rank.tensor > 1).any():
         return []
-    sharded, whole = _groups(rank)
+    sharded, unsharded = _groups(rank)
     size, formats = rank.tokens * rank.model.hidden, rank.formats
     gathered = size * (formats.gradient_width if width is None else width)
     reduced = size * (formats.partial_width if width is None else width)
     gather = _collective(name, part, "output", "all_gather", gathered, sharded, "input")
     scatter = _collective(name, part, "output", "reduce_scatter", reduced, sharded)
-    reduce = _collective(name, part, "output", "all_reduce", reduced, whole)
+    reduce = _collective(name, part, "output", "all_reduce", reduced, unsharded)
     return [scatter.changed(only_backward=(gather,)), reduce]
 
 

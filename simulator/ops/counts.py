@@ -88,9 +88,12 @@ def _shared_kv(model: Model) -> int:
     """Projections of keys and values, and norms of keys, that the last layers do not have."""
     total = 0
     for layer in range(model.layers - model.shared_kv_layers, model.layers):
-        own = model.of_kind(LayerKind(model.attention_kind(layer)))
-        values = 0 if own.shared_values else own.v_head_dim
-        total += model.hidden * own.kv_heads * (own.head_dim + values) + own.head_dim * own.qk_norm
+        layer_model = model.of_kind(LayerKind(model.attention_kind(layer)))
+        values = 0 if layer_model.shared_values else layer_model.v_head_dim
+        total += (
+            model.hidden * layer_model.kv_heads * (layer_model.head_dim + values)
+            + layer_model.head_dim * layer_model.qk_norm
+        )
     return total
 
 

@@ -72,7 +72,7 @@ def expert_mlp(rank: Rank) -> list[Op]:
     """
     model, moe = rank.model, _moe(rank)
     replicated = rank.how.dispatcher == "replicated"
-    own = rank.tokens if replicated else rank.tokens / rank.tensor
+    own_tokens = rank.tokens if replicated else rank.tokens / rank.tensor
     return [
         *_shared(rank, moe),
         *linear(
@@ -82,14 +82,14 @@ def expert_mlp(rank: Rank) -> list[Op]:
             moe.experts,
             model.hidden,
             part="mlp",
-            tokens=own,
+            tokens=own_tokens,
             dtype=rank.formats.core,
             keeps=rank.tokens * model.hidden / rank.spread if not moe.shared_experts else 0.0,
         ),
-        *_sums(rank, moe, own * model.hidden),
-        *_latent(rank, moe, own),
-        *_routed(rank, moe, own),
-        *([] if replicated else _dispatch(rank, moe, own)),
+        *_sums(rank, moe, own_tokens * model.hidden),
+        *_latent(rank, moe, own_tokens),
+        *_routed(rank, moe, own_tokens),
+        *([] if replicated else _dispatch(rank, moe, own_tokens)),
     ]
 
 
@@ -109,7 +109,7 @@ def _width(rank: Rank, moe: MixtureOfExperts) -> int:
     return moe.latent or rank.model.hidden
 
 
-def _latent(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+def _latent(rank: Rank, moe: MixtureOfExperts, own_tokens: Array) -> Iterator[Op]:
     """Projections of the tokens to the width of routed experts, and of their sum back."""
     if not moe.latent:
         return
@@ -118,7 +118,7 @@ def _latent(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         ("latent_input", moe.latent, hidden),
         ("latent_output", hidden, moe.latent),
     ):
-        yield from linear(rank, name, "down", outputs, inputs, part="mlp", tokens=own, bias=False)
+        yield from linear(rank, name, "down", outputs, inputs, part="mlp", tokens=own_tokens, bias=False)
 
 
 def _shared(rank: Rank, moe: MixtureOfExperts) -> list[Op]:
@@ -137,14 +137,18 @@ def _sums(rank: Rank, moe: MixtureOfExperts, elements: Array) -> Iterator[Op]:
         yield op.changed(variant="elementwise")
 
 
-def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+def _routed(rank: Rank, moe: MixtureOfExperts, own_tokens: Array) -> Iterator[Op]:
     """Routed experts of one rank and the kernels around them."""
     how, model = rank.how, rank.model
     if how.experts == "fused-layer" and model.gated:
-        yield _fused_layer(rank, moe, own)
+        yield _fused_layer(rank, moe, own_tokens)
         return
     replicated = how.dispatcher == "replicated"
-    routed = own * moe.top_k / rank.expert if replicated else own * moe.top_k * rank.expert_tensor * rank.load
+    routed = (
+        own_tokens * moe.top_k / rank.expert
+        if replicated
+        else own_tokens * moe.top_k * rank.expert_tensor * rank.load
+    )
     local = moe.experts / rank.expert
     launches = local if how.experts == "per-expert" else 1.0
     width, gates = moe.feed_forward / rank.expert_tensor, 2 if model.gated else 1
@@ -174,12 +178,12 @@ def _routed(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     if how.experts == "per-expert" and how.loop_launches:
         yield _loop(rank, routed * wide * rank.width, local)
     if how.weighs_apart and not replicated:
-        yield from _scores(rank, own * moe.top_k * wide)
+        yield from _scores(rank, own_tokens * moe.top_k * wide)
     if not replicated:
-        yield from _routing(rank, moe, own)
+        yield from _routing(rank, moe, own_tokens)
 
 
-def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
+def _fused_layer(rank: Rank, moe: MixtureOfExperts, own_tokens: Array) -> Op:
     """The fused call of serving engines, as calibrations measure it: routing kernels included."""
     replicated = rank.how.dispatcher == "replicated"
     wide = _width(rank, moe)
@@ -187,7 +191,7 @@ def _fused_layer(rank: Rank, moe: MixtureOfExperts, own: Array) -> Op:
     return ExpertLayer(
         name="experts",
         part="routed",
-        tokens=own if replicated else own * rank.expert * rank.expert_tensor,
+        tokens=own_tokens if replicated else own_tokens * rank.expert * rank.expert_tensor,
         hidden=wide,
         feed_forward=moe.feed_forward,
         top_k=moe.top_k,
@@ -248,16 +252,16 @@ def _scores(rank: Rank, elements: Array) -> Iterator[Op]:
     yield op.changed(passing=passes.EXPERT_SCORES_PASSING * elements * apart)
 
 
-def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+def _routing(rank: Rank, moe: MixtureOfExperts, own_tokens: Array) -> Iterator[Op]:
     """Kernels of the router and of permuting copies of tokens into the experts' order and back."""
     flex = _flex(rank)
-    copied = own * _width(rank, moe) * rank.width
-    moved = back = _permutation(rank, moe, arrivals(rank, moe)) * copied
+    copied = own_tokens * _width(rank, moe) * rank.width
+    permuted = back = _permutation(rank, moe, arrivals(rank, moe)) * copied
     if rank.how.indexes_copies:
-        moved, back = (
-            np.where(flex, moved, rank.load * moe.top_k * passed * copied) for passed in INDEXED_PASSES
+        permuted, back = (
+            np.where(flex, permuted, rank.load * moe.top_k * passed * copied) for passed in INDEXED_PASSES
         )
-    scores = ROUTER_PASSES * 4.0 * own * moe.experts
+    scores = ROUTER_PASSES * 4.0 * own_tokens * moe.experts
     choices = ROUTER_LAUNCHES[rank.how.fused_router] - np.where(flex, FLEX_PREPARES, 0.0)
     copies = np.where(flex, DISPATCH_LAUNCHES[1], DISPATCH_LAUNCHES[0])
     if rank.how.fixed_capacity:
@@ -265,7 +269,7 @@ def _routing(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         choices, copies = choices + dropping, np.where(flex, copies, padded)
     for name, kind, size, again, launches in (
         (ROUTING, "elementwise", scores, HAS_GRADIENT * scores, choices),
-        ("permutation", "copy", moved, back, copies),
+        ("permutation", "copy", permuted, back, copies),
     ):
         yield MemoryBound(
             name=name,
@@ -333,7 +337,7 @@ def _permutation(rank: Rank, moe: MixtureOfExperts, arrived: Array) -> Array:
     return np.where(_flex(rank), 2.0 * rank.load * (arrived + moe.top_k), 2.0 * (1 + moe.top_k) + on_arrival)
 
 
-def _exchanged(rank: Rank, moe: MixtureOfExperts, own: Array, sends: NDArray[np.bool_]) -> Array:
+def _exchanged(rank: Rank, moe: MixtureOfExperts, own_tokens: Array, sends: NDArray[np.bool_]) -> Array:
     """Bytes that dispatch and combination return, shape (cases,); 0 where nothing is sent.
 
     An all-to-all returns one copy an expert, both times. DeepEP's dispatch returns the received tokens, each
@@ -343,10 +347,10 @@ def _exchanged(rank: Rank, moe: MixtureOfExperts, own: Array, sends: NDArray[np.
     """
     received = float(moe.top_k) if rank.how.flex_permutes else arrivals(rank, moe)
     copies = np.where(_flex(rank), rank.load * received + 1.0, (rank.load + 1.0) * moe.top_k)
-    return np.where(sends, copies, 0.0) * own * _width(rank, moe) * rank.width
+    return np.where(sends, copies, 0.0) * own_tokens * _width(rank, moe) * rank.width
 
 
-def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
+def _dispatch(rank: Rank, moe: MixtureOfExperts, own_tokens: Array) -> Iterator[Op]:
     """All-to-all to the experts and back, and the gather inside a sharded expert; backward the same.
 
     Around an all-to-all, all ranks gather the counts of every expert's tokens, and the copies' scores take an
@@ -362,7 +366,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     # The links of the busiest rank carry its share of the copies, to it and back.
     how, domains = rank.how, np.maximum(e * et / rank.how.domain, 1.0)
     copies = np.where(domains > 1, 1.0, shards) * arrivals(rank, moe)
-    size = rank.load * copies * own * _width(rank, moe) * rank.width
+    size = rank.load * copies * own_tokens * _width(rank, moe) * rank.width
     # A published rate counts copies to the own domain too, which never pass a NIC.
     abroad = 1 - 1 / domains
     network = how.flex_network * np.maximum(abroad, 0.5)
@@ -371,12 +375,14 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
     slower = np.where(domains > FEW_NODES, how.exchange_share, 1.0)
     faster = np.where(flex, np.where(domains > 1, network, inside), slower)
     between = flex & (domains > 1)
-    messages = rank.load * copies * own * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
+    messages = (
+        rank.load * copies * own_tokens * abroad / how.flex_copies_per_s if how.flex_copies_per_s else 0.0
+    )
 
     def send(
         name: str,
         operation: str,
-        moved: Size,
+        bytes_moved: Size,
         ranks: Size,
         stride: Size,
         repeats: Size = 1.0,
@@ -387,7 +393,7 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
             kind="expert",
             part="routed",
             operation=operation,
-            bytes=moved,
+            bytes=bytes_moved,
             size=ranks,
             stride=stride,
             speedup=faster if operation == "all_to_all" else 1.0,
@@ -397,17 +403,17 @@ def _dispatch(rank: Rank, moe: MixtureOfExperts, own: Array) -> Iterator[Op]:
         )
         return forward.changed(only_backward=(forward.changed(gradient="input"),))
 
-    results = _exchanged(rank, moe, own, e > 1)
+    results = _exchanged(rank, moe, own_tokens, e > 1)
     if how.flex_combined_per_s is None:
         yield send("dispatch_and_combine", "all_to_all", size, e, et, 2.0).changed(results=results)
     else:
         # A combination's pipeline holds the same number of copies of its own tokens, wide or narrow.
-        combined = np.where(flex & (e > 1), copies * own / how.flex_combined_per_s, 0.0)
+        combined = np.where(flex & (e > 1), copies * own_tokens / how.flex_combined_per_s, 0.0)
         yield send("dispatch", "all_to_all", size, e, et).changed(results=results)
         yield send("combine", "all_to_all", size, e, et, inside_s=combined)
     apart = 1.0 - flex
     if apart.any() and not how.weighs_apart:
-        scores = SCORE_BYTES * rank.load * moe.top_k * own
+        scores = SCORE_BYTES * rank.load * moe.top_k * own_tokens
         yield send("scores", "all_to_all", scores, e, et, apart)
     if apart.any() and not how.fixed_capacity:
         counts = COUNT_BYTES * moe.experts * e

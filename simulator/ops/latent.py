@@ -27,7 +27,7 @@ def latent_projections(rank: Rank) -> list[Op]:
     """Down and up projections of queries, and of keys and values."""
     model, mla = rank.model, _mla(rank)
     queries = rank.heads * model.head_dim
-    kept = rank.tokens * model.hidden / rank.spread
+    kept_inputs = rank.tokens * model.hidden / rank.spread
     ops = gradient_sums(rank, "projections_sum", 2, rank.tokens * model.hidden, "projections")
     bias = model.qkv_bias
 
@@ -45,7 +45,7 @@ def latent_projections(rank: Rank) -> list[Op]:
         mla.kv_lora_rank + mla.qk_rope_head_dim,
         model.hidden,
         bias=bias,
-        keeps=kept,
+        keeps=kept_inputs,
     )
     expanded = rank.heads * (mla.qk_nope_head_dim + mla.v_head_dim)
     tokens = _expanded_tokens(rank)
@@ -144,16 +144,16 @@ def choose_keys(
     if queries is None:
         # Scores are one product, without values; the cache's bytes bound it.
         scores: Op = Decode(**common, dtype=rank.formats.core, kv_dtype="fp8", latent=True)
-        chosen = sequences * keys
+        scored_pairs = sequences * keys
     else:
         scores = Attention(**common, queries=queries, dtype=rank.formats.core, repeats=INDEX_SHARE)
-        chosen = sequences * queries * (keys - (queries - 1) / 2)
+        scored_pairs = sequences * queries * (keys - (queries - 1) / 2)
     choose = kernel(
         rank,
         f"{name}.choose",
         "softmax",
         SCORES,
-        chosen,
+        scored_pairs,
         part="core",
         module="attention",
         depends_on="context",
@@ -170,8 +170,8 @@ def sparse_share(rank: Rank, queries: Array, keys: Array) -> Array:
     """
     mla = _mla(rank)
     topk = float(mla.index_topk or np.inf)
-    own = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
-    wider = (2 * mla.kv_lora_rank + mla.qk_rope_head_dim) / own
+    head_width = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim
+    wider = (2 * mla.kv_lora_rank + mla.qk_rope_head_dim) / head_width
 
     def work(length: Array) -> Array:
         inside = np.minimum(length, topk)

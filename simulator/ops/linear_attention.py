@@ -26,9 +26,9 @@ def linear_attention(rank: Rank) -> list[Op]:
     inputs = channels + heads * spec.head_gates + (narrow or gates)
     width = heads * spec.value_dim
     hidden, part = rank.model.hidden, "projections"
-    kept = rank.tokens * hidden / rank.spread
+    kept_inputs = rank.tokens * hidden / rank.spread
     return [
-        *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept),
+        *linear(rank, "linear_input", "column", inputs, hidden, part=part, bias=False, keeps=kept_inputs),
         *(
             linear(rank, "linear_gates", "column", gates, spec.gate_rank, part=part, bias=False)
             if spec.gate_rank
@@ -120,8 +120,8 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
     count = passes.GATED_NORM if spec.delta or rank.how.appends else passes.SCAN_GATED_NORM
     norm = kernel(rank, "gated_norm", "norm", count, rank.tokens * width, part="core")
     # The norm saves its input, and the gate is saved beside it.
-    kept = 2 * rank.width * rank.tokens * width
-    yield norm.changed(kept=kept, parameters=shared + spec.head_parameters * heads)
+    kept_bytes = 2 * rank.width * rank.tokens * width
+    yield norm.changed(kept=kept_bytes, parameters=shared + spec.head_parameters * heads)
 
 
 def _saved_by_head(spec: LinearAttention) -> int:

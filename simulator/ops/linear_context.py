@@ -37,8 +37,8 @@ def _heads(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> It
     The scan runs over whole sequences, so context-parallel ranks take heads instead (Megatron Core,
     mamba_context_parallel.py); backward sends the gradients the other ways.
     """
-    for name, moved in (("scan_inputs", inputs), ("scan_output", width)):
-        yield _both_ways(rank, name, "all_to_all", rank.width * rank.tokens * moved)
+    for name, channels in (("scan_inputs", inputs), ("scan_output", width)):
+        yield _both_ways(rank, name, "all_to_all", rank.width * rank.tokens * channels)
 
 
 def _ring(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Iterator[Op]:

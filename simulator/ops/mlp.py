@@ -17,11 +17,11 @@ def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True)
     """Both products of an MLP with this inner width on one rank, and the activation between them."""
     hidden = rank.model.hidden
     gates = 2 if rank.model.gated else 1
-    kept = rank.tokens * hidden / rank.spread if keeps_input else 0.0
+    kept_inputs = rank.tokens * hidden / rank.spread if keeps_input else 0.0
     readers = gates if rank.how.separate_products else 1
     return [
         *separate_sums(rank, f"{prefix}input_sum", readers, "mlp"),
-        *linear(rank, f"{prefix}up", "column", gates * width, hidden, part="mlp", keeps=kept),
+        *linear(rank, f"{prefix}up", "column", gates * width, hidden, part="mlp", keeps=kept_inputs),
         activation(rank, f"{prefix}activation", rank.tokens * width),
         *linear(rank, f"{prefix}down", "row", hidden, width, part="mlp"),
     ]

@@ -373,8 +373,8 @@ class MemoryBound(Op):
     @property
     def is_idle(self) -> bool:
         """Whether no case reads or writes a byte."""
-        moved = np.asarray(self.bytes)
-        return moved.size > 0 and not moved.any()
+        bytes_moved = np.asarray(self.bytes)
+        return bytes_moved.size > 0 and not bytes_moved.any()
 
     def backward(self) -> tuple[Op, ...]:
         """One memory-bound kernel, if the gradient moves any bytes."""

@@ -66,10 +66,10 @@ def tower_ops(
     patches = np.multiply(count, float(shape.rows * shape.columns))
     model = block_of(tower)
     rows = np.maximum(patches / tower.merge**2, 1.0)
-    whole = Batch(
+    tower_batch = Batch(
         (Segment(count, float(shape.rows * shape.columns), float(shape.rows * shape.columns), causal=False),)
     )
-    rank = Rank(model, whole, shard, formats, how)
+    rank = Rank(model, tower_batch, shard, formats, how)
     windowed = tower.layers - tower.full_layers if tower.window else 0
     ops = linear(
         rank,
@@ -112,8 +112,8 @@ def _projector(
 ) -> Iterator[Op]:
     """Linear layers over merged patches, each behind an activation or a norm, sharded in turn."""
     for number, projection in enumerate(projections):
-        moved = 2 * rank.width * rows * projection.inputs
-        before = MemoryBound(name=f"{name}.{number}.input", kind="elementwise", part="end", bytes=moved)
+        bytes_moved = 2 * rank.width * rows * projection.inputs
+        before = MemoryBound(name=f"{name}.{number}.input", kind="elementwise", part="end", bytes=bytes_moved)
         product = linear(
             rank,
             f"{name}.{number}",
