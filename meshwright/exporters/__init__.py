@@ -75,27 +75,27 @@ def export(question: ExportQuestion, target: str) -> Export:
         UnknownNameError: no such target.
         InputError: a target of another kind of question.
     """
-    chosen = exporter(target)
+    writer = exporter(target)
     kind = question.kind
-    if kind not in chosen.kinds:
+    if kind not in writer.kinds:
         others = [name for name in TARGETS if kind in exporter(name).kinds]
-        problem = f"{chosen.name} takes {chosen.kinds[0]} plans, this one is for {kind}: {', '.join(others)}"
+        problem = f"{writer.name} takes {writer.kinds[0]} plans, this one is for {kind}: {', '.join(others)}"
         raise InputError(problem, "--to")
     adapter = None if question.scenario is None else question.training()[0].setting.training.adapter
-    if adapter is not None and chosen.name not in ADAPTED:
+    if adapter is not None and writer.name not in ADAPTED:
         raise InputError(
-            f"{chosen.name} has no adapters in its files, which would train all parameters: "
+            f"{writer.name} has no adapters in its files, which would train all parameters: "
             f"{' or '.join(ADAPTED)} have them",
             "--to",
         )
-    launch = chosen.write(question)
+    launch = writer.write(question)
     levers = {}
-    if chosen.table and question.scenario is not None:
+    if writer.table and question.scenario is not None:
         from meshwright.exporters.facts import launched_levers
         from meshwright.exporters.table import table
 
         scenario, plan = question.training()
-        levers = launched_levers(scenario.setting, plan, table(chosen.table))
+        levers = launched_levers(scenario.setting, plan, table(writer.table))
     return replace(launch, framework=_other_framework(launch.gaps), levers=levers)
 
 

@@ -15,7 +15,7 @@ from meshwright.exporters.facts import check_derived, facts_of, micro_batches, q
 from meshwright.exporters.serving import nested
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.state_read import deepspeed_state
-from meshwright.exporters.table import Facts, Options, table, whole
+from meshwright.exporters.table import Facts, Options, integer, table
 
 TABLE = "deepspeed-0.19.yaml"
 FILE, SCRIPT = "ds_config.json", "launch.sh"
@@ -31,10 +31,10 @@ INSIDE_REPLICAS = "tensor_parallel.autotp_size", "sequence_parallel_size", "pipe
 def write(question: ExportQuestion) -> Export:
     """The configuration, the launch script and their gaps."""
     scenario, plan = question.training()
-    setting, known = scenario.setting, table(TABLE)
+    setting, launcher = scenario.setting, table(TABLE)
     facts = {
         name: value
-        for name, value in facts_of(scenario, plan, known).items()
+        for name, value in facts_of(scenario, plan, launcher).items()
         if not name.startswith("model.")
     }
     facts["derived.micro_batches"] = micro_batches(setting, plan)
@@ -49,7 +49,7 @@ def write(question: ExportQuestion) -> Export:
     if plan.recompute == "full":
         gaps.append("plan.recompute = full: the model's code must call deepspeed.checkpointing.checkpoint")
     gaps += _shard_group(facts, plan.zero, plan.shard_group, plan.data * plan.context)
-    options, more = known.write(facts)
+    options, more = launcher.write(facts)
     state, lacking = state_options(plan, setting.cluster)
     options |= state
     unexpressed = question_gaps(scenario, _framework(setting.framework.name), EXPRESSED)
@@ -57,7 +57,7 @@ def write(question: ExportQuestion) -> Export:
     check_derived(setting, plan, computed(options, setting.cluster.devices))
     nodes = setting.cluster.nodes_for(setting.cluster.devices)
     each = min(setting.cluster.devices_per_node, setting.cluster.devices)
-    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text = "#!/usr/bin/env bash\n" + commented(header(question, launcher.version, gaps, NOTES))
     text += "set -euo pipefail\n\nSCRIPT=${SCRIPT:?training script}\n"
     text += f'deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile "${{HOSTFILE:-hostfile}}" \\\n'
     text += f'    "$SCRIPT" --deepspeed --deepspeed_config "$(dirname "$0")/{FILE}" "$@"\n'
@@ -141,11 +141,11 @@ def read(launch: Launch, where: str) -> Facts:
     facts |= deepspeed_state(launch.options, where)
     if facts.get("plan.zero") == 3:
         facts["plan.overlap_parameters"] = facts["derived.prefetch"]
-        if group := whole(facts, "derived.shard_group", where):
+        if group := integer(facts, "derived.shard_group", where):
             facts["plan.shard_group"] = group
     elif facts.get("plan.zero"):
         facts["plan.overlap_parameters"] = False
-    if (whole(facts, "plan.pipeline", where) or 1) > 1:
+    if (integer(facts, "plan.pipeline", where) or 1) > 1:
         facts["derived.framework"] = "megatron-deepspeed"
     elif facts.get("plan.zero") != 3:
         facts["derived.framework"] = "deepspeed-zero1"
@@ -162,17 +162,20 @@ def _complete_batch(facts: Facts, launch: Launch, where: str) -> None:
     Raises:
         InputError: the three sizes are inconsistent.
     """
-    total, steps = whole(facts, "workload.global_batch", where), whole(facts, "derived.micro_batches", where)
+    total, steps = (
+        integer(facts, "workload.global_batch", where),
+        integer(facts, "derived.micro_batches", where),
+    )
     stated = MICRO in launch.options
     if MICRO in launch.automatic and None in (total, steps, launch.devices):
         problem = (
             "auto is what the trainer fills in (per_device_train_batch_size); write the value in its place"
         )
         raise InputError(problem, f"{where}: {MICRO}")
-    micro = whole(facts, "plan.micro_batch", where) or 1
+    micro = integer(facts, "plan.micro_batch", where) or 1
     if launch.devices is None or total is None:
         return
-    ranks = prod(whole(facts, f"plan.{name}", where) or 1 for name in ("tensor", "context", "pipeline"))
+    ranks = prod(integer(facts, f"plan.{name}", where) or 1 for name in ("tensor", "context", "pipeline"))
     data = max(launch.devices // ranks, 1)
     if not stated and total % (data * (steps or 1)) == 0:
         facts["plan.micro_batch"] = max(total // (data * (steps or 1)), 1)

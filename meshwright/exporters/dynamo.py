@@ -31,10 +31,10 @@ RELEASE = "1.6.1"
 
 def write(question: ExportQuestion) -> Export:
     """The custom resource and its gaps."""
-    setting, known = question.deployed(), table(TABLE)
+    setting, launcher = question.deployed(), table(TABLE)
     engine = family_of(setting, setting.pools[0]) or "vllm"
     gaps = deployment_gaps(setting, engine, placed=True)
-    routed, more = known.write({"deployment.router": setting.deployment.router})
+    routed, more = launcher.write({"deployment.router": setting.deployment.router})
     gaps += more
     services: dict[str, Any] = {"Frontend": _frontend(routed)}
     for pool in setting.pools:
@@ -63,7 +63,7 @@ def write(question: ExportQuestion) -> Export:
         "spec": {"services": services},
     }
     top = commented(
-        header(question, f"{known.version} with {table(ENGINES[engine]).version}", (*gaps,), NOTES)
+        header(question, f"{launcher.version} with {table(ENGINES[engine]).version}", (*gaps,), NOTES)
     )
     text = top + yaml.safe_dump(graph, sort_keys=False, width=10_000)
     return Export({"deployment.yaml": text}, tuple(gaps), NOTES, "kubectl apply -f deployment.yaml")

@@ -38,7 +38,7 @@ FRAMEWORK = (
 their own."""
 
 
-def facts_of(scenario: Scenario, plan: Plan, known: LauncherTable) -> Facts:
+def facts_of(scenario: Scenario, plan: Plan, launcher: LauncherTable) -> Facts:
     """All facts that a launcher may need; facts without effect are left out.
 
     Levers of ``FRAMEWORK`` that the plan leaves out are facts where the launcher has options for them.
@@ -62,7 +62,7 @@ def facts_of(scenario: Scenario, plan: Plan, known: LauncherTable) -> Facts:
     for name in FRAMEWORK:
         if f"plan.{name}" in facts:  # after the options of the number format
             facts[f"plan.{name}"] = facts.pop(f"plan.{name}")
-        told = f"plan.{name}" in facts or not known.tells(f"framework.{name}")
+        told = f"plan.{name}" in facts or not launcher.tells(f"framework.{name}")
         if name not in moot(setting, plan) and not told:
             facts[f"framework.{name}"] = launched[name]
     return facts
@@ -78,10 +78,10 @@ def chosen_levers(setting: Setting, plan: Plan) -> dict[str, Any]:
     return levers | {"graphs": setting.graphs}
 
 
-def launched_levers(setting: Setting, plan: Plan, known: LauncherTable) -> dict[str, Any]:
+def launched_levers(setting: Setting, plan: Plan, launcher: LauncherTable) -> dict[str, Any]:
     """The levers of a plan and of its release that launch files state."""
     values = chosen_levers(setting.of(plan), plan)
-    named = {name: values[name] for name in FRAMEWORK if known.expresses(f"plan.{name}", values[name])}
+    named = {name: values[name] for name in FRAMEWORK if launcher.expresses(f"plan.{name}", values[name])}
     return named | {"reduce_bytes": named["gradient_bytes"]} if "gradient_bytes" in named else named
 
 
@@ -151,16 +151,16 @@ def moot(setting: Setting, plan: Plan) -> set[str]:
     return {field for field, without_effect in alone.items() if without_effect}
 
 
-def shipped_model(model: Model, known: LauncherTable) -> str:
+def shipped_model(model: Model, launcher: LauncherTable) -> str:
     """A launcher's name of a model.
 
     Raises:
         InputError: the launcher does not ship the model.
     """
-    name = known.models.get(model.name)
+    name = launcher.models.get(model.name)
     if name is None:
-        listed = ", ".join(known.models)
-        raise InputError(f"{known.version} ships no {model.name}; it has {listed}", "--to")
+        listed = ", ".join(launcher.models)
+        raise InputError(f"{launcher.version} ships no {model.name}; it has {listed}", "--to")
     return name
 
 

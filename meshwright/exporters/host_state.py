@@ -65,9 +65,9 @@ def titan_offload(plan: Plan) -> tuple[Options, list[str]]:
     place = plan.place
     if place is None or not any(place.of(kind).off_device for kind in STATE_CLASSES):
         return {}, []
-    whole = all(place.of(kind).host == 1.0 for kind in ("parameters", "gradients", "optimizer"))
+    all_on_host = all(place.of(kind).host == 1.0 for kind in ("parameters", "gradients", "optimizer"))
     on_host = plan.update is not None and plan.update.on == "host"
-    if not (whole and on_host and plan.zero == 3):
+    if not (all_on_host and on_host and plan.zero == 3):
         return {}, ["plan.place: FSDP2 keeps parameters, gradients and optimizer on the host, or none"]
     gaps = []
     if place.activations.off_device:

@@ -16,7 +16,7 @@ from meshwright.exporters.base import Exporter, Imported, Launch
 from meshwright.exporters.deepspeed import AUTO
 from meshwright.exporters.facts import chosen_levers, moot, shape
 from meshwright.exporters.state_read import TAKEN
-from meshwright.exporters.table import Facts, Options, same, table, whole
+from meshwright.exporters.table import Facts, Options, integer, same, table
 from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.rules import insisted
@@ -75,22 +75,22 @@ def read_launch(
             return _imported(scenario, launch, tuned.trainer, launch.options, (), allowed, where)
         if target:
             raise InputError("has no keys of a fine-tuning file of this kind", where)
-    chosen = exporter(target, "--from") if target else recognised(text, where)
-    if chosen.read is None or chosen.parse is None:
+    reader = exporter(target, "--from") if target else recognised(text, where)
+    if reader.read is None or reader.parse is None:
         readable = [*(name for name in TARGETS if exporter(name).read), *SERVERS]
-        raise InputError(f"files of {chosen.name} cannot be imported; {', '.join(readable)} can", "--from")
-    launch = chosen.parse(text, where, path)
+        raise InputError(f"files of {reader.name} cannot be imported; {', '.join(readable)} can", "--from")
+    launch = reader.parse(text, where, path)
     if values.get("gpus"):
         launch = replace(launch, devices=values["gpus"])
-    known = table(chosen.table)
-    known.check(launch.options, where, named="model" in values)
-    facts = chosen.read(launch, where)
-    _, left = known.read(launch.options)
+    launcher = table(reader.table)
+    launcher.check(launch.options, where, named="model" in values)
+    facts = reader.read(launch, where)
+    _, left = launcher.read(launch.options)
     left = {name: value for name, value in left.items() if name not in facts.get(TAKEN, ())}
-    framework = str(facts.get("derived.framework") or known.framework)
-    known.check_known(left, where)
+    framework = str(facts.get("derived.framework") or launcher.framework)
+    launcher.check_known(left, where)
     scenario = _scenario(facts, launch, values, framework, where)
-    return _imported(scenario, launch, chosen.name, left, tuple(known.unknown(left)), allow, where)
+    return _imported(scenario, launch, reader.name, left, tuple(launcher.unknown(left)), allow, where)
 
 
 SHARED_DEGREES = ("plan.tensor", "plan.context", "plan.expert")
@@ -127,15 +127,18 @@ def _imported(
     """The scenario of a training launch, checked; fields that the release sets so are left out."""
     scenario |= {"allow": list(allow)} if allow else {}
     # Names and paths of model and cluster are the caller's, relative to the current folder.
-    checked = make_scenario(scenario, where, Path())
-    plan = checked.needed_plan(where)
-    usual = chosen_levers(checked.setting, plan)
+    imported_scenario = make_scenario(scenario, where, Path())
+    plan = imported_scenario.needed_plan(where)
+    usual = chosen_levers(imported_scenario.setting, plan)
     same_as_release = {name for name, value in usual.items() if scenario["plan"].get(name) == value}
-    for name in moot(checked.setting, plan) - {"sequence_parallel"} | same_as_release:
+    for name in moot(imported_scenario.setting, plan) - {"sequence_parallel"} | same_as_release:
         scenario["plan"].pop(name, None)
-    broken = insisted(checked.setting, plan)
+    broken = insisted(imported_scenario.setting, plan)
     against = (f"against the rule {rule}, as --allow asks: {why}" for rule, why in broken.items())
-    more = (*_tokens_of_run(left, checked.setting.training), *_older_attention(checked, scenario))
+    more = (
+        *_tokens_of_run(left, imported_scenario.setting.training),
+        *_older_attention(imported_scenario, scenario),
+    )
     notes = (*launch.notes, *more, *against)
     return Imported(scenario, target, left, unknown, notes)
 
@@ -161,12 +164,12 @@ WITHOUT_FLASH = ("pascal", "volta", "turing")
 Ampere and later; Transformer Engine, attention backends)."""
 
 
-def _older_attention(checked: Scenario, scenario: dict[str, Any]) -> tuple[str, ...]:
+def _older_attention(imported_scenario: Scenario, scenario: dict[str, Any]) -> tuple[str, ...]:
     """State unfused attention on devices without a fused kernel, where the file leaves it to the release."""
-    device, plan = checked.setting.cluster.device, scenario["plan"]
+    device, plan = imported_scenario.setting.cluster.device, scenario["plan"]
     if device.generation.name not in WITHOUT_FLASH or plan.get("attention", "flash") != "flash":
         return ()
-    if checked.setting.choices.attention != "flash":
+    if imported_scenario.setting.choices.attention != "flash":
         return ()
     plan["attention"] = "unfused"
     return (f"{device.name} has no kernel of flash attention: plan.attention is unfused",)
@@ -240,7 +243,9 @@ def _scenario(
     devices = launch.devices
     plan = {name.removeprefix("plan."): value for name, value in facts.items() if name.startswith("plan.")}
     plan = {
-        name: value if Plan.model_fields[name].annotation is not int else whole(facts, f"plan.{name}", where)
+        name: value
+        if Plan.model_fields[name].annotation is not int
+        else integer(facts, f"plan.{name}", where)
         for name, value in plan.items()
     }
     ranks = _product(plan, ("tensor", "context", "pipeline"))
@@ -255,7 +260,7 @@ def _scenario(
         workload["global_batch"] = (
             (plan.get("micro_batch") or 1)
             * plan["data"]
-            * (whole(facts, "derived.micro_batches", where) or 1)
+            * (integer(facts, "derived.micro_batches", where) or 1)
         )
     if "seq_len" not in workload:
         raise InputError("the launch file does not state the sequence length: give --seq-len", where)
@@ -282,7 +287,7 @@ def _workload(facts: Facts, stated: Mapping[str, Any], where: str) -> dict[str, 
         if name in stated:
             workload[name] = stated[name]
         elif name in ("seq_len", "global_batch"):
-            if (value := whole(facts, f"workload.{name}", where)) is not None:
+            if (value := integer(facts, f"workload.{name}", where)) is not None:
                 workload[name] = value
         elif facts.get(f"workload.{name}") == AUTO:
             problem = "auto is what the trainer fills in (--bf16, --fp16); write true or false in the file"

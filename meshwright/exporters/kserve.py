@@ -41,14 +41,14 @@ def write(question: ExportQuestion) -> Export:
     Raises:
         InputError: several decode pools, or a replica whose nodes KServe cannot start.
     """
-    setting, known = question.deployed(), table(ENGINE)
+    setting, launcher = question.deployed(), table(ENGINE)
     gaps = deployment_gaps(setting, "vllm", placed=True)
     if family_of(setting, setting.pools[0]) in ("", "vllm"):
         router = setting.deployment.router
         gaps.append(f"deployment.router = {router}: KServe's scheduler routes, by its default configuration")
     spec: dict[str, Any] = {"model": {"uri": f"hf://{MODEL}", "name": MODEL}}
     for pool in setting.pools:
-        options, more = pool_options(known, setting, pool)
+        options, more = pool_options(launcher, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
         part = _workload(question, pool, options)
         if pool.pool.role == "prefill":
@@ -64,7 +64,7 @@ def write(question: ExportQuestion) -> Export:
         "metadata": {"name": NAME},
         "spec": spec,
     }
-    lines = header(question, f"{VERSION} with {known.version}", (*gaps,), NOTES)
+    lines = header(question, f"{VERSION} with {launcher.version}", (*gaps,), NOTES)
     text = commented(lines) + yaml.safe_dump(service, sort_keys=False, width=10_000)
     return Export({FILE: text}, tuple(gaps), NOTES, f"kubectl apply -f {FILE}")
 

@@ -24,7 +24,9 @@ SHIPPED = {"megatron-bridge": "megatron-bridge-0.6.yaml", "torchtitan": "torchti
 
 def launcher_of(framework: str, model: str) -> str:
     """The export target of a training framework; Megatron-LM where that target does not ship the model."""
-    target = next((known for prefix, known in BY_FRAMEWORK if framework.startswith(prefix)), OTHERS)
+    target = next(
+        (exporter_name for prefix, exporter_name in BY_FRAMEWORK if framework.startswith(prefix)), OTHERS
+    )
     if target in SHIPPED:
         from meshwright.exporters.table import table
 

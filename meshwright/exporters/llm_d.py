@@ -34,7 +34,7 @@ def write(question: ExportQuestion) -> Export:
     Raises:
         InputError: a replica that spans nodes.
     """
-    setting, known = question.deployed(), table(ENGINE)
+    setting, launcher = question.deployed(), table(ENGINE)
     family = family_of(setting, setting.pools[0]) or "vllm"
     gaps = deployment_gaps(setting, "vllm", placed=True)
     if family == "vllm":
@@ -51,10 +51,10 @@ def write(question: ExportQuestion) -> Export:
     }
     for pool in setting.pools:
         _check_shape(setting, pool)
-        options, more = pool_options(known, setting, pool)
+        options, more = pool_options(launcher, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
         values["prefill" if pool.pool.role == "prefill" else "decode"] = _section(pool, options)
-    top = commented(header(question, f"llm-d-modelservice 0.4 with {known.version}", (*gaps,), NOTES))
+    top = commented(header(question, f"llm-d-modelservice 0.4 with {launcher.version}", (*gaps,), NOTES))
     text = top + yaml.safe_dump(values, sort_keys=False, width=10_000)
     run = f"helm install meshwright llm-d-modelservice/llm-d-modelservice -f {FILE}"
     return Export({FILE: text}, tuple(gaps), NOTES, run)
@@ -66,11 +66,11 @@ def _check_shape(setting: ServingSetting, pool: PoolSetting) -> None:
     Raises:
         InputError: more devices than a node has.
     """
-    devices, most = pool.pool.devices, setting.cluster.devices_per_node
-    if devices > most:
+    devices, per_node = pool.pool.devices, setting.cluster.devices_per_node
+    if devices > per_node:
         raise InputError(
             f"llm-d values are written for replicas on one node; pool {pool.name} has {devices} devices, a "
-            f"node {most}: k8s and dynamo write it",
+            f"node {per_node}: k8s and dynamo write it",
             "--to",
         )
 
@@ -78,12 +78,12 @@ def _check_shape(setting: ServingSetting, pool: PoolSetting) -> None:
 def _section(pool: PoolSetting, options: Options) -> dict[str, Any]:
     """A pool: replicas, GPUs, and flags that are not the chart's."""
     plain = pool.pool.devices == pool.pool.tensor
-    own = {name: value for name, value in options.items() if not (plain and name in BY_CHART)}
+    pool_flags = {name: value for name, value in options.items() if not (plain and name in BY_CHART)}
     container = {
         "name": "vllm",
         "image": IMAGE,
         "modelCommand": "vllmServe",
-        "args": shlex.split(" ".join(flags(own))),
+        "args": shlex.split(" ".join(flags(pool_flags))),
         "mountModelVolume": True,
         "resources": {key: {"nvidia.com/gpu": str(pool.pool.devices)} for key in ("limits", "requests")},
     }

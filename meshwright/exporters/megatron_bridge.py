@@ -50,9 +50,9 @@ def write(question: ExportQuestion) -> Export:
         InputError: no recipe of the release trains the model.
     """
     scenario, plan = question.training()
-    setting, known = scenario.setting, table(TABLE)
-    recipe = shipped_model(setting.model, known)
-    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, known))
+    setting, launcher = scenario.setting, table(TABLE)
+    recipe = shipped_model(setting.model, launcher)
+    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, launcher))
     # The recipe has the model's shape.
     facts = {
         name: value
@@ -60,15 +60,15 @@ def write(question: ExportQuestion) -> Export:
         if not name.startswith("model.") and (name in KEPT or not name.startswith("derived."))
     }
     facts["derived.dataset_seq_len"] = setting.training.seq_len
-    options, more = known.write(facts)
-    own = [gap for gap in gaps if not gap.startswith("model.")]
+    options, more = launcher.write(facts)
+    plan_gaps = [gap for gap in gaps if not gap.startswith("model.")]
     state, lacking = megatron_offload(plan, BRIDGE)
     options |= state
-    gaps = (*question_gaps(scenario, known.framework, EXPRESSED), *own, *more, *lacking)
+    gaps = (*question_gaps(scenario, launcher.framework, EXPRESSED), *plan_gaps, *more, *lacking)
     ranks = plan.tensor * plan.pipeline * plan.context
     data = setting.cluster.devices // ranks
     check_derived(setting, plan, {"devices": ranks * data, "data": data})
-    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text = "#!/usr/bin/env bash\n" + commented(header(question, launcher.version, gaps, NOTES))
     text += "# Run on every node from Megatron-Bridge's folder.\nset -euo pipefail\n\n"
     text += (
         node_variables(setting.cluster)
@@ -87,11 +87,11 @@ def read(launch: Launch, where: str) -> Facts:
     Raises:
         InputError: a value that is not a number, or a layout that plans do not express.
     """
-    known = table(TABLE)
-    facts, _ = known.read(launch.options)
+    launcher = table(TABLE)
+    facts, _ = launcher.read(launch.options)
     facts |= megatron_state(launch.options, BRIDGE, where)
     recipe = facts.pop("derived.recipe", None)
-    model = next((name for name, theirs in known.models.items() if theirs == recipe), None)
+    model = next((name for name, theirs in launcher.models.items() if theirs == recipe), None)
     undone_facts = undone(facts, launch, where)
     return {
         **{key: value for key, value in undone_facts.items() if not key.startswith("model.")},

@@ -30,7 +30,7 @@ from meshwright.exporters.megatron_model import model_facts
 from meshwright.exporters.megatron_older import ENGINE, current, deepspeed_facts
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.state_read import TAKEN, megatron_state
-from meshwright.exporters.table import Facts, Options, table, whole, words_of
+from meshwright.exporters.table import Facts, Options, integer, table, words_of
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
@@ -56,12 +56,12 @@ def write(question: ExportQuestion) -> Export:
     """The script and its gaps."""
     scenario, plan = question.training()
     setting = scenario.setting
-    known = table(TABLE)
-    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, known))
-    options, more = known.write(facts)
+    launcher = table(TABLE)
+    facts, gaps = megatron_facts(setting, plan, facts_of(scenario, plan, launcher))
+    options, more = launcher.write(facts)
     state, lacking = megatron_offload(plan, MEGATRON)
     options |= state
-    gaps = (*question_gaps(scenario, known.framework, EXPRESSED), *gaps, *more, *lacking)
+    gaps = (*question_gaps(scenario, launcher.framework, EXPRESSED), *gaps, *more, *lacking)
     check_derived(setting, plan, computed(options, setting.cluster.devices))
     model = setting.model
     unsaid = model.position == "rope" and (model.numerics is None or model.numerics.rotary_base is None)
@@ -84,21 +84,21 @@ def computed(options: Options, devices: int) -> dict[str, int]:
 def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...], notes: tuple[str, ...]) -> str:
     """The launch script: model, plan and training as bash arrays."""
     scenario, _ = question.training()
-    known, cluster = table(TABLE), scenario.setting.cluster
-    of_model = {entry.option for field, entry in known.options.items() if field.startswith("model.")}
+    launcher, cluster = table(TABLE), scenario.setting.cluster
+    of_model = {entry.option for field, entry in launcher.options.items() if field.startswith("model.")}
     of_model |= {
         name
-        for field, entry in known.options.items()
+        for field, entry in launcher.options.items()
         if field.startswith("model.") or field in MODEL_FACTS
         for choice in entry.choices
         for name in choice.sets
     }
-    of_model |= {known.options[field].option for field in MODEL_FACTS}
+    of_model |= {launcher.options[field].option for field in MODEL_FACTS}
     of_training = {"--seq-length", "--global-batch-size", "--bf16", "--fp16"}
     of_training |= {name for name in options if name.startswith(("--fp8", "--fp4"))}
     parts = {"MODEL_ARGS": of_model, "TRAINING_ARGS": of_training}
     parts["PLAN_ARGS"] = set(options) - of_model - of_training
-    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, notes))
+    text = "#!/usr/bin/env bash\n" + commented(header(question, launcher.version, gaps, notes))
     text += (
         "# Run on every node from Megatron-LM's folder; NODE_RANK and MASTER_ADDR say which node this is.\n"
     )
@@ -107,8 +107,8 @@ def script(question: ExportQuestion, options: Options, gaps: tuple[str, ...], no
         text += "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
     text += kernel_variables(options)
     for name in ("MODEL_ARGS", "PLAN_ARGS", "TRAINING_ARGS"):
-        chosen = {key: value for key, value in options.items() if key in parts[name]}
-        text += "\n" + array(name, flags(chosen))
+        part_options = {key: value for key, value in options.items() if key in parts[name]}
+        text += "\n" + array(name, flags(part_options))
     return text + "\n" + LAUNCH
 
 
@@ -233,8 +233,8 @@ def recomputed(options: Options, facts: Facts, where: str) -> Facts:
     """
     if str(options.get("--recompute-granularity")) != "full":
         return {}
-    layers, stages = (whole(facts, name, where) or 1 for name in ("model.layers", "plan.pipeline"))
-    count = whole(
+    layers, stages = (integer(facts, name, where) or 1 for name in ("model.layers", "plan.pipeline"))
+    count = integer(
         {"count": options.get("--recompute-num-layers", 1)}, "count", f"{where}: --recompute-num-layers"
     )
     if str(options.get("--recompute-method")) == "block" and (count or 1) * stages < layers:
@@ -252,12 +252,12 @@ def undone(facts: Facts, launch: Launch, where: str) -> Facts:
     Raises:
         InputError: as `read`.
     """
-    stages = whole(facts, "plan.pipeline", where) or 1
+    stages = integer(facts, "plan.pipeline", where) or 1
     _read_chunks(facts, stages, where)
     _read_model(facts, where)
-    instances = whole(facts, "derived.optimizer_instances", where)
+    instances = integer(facts, "derived.optimizer_instances", where)
     if instances and launch.devices:
-        ranks = (whole(facts, "plan.tensor", where) or 1) * stages
+        ranks = (integer(facts, "plan.tensor", where) or 1) * stages
         facts["plan.shard_group"] = launch.devices // ranks // instances
     if facts.get("plan.zero", 0) == 0:
         facts.pop("plan.overlap_parameters", None)
@@ -277,9 +277,9 @@ def undone(facts: Facts, launch: Launch, where: str) -> Facts:
 
 def _read_chunks(facts: Facts, stages: int, where: str) -> None:
     """Chunks and layers of the end stages, from any of the options."""
-    layers = whole(facts, "model.layers", where)
-    chunks = whole(facts, "derived.chunks", where) or 1
-    per_chunk = whole(facts, "derived.layers_per_chunk", where)
+    layers = integer(facts, "model.layers", where)
+    chunks = integer(facts, "derived.chunks", where) or 1
+    per_chunk = integer(facts, "derived.layers_per_chunk", where)
     if per_chunk and layers and chunks == 1:
         chunks = layers // (stages * per_chunk)
     if layout := facts.get("derived.layout"):
@@ -287,7 +287,7 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
         chunks = max(len(lengths) // stages, 1)
         first, last = ends_of(lengths, chunks, f"{where}: --pipeline-model-parallel-layout")
     else:
-        first, last = (whole(facts, f"derived.{end}_layers", where) or 0 for end in ("first", "last"))
+        first, last = (integer(facts, f"derived.{end}_layers", where) or 0 for end in ("first", "last"))
         both = bool(facts.get("derived.embedding_as_layer")), bool(facts.get("derived.loss_as_layer"))
         if layers and any(both):
             share = (layers + sum(both)) // stages
@@ -307,7 +307,7 @@ def _read_model(facts: Facts, where: str) -> None:
             facts.pop(name, None)
     elif not facts.get("derived.grouped_heads"):
         facts.pop("model.kv_heads", None)
-    hidden = whole(facts, "model.hidden", where)
+    hidden = integer(facts, "model.hidden", where)
     if hidden and "model.feed_forward" not in facts:
         gated = facts.get("model.activation") == "swiglu"  # training/arguments.py: validate_args
         facts["model.feed_forward"] = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
@@ -316,7 +316,7 @@ def _read_model(facts: Facts, where: str) -> None:
     if window := facts.get("derived.window"):
         text = str(window).replace("(", "").split(",")[0].strip()
         facts["model.sliding_window"] = (
-            whole({"window": text}, "window", f"{where}: --window-size") or 0
+            integer({"window": text}, "window", f"{where}: --window-size") or 0
         ) + 1
     if "model.moe.experts" not in facts:
         for name in [name for name in facts if name.startswith("model.moe.")]:
@@ -324,9 +324,9 @@ def _read_model(facts: Facts, where: str) -> None:
         return
     facts.setdefault("model.moe.top_k", 2)
     facts.setdefault("model.moe.feed_forward", facts.get("model.feed_forward"))
-    if width := whole(facts, "derived.shared_width", where):
+    if width := integer(facts, "derived.shared_width", where):
         facts |= {"model.moe.shared_experts": 1, "model.moe.shared_feed_forward": width}
-    layers = whole(facts, "model.layers", where) or 0
+    layers = integer(facts, "model.layers", where) or 0
     frequency = facts.get("derived.layer_frequency")
     if frequency is not None and layers:
         _read_frequency(facts, expert_layers(str(frequency), layers, f"{where}: --moe-layer-freq"), where)

@@ -50,24 +50,26 @@ def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
 def _numeric_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
     """Rotary positions and the router in Megatron's options, and constants without an option."""
     constants = model.numerics or Numerics()
-    kept = {name: value for name, value in facts.items() if not name.startswith("model.numerics.rotary_")}
-    kept.pop("model.numerics.router_normalised", None)
+    stated_facts = {
+        name: value for name, value in facts.items() if not name.startswith("model.numerics.rotary_")
+    }
+    stated_facts.pop("model.numerics.router_normalised", None)
     gaps: list[str] = []
     if model.moe and constants.router_scores == "sigmoid" and constants.router_normalised is False:
         gaps.append("model.numerics.router_normalised = false: Megatron-LM normalises sigmoid scores")
     if model.moe and constants.router_scores != "sigmoid":
-        kept["derived.pre_softmax"] = constants.router_normalised is False
-    if "model.numerics.router_scale" in kept and constants.router_scale == 1.0:
-        del kept["model.numerics.router_scale"]
-    kept["derived.latent_norms"] = model.mla is not None
+        stated_facts["derived.pre_softmax"] = constants.router_normalised is False
+    if "model.numerics.router_scale" in stated_facts and constants.router_scale == 1.0:
+        del stated_facts["model.numerics.router_scale"]
+    stated_facts["derived.latent_norms"] = model.mla is not None
     if model.position != "rope":
-        return kept, gaps
+        return stated_facts, gaps
     if constants.rotary_base:
-        kept["derived.rotary_base"] = int(constants.rotary_base)
+        stated_facts["derived.rotary_base"] = int(constants.rotary_base)
     if constants.rotary_share not in (None, 1.0):
-        kept["model.numerics.rotary_share"] = constants.rotary_share
+        stated_facts["model.numerics.rotary_share"] = constants.rotary_share
     more, missing = _scaled_positions(model, constants.rotary_scaling)
-    return kept | more, gaps + missing
+    return stated_facts | more, gaps + missing
 
 
 def _scaled_positions(model: Model, scaling: RotaryScaling | None) -> tuple[Facts, list[str]]:

@@ -70,11 +70,11 @@ def current(launch: Launch, path: Path | None, where: str) -> Launch:
         name = (
             spelled.replace("_", "-") if spelled.startswith("--") and "deepspeed" not in spelled else spelled
         )
-        known = RENAMED.get(name, name)
-        if known in options and not same(options[known], value):
-            raise InputError(f"{name} and {known} disagree: {value} and {options[known]}", where)
+        renamed = RENAMED.get(name, name)
+        if renamed in options and not same(options[renamed], value):
+            raise InputError(f"{name} and {renamed} disagree: {value} and {options[renamed]}", where)
         if name not in FLAGS:
-            options[known] = value
+            options[renamed] = value
     for name, meant in MEANT.items():
         if launch.options.get(name) not in (None, False):
             options = {**meant, **options}
@@ -168,7 +168,7 @@ OF_THE_FORK = ("attention", "overlap_tensor", "cross_entropy", "gradient_bytes",
 """Fields that a Megatron-DeepSpeed launch without the option leaves to its own release, not to core 0.19."""
 
 
-def deepspeed_facts(facts: Facts, options: Options, known: LauncherTable, where: str) -> Facts:
+def deepspeed_facts(facts: Facts, options: Options, launcher: LauncherTable, where: str) -> Facts:
     """Facts of a Megatron-DeepSpeed launch: its engine, and states that ZeRO offloads.
 
     Raises:
@@ -177,7 +177,7 @@ def deepspeed_facts(facts: Facts, options: Options, known: LauncherTable, where:
     state = deepspeed_state(options, where)
     stage = facts.get("plan.zero", 0)
     framework = {2: "deepspeed-zero1", 3: "deepspeed-zero3"}.get(stage, "megatron-deepspeed")
-    silent, _ = known.read({})
+    silent, _ = launcher.read({})
     ours = {f"plan.{name}" for name in OF_THE_FORK}
     told = {name: value for name, value in facts.items() if name not in ours or value != silent.get(name)}
     if any(name.startswith("--use-flash-attn") for name in options):

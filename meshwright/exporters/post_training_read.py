@@ -164,7 +164,7 @@ class _Values:
         self.flat, self.where = flat, where
         self.read: set[str] = set()
 
-    def whole(self, key: str, default: int | None = None) -> int:
+    def integer(self, key: str, default: int | None = None) -> int:
         """A whole number.
 
         Raises:
@@ -232,7 +232,7 @@ def _megatron_plan(values: _Values, prefix: str, full: bool) -> dict[str, Any]:
         "expert": "expert_model_parallel_size",
         "expert_tensor": "expert_tensor_parallel_size",
     }
-    plan: dict[str, Any] = {field: values.whole(f"{prefix}.{key}", 1) for field, key in names.items()}
+    plan: dict[str, Any] = {field: values.integer(f"{prefix}.{key}", 1) for field, key in names.items()}
     plan |= {"zero": 1, "recompute": "full" if full else "none"}
     # Megatron's sequence parallelism needs tensor-parallel ranks.
     plan["sequence_parallel"] = plan["tensor"] > 1 and values.flag(f"{prefix}.sequence_parallel", True)
@@ -240,20 +240,20 @@ def _megatron_plan(values: _Values, prefix: str, full: bool) -> dict[str, Any]:
 
 
 def _ends(values: _Values, plan: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    layers_of_ends = {field: values.whole(key, 0) for field, key in keys.items()}
+    layers_of_ends = {field: values.integer(key, 0) for field, key in keys.items()}
     return plan | {field: layers for field, layers in layers_of_ends.items() if layers}
 
 
 def _verl(values: _Values) -> dict[str, Any]:
     flat, actor, rollout = values.flat, "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    samples = values.whole(f"{rollout}.n", 1)
-    mini = values.whole(f"{actor}.ppo_mini_batch_size", 256)
-    per_node = values.whole("trainer.n_gpus_per_node", 8)
-    train = values.whole("trainer.nnodes", 1) * per_node
-    apart = values.whole("rollout.nnodes", 0)
-    generate = apart * values.whole("rollout.n_gpus_per_node", per_node)
-    prompts = values.whole("data.train_batch_size", 1024)
-    updates = values.whole("async_training.trigger_parameter_sync_step", 1)
+    samples = values.integer(f"{rollout}.n", 1)
+    mini = values.integer(f"{actor}.ppo_mini_batch_size", 256)
+    per_node = values.integer("trainer.n_gpus_per_node", 8)
+    train = values.integer("trainer.nnodes", 1) * per_node
+    apart = values.integer("rollout.nnodes", 0)
+    generate = apart * values.integer("rollout.n_gpus_per_node", per_node)
+    prompts = values.integer("data.train_batch_size", 1024)
+    updates = values.integer("async_training.trigger_parameter_sync_step", 1)
     schedule: dict[str, Any] = {"kind": "synchronous"}
     if apart:
         schedule = {"kind": "one-step-off", "split": {"train": train, "generate": generate}}
@@ -267,13 +267,13 @@ def _verl(values: _Values) -> dict[str, Any]:
     estimators = {"gae": "ppo", "rloo": "rloo", "reinforce_plus_plus": "reinforce++"}
     reference = values.flag(f"{actor}.use_kl_loss") or values.flag("algorithm.use_kl_in_reward")
     algorithm = estimators.get(values.word("algorithm.adv_estimator", "gae"), "grpo" if reference else "dapo")
-    longest = values.whole("data.max_response_length", 512)
-    prompt = values.whole("data.max_prompt_length", 512)
-    tokens = values.whole(f"{actor}.ppo_max_token_len_per_gpu", 16384) * plan["context"]
+    longest = values.integer("data.max_response_length", 512)
+    prompt = values.integer("data.max_prompt_length", 512)
+    tokens = values.integer(f"{actor}.ppo_max_token_len_per_gpu", 16384) * plan["context"]
     row, micro = _rows(tokens, prompt + longest)
     values.flag("reward_model.enable")
-    scored = values.whole(f"{rollout}.log_prob_max_token_len_per_gpu", tokens // plan["context"])
-    scoring = _rows(scored * plan["context"], prompt + longest)[1]
+    scored_sequences = values.integer(f"{rollout}.log_prob_max_token_len_per_gpu", tokens // plan["context"])
+    scoring = _rows(scored_sequences * plan["context"], prompt + longest)[1]
     offload = values.flag(f"{actor}.{'megatron' if megatron else 'fsdp_config'}.optimizer_offload")
     return {
         "title": f"verl: {values.model('actor_rollout_ref.model.path')} on {train + generate} GPUs",
@@ -286,7 +286,7 @@ def _verl(values: _Values) -> dict[str, Any]:
             "prompts": prompts,
             "samples": samples,
             "mini_batch": mini * samples,
-            "epochs": values.whole(f"{actor}.ppo_epochs", 1),
+            "epochs": values.integer(f"{actor}.ppo_epochs", 1),
             "input": prompt,
             "output": _output(longest),
             "seq_len": row,
@@ -317,8 +317,8 @@ def _sglang(values: _Values, rollout: str) -> dict[str, Any]:
 
 def _engine(values: _Values, prefix: str, tensor: str, pipeline: str) -> dict[str, Any]:
     degrees = {
-        "tensor": values.whole(f"{prefix}.{tensor}", 2 if "rollout" in prefix else 1),
-        "pipeline": values.whole(f"{prefix}.{pipeline}", 1),
+        "tensor": values.integer(f"{prefix}.{tensor}", 2 if "rollout" in prefix else 1),
+        "pipeline": values.integer(f"{prefix}.{pipeline}", 1),
     }
     return {name: degree for name, degree in degrees.items() if degree > 1}
 
@@ -338,10 +338,10 @@ def _verl_plan(values: _Values, actor: str, megatron: bool) -> tuple[dict[str, A
         return _ends(values, plan, keys), "verl-megatron"
     full = values.flag("actor_rollout_ref.model.enable_gradient_checkpointing", True)
     plan = {"zero": 3, "recompute": "full" if full else "none"}
-    plan["context"] = values.whole(f"{actor}.ulysses_sequence_parallel_size", 1)
+    plan["context"] = values.integer(f"{actor}.ulysses_sequence_parallel_size", 1)
     if plan["context"] > 1:
         plan["context_algorithm"] = "ulysses"
-    group = values.whole(f"{actor}.fsdp_config.fsdp_size", -1)
+    group = values.integer(f"{actor}.fsdp_config.fsdp_size", -1)
     if group > 0:
         plan["shard_group"] = group
     return plan, "verl"
@@ -354,15 +354,18 @@ def _host_optimizer(values: _Values, prefix: str) -> dict[str, Any]:
 
 def _nemo(values: _Values) -> dict[str, Any]:
     engine = "policy.generation.vllm_cfg"
-    per_node, nodes = values.whole("cluster.gpus_per_node", 1), values.whole("cluster.num_nodes", 1)
+    per_node, nodes = (
+        values.integer("cluster.gpus_per_node", 1),
+        values.integer("cluster.num_nodes", 1),
+    )
     gpus = per_node * nodes
     schedule: dict[str, Any] = {"kind": "synchronous"}
     if not values.flag("policy.generation.colocated.enabled", True):
         resources = "policy.generation.colocated.resources"
-        generate = values.whole(f"{resources}.num_nodes", 1)
-        generate *= values.whole(f"{resources}.gpus_per_node", per_node)
+        generate = values.integer(f"{resources}.num_nodes", 1)
+        generate *= values.integer(f"{resources}.gpus_per_node", per_node)
         split = {"train": gpus - generate, "generate": generate}
-        age = values.whole("grpo.async_grpo.max_trajectory_age_steps", 1)
+        age = values.integer("grpo.async_grpo.max_trajectory_age_steps", 1)
         schedule = {"kind": "asynchronous", "staleness": float(age), "split": split}
         if not values.flag("grpo.async_grpo.enabled"):
             schedule = {"kind": "synchronous", "split": split}
@@ -370,10 +373,10 @@ def _nemo(values: _Values) -> dict[str, Any]:
             schedule = {"kind": "one-step-off", "split": split}
     megatron = values.flag("policy.megatron_cfg.enabled")
     plan = _nemo_plan(values, megatron)
-    micro = values.whole("policy.train_micro_batch_size", 4)
-    scoring = values.whole("policy.logprob_batch_size", 4)
-    longest = values.whole("policy.max_total_sequence_length", 512)
-    answers = min(values.whole("policy.generation.max_new_tokens", longest), longest - longest // 32)
+    micro = values.integer("policy.train_micro_batch_size", 4)
+    scoring = values.integer("policy.logprob_batch_size", 4)
+    longest = values.integer("policy.max_total_sequence_length", 512)
+    answers = min(values.integer("policy.generation.max_new_tokens", longest), longest - longest // 32)
     precision = values.word(f"{engine}.precision", "bfloat16")
     packs = values.flag("policy.sequence_packing.enabled", True)
     reference = values.share("loss_fn.reference_policy_kl_penalty", 0.01) > 0
@@ -386,9 +389,9 @@ def _nemo(values: _Values) -> dict[str, Any]:
         "workload": {
             "kind": "rl",
             "algorithm": algorithm,
-            "prompts": values.whole("grpo.num_prompts_per_step", 32),
-            "samples": values.whole("grpo.num_generations_per_prompt", 16),
-            "mini_batch": values.whole("policy.train_global_batch_size", 512),
+            "prompts": values.integer("grpo.num_prompts_per_step", 32),
+            "samples": values.integer("grpo.num_generations_per_prompt", 16),
+            "mini_batch": values.integer("policy.train_global_batch_size", 512),
             "input": max(longest - answers, 1),
             "output": _output(answers),
             "seq_len": longest,
@@ -420,8 +423,8 @@ def _nemo_plan(values: _Values, megatron: bool) -> dict[str, Any]:
     prefix = "policy.dtensor_cfg"
     full = values.flag(f"{prefix}.activation_checkpointing")
     plan = {"zero": 3, "recompute": "full" if full else "none"}
-    plan["tensor"] = values.whole(f"{prefix}.tensor_parallel_size", 1)
-    plan["context"] = values.whole(f"{prefix}.context_parallel_size", 1)
+    plan["tensor"] = values.integer(f"{prefix}.tensor_parallel_size", 1)
+    plan["context"] = values.integer(f"{prefix}.context_parallel_size", 1)
     plan["sequence_parallel"] = plan["tensor"] > 1 and values.flag(f"{prefix}.sequence_parallel")
     return plan
 

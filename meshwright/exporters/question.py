@@ -102,8 +102,8 @@ def _tokens(question: Mapping[str, Any], key: str) -> int:
         InputError: not a number.
     """
     value = question.get(key) or 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole and not (isinstance(value, float) and isfinite(value)):
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer and not (isinstance(value, float) and isfinite(value)):
         raise InputError(f"a number is needed, found {shown(value)}", f"question.{key}")
     return max(round(value), 1)
 

@@ -25,8 +25,8 @@ def scenario_text(imported: Imported, source: str, folder: Path | None = None) -
     if imported.aside:
         lines.append("Kept aside; no prediction reads them:")
         lines += [f"  {one_line(line)}" for line in flags(imported.aside)]
-    moved = {key: _moved(value, folder) for key, value in imported.scenario.items()}
-    body = yaml.safe_dump(moved, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
+    relocated = {key: _moved(value, folder) for key, value in imported.scenario.items()}
+    body = yaml.safe_dump(relocated, sort_keys=False, default_flow_style=None, width=110, allow_unicode=True)
     return commented(lines) + body
 
 

@@ -257,10 +257,10 @@ def _sky_servers(
     policy = service.get("replica_policy")
     policy = policy if isinstance(policy, Mapping) else {}
     count = service.get("replicas", policy.get("min_replicas"))
-    most = policy.get("max_replicas")
+    upper = policy.get("max_replicas")
     told: dict[str, Any] = {"replicas": count if type(count) is int and count > 0 else None}
-    if most not in (None, count):
-        told["notes"] = (f"service.replica_policy.max_replicas {most} is left out: {count or 1} runs",)
+    if upper not in (None, count):
+        told["notes"] = (f"service.replica_policy.max_replicas {upper} is left out: {count or 1} runs",)
     for server in _script(_replaced(run, {**variables, **named}), where, beside):
         version = server.version or (release[1] if release else "")
         yield replace(server, version=version, **told)

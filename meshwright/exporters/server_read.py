@@ -18,7 +18,7 @@ from meshwright.exporters.base import Imported
 from meshwright.exporters.server_files import LaunchedServer
 from meshwright.exporters.server_graphs import read_graphs
 from meshwright.exporters.serving import DRAFT_METHODS
-from meshwright.exporters.table import Facts, LauncherTable, Options, same, table, whole, within
+from meshwright.exporters.table import Facts, LauncherTable, Options, integer, same, table, within
 from simulator.models import Model, models
 from simulator.models.checkpoints import format_of_name
 from simulator.scenario import find
@@ -143,7 +143,7 @@ def _pool(
     server: LaunchedServer, model: Model, name: str, where: str
 ) -> tuple[dict[str, Any], Options, list[str]]:
     """The pool of a server, with its ``devices``; options kept aside, and notes."""
-    known = table(exporter(server.engine).table)
+    launcher = table(exporter(server.engine).table)
     options = {SAME[server.engine].get(key, key): value for key, value in server.options.items()}
     options = {key: value for key, value in options.items() if key not in MODEL[server.engine]}
     notes = list(server.notes)
@@ -163,14 +163,14 @@ def _pool(
     notes += _connector(options, pool, where)
     notes += read_graphs(options, pool, where)
     _formats(options, pool, name, where)
-    known.check(options, where)
+    launcher.check(options, where)
     PARTS[server.engine](options, pool, model, where)
-    facts, left = _facts(known, options)
+    facts, left = _facts(launcher, options)
     _stated(facts, pool, where)
     said = [key for key, value in left.items() if value not in (False, "false", None)]
     strange = [key for key in said if not HARMLESS.match(key) and DECIDING.search(key)]
     if strange:
-        spelled = [entry.option for entry in known.options.values() if entry.option]
+        spelled = [entry.option for entry in launcher.options.values() if entry.option]
         likely = get_close_matches(strange[0], spelled, 1, 0.8)
         told = f"; did you mean {likely[0]!r}?" if likely else ""
         problem = f"is not read, and may change times or memory{told}; leave it out to predict the server"
@@ -215,12 +215,12 @@ def _older(version: str, engine: Engine) -> bool:
     return bool(numbers[0]) and numbers[0] < numbers[1]
 
 
-def _facts(known: LauncherTable, options: Options) -> tuple[Facts, Options]:
+def _facts(launcher: LauncherTable, options: Options) -> tuple[Facts, Options]:
     """Facts that options state, without the values that their absence means; options without a fact."""
-    facts, left = known.read(options)
+    facts, left = launcher.read(options)
     silent = {
         field
-        for field, entry in known.options.items()
+        for field, entry in launcher.options.items()
         if entry.choices
         and not any(same(facts.get(field), c.value) and c.sets for c in entry.choices if within(c, options))
     }
@@ -403,7 +403,7 @@ def _trtllm(options: Options, pool: dict[str, Any], model: Model, where: str) ->
         options.pop(f"cache_transceiver_config.{name}", None)
     kind = options.pop("speculative_config.decoding_type", None)
     if kind is not None:
-        kinds = {names[2]: own for own, names in DRAFT_METHODS.items() if names[2]}
+        kinds = {names[2]: draft_kind for draft_kind, names in DRAFT_METHODS.items() if names[2]}
         tokens = options.pop("speculative_config.max_draft_len", None) or options.pop(
             "speculative_config.num_nextn_predict_layers", 1
         )
@@ -425,7 +425,7 @@ def _stated(facts: Facts, pool: dict[str, Any], where: str) -> None:
         part, _, name = field.partition(".")
         if part == "pool" and name in Pool.model_fields and name not in pool:
             number = Pool.model_fields[name].annotation is int or (isinstance(value, str) and value.isdigit())
-            pool[name] = whole(facts, field, where) if number else value
+            pool[name] = integer(facts, field, where) if number else value
         elif part == "options" and name in EngineOptions.model_fields:
             pool.setdefault("options", {}).setdefault(name, _typed(facts, field, where))
         elif field == "role" and value != "mixed":
@@ -441,7 +441,7 @@ def _typed(facts: Facts, field: str, where: str) -> Any:
     """The value of an option of an engine in the type that the option has."""
     value, kind = facts[field], EngineOptions.model_fields[field.partition(".")[2]].annotation
     if int in (kind, *get_args(kind)):
-        return whole(facts, field, where)
+        return integer(facts, field, where)
     if kind is float:
         try:
             return float(value)

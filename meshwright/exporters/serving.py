@@ -203,30 +203,30 @@ OF_CHECKPOINT = {"--dtype": "bfloat16", "dtype": "bfloat16", "--kv-cache-dtype":
 
 
 def pool_options(
-    known: LauncherTable, setting: ServingSetting, pool: PoolSetting
+    launcher: LauncherTable, setting: ServingSetting, pool: PoolSetting
 ) -> tuple[Options, list[str]]:
     """Options of one pool, and their gaps; facts of other engines are dropped."""
     facts = pool_facts(setting, pool)
     wanted = {
         name: value
         for name, value in facts.items()
-        if not name.startswith("derived.") or name in known.options
+        if not name.startswith("derived.") or name in launcher.options
     }
-    options, gaps = known.write(wanted)
+    options, gaps = launcher.write(wanted)
     shape = pool.pool
     if pool.model.checkpoint == shape.weights == "bf16":
         # An engine takes both from a checkpoint in 16 bits.
         options = {name: value for name, value in options.items() if OF_CHECKPOINT.get(name) != value}
-    if pool.model.moe and shape.expert > 1 and known.target == "vllm" and shape.experts_cut > 1:
+    if pool.model.moe and shape.expert > 1 and launcher.target == "vllm" and shape.experts_cut > 1:
         gaps.append(f"pool.expert = {shape.expert}: expert parallelism is over all tensor x data ranks")
-    if known.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
+    if launcher.target == "trtllm" and shape.data > 1 and shape.tensor > 1:
         gaps.append(f"pool.data = {shape.data}: attention data parallelism is over all ranks or none")
     if shape.speculation is not None and shape.speculation.asynchronous:
         gaps.append("pool.speculation.asynchronous: drafts take turns with their target in this engine")
     if shape.speculation is not None and shape.speculation.budget is not None:
         gaps.append("pool.speculation.budget: this engine verifies as many proposals of each sequence")
     if pool.options.scheduler_options:
-        gaps.append(f"options.scheduler_options: {known.version} has no option for it")
+        gaps.append(f"options.scheduler_options: {launcher.version} has no option for it")
     return options, gaps
 
 
@@ -307,25 +307,25 @@ def label_of(setting: ServingSetting, pool: PoolSetting) -> str:
 
 
 def _label(name: str) -> str:
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
-    return kept[:40].strip("-") or "pool"
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return letters[:40].strip("-") or "pool"
 
 
-def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str) -> Export:
+def engine_scripts(question: ExportQuestion, launcher: LauncherTable, command: str) -> Export:
     """One script per pool, around an engine configured by flags.
 
     Args:
         question: about serving.
-        known: table of the engine.
+        launcher: table of the engine.
         command: starts the engine with ``"${ENGINE_ARGS[@]}"``.
     """
     setting = question.deployed()
-    router, gaps = router_script(question, known.target)
-    files, gaps = {}, [*deployment_gaps(setting, known.target, placed=False), *gaps]
+    router, gaps = router_script(question, launcher.target)
+    files, gaps = {}, [*deployment_gaps(setting, launcher.target, placed=False), *gaps]
     for pool in setting.pools:
-        options, more = pool_options(known, setting, pool)
+        options, more = pool_options(launcher, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
-        text = script_head(question, known, pool, (*gaps,), options)
+        text = script_head(question, launcher, pool, (*gaps,), options)
         text += "\n" + array("ENGINE_ARGS", flags(options)) + "\n" + command
         files[file_of(setting, pool)] = text
     if router:
@@ -335,20 +335,20 @@ def engine_scripts(question: ExportQuestion, known: LauncherTable, command: str)
 
 def script_head(
     question: ExportQuestion,
-    known: LauncherTable,
+    launcher: LauncherTable,
     pool: PoolSetting,
     gaps: tuple[str, ...],
     options: Options,
 ) -> str:
     """Comments and variables at the top of a pool's script."""
-    text = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text = "#!/usr/bin/env bash\n" + commented(header(question, launcher.version, gaps, NOTES))
     count = "1 GPU a replica" if pool.pool.devices == 1 else f"{pool.pool.devices} GPUs a replica"
     replicas = "1 replica" if pool.pool.replicas == 1 else f"{pool.pool.replicas} replicas"
     text += f"# One replica of the pool {one_line(pool.name)}: {count}, {pool.pool.replicas} in the plan.\n"
     text += (
         f"# Predicted with {one_line(str(pool.pool.engine))}, {replicas}, of {one_line(pool.model.name)}.\n"
     )
-    text += commented([f"Stated though it may be the default, {why}." for why in known.repeats(options)])
+    text += commented([f"Stated though it may be the default, {why}." for why in launcher.repeats(options)])
     text += "set -euo pipefail\n\n"
     text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"

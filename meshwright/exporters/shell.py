@@ -153,7 +153,7 @@ def _statements(text: str, where: str) -> Script:
 def _running(statements: Iterable[str], branches: Branches, variables: Variables) -> Iterator[str]:
     """Statements other than those that open and close conditions, which move the branches."""
     cases: list[Case] = []
-    for line in (part for whole in statements for part in split_lines(whole)):
+    for line in (part for statement in statements for part in split_lines(statement)):
         first = line.split(None, 1)[0].rstrip(";")
         if first in CLOSING:
             branches.close()
@@ -190,11 +190,13 @@ def _assignment(line: str) -> tuple[str, bool, str] | None:
     value = line[begun.end() :].rstrip()
     value = value.removesuffix(";").rstrip() if not value.endswith("\\;") else value
     if value.startswith("("):
-        whole = value.endswith(")")
+        complete = value.endswith(")")
     else:
         computed = re.fullmatch(r"\$\(.*\)|`[^`]*`", value)
-        whole = bool(computed) or not re.search(r"\s", value) or any(_quoted(value, mark) for mark in "\"'")
-    return (begun[1], bool(begun[2]), value) if whole else None
+        complete = (
+            bool(computed) or not re.search(r"\s", value) or any(_quoted(value, mark) for mark in "\"'")
+        )
+    return (begun[1], bool(begun[2]), value) if complete else None
 
 
 def _quoted(value: str, mark: str) -> bool:
@@ -235,8 +237,8 @@ def _lines(text: str, where: str) -> list[str]:
 
 def _launches(words: str) -> bool:
     first = words.split(None, 1)[0].rsplit("/", 1)[-1] if words.split() else ""
-    known = first in LAUNCHERS or any(f" {name} " in f" {words} " for name in LAUNCHERS)
-    return known and (".py" in words or " -m " in words)
+    is_launcher = first in LAUNCHERS or any(f" {name} " in f" {words} " for name in LAUNCHERS)
+    return is_launcher and (".py" in words or " -m " in words)
 
 
 def _split(text: str, where: str) -> list[str]:

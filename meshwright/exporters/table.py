@@ -177,17 +177,17 @@ class LauncherTable(Strict):
         Raises:
             InputError: such an option, with the nearest known one.
         """
-        known = {entry.option for entry in self.options.values() if entry.option}
-        known |= {
+        known_options = {entry.option for entry in self.options.values() if entry.option}
+        known_options |= {
             option for entry in self.options.values() for choice in entry.choices for option in choice.sets
         }
         for name in self.unknown(left):
             if left[name] in (False, "false") or name in self.refused:
                 continue
             if any(re.search(part, name) for part in self.deciding) or get_close_matches(
-                name, known, 1, TYPING
+                name, known_options, 1, TYPING
             ):
-                likely = get_close_matches(name, known - {name}, 1, 0.7)
+                likely = get_close_matches(name, known_options - {name}, 1, 0.7)
                 told = f"; did you mean {likely[0]!r}?" if likely else ""
                 problem = f"is not read, and may change the step{told}"
                 ways = "leave it out to predict the run without it, or state the plan's field with --fix"
@@ -242,7 +242,7 @@ def table(file: str) -> LauncherTable:
     return build(LauncherTable, read_mapping(path), str(path))
 
 
-def whole(facts: Facts, field: str, where: str) -> int | None:
+def integer(facts: Facts, field: str, where: str) -> int | None:
     """A fact as a whole number; None if not given.
 
     Raises:

@@ -12,7 +12,7 @@ from meshwright.exporters.facts import (
 from meshwright.exporters.host_state import EXPRESSED, titan_offload
 from meshwright.exporters.megatron_lm import NODES, node_variables
 from meshwright.exporters.state_read import titan_state
-from meshwright.exporters.table import Facts, Options, table, whole, words_of
+from meshwright.exporters.table import Facts, Options, integer, table, words_of
 from meshwright.exporters.titan_files import parse
 from simulator.layout.stages import Spread
 from simulator.plan import Plan, Plans
@@ -34,17 +34,19 @@ def write(question: ExportQuestion) -> Export:
         InputError: torchtitan ships no such model.
     """
     scenario, plan = question.training()
-    setting, known = scenario.setting, table(TABLE)
-    module, _, flavor = shipped_model(setting.model, known).partition("/")
-    facts, gaps = titan_facts(setting, plan, facts_of(scenario, plan, known))
-    options, more = known.write(facts)
-    framework = setting.framework.name if setting.framework.name.startswith("torchtitan") else known.framework
+    setting, launcher = scenario.setting, table(TABLE)
+    module, _, flavor = shipped_model(setting.model, launcher).partition("/")
+    facts, gaps = titan_facts(setting, plan, facts_of(scenario, plan, launcher))
+    options, more = launcher.write(facts)
+    framework = (
+        setting.framework.name if setting.framework.name.startswith("torchtitan") else launcher.framework
+    )
     state, lacking = titan_offload(plan)
     options |= state
     gaps = (*question_gaps(scenario, framework, EXPRESSED), *gaps, *more, *lacking)
     check_derived(setting, plan, computed(options, setting.cluster.devices))
-    text = commented(header(question, known.version, gaps, NOTES)) + _config(module, flavor, options)
-    script = "#!/usr/bin/env bash\n" + commented(header(question, known.version, gaps, NOTES))
+    text = commented(header(question, launcher.version, gaps, NOTES)) + _config(module, flavor, options)
+    script = "#!/usr/bin/env bash\n" + commented(header(question, launcher.version, gaps, NOTES))
     script += "# Run on every node from torchtitan's folder.\nset -euo pipefail\n\n" + node_variables(
         setting.cluster
     )
@@ -150,25 +152,28 @@ def read(launch: Launch, where: str) -> Facts:
     Raises:
         InputError: a value that is not a number.
     """
-    known = table(TABLE)
+    launcher = table(TABLE)
     options = launch.options
     name = str(options.get("--config", ""))
-    options = {**known.configs.get(name, {}), **options}
-    facts, _ = known.read(options)
+    options = {**launcher.configs.get(name, {}), **options}
+    facts, _ = launcher.read(options)
     facts |= titan_state(options)
     flavor = options.get("model_spec") or options.get("model.flavor")
     if "/" not in str(flavor) and "model.name" in options:
         flavor = f"{options['model.name']}/{flavor}"
-    facts["model.name"] = next((ours for ours, theirs in known.models.items() if theirs == flavor), None)
+    facts["model.name"] = next((ours for ours, theirs in launcher.models.items() if theirs == flavor), None)
     facts["derived.model"] = flavor
     components = words_of(options.get("compile.components", "model"))
     if options.get("compile.enable") in (False, "False", "false") or "model" not in components:
         facts["derived.framework"] = EAGER
-    stages, local = whole(facts, "plan.pipeline", where) or 1, whole(facts, "derived.local_batch", where)
+    stages, local = (
+        integer(facts, "plan.pipeline", where) or 1,
+        integer(facts, "derived.local_batch", where),
+    )
     _read_sharding(facts, launch, where)
     if stages > 1:
         _read_chunks(facts, stages, where)
-        facts["plan.micro_batch"] = whole(facts, "derived.pipeline_micro_batch", where) or 1
+        facts["plan.micro_batch"] = integer(facts, "derived.pipeline_micro_batch", where) or 1
         facts["derived.micro_batches"] = (local or 8) // facts["plan.micro_batch"]
     else:
         facts["plan.micro_batch"] = local or 8
@@ -180,10 +185,10 @@ def read(launch: Launch, where: str) -> Facts:
 
 def _read_sharding(facts: Facts, launch: Launch, where: str) -> None:
     """ZeRO stage and group of FSDP2's degrees; -1 stands for the remaining ranks."""
-    replicate = whole(facts, "derived.replicate", where) or 1
-    shard = whole(facts, "derived.shard", where) or -1
-    context = whole(facts, "plan.context", where) or 1
-    stages, tensor = (whole(facts, f"plan.{name}", where) or 1 for name in ("pipeline", "tensor"))
+    replicate = integer(facts, "derived.replicate", where) or 1
+    shard = integer(facts, "derived.shard", where) or -1
+    context = integer(facts, "plan.context", where) or 1
+    stages, tensor = (integer(facts, f"plan.{name}", where) or 1 for name in ("pipeline", "tensor"))
     if shard < 0 and launch.devices:
         shard = max(launch.devices // (replicate * context * stages * tensor), 1)
     if shard == 1 and context == 1:
@@ -201,8 +206,8 @@ def _read_chunks(facts: Facts, stages: int, where: str) -> None:
     from simulator.models import models
 
     single = facts.get("plan.schedule") in ("1f1b", "gpipe")
-    per_chunk = whole(facts, "derived.layers_per_chunk", where)
-    less = [whole(facts, f"derived.{end}_less", where) for end in ("first", "last")]
+    per_chunk = integer(facts, "derived.layers_per_chunk", where)
+    less = [integer(facts, f"derived.{end}_less", where) for end in ("first", "last")]
     first, last = (1 if count is None else count for count in less)
     name = facts.get("model.name")
     layers = models.get(name).layers if name else 0

@@ -23,17 +23,17 @@ ROLES = {"mixed": "", "prefill": " --server_role CONTEXT", "decode": " --server_
 
 def write(question: ExportQuestion) -> Export:
     """The scripts, the files of options, and their gaps."""
-    setting, known = question.deployed(), table(TABLE)
-    router, _ = router_script(question, known.target)
-    files, gaps = {}, deployment_gaps(setting, known.target, placed=False)
+    setting, launcher = question.deployed(), table(TABLE)
+    router, _ = router_script(question, launcher.target)
+    files, gaps = {}, deployment_gaps(setting, launcher.target, placed=False)
     for pool in setting.pools:
-        options, more = pool_options(known, setting, pool)
+        options, more = pool_options(launcher, setting, pool)
         gaps += [gap for gap in more if gap not in gaps]
         script = file_of(setting, pool)
         config = script.replace("serve", "options").replace(".sh", ".yaml")
         body = yaml.safe_dump(nested(options), sort_keys=False)
-        files[config] = commented(header(question, known.version, (*gaps,), NOTES)) + body
-        text = script_head(question, known, pool, (*gaps,), options)
+        files[config] = commented(header(question, launcher.version, (*gaps,), NOTES)) + body
+        text = script_head(question, launcher, pool, (*gaps,), options)
         per_node = min(setting.cluster.devices_per_node, pool.pool.devices)
         text += (
             f'\ntrtllm-serve "$MODEL" --port "$PORT" --gpus_per_node {per_node}{ROLES[pool.pool.role]} \\\n'

@@ -40,12 +40,12 @@ def batches(setting: Setting, plan: Plan) -> dict[str, int]:
     return {"micro_batch": plan.micro_batch, "accumulation": each}
 
 
-def tuning_gaps(question: ExportQuestion, own: str) -> list[str]:
+def tuning_gaps(question: ExportQuestion, trainer: str) -> list[str]:
     """What the files of a trainer of adapters do not express."""
     scenario, plan = question.training()
     setting = scenario.setting
     gaps = [
-        f"plan.{name} = {getattr(plan, name)}: {own} runs one replica or shard a device"
+        f"plan.{name} = {getattr(plan, name)}: {trainer} runs one replica or shard a device"
         for name in ("tensor", "pipeline", "context", "expert")
         if getattr(plan, name) > 1
     ]
@@ -56,7 +56,7 @@ def tuning_gaps(question: ExportQuestion, own: str) -> list[str]:
     if plan.recompute == "selective":
         gaps.append("plan.recompute = selective: whole layers are computed again")
     if setting.framework.name not in ("trl", "unsloth", "torchtune"):
-        gaps.insert(0, f"framework = {setting.framework.name}: these files run {own}")
+        gaps.insert(0, f"framework = {setting.framework.name}: these files run {trainer}")
     adapter = setting.training.adapter
     if adapter is not None and adapter.base not in ("bf16", "fp32", *BITSANDBYTES):
         gaps.append(f"workload.adapter.base = {adapter.base}: bitsandbytes has nf4 and int8")

@@ -127,9 +127,11 @@ def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
     if trainer is None:
         return None
     options = _shared(options, where)
-    known = {key for keys in KEYS[trainer].values() for key in keys}
+    known_keys = {key for keys in KEYS[trainer].values() for key in keys}
     for key, value in options.items():
-        silent = value in (None, False, "", [], {}) or key in known or READ.match(key) or HARMLESS.match(key)
+        silent = (
+            value in (None, False, "", [], {}) or key in known_keys or READ.match(key) or HARMLESS.match(key)
+        )
         silent = silent or (key, value) == ("experts_implementation", "grouped_mm")
         silent = silent or key in LIGER or (key == "attention" and str(value).startswith(("flash", "sdpa")))
         if not silent and DECIDING.search(key):
@@ -141,7 +143,7 @@ def read_tuning(text: str, where: str, path: Path | None) -> Tuning | None:
     facts, notes = _facts(trainer, options, values, where, folder)
     count = options.get("num_processes")
     devices = devices or (int(str(count)) if str(count).isdigit() else None)
-    left = {key: value for key, value in options.items() if key not in known and not READ.match(key)}
+    left = {key: value for key, value in options.items() if key not in known_keys and not READ.match(key)}
     fused = str(options.get("use_unsloth", False)).lower() == "true"
     launch = Launch(_plain(left), devices, tuple(notes))
     return Tuning(trainer, facts, launch, FUSED if fused else FRAMEWORK)
