@@ -205,10 +205,10 @@ def _carried(question: ServingQuestion, plan: ServingPlan) -> Carried:
 
 def _enough(question: ServingQuestion, row: Carried) -> Carried:
     """The row with the fewest replicas that carry the number of agents asked for, if it is asked."""
-    wanted, most = question.concurrency, row.plan.groups[0].replicas
+    wanted, planned_replicas = question.concurrency, row.plan.groups[0].replicas
     if wanted is None or row.agents < wanted or "replicas" in question.fix:
         return row
-    for replicas in range(max(ceil(wanted * most / row.agents), 1), most + 1):
+    for replicas in range(max(ceil(wanted * planned_replicas / row.agents), 1), planned_replicas + 1):
         plan = _with_replicas(row.plan, replicas)
         if _holds(question, plan, wanted)[0]:
             return _row(question, plan, wanted)
@@ -313,7 +313,7 @@ def _row(question: ServingQuestion, plan: ServingPlan, agents: int) -> Carried:
     columns = run.records.columns()
     counted = columns["serial"] >= int(run.setting.serving.skipped * run.setting.serving.requests)
     first = (columns["first_s"] - columns["arrival_s"])[counted]
-    tpot, whole = metrics.latencies["tpot"], metrics.latencies["e2e"]
+    tpot, e2e = metrics.latencies["tpot"], metrics.latencies["e2e"]
     programs = [seconds for seconds in run.fleet.program_seconds if seconds < inf]
     figures = replace(
         plan,
@@ -321,7 +321,7 @@ def _row(question: ServingQuestion, plan: ServingPlan, agents: int) -> Carried:
         load=metrics.request_rate,
         ttft_s=float(np.quantile(first, slo.share)),
         tpot_s=tpot.mean if tpot else 0.0,
-        e2e_s=whole.mean if whole else 0.0,
+        e2e_s=e2e.mean if e2e else 0.0,
         output_tokens_s=metrics.output_rate,
         watts=metrics.joules / metrics.makespan_s,
         meets=agents > 0 and (question.concurrency is None or agents >= question.concurrency),

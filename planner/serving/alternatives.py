@@ -64,7 +64,7 @@ def chosen_rows(
     place = np.empty(len(table), np.int64)
     place[order] = np.arange(len(order))
     first, *others = by_layout.values()
-    rows = [first, *sorted(others, key=lambda shown: int(place[shown[0]]))]
+    rows = [first, *sorted(others, key=lambda row_reason: int(place[row_reason[0]]))]
     return [row for row, _ in rows], [why for _, why in rows]
 
 
@@ -86,9 +86,9 @@ def _wanted(table: Scores, order: Ints, measured: Measured | None, sure: int) ->
         counts = _of_one_pool(table, together, measured.rows)
         if counts.max() > 0:
             yield int(together[np.argmax(counts)]), PROVEN
-    own = int(levers[0])
-    for left in _paths(table, order, levers, own):
-        words = " and ".join(name for bit, name in enumerate(LEVERS) if (own & ~left) >> bit & 1)
+    own_levers = int(levers[0])
+    for left in _paths(table, order, levers, own_levers):
+        words = " and ".join(name for bit, name in enumerate(LEVERS) if (own_levers & ~left) >> bit & 1)
         yield _simplest(table, order[levers == left]), f"without {words}"
     for row in order:
         yield int(row), NEXT
@@ -105,14 +105,14 @@ def _first(table: Scores, order: Ints, levers: Ints, measured: Measured | None) 
     return int(order[preferred(table.value[order], composed, rows, measured.band)])
 
 
-def _paths(table: Scores, order: Ints, levers: Ints, own: int) -> Iterator[int]:
-    """Sets of levers below ``own``: what levers leave, one gone after another; then the rest."""
-    present = [int(bits) for bits in np.unique(levers) if bits != own and not int(bits) & ~own]
+def _paths(table: Scores, order: Ints, levers: Ints, own_levers: int) -> Iterator[int]:
+    """Sets of levers below ``own_levers``: what levers leave, one gone after another; then the rest."""
+    present = [int(bits) for bits in np.unique(levers) if bits != own_levers and not int(bits) & ~own_levers]
     place = {bits: int(np.argmax(levers == bits)) for bits in present}
-    path, left = [], own
+    path, left = [], own_levers
     while below := [bits for bits in present if bits != left and not bits & ~left]:
-        most = max(bits.bit_count() for bits in below)
-        left = min((bits for bits in below if bits.bit_count() == most), key=place.__getitem__)
+        most_levers = max(bits.bit_count() for bits in below)
+        left = min((bits for bits in below if bits.bit_count() == most_levers), key=place.__getitem__)
         path.append(left)
     yield from path
     yield from sorted((bits for bits in present if bits not in path), key=place.__getitem__)

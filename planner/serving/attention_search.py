@@ -42,9 +42,9 @@ def beside_attention(
     if POOL not in question.pools or mixed or changed:
         return
     ratios = (question.fix[RATIO],) if RATIO in question.fix else RATIOS
-    most = question.limit.get(BATCHES, IN_FLIGHT[-1])
+    most_batches = question.limit.get(BATCHES, IN_FLIGHT[-1])
     in_flight = (question.fix[BATCHES],) if BATCHES in question.fix else IN_FLIGHT
-    in_flight = tuple(batches for batches in in_flight if batches <= most)
+    in_flight = tuple(batches for batches in in_flight if batches <= most_batches)
     for ratio in ratios:
         count = ratio * pool.devices
         if count.denominator > 1 or pool.devices + count > question.devices:

@@ -53,8 +53,8 @@ class AttentionSide:
 
     def options(self, limits: EngineOptions) -> dict[str, int]:
         """Options of the decoding replica: sequences as every attention replica has them."""
-        most = limits.max_sequences * self.pool.replicas
-        return {"max_sequences": min(most, MOST_SEQUENCES, limits.token_budget)}
+        most_sequences = limits.max_sequences * self.pool.replicas
+        return {"max_sequences": min(most_sequences, MOST_SEQUENCES, limits.token_budget)}
 
     def ratio(self, ffn_devices: int) -> str:
         """Attention to FFN devices in words, e.g. ``2:1``."""

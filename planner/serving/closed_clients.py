@@ -46,22 +46,22 @@ class ClosedFigures:
 
 def closed_phases(
     question: ServingQuestion,
-    kept: Sequence[ReplicaShape],
+    kept_shapes: Sequence[ReplicaShape],
     roles: Sequence[int],
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Figures of every shape as one pool; the arguments are those of `scores.phases`, roles unused."""
     phases = []
-    for number, shape in enumerate(kept):
-        counts = np.arange(1, max(min(shape.most, question.concurrency or 1), 1) + 1)
-        own, tried = _best_limits(question, shape, counts)
-        figures = ClosedFigures(own[np.zeros(len(counts), np.int64)], counts)
+    for number, shape in enumerate(kept_shapes):
+        counts = np.arange(1, max(min(shape.most_replicas, question.concurrency or 1), 1) + 1)
+        best_limits, tried = _best_limits(question, shape, counts)
+        figures = ClosedFigures(best_limits[np.zeros(len(counts), np.int64)], counts)
         phases.append(
             Phase(
                 shape=shape,
                 role=ROLES[MIXED],
-                budget=int(own.budget[0]),
-                sequences=int(own.sequences[0]),
+                budget=int(best_limits.budget[0]),
+                sequences=int(best_limits.sequences[0]),
                 rate=figures.rate,
                 ttft=figures.ttft,
                 tpot=figures.tpot,
@@ -69,12 +69,12 @@ def closed_phases(
                 watts=figures.watts * counts,
                 tried=tried,
                 batch=float(np.max(np.where(figures.rate > 0.0, figures.batch, 0.0))),
-                bandwidth=float(own.bandwidth[0]),
-                sending_s=float(own.sending_s[0]),
+                bandwidth=float(best_limits.bandwidth[0]),
+                sending_s=float(best_limits.sending_s[0]),
             )
         )
         if progress:
-            progress(0.5 + 0.5 * (number + 1) / len(kept))
+            progress(0.5 + 0.5 * (number + 1) / len(kept_shapes))
     return phases
 
 
@@ -91,5 +91,5 @@ def _best_limits(question: ServingQuestion, shape: ReplicaShape, counts: Ints) -
     rate = figures.rate.reshape(len(series), -1).max(axis=0)
     value = rate if rate.max() > 0.0 else 1.0 / figures.miss.reshape(len(series), -1).min(axis=0)
     close = np.flatnonzero(value >= value.max() * (1.0 - 2.0 * CLOSE))
-    own = close[np.lexsort((limits.sequences[close], limits.budget[close]))[-1]]
-    return limits[np.array([own])], len(limits)
+    best = close[np.lexsort((limits.sequences[close], limits.budget[close]))[-1]]
+    return limits[np.array([best])], len(limits)

@@ -152,9 +152,9 @@ def _plan(
     rate = float(largest[best[0]])
     if rate <= 0:
         return None
-    chosen = cases[best]
-    state = chosen.state(np.array([rate]))
-    group = ReplicaGroup(shape, "mixed", 1, int(chosen.budget[0]), int(chosen.sequences[0]))
+    best_case = cases[best]
+    state = best_case.state(np.array([rate]))
+    group = ReplicaGroup(shape, "mixed", 1, int(best_case.budget[0]), int(best_case.sequences[0]))
     needed = np.maximum(np.ceil(np.round(rates / rate, 9)), 1).astype(np.int64)
     return DayPlan(question, group, rate, float(rate * state.e2e_s[0]), needed, cold_start_s)
 
@@ -193,7 +193,7 @@ def run_day(plan: DayPlan, progress: Callable[[float], None] | None = None) -> I
     Raises:
         InputError: the cycle has more than ``MOST_REQUESTS`` requests.
     """
-    arrivals, most = plan.arrivals, int(plan.needed.max())
+    arrivals, most_replicas = plan.arrivals, int(plan.needed.max())
     requests = round(float(np.sum(arrivals.rates)) * arrivals.period)
     if requests > MOST_REQUESTS:
         raise InputError(
@@ -203,9 +203,9 @@ def run_day(plan: DayPlan, progress: Callable[[float], None] | None = None) -> I
         )
     start = {"start": plan.cold_start_s}
     timetable = {**start, "period": arrivals.period, "replicas": plan.needed.tolist()}
-    reactive = {**start, "target": BUSY * plan.sequences, "most": most}
+    reactive = {**start, "target": BUSY * plan.sequences, "most": most_replicas}
     first = int(plan.needed[0])
-    runs = (("scheduled", timetable, first), ("reactive", reactive, first), ("fixed", {}, most))
+    runs = (("scheduled", timetable, first), ("reactive", reactive, first), ("fixed", {}, most_replicas))
     for number, (scaler, options, replicas) in enumerate(runs):
 
         def report(share: float, ended: int = number) -> None:

@@ -29,8 +29,8 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
         workload["requests"] = max(workload["requests"], ROUNDS * question.concurrency)
     if rate is not None:
         workload["arrivals"] = {"kind": "poisson", "rate": rate}
-    model, own = _model(question.model)
-    pools = [_pool(group, own) for group in plan.groups]
+    model, native = _model(question.model)
+    pools = [_pool(group, native) for group in plan.groups]
     first = plan.groups[0].shape.offer
     taken: dict[str, int] = {}
     for pool, group in zip(pools, plan.groups, strict=True):
@@ -41,7 +41,7 @@ def scenario_of(question: ServingQuestion, plan: ServingPlan, rate: float | None
     sides = [
         (group.shape.attention, group.replicas, pool) for pool, group in zip(pools, plan.groups, strict=True)
     ]
-    beside = [_attention(side, replicas, own, pool) for side, replicas, pool in sides if side is not None]
+    beside = [_attention(side, replicas, native, pool) for side, replicas, pool in sides if side is not None]
     deployment: dict[str, Any] = {"engine": question.engine, "router": ROUTER}
     deployment |= pools[0] if len(pools) == 1 else {"pools": [*pools, *beside]}
     deployment |= question.policies
@@ -63,18 +63,18 @@ def _model(model: Model) -> tuple[str | dict[str, Any], str]:
     A catalogue model in the format of another checkpoint goes by its catalogue name: pools state the format.
     """
     for name in filter(models.resolve, names_of(model)):
-        known = models.get(name)
+        catalogued = models.get(name)
         stated = {"checkpoint": model.checkpoint, "left_out": model.left_out}
-        if known.model_copy(update=stated) == model:
-            return name, known.checkpoint
+        if catalogued.model_copy(update=stated) == model:
+            return name, catalogued.checkpoint
     return reference(models, model), model.checkpoint
 
 
-def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
-    """A pool's mapping; weights in the model's ``own`` format go without saying."""
+def _pool(group: ReplicaGroup, native: str) -> dict[str, Any]:
+    """A pool's mapping; weights in the model's ``native`` go without saying."""
     stated = group.shape.pool.model_dump(mode="json", exclude_defaults=True)
     stated.pop("engine", None)
-    if stated.get("weights") == own:
+    if stated.get("weights") == native:
         del stated["weights"]
     options = {"token_budget": group.budget, "max_sequences": group.sequences}
     if group.shape.attention is not None:
@@ -82,10 +82,10 @@ def _pool(group: ReplicaGroup, own: str) -> dict[str, Any]:
     return {**stated, "role": group.role, "replicas": group.replicas, "options": options}
 
 
-def _attention(side: AttentionSide, replicas: int, own: str, decoding: dict[str, Any]) -> dict[str, Any]:
+def _attention(side: AttentionSide, replicas: int, native: str, decoding: dict[str, Any]) -> dict[str, Any]:
     """The pool of attention devices beside decoding replicas, on the cluster of these."""
     stated = side.pool.model_dump(mode="json", exclude_defaults=True, exclude={"engine"})
-    if stated.get("weights") == own:
+    if stated.get("weights") == native:
         del stated["weights"]
     cluster = {name: decoding[name] for name in ("cluster",) if name in decoding}
     return {**stated, **cluster, "replicas": side.pool.replicas * replicas}

@@ -30,15 +30,19 @@ def usual_drafts(model: Model, engine: str) -> tuple[Speculation | None, ...]:
 
     An engine whose kinds of speculation are not known may run all of them.
     """
-    known = engine_of(engine, Path(), "engine")
-    heads = MTP_TOKENS if model.mtp_layers and (known.runs("mtp") or not known.drafts.value) else ()
+    serving_engine = engine_of(engine, Path(), "engine")
+    heads = (
+        MTP_TOKENS
+        if model.mtp_layers and (serving_engine.runs("mtp") or not serving_engine.drafts.value)
+        else ()
+    )
     return (None, *(sourced(Speculation(kind="mtp", tokens=tokens), model) for tokens in heads))
 
 
 def published_heads(model: Model, engine: str) -> list[Speculation]:
     """Drafts of published heads beside the model's checkpoint, which the engine runs; acceptance assumed."""
-    known = engine_of(engine, Path(), "engine")
-    return [Speculation(kind=kind) for kind in model.draft_heads if known.runs(kind)]
+    serving_engine = engine_of(engine, Path(), "engine")
+    return [Speculation(kind=kind) for kind in model.draft_heads if serving_engine.runs(kind)]
 
 
 def sourced(drafts: Speculation | None, model: Model) -> Speculation | None:
@@ -125,7 +129,7 @@ def _key(drafts: Speculation | None) -> str:
 def _joined(parts: Sequence[tuple[Ints, NDArray[Any]]], count: int) -> NDArray[Any]:
     """Parts in the order of their cases, which the last axis counts."""
     first = parts[0][1]
-    whole = np.empty((*first.shape[:-1], count), first.dtype)
+    joined = np.empty((*first.shape[:-1], count), first.dtype)
     for index, values in parts:
-        whole[..., index] = values
-    return whole
+        joined[..., index] = values
+    return joined

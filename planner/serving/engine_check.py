@@ -77,13 +77,13 @@ def check(search: ServingSearch, measured: Measured | None = None) -> Check:
     if any(new is not old for new, old in zip(after, plans, strict=True)):
         order = _ranked(after, question, measured)
     at = {number: place for place, number in enumerate(order)}
-    moved = [(old, at[number]) for number, old in enumerate(plans) if after[number] is not old]
+    reordered = [(old, at[number]) for number, old in enumerate(plans) if after[number] is not old]
     ranked = replace(
         search,
         plans=[after[number] for number in order],
         reasons=_reasons(search.reasons, order),
     )
-    return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, moved)
+    return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, reordered)
 
 
 def _ranked(plans: Sequence[ServingPlan], question: ServingQuestion, measured: Measured | None) -> list[int]:
@@ -173,8 +173,8 @@ def _watts(plan: ServingPlan, question: ServingQuestion) -> float:
 
 def contradicts(plan: ServingPlan, run: RefinedServing) -> bool:
     """Whether the engine's interval misses the steady state's rate by more than its error."""
-    least, most = run.goodput - run.half_width, run.goodput + run.half_width
-    return plan.goodput > most * (1.0 + STEADY_ERROR) or plan.goodput < least / (1.0 + STEADY_ERROR)
+    lowest, highest = run.goodput - run.half_width, run.goodput + run.half_width
+    return plan.goodput > highest * (1.0 + STEADY_ERROR) or plan.goodput < lowest / (1.0 + STEADY_ERROR)
 
 
 def _rank(plan: ServingPlan, question: ServingQuestion) -> tuple[Any, ...]:

@@ -109,7 +109,7 @@ def with_settings(
 
 def with_switches(
     question: ServingQuestion,
-    kept: Sequence[ReplicaShape],
+    kept_shapes: Sequence[ReplicaShape],
     roles: Sequence[int],
     progress: Callable[[float], None] | None,
     phased: Callable[..., list[Phase]],
@@ -120,11 +120,11 @@ def with_switches(
         question, kept, roles, progress: as of `scores.phases`.
         phased: scores shapes and roles.
     """
-    scored = phased(question, kept, roles, progress)
-    raised = [] if "largest_graph" in question.fix else list(_raised(question, scored))
+    scored_phases = phased(question, kept_shapes, roles, progress)
+    raised = [] if "largest_graph" in question.fix else list(_raised(question, scored_phases))
     if raised:
-        scored = [*scored, *phased(question, raised, roles)]
-    return _settled(scored)
+        scored_phases = [*scored_phases, *phased(question, raised, roles)]
+    return _settled(scored_phases)
 
 
 TRIED_LAYOUTS = 3
@@ -169,12 +169,12 @@ def _engine(question: ServingQuestion) -> Engine:
 
 def _raised(question: ServingQuestion, phases: Sequence[Phase]) -> Iterator[ReplicaShape]:
     """Shapes whose decode steps leave the captured graphs, with larger ones, each once."""
-    most: dict[int, tuple[Phase, float]] = {}
+    largest_batches: dict[int, tuple[Phase, float]] = {}
     for phase in phases:
         raisable = phase.role != "prefill" and phase.shape.attention is None
-        if raisable and phase.batch > most.get(id(phase.shape), (phase, 0.0))[1]:
-            most[id(phase.shape)] = phase, phase.batch
-    for phase, batch in most.values():
+        if raisable and phase.batch > largest_batches.get(id(phase.shape), (phase, 0.0))[1]:
+            largest_batches[id(phase.shape)] = phase, phase.batch
+    for phase, batch in largest_batches.values():
         pool, table = phase.shape.pool, phase.shape.table
         queries = 1 if pool.speculation is None else pool.speculation.queries
         captured = table.largest_graph
@@ -215,8 +215,8 @@ def layout(shape: ReplicaShape) -> tuple[str, str, int, int]:
 
 def _plainest(group: Sequence[Phase]) -> Phase:
     """The first phase of which no later one carries more than the steady state's error tells apart."""
-    chosen = group[0]
+    plainest = group[0]
     for phase in group[1:]:
-        if phase.rate.max() > chosen.rate.max() * (1.0 + STEADY_ERROR):
-            chosen = phase
-    return chosen
+        if phase.rate.max() > plainest.rate.max() * (1.0 + STEADY_ERROR):
+            plainest = phase
+    return plainest

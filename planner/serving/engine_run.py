@@ -38,7 +38,7 @@ class Latencies:
 
 
 def latencies(setting: ServingSetting, rate: float, natural: float | None) -> Latencies:
-    """Latencies of a deployment at a rate; the arguments are those of `trial`."""
+    """Latencies of a deployment at a rate; the arguments are those of `trial_run`."""
     serving = at_rate(setting.serving, rate, natural)
     columns = serve(replace(setting, serving=serving)).records.columns()
     counted = columns["serial"] >= int(serving.skipped * serving.requests)
@@ -61,7 +61,7 @@ def at_rate(serving: Serving, rate: float, natural: float | None) -> Serving:
     return serving.model_copy(update={"arrivals": Poisson(rate=rate)})
 
 
-def trial(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
+def trial_run(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
     """Run a deployment at a rate; the run ends where more requests have missed a target than may.
 
     Args:

@@ -35,22 +35,22 @@ def serving_fronts(
         InfeasibleError: no replica fits.
     """
     removed: Counter[str] = Counter()
-    kept = list(shapes(question, removed))
-    if not kept:
+    kept_shapes = list(shapes(question, removed))
+    if not kept_shapes:
         raise nothing_fits(question, removed)
     octaves = np.arange(int(np.log2(MOST_CLIENTS)) * STEPS_AN_OCTAVE + 1)
     clients = np.unique(np.round(2.0 ** (octaves / STEPS_AN_OCTAVE)))
-    limits = [_own_limits(question, shape) for shape in kept]
-    which = np.repeat(np.arange(len(kept)), len(clients))
-    room = np.array([shape.kv_tokens for shape in kept], float)[which]
+    limits = [_own_limits(question, shape) for shape in kept_shapes]
+    which = np.repeat(np.arange(len(kept_shapes)), len(clients))
+    room = np.array([shape.kv_tokens for shape in kept_shapes], float)[which]
     budget, sequences = np.array(limits, float)[which].T
-    load = Load(question.prompt, question.output, concurrency=np.tile(clients, len(kept)))
-    steps = step_arrays([shape.table for shape in kept]).cases(which)
+    load = Load(question.prompt, question.output, concurrency=np.tile(clients, len(kept_shapes)))
+    steps = step_arrays([shape.table for shape in kept_shapes]).cases(which)
     state = steady_state(steps, load, Limits(budget, sequences, room))
     if progress:
         progress(1.0)
 
-    devices = np.repeat([float(shape.devices) for shape in kept], len(clients))
+    devices = np.repeat([float(shape.devices) for shape in kept_shapes], len(clients))
     tokens, tpot, e2e = state.output_tokens_s, state.tpot_s, state.e2e_s
     price = question.types[0].usd_per_hour
     slo = question.workload.slo
@@ -65,15 +65,15 @@ def serving_fronts(
 
     def parts(point: int) -> tuple[ReplicaShape, tuple[int, int], int]:
         shape, at = divmod(point, len(clients))
-        return kept[shape], limits[shape], int(clients[at])
+        return kept_shapes[shape], limits[shape], int(clients[at])
 
     def name(point: int) -> str:
         shape, _, busy = parts(point)
         return f"{shape.describe()}, {busy} request{'s' if busy > 1 else ''} at a time"
 
     def scenario(point: int) -> dict[str, object]:
-        shape, own, busy = parts(point)
-        group = ReplicaGroup(shape, "mixed", 1, *own)
+        shape, step_limits, busy = parts(point)
+        group = ReplicaGroup(shape, "mixed", 1, *step_limits)
         plan = ServingPlan((group,), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, True)
         data = scenario_of(question, plan)
         data["workload"]["arrivals"] = {"kind": "closed", "concurrency": busy}

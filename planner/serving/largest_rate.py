@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from planner.serving.engine_run import trial
+from planner.serving.engine_run import trial_run
 from simulator.serving.setting import ServingSetting
 
 LEAST_TRIED = 1e-5
@@ -48,7 +48,7 @@ def bracket(
     low, high, factor = 0.0, inf, steps.factor
     rate = max(expected, 1e-3)
     for number in range(steps.runs):
-        run = trial(setting, rate, natural)
+        run = trial_run(setting, rate, natural)
         if run.holds:
             low = rate
         else:

@@ -39,13 +39,13 @@ class Offer:
         return self.cluster.devices if self.available is None else min(self.available, self.cluster.devices)
 
     @classmethod
-    def parse(cls, text: str, flag: str = "--types", priced: bool = True) -> Offer:
+    def parse(cls, text: str, flag: str = "--types", needs_price: bool = True) -> Offer:
         """Read ``NAME[=COUNT][@PRICE]``: a device or a cluster, devices available, $ an hour and device.
 
         Args:
             text: the offer.
             flag: where it stands, for errors.
-            priced: whether a price is needed.
+            needs_price: whether a price is needed.
 
         Raises:
             InputError: another form, or no price.
@@ -59,7 +59,7 @@ class Offer:
             raise UnknownNameError("device or cluster", name, [*clusters.names(), *USUAL], flag)
         cluster = clusters.get(name, flag)
         price = float(match["price"]) if match["price"] else cluster.device.price_per_hour_usd
-        if priced and not price:
+        if needs_price and not price:
             raise InputError(f"{name} has no price; write {name}@PRICE, $ an hour and device", flag)
         count = int(match["count"]) if match["count"] else None
         if count == 0:

@@ -40,7 +40,7 @@ class PolicyRun:
     run: RefinedServing
 
     @property
-    def kept(self) -> int:
+    def stated_values(self) -> int:
         """Keys with a value: of equal combinations the one with fewest is chosen."""
         return sum(value is not None for value in self.policies.values())
 
@@ -56,7 +56,7 @@ class PolicySearch:
         """The combination with the largest rate; of those whose intervals overlap with its, the plainest."""
         first = self.runs[0]
         close = [candidate for candidate in self.runs if overlapping(candidate.run, first.run)]
-        return min(close, key=lambda candidate: candidate.kept)
+        return min(close, key=lambda candidate: candidate.stated_values)
 
 
 def overlapping(run: RefinedServing, other: RefinedServing) -> bool:
@@ -70,13 +70,13 @@ def combinations(tries: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     Raises:
         InputError: there are more than ``MOST_COMBINATIONS``.
     """
-    chosen = [dict(zip(tries, values, strict=True)) for values in product(*tries.values())]
-    if len(chosen) > MOST_COMBINATIONS:
+    combined = [dict(zip(tries, values, strict=True)) for values in product(*tries.values())]
+    if len(combined) > MOST_COMBINATIONS:
         raise InputError(
-            f"at most {MOST_COMBINATIONS} combinations are tried, found {len(chosen):,}; try fewer values",
+            f"at most {MOST_COMBINATIONS} combinations are tried, found {len(combined):,}; try fewer values",
             "--try",
         )
-    return chosen
+    return combined
 
 
 def with_policies(scenario: Mapping[str, Any], policies: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def _with_encoders(scenario: Mapping[str, Any], encoders: int) -> dict[str, Any]
         InputError: no replica is left for prompts.
     """
     deployment = dict(scenario["deployment"])
-    own = {
+    sole_pool = {
         key: deployment.pop(key) for key in list(deployment) if key in Pool.model_fields and key != "engine"
     }
-    first, *others = deployment.get("pools") or [own]
+    first, *others = deployment.get("pools") or [sole_pool]
     devices = first.get("tensor", 1) * first.get("data", 1) * first.get("pipeline", 1)
     replicas = first.get("replicas", 1) - -(-encoders // devices)
     if replicas < 1:
-        most = devices * (first.get("replicas", 1) - 1)
+        spare = devices * (first.get("replicas", 1) - 1)
         raise InputError(
-            f"{encoders} leave no replica of rank 1 for prompts; at most {most} of its devices may encode"
-            if most
+            f"{encoders} leave no replica of rank 1 for prompts; at most {spare} of its devices may encode"
+            if spare
             else "rank 1 has one replica for prompts, which leaves no device to an encoder",
             f"--try {ENCODER}",
         )
@@ -154,7 +154,9 @@ def try_policies(
     for number, run in _run(question, plan, scenarios, execution):
         results[number] = run
     runs = [PolicyRun(policies, run) for policies, run in zip(tried, results, strict=True)]
-    return PolicySearch(sorted(runs, key=lambda combination: (-combination.run.goodput, combination.kept)))
+    return PolicySearch(
+        sorted(runs, key=lambda combination: (-combination.run.goodput, combination.stated_values))
+    )
 
 
 def _run(

@@ -120,8 +120,8 @@ class ServingQuestion:
             )
         self._check_trace()
         # The output token of an encoder is its answer's, at no position.
-        whole = self.prompt + (self.output if self.model.causal else 0)
-        lengths = [("requests", whole, self.model)]
+        full_length = self.prompt + (self.output if self.model.causal else 0)
+        lengths = [("requests", full_length, self.model)]
         if encoder := self.model.encoder:
             lengths = [("prompts", self.prompt, encoder), ("outputs", self.output, self.model)]
         for part, tokens, taker in lengths:

@@ -18,7 +18,7 @@ import numpy as np
 from core.errors import MeshwrightError
 from planner.execution import Execution
 from planner.serving.deployment import scenario_of
-from planner.serving.engine_run import trial
+from planner.serving.engine_run import trial_run
 from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.question import ServingQuestion
@@ -142,7 +142,7 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
     rate, _ = bracket(setting, expected, natural, BISECTION)
     confirming = longer(setting)
     for _ in range(BISECTION.runs):
-        if not rate or trial(confirming, rate, natural).holds:
+        if not rate or trial_run(confirming, rate, natural).holds:
             return rate
         rate *= 1.0 - BISECTION.close
     return rate

@@ -133,10 +133,10 @@ def _walked(calls: Calls) -> Iterator[Call]:
 
 def _repeated(request: Request | Call, seen: set[int], span: int) -> int:
     """Leading prompt tokens whose prefix ids were seen before; enters the request's ids."""
-    known = 0
+    seen_blocks = 0
     for prefix in request.prefix:
         if prefix not in seen:
             break
-        known += 1
+        seen_blocks += 1
     seen.update(request.prefix)
-    return min(known * span, request.prompt - 1)
+    return min(seen_blocks * span, request.prompt - 1)

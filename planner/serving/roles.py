@@ -33,9 +33,9 @@ NEVER = 1e9
 """Seconds that represent an infinite wait."""
 
 
-def _series(most: int) -> Ints:
+def _series(largest: int) -> Ints:
     """Small counts and a geometric series up to the most."""
-    return np.unique(np.geomspace(1, most, most.bit_length() + 1).round().astype(np.int64))
+    return np.unique(np.geomspace(1, largest, largest.bit_length() + 1).round().astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,29 +73,29 @@ class Phase:
 
 def phases(
     question: ServingQuestion,
-    kept: Sequence[ReplicaShape],
+    kept_shapes: Sequence[ReplicaShape],
     roles: Sequence[int],
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
-    cases = _with_links(ReplicaCases.of(question, kept, roles), kept, question.devices)
-    most = np.array([shape.most for shape in kept], np.int64)
+    cases = _with_links(ReplicaCases.of(question, kept_shapes, roles), kept_shapes, question.devices)
+    most_replicas = np.array([shape.most_replicas for shape in kept_shapes], np.int64)
     keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
     _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.ravel()
-    cases = cases.shared_by(most[cases.shape])
+    cases = cases.shared_by(most_replicas[cases.shape])
     rates = largest_rate(cases)
     if progress:
         progress(0.75)
     best = own_limits(cases, rates, group, best_of_group(rates, group))
-    chosen, tried = cases[best], np.bincount(group)
+    best_cases, tried = cases[best], np.bincount(group)
 
     # The largest rate at some counts, and linear between them.
-    series = [_series(int(most[shape])) for shape in chosen.shape]
+    series = [_series(int(most_replicas[shape])) for shape in best_cases.shape]
     owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
-    some = chosen[owner].shared_by(np.concatenate(series))
+    some = best_cases[owner].shared_by(np.concatenate(series))
     at_series = largest_rate(some)
-    counts = [np.arange(1, int(most[shape]) + 1) for shape in chosen.shape]
+    counts = [np.arange(1, int(most_replicas[shape]) + 1) for shape in best_cases.shape]
     limits = [
         np.interp(every, at, at_series[owner == number])
         for number, (every, at) in enumerate(zip(counts, series, strict=True))
@@ -106,13 +106,14 @@ def phases(
     load = limit if question.rate is None else question.rate / every
     if question.objective == "goodput":
         load = np.minimum(load, limit)
-    state = chosen[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
-    sent = sent_s(chosen[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
+    state = best_cases[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
+    sent = sent_s(best_cases[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
     figures = (
         np.minimum(ttft_quantile(question, state), NEVER),
         np.where(state.stable, state.tpot_s, NEVER),
         np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
-        (state.watts + np.array([shape.idle_watts_beside for shape in kept])[chosen.shape[owner]]) * every,
+        (state.watts + np.array([shape.idle_watts_beside for shape in kept_shapes])[best_cases.shape[owner]])
+        * every,
     )
     batch = np.where(load <= limit, state.batch, 0.0)
     ends = np.cumsum([len(part) for part in counts])[:-1]
@@ -120,10 +121,10 @@ def phases(
     ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
     return [
         Phase(
-            shape=kept[int(chosen.shape[at])],
-            role=ROLES[int(chosen.role[at])],
-            budget=int(chosen.budget[at]),
-            sequences=int(chosen.sequences[at]),
+            shape=kept_shapes[int(best_cases.shape[at])],
+            role=ROLES[int(best_cases.role[at])],
+            budget=int(best_cases.budget[at]),
+            sequences=int(best_cases.sequences[at]),
             rate=limits[at],
             ttft=ttft[at],
             tpot=tpot[at],
@@ -131,8 +132,8 @@ def phases(
             watts=watts[at],
             tried=int(tried[at]),
             batch=batches[at],
-            bandwidth=float(chosen.bandwidth[at]),
-            sending_s=float(chosen.sending_s[at]),
+            bandwidth=float(best_cases.bandwidth[at]),
+            sending_s=float(best_cases.sending_s[at]),
         )
         for at in range(len(best))
     ]
@@ -155,9 +156,9 @@ def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> In
     for among in (np.ones(len(cases), bool), cases.budget == budget, cases.sequences == sequences):
         order = np.flatnonzero(among)
         order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
-        own = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
-        taken = left & (rates[own] >= wanted)
-        limits, left = np.where(taken, own, limits), left & ~taken
+        default_limits = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
+        taken = left & (rates[default_limits] >= wanted)
+        limits, left = np.where(taken, default_limits, limits), left & ~taken
     return limits
 
 
@@ -171,16 +172,16 @@ def through_nics(prefill: ReplicaShape, decode: ReplicaShape) -> float:
     return min(prefill.nic_bandwidth, decode.nic_bandwidth)
 
 
-def _with_links(cases: ReplicaCases, kept: Sequence[ReplicaShape], devices: int) -> ReplicaCases:
+def _with_links(cases: ReplicaCases, kept_shapes: Sequence[ReplicaShape], devices: int) -> ReplicaCases:
     """The cases, with prefill replicas repeated for each link to replicas of another type, through NICs."""
     cases_by_link = [np.arange(len(cases))]
     widths = [cases.bandwidth]
-    for index, shape in enumerate(kept):
-        own = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
-        others = {through_nics(shape, other) for other in kept if other.offer.name != shape.offer.name}
-        for width in sorted(others - {shape.link_bandwidth(devices)}) if len(own) else ():
-            cases_by_link.append(own)
-            widths.append(np.full(len(own), width))
+    for index, shape in enumerate(kept_shapes):
+        prefill_cases = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
+        others = {through_nics(shape, other) for other in kept_shapes if other.offer.name != shape.offer.name}
+        for width in sorted(others - {shape.link_bandwidth(devices)}) if len(prefill_cases) else ():
+            cases_by_link.append(prefill_cases)
+            widths.append(np.full(len(prefill_cases), width))
     if len(cases_by_link) == 1:
         return cases
     return replace(cases[np.concatenate(cases_by_link)], bandwidth=np.concatenate(widths))

@@ -99,8 +99,8 @@ class ReplicaCases:
         shape, role, budget, sequences = (np.concatenate(part) for part in zip(*parts, strict=True))
         every = np.ones(len(shape))
         output, prompt = question.output * every, question.prompt * every
-        own = np.array([kind.link_bandwidth(question.devices) for kind in shapes])[shape]
-        return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, own)
+        link_bandwidths = np.array([kind.link_bandwidth(question.devices) for kind in shapes])[shape]
+        return cls(question, shapes, shape, role, budget, sequences, every, prompt, output, link_bandwidths)
 
     @classmethod
     def with_limits(
@@ -114,9 +114,11 @@ class ReplicaCases:
         every = np.ones(len(shapes))
         number = np.arange(len(shapes))
         limits = np.array(budget, float), np.array(sequences, float)
-        own = np.array([kind.link_bandwidth(question.devices) for kind in shapes])
+        link_bandwidths = np.array([kind.link_bandwidth(question.devices) for kind in shapes])
         lengths = question.prompt * every, question.output * every
-        return cls(question, shapes, number, np.full(len(shapes), MIXED), *limits, every, *lengths, own)
+        return cls(
+            question, shapes, number, np.full(len(shapes), MIXED), *limits, every, *lengths, link_bandwidths
+        )
 
     @classmethod
     def of_group(cls, question: ServingQuestion, group: ReplicaGroup, count: int = 1) -> ReplicaCases:
@@ -231,9 +233,9 @@ class ReplicaCases:
         question = self.question
         if not (question.repeated and question.sample.common):
             return np.ones(len(self))
-        whole = self.prompt + self.output
+        full_length = self.prompt + self.output
         rest = np.maximum(1.0 - question.sample.distinct / self.kv_tokens, 0.0)
-        return np.where(self.reused > 0.0, rest * whole / (whole - self.reused), 1.0)
+        return np.where(self.reused > 0.0, rest * full_length / (full_length - self.reused), 1.0)
 
     def state(self, rate: Array) -> Steady:
         """The steady state of one replica of each case.
@@ -323,8 +325,8 @@ def _encoding(question: ServingQuestion, shapes: Sequence[ReplicaShape]) -> list
 def _limits(question: ServingQuestion, shape: ReplicaShape) -> tuple[Array, Array]:
     """Budgets and sequence limits to try on a shape."""
     budgets = _up_to(question, "token_budget", BUDGETS, shape.options.token_budget)
-    most = min(shape.options.max_sequences, int(budgets.max()))
-    sequences = _up_to(question, "max_sequences", SEQUENCES, most)
+    most_sequences = min(shape.options.max_sequences, int(budgets.max()))
+    sequences = _up_to(question, "max_sequences", SEQUENCES, most_sequences)
     budget, sequence = np.meshgrid(budgets, sequences, indexing="ij")
     queries = 1 if shape.pool.speculation is None else shape.pool.speculation.queries
     keep = budget.ravel() >= sequence.ravel() * queries
@@ -345,8 +347,8 @@ def _decoding(budget: Array, sequences: Array) -> Ints:
 def _up_to(question: ServingQuestion, name: str, values: tuple[int, ...], default: int) -> Array:
     if name in question.fix:
         return np.array([question.fix[name]], float)
-    most = min(default, question.limit.get(name, default))
-    return np.array(sorted({value for value in values if value <= most} | {most}), float)
+    largest = min(default, question.limit.get(name, default))
+    return np.array(sorted({value for value in values if value <= largest} | {largest}), float)
 
 
 def ttft_quantile(question: ServingQuestion, state: Steady) -> Array:

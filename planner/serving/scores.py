@@ -156,7 +156,7 @@ class Scores:
 
 def scores(
     question: ServingQuestion,
-    kept: Sequence[ReplicaShape],
+    kept_shapes: Sequence[ReplicaShape],
     progress: Callable[[float], None] | None = None,
     phased: Callable[..., list[Phase]] = phases,
 ) -> Scores:
@@ -164,13 +164,13 @@ def scores(
 
     Args:
         question: the question.
-        kept: shapes that fit.
+        kept_shapes: shapes that fit.
         progress: called with the finished share, from one half up.
         phased: scores shapes and roles, with the arguments of `phases`.
     """
     roles = (MIXED, PREFILL, DECODE) if question.splits else (MIXED,)
-    scored = phased(question, kept, roles, progress)
-    by_role = {role: [phase for phase in scored if phase.role == role] for role in ROLES}
+    scored_phases = phased(question, kept_shapes, roles, progress)
+    by_role = {role: [phase for phase in scored_phases if phase.role == role] for role in ROLES}
     columns = [_together(question, index, phase) for index, phase in enumerate(by_role["mixed"])]
     prefilling, decoding = by_role["prefill"], by_role["decode"]
     if prefilling and decoding:
@@ -190,12 +190,12 @@ def linked(prefill: Phase, decode: Phase, devices: int) -> bool:
     return prefill.bandwidth == through_nics(prefill.shape, decode.shape)
 
 
-def _counts(question: ServingQuestion, most: int) -> Ints:
+def _counts(question: ServingQuestion, most_replicas: int) -> Ints:
     """Numbers of replicas that the constraints leave; in 32 bits, since questions have a million rows."""
-    counts = np.arange(1, most + 1, dtype=np.int32)
+    counts = np.arange(1, most_replicas + 1, dtype=np.int32)
     if "replicas" in question.fix:
         counts = counts[counts == question.fix["replicas"]]
-    return counts[counts <= question.limit.get("replicas", most)]
+    return counts[counts <= question.limit.get("replicas", most_replicas)]
 
 
 def _thinned(counts: Ints) -> Ints:
@@ -274,20 +274,22 @@ def _apart(
 ) -> tuple[np.ndarray, ...]:
     """Rows of a prefill pool beside every decode pool that it was scored with."""
     offer = prefill.shape.offer
-    chosen = np.array(
+    decode_pools = np.array(
         [at for at, phase in enumerate(decoding) if linked(prefill, phase, question.devices)], np.int32
     )
-    most = np.array([offer.devices if phase.shape.offer.name == offer.name else np.inf for phase in decoding])
-    every, lengths = _thinned(_counts(question, len(prefill.ttft))), pools.length[chosen]
+    most_devices = np.array(
+        [offer.devices if phase.shape.offer.name == offer.name else np.inf for phase in decoding]
+    )
+    every, lengths = _thinned(_counts(question, len(prefill.ttft))), pools.length[decode_pools]
     sizes = len(every) * lengths
-    block = np.repeat(np.arange(len(chosen), dtype=np.int32), sizes)
+    block = np.repeat(np.arange(len(decode_pools), dtype=np.int32), sizes)
     place = np.arange(len(block), dtype=np.int32) - (np.cumsum(sizes, dtype=np.int32) - sizes)[block]
-    turn, own = np.divmod(place, lengths[block])
-    second = chosen[block]
-    row = pools.start[second] + own
+    turn, row_in_pool = np.divmod(place, lengths[block])
+    second = decode_pools[block]
+    row = pools.start[second] + row_in_pool
     before, after = every[turn], pools.count[row]
     devices = before * prefill.shape.devices + after * pools.devices[second]
-    fits = (devices <= question.devices) & (devices <= most[second])
+    fits = (devices <= question.devices) & (devices <= most_devices[second])
     before, after, devices, row, second = (part[fits] for part in (before, after, devices, row, second))
     goodput = np.minimum(before * prefill.rate[before - 1], after * pools.rate[row])
     links = np.where((before > 1) & (after > 1), BLOCKED_LINK, BUSY_LINK) * after / prefill.sending_s

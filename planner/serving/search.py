@@ -86,25 +86,25 @@ def search_serving(
         InfeasibleError: no replica, or no count of them, fits the devices.
     """
     removed: Counter[str] = Counter()
-    kept: list[ReplicaShape] = []
+    kept_shapes: list[ReplicaShape] = []
     types = question.types
     alone = [question] if len(types) == 1 else [question.at(offer) for offer in types]
     total = sum(1 for typed in alone for _ in choices(typed))
     for typed in alone:
         for shape in shapes(typed, removed, with_settings):
-            kept.append(shape)
+            kept_shapes.append(shape)
             if progress:
-                progress(0.5 * (len(kept) + sum(removed.values())) / total)
-    if not kept:
+                progress(0.5 * (len(kept_shapes) + sum(removed.values())) / total)
+    if not kept_shapes:
         raise nothing_fits(max(alone, key=_memory), removed)
-    if question.holds_attention and all(shape.attention is None for shape in kept):
+    if question.holds_attention and all(shape.attention is None for shape in kept_shapes):
         raise InfeasibleError(
             f"no attention devices of the ratio held fit beside a replica of {question.model.name}: whole "
             f"devices, {question.devices} in all with a prefill pool, with room for attention's weights and "
             "the KV of a request"
         )
     phased = phases if question.concurrency is None else closed_phases
-    table = scores(question, kept, progress, partial(with_switches, phased=phased))
+    table = scores(question, kept_shapes, progress, partial(with_switches, phased=phased))
     if not len(table):
         budget = "" if question.watts is None else f" within {question.watts:,.0f} W"
         names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)
@@ -114,11 +114,11 @@ def search_serving(
     by_figure = np.lexsort(keys)
     order = np.lexsort((*keys[:-1], guessed, keys[-1]))
     good = int(np.count_nonzero(table.meets))
-    chosen, reasons = [_nearest(table)], []
+    row_numbers, reasons = [_nearest(table)], []
     if good:
         sure = int(np.count_nonzero(guessed[order[:good]] == guessed[order[0]]))
-        chosen, reasons = chosen_rows(table, order[:good], top, measured, sure)
-    plans = [table.plan(int(index)) for index in chosen]
+        row_numbers, reasons = chosen_rows(table, order[:good], top, measured, sure)
+    plans = [table.plan(int(index)) for index in row_numbers]
     removed["slo"] = len(table) - good
     return ServingSearch(
         question=question,
@@ -165,9 +165,9 @@ def _with_assumed(
     """
     objective, first = table.question.objective, table.plan(int(order[0]))
     drafting = [table.plan(int(by_figure[0]))] if guessed[by_figure[0]] > guessed[order[0]] else []
-    kept = list(drafting_shapes(table, order))
-    if kept:
-        drafted = scores(replace(table.question, split=False), kept, None, phased)
+    drafting_replicas = list(drafting_shapes(table, order))
+    if drafting_replicas:
+        drafted = scores(replace(table.question, split=False), drafting_replicas, None, phased)
         best = int(np.lexsort(_keys(drafted))[0]) if len(drafted) else -1
         drafting += [drafted.plan(best)] if best >= 0 and drafted.meets[best] else []
     sign = -1.0 if objective == "goodput" else 1.0
@@ -212,12 +212,12 @@ def _fastest(table: Scores, order: np.ndarray) -> tuple[ServingPlan, float, floa
     if not len(rows):
         return None
     names, places = np.unique(table.first[rows], return_index=True)
-    chosen = [table.mixed[int(name)] for name in names]
+    candidates = [table.mixed[int(name)] for name in names]
     cases = ReplicaCases.with_limits(
         table.question,
-        [phase.shape for phase in chosen],
-        [phase.budget for phase in chosen],
-        [phase.sequences for phase in chosen],
+        [phase.shape for phase in candidates],
+        [phase.budget for phase in candidates],
+        [phase.sequences for phase in candidates],
     )
     state = cases.state(np.zeros(len(cases)))
     best = int(np.argmin(state.e2e_s))

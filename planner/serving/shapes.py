@@ -72,7 +72,7 @@ class ReplicaShape:
         return self.attention.devices * self.offer.cluster.device.idle_watts if self.attention else 0.0
 
     @property
-    def most(self) -> int:
+    def most_replicas(self) -> int:
         """Replicas that the devices of its type hold."""
         return self.offer.devices // self.devices
 
@@ -192,8 +192,8 @@ RULES: tuple[ShapeRule, ...] = (
 MEMORY = ShapeRule("memory", "weights and the KV of one request must fit", lambda question, fields: True)
 
 
-def _powers(most: int) -> tuple[int, ...]:
-    return tuple(2**power for power in range(max(most, 1).bit_length()) if 2**power <= most)
+def _powers(largest: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(max(largest, 1).bit_length()) if 2**power <= largest)
 
 
 CLOCKS = (0.9, 0.8, 0.7, 0.6, 0.5)
@@ -243,8 +243,8 @@ def choices(question: ServingQuestion) -> Iterator[dict[str, Any]]:
         if name in question.fix:
             tried = _formats(question.fix[name]) if name in FORMATS else (question.fix[name],)
         elif name in question.limit:
-            most = question.limit[name]
-            tried = tuple(value for value in tried if value is not None and value <= most) or (most,)
+            largest = question.limit[name]
+            tried = tuple(value for value in tried if value is not None and value <= largest) or (largest,)
         if name == "speculation":
             tried = tuple(sourced(drafts, question.model) for drafts in tried)
         allowed.append(tried)

@@ -50,11 +50,11 @@ def other_formats(question: ServingQuestion) -> Iterator[tuple[str, str | None]]
         stored: tuple[str, ...] = ()
     else:
         stored = tuple(question.model.checkpoints)
-    own = next(iter(choices(question)))["weights"]
+    own_format = next(iter(choices(question)))["weights"]
     narrow = "kv" not in question.fix and "fp8" in question.cluster.device.peak_flops
-    for weights in (own, *stored):
+    for weights in (own_format, *stored):
         for kv in (question.fix.get("kv"), *(("fp8",) if narrow else ())):
-            if (weights, kv) != (own, question.fix.get("kv")):
+            if (weights, kv) != (own_format, question.fix.get("kv")):
                 yield weights, kv
 
 
@@ -69,7 +69,7 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
     narrowed = replace(question.at(question.types[0]), split=False, unasked=False)
     narrowed.__dict__["sample"] = question.sample
     tables: dict[tuple[Any, ...], IterationTable] = {}
-    kept, told = [], []
+    variant_shapes, told = [], []
     for weights, kv in other_formats(question):
         for plan in single:
             pool = plan.groups[0].shape.pool
@@ -77,18 +77,20 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
                 continue
             fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
             with suppress(InfeasibleError):
-                kept.append(make_shape(narrowed, fields, tables))
+                variant_shapes.append(make_shape(narrowed, fields, tables))
                 told.append((plan, weights, kv))
-    return list(_best(narrowed, kept, told)) if kept else []
+    return list(_best(narrowed, variant_shapes, told)) if variant_shapes else []
 
 
-def _fewest(question: ServingQuestion, cases: ReplicaCases, most: Array) -> tuple[ReplicaCases, Array]:
+def _fewest(
+    question: ServingQuestion, cases: ReplicaCases, most_replicas: Array
+) -> tuple[ReplicaCases, Array]:
     """The cases with the fewest replicas that carry the rate asked for, and the largest rate of one.
 
     Args:
         question: the question.
         cases: replicas, as many as the plan in the checkpoint's own format has.
-        most: replicas at most, shape (cases,).
+        most_replicas: replicas at most, shape (cases,).
     """
     rates = largest_rate(cases)
     if question.rate is None or question.objective == "goodput" or "replicas" in question.fix:
@@ -96,7 +98,7 @@ def _fewest(question: ServingQuestion, cases: ReplicaCases, most: Array) -> tupl
     # More replicas share arrivals better, so the first guess may be one too many or too few.
     for _ in range(2):
         carried = np.where(rates > 0.0, rates, np.inf)
-        counts = np.clip(np.ceil(question.rate / carried * (1.0 - CLOSE)), 1.0, most)
+        counts = np.clip(np.ceil(question.rate / carried * (1.0 - CLOSE)), 1.0, most_replicas)
         cases = cases.shared_by(np.where(rates > 0.0, counts, cases.replicas))
         rates = largest_rate(cases)
     return cases, rates
@@ -104,25 +106,25 @@ def _fewest(question: ServingQuestion, cases: ReplicaCases, most: Array) -> tupl
 
 def _best(
     question: ServingQuestion,
-    kept: Sequence[ReplicaShape],
+    variant_shapes: Sequence[ReplicaShape],
     told: Sequence[tuple[ServingPlan, str, str | None]],
 ) -> Iterator[Variant]:
     """Replicas of each shape, as `Variant` says; none of a shape that carries nothing."""
     # A layout's limits suit its own room for KV; the engine's own stand beside them.
     limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
-    limits += [(shape.options.token_budget, shape.options.max_sequences) for shape in kept]
-    told, kept = [*told, *told], [*kept, *kept]
+    limits += [(shape.options.token_budget, shape.options.max_sequences) for shape in variant_shapes]
+    told, variant_shapes = [*told, *told], [*variant_shapes, *variant_shapes]
     counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
-    most = np.array([shape.most for shape in kept], float)
-    cases = ReplicaCases.with_limits(question, kept, *zip(*limits, strict=True)).shared_by(
-        np.minimum(counts, most)
+    most_replicas = np.array([shape.most_replicas for shape in variant_shapes], float)
+    cases = ReplicaCases.with_limits(question, variant_shapes, *zip(*limits, strict=True)).shared_by(
+        np.minimum(counts, most_replicas)
     )
     if question.concurrency is not None:
         clients = question.concurrency / cases.replicas
         rates = load = ClosedFigures(cases, cases.replicas).rate
         state = cases.closed_state(clients)
     else:
-        cases, rates = _fewest(question, cases, most)
+        cases, rates = _fewest(question, cases, most_replicas)
         load = rates if question.rate is None else np.minimum(rates, question.rate / cases.replicas)
         state = cases.state(np.maximum(load, LEAST_RATE))
     first = ttft_quantile(question, state)
@@ -130,14 +132,16 @@ def _best(
     short = np.zeros(len(rates)) if question.rate is None else np.maximum(question.rate - carried_by, 0.0)
     # The limits that carry the rate, with fewer replicas, or carry more.
     order = np.lexsort((-carried_by, cases.replicas, short))
-    pairs = len(kept) // 2
+    pairs = len(variant_shapes) // 2
     first_of = {int(index) % pairs: int(index) for index in order[::-1]}
     for index in sorted(first_of.values(), key=lambda number: number % pairs):
         if not rates[index]:
             continue
         count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
         budget, sequences = map(int, limits[index])
-        group = replace(plan.groups[0], shape=kept[index], replicas=count, budget=budget, sequences=sequences)
+        group = replace(
+            plan.groups[0], shape=variant_shapes[index], replicas=count, budget=budget, sequences=sequences
+        )
         carried = float(load[index] * count)
         yield Variant(
             weights,
@@ -151,7 +155,7 @@ def _best(
                 e2e_s=float(first[index] + state.decode_s[index]),
                 output_tokens_s=carried * question.output,
                 watts=float(state.watts[index]) * count,
-                usd_per_hour=group.devices * kept[index].offer.usd_per_hour,
+                usd_per_hour=group.devices * variant_shapes[index].offer.usd_per_hour,
                 meets=question.rate is None or bool(rates[index] * count >= question.rate),
             ),
         )

@@ -85,14 +85,14 @@ class Costs:
         fields = {name: getattr(self, name)[mine] for name in ("price", "devices", "watts")}
         first = np.zeros(int(mine.sum()), np.int64)
         only = slice(kind, kind + 1)
-        kept = self.ways_of_type(kind)
-        receiver = np.where(self.ways.receiver[kept] == TOGETHER, TOGETHER, 0)
-        option = (np.cumsum(mine) - 1)[self.ways.option[kept]]
+        type_ways = self.ways_of_type(kind)
+        receiver = np.where(self.ways.receiver[type_ways] == TOGETHER, TOGETHER, 0)
+        option = (np.cumsum(mine) - 1)[self.ways.option[type_ways]]
         return replace(
             self,
             **fields,
-            load=self.load[kept],
-            ways=Ways(option, self.ways.decodes[kept], receiver),
+            load=self.load[type_ways],
+            ways=Ways(option, self.ways.decodes[type_ways], receiver),
             type_of=first,
             available=self.available[only],
             names=self.names[only],
@@ -162,13 +162,13 @@ class MixProgram:
         self.pulp, self.costs = pulp, costs
         self.problem = problem = pulp.LpProblem("mix", sense)
         buckets = costs.load.shape[1]
-        whole = pulp.LpContinuous if part else pulp.LpInteger
+        category = pulp.LpContinuous if part else pulp.LpInteger
         self.share: Any = problem.add_variable("served", 0, 1) if part else 1
         self.replicas = [
             problem.add_variable(f"n_{option}", 0, None, pulp.LpInteger) for option in range(len(costs.price))
         ]
         self.sent = {
-            (way, bucket): problem.add_variable(f"x_{way}_{bucket}", 0, slices, whole)
+            (way, bucket): problem.add_variable(f"x_{way}_{bucket}", 0, slices, category)
             for way, bucket in np.argwhere(np.isfinite(costs.load)).tolist()
         }
         ways = costs.ways
@@ -210,9 +210,9 @@ class MixProgram:
 
     def hold_available(self) -> None:
         """Rent no more devices of a type than there are."""
-        for kind, most in enumerate(self.costs.available):
-            if np.isfinite(most):
-                self.keep(self.devices(kind) <= float(most))
+        for kind, available in enumerate(self.costs.available):
+            if np.isfinite(available):
+                self.keep(self.devices(kind) <= float(available))
 
     def solve(self, time_limit_s: float) -> bool:
         """Solve; whether a mix was found.
@@ -278,15 +278,15 @@ def shortage(costs: Costs, slices: int, watts: float | None, time_limit_s: float
     program = MixProgram(costs, slices)
     extra = [
         program.problem.add_variable(
-            f"extra_{kind}", 0, 0 if np.isinf(most) else None, program.pulp.LpInteger
+            f"extra_{kind}", 0, 0 if np.isinf(available) else None, program.pulp.LpInteger
         )
-        for kind, most in enumerate(costs.available)
+        for kind, available in enumerate(costs.available)
     ]
-    for kind, most in enumerate(costs.available):
-        if np.isfinite(most):
-            program.keep(program.devices(kind) <= float(most) + extra[kind])
-    priced = zip(np.where(np.isfinite(least), np.maximum(least, 1e-3), 1.0), extra, strict=True)
-    cost = program.pulp.lpSum(float(price) * more for price, more in priced)
+    for kind, available in enumerate(costs.available):
+        if np.isfinite(available):
+            program.keep(program.devices(kind) <= float(available) + extra[kind])
+    priced_extras = zip(np.where(np.isfinite(least), np.maximum(least, 1e-3), 1.0), extra, strict=True)
+    cost = program.pulp.lpSum(float(price) * more for price, more in priced_extras)
     # Of equal numbers of extra devices, those of the least power, then price.
     program.keep(cost + 1e-6 * program.total(costs.watts if watts is not None else costs.price))
     parts = []

@@ -25,9 +25,9 @@ class Bucket:
     output: float
     rate: float
 
-    def workload(self, whole: Serving) -> Serving:
+    def workload(self, full_workload: Serving) -> Serving:
         """A workload of this bucket alone, with the targets of the whole."""
-        return whole.model_copy(
+        return full_workload.model_copy(
             update={
                 "arrivals": Poisson(rate=self.rate),
                 "input": FixedLength(tokens=max(round(self.prompt), 1)),

@@ -61,10 +61,12 @@ class Option:
 
 def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> ServingQuestion:
     """The question of one type: replicas within a node, for the longest bucket."""
-    most = offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
+    most_ranks = (
+        offer.cluster.domain if offer.available is None else min(offer.cluster.domain, offer.available)
+    )
     fixed = {**question.fix, "pipeline": question.fix.get("pipeline", 1)}
     return replace(
-        question.at(offer.resized(most)),
+        question.at(offer.resized(most_ranks)),
         workload=longest.workload(question.workload),
         fix=fixed,
         split=False,
@@ -89,18 +91,18 @@ def options(
         The options, and by the name of a device why nothing of it is among them.
     """
     longest = max(wanted, key=lambda bucket: bucket.prompt + bucket.output)
-    kept: list[tuple[ServingQuestion, Offer, list[ReplicaShape]]] = []
+    rentable: list[tuple[ServingQuestion, Offer, list[ReplicaShape]]] = []
     without: dict[str, str] = {}
     for offer in offers:
         try:
             alone = offer_question(question, offer, longest)
-            kept.append((alone, offer, list(shapes(alone, Counter()))))
+            rentable.append((alone, offer, list(shapes(alone, Counter()))))
         except InfeasibleError as error:
             without[offer.name] = str(error)
-    narrowest = {min(shape.nic_bandwidth for shape in fitting) for _, _, fitting in kept if fitting}
+    narrowest = {min(shape.nic_bandwidth for shape in fitting) for _, _, fitting in rentable if fitting}
     roles = (MIXED, PREFILL, DECODE) if question.splits else (MIXED,)
     listed: list[Option] = []
-    for number, (alone, offer, fitting) in enumerate(kept):
+    for number, (alone, offer, fitting) in enumerate(rentable):
         mine = [
             option
             for shape in fitting
@@ -109,11 +111,11 @@ def options(
         ]
         listed += _undominated([option for option in mine if np.any(option.rates > 0)])
         if progress:
-            progress((number + 1) / len(kept))
+            progress((number + 1) / len(rentable))
     paired = {PREFILL, DECODE} <= {option.role for option in listed}
     listed = [option for option in listed if option.role == MIXED or paired]
     able = {option.offer.name for option in listed}
-    for alone, offer, fitting in kept:
+    for alone, offer, fitting in rentable:
         if offer.name not in able:
             why = "meets the targets" if fitting else f"holds {question.model.name}"
             without[offer.name] = f"no replica of up to {alone.devices} {offer.name} {why}"
@@ -133,8 +135,12 @@ def _options(
         max(range(len(wanted)), key=lambda index: wanted[index].rate * weight(wanted[index]))
         for weight in (lambda bucket: 1.0, lambda bucket: bucket.prompt, lambda bucket: bucket.output)
     }
-    own = shape.nic_bandwidth
-    widths = sorted({own, *(min(own, width) for width in narrowest)}) if role == PREFILL else [own]
+    nic_bandwidth = shape.nic_bandwidth
+    widths = (
+        sorted({nic_bandwidth, *(min(nic_bandwidth, width) for width in narrowest)})
+        if role == PREFILL
+        else [nic_bandwidth]
+    )
     limits: dict[tuple[float, float], None] = {}
     for index in sorted(typical, key=lambda index: -wanted[index].rate):
         alone = replace(question, workload=wanted[index].workload(question.workload))
@@ -146,7 +152,7 @@ def _options(
     listed = []
     for budget, sequences in limits:
         cases = ReplicaCases.of(question, [shape], [role])[np.zeros(every, np.int64)]
-        chosen = replace(
+        best_cases = replace(
             cases,
             budget=np.full(every, budget),
             sequences=np.full(every, sequences),
@@ -154,12 +160,12 @@ def _options(
             output=np.tile([bucket.output for bucket in wanted], len(widths)),
             bandwidth=np.repeat(widths, len(wanted)),
         )
-        rates = largest_rate(chosen)
-        state = chosen.state(np.maximum(rates, LEAST_RATE))
+        rates = largest_rate(best_cases)
+        state = best_cases.state(np.maximum(rates, LEAST_RATE))
         if role == DECODE:
-            rates = np.minimum(rates, BUSY_LINK / chosen.sending_s)
+            rates = np.minimum(rates, BUSY_LINK / best_cases.sending_s)
         if role != MIXED:
-            rates = np.where(chosen.output < 2, 0.0, rates)
+            rates = np.where(best_cases.output < 2, 0.0, rates)
         watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
         table = rates.reshape(len(widths), len(wanted))
         listed.append(Option(offer, shape, int(budget), int(sequences), role, table, np.array(widths), watts))
@@ -213,8 +219,8 @@ def costs_of(rented: Sequence[Option], offers: Sequence[Offer], wanted: Sequence
             rates.append(option.rates[0])
             continue
         for kind in decoding:
-            own = option.shape.nic_bandwidth
-            width = own if kind == type_of[index] else min(own, narrowest[kind])
+            nic_bandwidth = option.shape.nic_bandwidth
+            width = nic_bandwidth if kind == type_of[index] else min(nic_bandwidth, narrowest[kind])
             ways.append((index, False, kind))
             rates.append(option.rates[int(np.searchsorted(option.widths, width, side="right")) - 1])
     with np.errstate(divide="ignore"):

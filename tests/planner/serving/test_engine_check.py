@@ -13,7 +13,7 @@ from meshwright.reports.serving_checked import checked_words, describe_check
 from planner.serving.alternatives import FIRST
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_check import CHECKED, LOOK, _followed, check, contradicts
-from planner.serving.engine_run import trial
+from planner.serving.engine_run import trial_run
 from planner.serving.largest_rate import bracket
 from planner.serving.refine import RefinedServing
 from planner.serving.search import search_serving
@@ -61,7 +61,7 @@ def test_trials_that_end_early_judge_as_whole_runs(found, first):
     ended = []
     for factor in (0.9, 1.0, 1.1, 1.5):
         rate = factor * found.plans[0].goodput
-        short = trial(first, rate, None)
+        short = trial_run(first, rate, None)
         serving = first.serving.model_copy(update={"arrivals": Poisson(rate=rate)})
         whole = serve(replace(first, serving=serving)).metrics
         assert short.holds == ((whole.slo_share or 0.0) >= 0.9 and whole.sustainable_rate is None)
@@ -75,8 +75,8 @@ def test_interval_holds_the_largest_rate_wherever_it_begins(found, first, factor
     """Its lower end carries, its upper one does not, and it is as narrow as stated."""
     low, high = bracket(first, factor * found.plans[0].goodput, None, LOOK)
     assert 0 < high - low <= LOOK.close * high
-    assert trial(first, low, None).holds
-    assert not trial(first, high, None).holds
+    assert trial_run(first, low, None).holds
+    assert not trial_run(first, high, None).holds
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from hwmodels.cluster import clusters
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_shortfall import falls_short, nearest_words, shortfall_words
 from planner.serving.deployment import scenario_of
-from planner.serving.engine_run import trial
+from planner.serving.engine_run import trial_run
 from planner.serving.refine import bisect, longer, settled
 from planner.serving.score import CLOSE, ROLES, ReplicaCases, largest_rate, ttft_quantile
 from planner.serving.scores import scores
@@ -268,7 +268,7 @@ def test_a_grid_search_over_the_event_engine_has_the_same_winner(asked, table, f
     rate = bisect(run_of(asked, first), first.goodput, asked.rate) / 0.97
     plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
     assert [
-        plan.describe() for plan in plans if trial(longer(run_of(asked, plan)), rate, asked.rate).holds
+        plan.describe() for plan in plans if trial_run(longer(run_of(asked, plan)), rate, asked.rate).holds
     ] == []
 
 
@@ -283,7 +283,9 @@ def test_the_engines_own_limits_stay_where_no_others_carry_more(asked, table):
     for phase in itertools.chain(table.mixed, table.prefill, table.decode):
         if phase.rate[0] <= 0:
             continue
-        every = ReplicaCases.of(asked, [phase.shape], [ROLES.index(phase.role)]).shared_by(phase.shape.most)
+        every = ReplicaCases.of(asked, [phase.shape], [ROLES.index(phase.role)]).shared_by(
+            phase.shape.most_replicas
+        )
         rates = largest_rate(every)
         own = int(np.lexsort((every.sequences, every.budget))[-1])
         chosen = np.flatnonzero((every.budget == phase.budget) & (every.sequences == phase.sequences))[0]

@@ -10,7 +10,7 @@ import pytest
 import meshwright as mw
 from core.errors import InfeasibleError, InputError, UnknownNameError
 from planner.serving.deployment import scenario_of
-from planner.serving.engine_run import trial
+from planner.serving.engine_run import trial_run
 from planner.serving.refine import bisect, settled
 from planner.serving.score import CLOSE
 from planner.serving.scores import BUSY_LINK, linked, scores
@@ -166,7 +166,7 @@ def test_a_grid_search_over_the_event_engine_has_the_same_winner(found, table):
     tied = [plan for plan in found.plans if plan.goodput > best * (1.0 - CLOSE)]
     rate = max(bisect(run_of(plan), plan.goodput, None) for plan in tied) / 0.97
     plans = [table.plan(int(index)) for index in np.flatnonzero(table.goodput > 0)]
-    assert [plan.describe() for plan in plans if trial(run_of(plan), rate, None).holds] == []
+    assert [plan.describe() for plan in plans if trial_run(run_of(plan), rate, None).holds] == []
 
 
 def test_fronts_and_days_are_of_one_type():
