@@ -59,6 +59,7 @@ DONE_WITH_VAGUE = (
     *("simulator/*.py", "simulator/checkpoints", "simulator/layout", "simulator/pricing"),
     *("simulator/schedules", "simulator/uncertainty", "planner/diffusion", "planner/executors"),
     *("evidence/training", "meshwright/exporters", "planner/serving", "simulator/models"),
+    *("simulator/training",),
 )
 
 PUBLIC = {

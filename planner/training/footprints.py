@@ -130,7 +130,7 @@ class Footprint:
             if each.graphs == "none" or not mine.any():
                 continue
             if each.graphs == "step":
-                beside = STEP_GRAPHS * (self.fixed.standing + activations)
+                beside = STEP_GRAPHS * (self.fixed.constant + activations)
             else:
                 beside = largest(self.stages.layers, list(captured[each.graphs]))
             bytes_ = np.where(mine, beside, bytes_)

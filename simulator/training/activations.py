@@ -56,8 +56,8 @@ def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], 
     for number, kind in enumerate(groups):
         boundary = boundary_bytes(setting, plans, kind.mixer)
         every = zip(*(_saved(part, number, kind) for part in ops.by_levers), strict=True)
-        whole, core, passing, sent = (ops.gathered(sizes) for sizes in every)
-        between, again = _kept(setting, ops.plans, kind, whole, core, sent)
+        saved, core, passing, sent = (ops.gathered(sizes) for sizes in every)
+        between, again = _kept(setting, ops.plans, kind, saved, core, sent)
         # The gradient of the layer's output is there until its backward pass ends.
         kept_by_kind.append(Kept(between[ops.index], again[ops.index], passing[ops.index] + boundary))
     return kept_by_kind
@@ -71,23 +71,23 @@ def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, ..
     """
     named = part.setting.choices.recompute_modules
     names = ("core_attn",) if named is None else named
-    whole, core, passing, sent = np.zeros((4, len(part.plans)))
+    saved, core, passing, sent = np.zeros((4, len(part.plans)))
     for op in part.layers[number]:
-        whole = whole + op.kept
+        saved = saved + op.kept
         passing = np.maximum(passing, op.passing)
         sent = sent + (op.results if isinstance(op, Collective) else 0.0)
         if frees(op, names, kind.experts):
             core = core + op.kept
         elif repeats(op, names, kind.experts):
             core = core + op.intermediate
-    return whole, core, passing, sent
+    return saved, core, passing, sent
 
 
 def _kept(
     setting: Setting,
     plans: Plans,
     kind: LayerKind,
-    whole: np.ndarray,
+    saved: np.ndarray,
     core: np.ndarray,
     sent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +99,7 @@ def _kept(
     tokens, t = setting.tokens(plans, kind.mixer), plans.tensor
     boundary = boundary_bytes(setting, plans, kind.mixer)
     named = (plans.recompute_modules >= 0) | (setting.choices.recompute_modules is not None)
-    selective = whole - core
+    selective = saved - core
     if setting.framework.selective == "all-but-projections":
         projected = model.query_width + 2 * model.kv_width + model.hidden
         selective = np.where(named, selective, boundary + width * tokens * projected / t)
@@ -109,8 +109,8 @@ def _kept(
         selective = np.where(named, selective, boundary + width * tokens * result / t + sent)
     full, partly = plans.recompute == FULL, plans.recompute == SELECTIVE
     share = np.where(plans.sequence_parallel, 1, t) if setting.framework.memory.partitioned_inputs else 1
-    kept = np.where(full, boundary / share, np.where(partly, selective, whole))
-    return kept, np.where(full, whole, np.where(partly, whole - selective, 0.0))
+    between = np.where(full, boundary / share, np.where(partly, selective, saved))
+    return between, np.where(full, saved, np.where(partly, saved - selective, 0.0))
 
 
 def boundary_bytes(setting: Setting, plans: Plans, mixer: str = "full") -> np.ndarray:
@@ -123,7 +123,7 @@ def held_activations(
     setting: Setting,
     plans: Plans,
     stages: Stages,
-    kept: Iterable[Kept],
+    kept_layers: Iterable[Kept],
     flight: np.ndarray | None = None,
     loss: LossMemory | None = None,
 ) -> np.ndarray:
@@ -135,7 +135,7 @@ def held_activations(
         setting: what the plans share.
         plans: the plans.
         stages: their layers.
-        kept: what one layer of each kind keeps, shape (..., plans).
+        kept_layers: what one layer of each kind keeps, shape (..., plans).
         flight: micro batches in flight (``in_flight``), where known.
         loss: what the loss holds, to count it.
 
@@ -143,12 +143,12 @@ def held_activations(
         Bytes, shape (..., classes, plans).
     """
     flight = in_flight(setting, plans, stages) if flight is None else flight
-    between, reopened = between_and_reopened(setting, plans, stages, kept, flight)
+    between, reopened = between_and_reopened(setting, plans, stages, kept_layers, flight)
     return _into(np.add, between, reopened if loss is None else with_loss(reopened, loss))
 
 
 def between_and_reopened(
-    setting: Setting, plans: Plans, stages: Stages, kept: Iterable[Kept], flight: np.ndarray
+    setting: Setting, plans: Plans, stages: Stages, kept_layers: Iterable[Kept], flight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bytes of the micro batches in flight, and of the layer whose backward pass runs.
 
@@ -158,7 +158,7 @@ def between_and_reopened(
     activations, reopened = np.zeros(()), np.zeros(())
     alone = len(stages.groups) == 1
     # Shapes (..., classes, plans) are large: they are added in place once they are there.
-    for number, layer in enumerate(kept):
+    for number, layer in enumerate(kept_layers):
         layers = stages.layers[:, number]
         between, again, gradients = (np.expand_dims(np.asarray(part), -2) for part in layer)
         again = again + gradients
@@ -205,7 +205,7 @@ def in_flight(setting: Setting, plans: Plans, stages: Stages) -> np.ndarray:
     m = micro_batches(setting, plans)
     stage = np.where(stages.present, stages.index, np.minimum(1, plans.pipeline - 1))
     flight = np.zeros(stage.shape)
-    for name, chosen in plans.by_schedule:
-        shape = plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen]
-        put(flight, chosen, get_schedule(name).in_flight(*shape, taken(stage, chosen)))
+    for name, of_schedule in plans.by_schedule:
+        shape = plans.pipeline[of_schedule], m[of_schedule], plans.virtual_pipeline[of_schedule]
+        put(flight, of_schedule, get_schedule(name).in_flight(*shape, taken(stage, of_schedule)))
     return flight

@@ -75,12 +75,12 @@ class StageTimes:
     copied_exposed: np.ndarray | float = 0.0
     """Exposed seconds of copies between tiers, shape (classes, plans)."""
 
-    def sharding(self, chosen: np.ndarray) -> Cost:
+    def sharding(self, stage_class: np.ndarray) -> Cost:
         """Communication of sharded parameters in one micro batch of a class of stage, shape (plans,)."""
         if self.exchanges is None:
-            return Cost.none(chosen.shape)
+            return Cost.none(stage_class.shape)
         classes = np.arange(len(self.forward))[:, np.newaxis]
-        cost = (self.exchanges.cost * (classes == chosen[self.sharded])).sum()
+        cost = (self.exchanges.cost * (classes == stage_class[self.sharded])).sum()
         return cost[np.maximum(np.cumsum(self.sharded) - 1, 0)] * self.sharded
 
 
@@ -147,25 +147,25 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     return Step(total, seconds, communication, stages, counts, sent, backward)
 
 
-def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) -> np.ndarray:
+def step_time(setting: Setting, plans: Plans, known_step: KnownStep | None = None) -> np.ndarray:
     """Predict the step time of each plan without its breakdown; searches do so for every candidate.
 
     Args:
         setting: inputs that all plans share.
         plans: the plans.
-        known: what is known of their steps; by default nothing.
+        known_step: what is known of their steps; by default nothing.
 
     Returns:
         Seconds, shape (plans,): those of ``predict``, to within rounding.
     """
     setting = setting.of(plans)
-    if known is None:
+    if known_step is None:
         stages = Stages.of(setting, plans)
         counts = parameters(setting, plans, stages)
         pieces = components(plans, stages, counts.ops)
     else:
-        stages, counts = known.stages, known.counts
-        pieces = known_components(plans, known)
+        stages, counts = known_step.stages, known_step.counts
+        pieces = known_components(plans, known_step)
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces)
     makespan = _makespan(setting, plans, stages, passes, m)
@@ -174,22 +174,22 @@ def step_time(setting: Setting, plans: Plans, known: KnownStep | None = None) ->
     data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
-    whole = (
+    step_s = (
         rest
         + data.optimizer
         + update_exposed(data.sharding, data.owned, data.optimizer, of_class(slowest, passes.backward), rest)
     )
     if synchronised_apart(data.sharding):
-        whole = whole + outer_seconds(data.sharding, data.owned, of_class(largest, counts.total), whole)[0]
-    return whole
+        step_s = step_s + outer_seconds(data.sharding, data.owned, of_class(largest, counts.total), step_s)[0]
+    return step_s
 
 
-def passes_time(setting: Setting, plans: Plans, known: KnownStep) -> np.ndarray:
+def passes_time(setting: Setting, plans: Plans, known_step: KnownStep) -> np.ndarray:
     """Seconds of all passes of equal micro batches alone; arguments as in ``step_time``."""
     setting = setting.of(plans)
-    pieces, m = known_components(plans, known), micro_batches(setting, plans)
-    passes = stage_times(setting, plans, known.stages, known.counts, pieces)
-    return _makespan(setting, plans, known.stages, passes, m)
+    pieces, m = known_components(plans, known_step), micro_batches(setting, plans)
+    passes = stage_times(setting, plans, known_step.stages, known_step.counts, pieces)
+    return _makespan(setting, plans, known_step.stages, passes, m)
 
 
 def _makespan(
@@ -208,30 +208,30 @@ def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndar
 
 def first_largest(values: np.ndarray) -> np.ndarray:
     """``np.argmax(values, axis=0)`` of few rows, shape (plans,); row by row it takes a third of the time."""
-    chosen, largest = np.zeros(values.shape[1], dtype=np.int64), values[0]
+    index, largest = np.zeros(values.shape[1], dtype=np.int64), values[0]
     for row in range(1, len(values)):
-        np.copyto(chosen, row, where=values[row] > largest)
+        np.copyto(index, row, where=values[row] > largest)
         largest = np.maximum(largest, values[row])
-    return chosen
+    return index
 
 
-def of_class(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
+def of_class(stage_class: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values of one class of stage for each plan, shape (plans,), from those of all.
 
     ``take`` is three times as fast as two index arrays.
     """
-    return np.take(values, chosen * len(chosen) + np.arange(len(chosen)))
+    return np.take(values, stage_class * len(stage_class) + np.arange(len(stage_class)))
 
 
 def breakdown(
-    pieces: list[Component], chosen: np.ndarray, times: np.ndarray
+    pieces: list[Component], stage_class: np.ndarray, times: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Cost]]:
     """Micro batches on one class of stage: seconds by part, and communication."""
     nothing = Cost.none(times.shape)
     parts = {name: nothing.seconds for piece in pieces for name in piece.parts}
     sent = {name: nothing for piece in pieces for name in piece.sent}
     for piece in pieces:
-        weight = times * of_class(chosen, piece.count)
+        weight = times * of_class(stage_class, piece.count)
         # Most components lack most parts.
         for name, seconds in piece.parts.items():
             if seconds.any():
@@ -262,15 +262,15 @@ def stage_times(
     forward_ends += waits[[FIRST, LAST]]
     waits[FIRST] += np.where(single, reads, 0.0)
     forward += setting.framework.host.fetch_seconds + waits
-    whole, exchanges = Sharding(setting, plans), None
-    index = np.flatnonzero(whole.parameters)
+    sharding, exchanges = Sharding(setting, plans), None
+    index = np.flatnonzero(sharding.parameters)
     if len(index):
         times = forward, backward, exposed, waits, forward_ends, backward_ends
         exchanges = _share_passes(links or setting, plans.take(index), stages, counts, index, times)
     # Copies between tiers run beside kernels and beside what these wait for.
-    copied = copied_exposed(whole, stages, counts, forward, backward)
+    copied = copied_exposed(sharding, stages, counts, forward, backward)
     passes = forward + copied[0], backward + copied[1], forward_ends, backward_ends
-    return StageTimes(*passes, exposed, waits, whole.parameters, exchanges, copied[0] + copied[1])
+    return StageTimes(*passes, exposed, waits, sharding.parameters, exchanges, copied[0] + copied[1])
 
 
 def _share_passes(
@@ -298,17 +298,17 @@ def _share_passes(
     )
     gathered, m = np.maximum(np.ceil(layers), 1), micro_batches(links, plans)
     exchanges = InEachPass.of(sharding, gathered, dense, experts, m)
-    shown = exchanges.exposed(ahead, behind)
+    unhidden = exchanges.exposed(ahead, behind)
     host = host_waits(sharding, gathered, m)
     if (plans.virtual_pipeline > 1).any():
         here = [taken(end, index) for end in ends]
         surplus = taken(stages.surplus, index).sum(axis=1) / gathered[[FIRST, LAST]]
-        beyond = _ends_exposed(plans, exchanges, (ahead, behind), here, surplus, shown)
-        for end, own, added, waited in zip(ends, here, beyond, host, strict=True):
-            put(end, index, own + added + surplus * waited[[FIRST, LAST]])
-    put(forward, index, ahead + (shown[0] + host[0]))
-    put(backward, index, behind + (shown[1] + host[1]))
-    put(exposed, index, shown[0] + shown[1])
+        beyond = _ends_exposed(plans, exchanges, (ahead, behind), here, surplus, unhidden)
+        for end, end_passes, added, waited in zip(ends, here, beyond, host, strict=True):
+            put(end, index, end_passes + added + surplus * waited[[FIRST, LAST]])
+    put(forward, index, ahead + (unhidden[0] + host[0]))
+    put(backward, index, behind + (unhidden[1] + host[1]))
+    put(exposed, index, unhidden[0] + unhidden[1])
     put(waits, index, taken(waits, index) + (host[0] + host[1]))
     return exchanges
 
@@ -319,7 +319,7 @@ def _ends_exposed(
     passes: tuple[np.ndarray, np.ndarray],
     ends: list[np.ndarray],
     surplus: np.ndarray,
-    shown: tuple[np.ndarray, np.ndarray],
+    unhidden: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exposed seconds of the model's ends beyond those of the other chunks of their stages, shape (2, plans).
 
@@ -332,16 +332,16 @@ def _ends_exposed(
         passes: forward and backward of each class of stage, shape (classes, plans).
         ends: forward and backward of the ends beyond those of other chunks, shape (2, plans).
         surplus: layers that the ends have beyond, as a share of those of their stages, shape (2, plans).
-        shown: exposed seconds of passes of each class, shape (classes, plans), changed in place.
+        unhidden: exposed seconds of passes of each class, shape (classes, plans), changed in place.
     """
     rows, chunks, several = [FIRST, LAST], plans.virtual_pipeline, plans.virtual_pipeline > 1
     share = (1 - surplus) / chunks
-    work = [(whole[rows] - end) / chunks for whole, end in zip(passes, ends, strict=True)]
+    work = [(stage_pass[rows] - end) / chunks for stage_pass, end in zip(passes, ends, strict=True)]
     inside = exchanges.part(rows, share).exposed(*work)
     outside = exchanges.part(rows, share + surplus).exposed(
         *(np.maximum(kernels + end, 0.0) for kernels, end in zip(work, ends, strict=True))
     )
-    for exposed, inner, end in zip(shown, inside, outside, strict=True):
+    for exposed, inner, end in zip(unhidden, inside, outside, strict=True):
         exposed[rows] = np.where(several, (chunks - 1) * inner + end, exposed[rows])
     first, second = (end - inner for end, inner in zip(outside, inside, strict=True))
     return first, second
@@ -376,24 +376,24 @@ def _makespans(
     """Makespans of the pipeline under different seconds of a transfer, all in one evaluation."""
     makespans, sent = np.zeros((len(transfers), len(plans))), np.stack(transfers)
     forward, backward = stages.by_run(passes.forward), stages.by_run(passes.backward)
-    for name, chosen in plans.by_schedule:
+    for name, of_schedule in plans.by_schedule:
 
-        def of(values: np.ndarray, chosen: np.ndarray | slice = chosen) -> np.ndarray:
-            return taken(values, chosen)[:, np.newaxis]
+        def of(values: np.ndarray, of_schedule: np.ndarray | slice = of_schedule) -> np.ndarray:
+            return taken(values, of_schedule)[:, np.newaxis]
 
         pipeline = PipelineTimes(
-            stages=plans.pipeline[chosen],
-            micro_batches=m[chosen],
-            chunks=plans.virtual_pipeline[chosen],
+            stages=plans.pipeline[of_schedule],
+            micro_batches=m[of_schedule],
+            chunks=plans.virtual_pipeline[of_schedule],
             lengths=of(stages.lengths),
             forward=of(forward),
             backward=of(backward),
             forward_ends=of(passes.forward_ends),
             backward_ends=of(passes.backward_ends),
             transfer=of(sent)[:, 0],
-            overlap_transfer=plans.overlap_pipeline[chosen],
+            overlap_transfer=plans.overlap_pipeline[of_schedule],
         )
-        put(makespans, chosen, makespan_of(get_schedule(name), pipeline))
+        put(makespans, of_schedule, makespan_of(get_schedule(name), pipeline))
     return list(makespans)
 
 
@@ -431,9 +431,9 @@ def data_parallel_times(
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
     """Micro-batch passes of one rank that a schedule lets reductions or gathers overlap."""
     passes = np.ones(len(plans))
-    for name, chosen in plans.by_schedule:
-        shape = plans.pipeline[chosen], m[chosen], plans.virtual_pipeline[chosen]
-        passes[chosen] = get_schedule(name).window(*shape)
+    for name, of_schedule in plans.by_schedule:
+        shape = plans.pipeline[of_schedule], m[of_schedule], plans.virtual_pipeline[of_schedule]
+        passes[of_schedule] = get_schedule(name).window(*shape)
     return passes
 
 

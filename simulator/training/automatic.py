@@ -58,12 +58,12 @@ def _hidden(setting: Setting, plan: Plan, tier: str) -> float:
     plans = Plans.of(_with(plan, {"activations": (tier, 1.0)}))
     stages = Stages.of(setting, plans)
     counts = parameters(setting, plans, stages)
-    kept = kept_on_stages(setting, plans, stages, counts)
-    none = np.zeros(kept.shape)
-    (out, _), (_, back) = Offload(Sharding(setting, plans)).copies(kept, none, stages.total)
+    activations = kept_on_stages(setting, plans, stages, counts)
+    none = np.zeros(activations.shape)
+    (out, _), (_, back) = Offload(Sharding(setting, plans)).copies(activations, none, stages.total)
     bare = Plans.of(plan)
     times = stage_times(setting, bare, stages, counts, components(bare, stages, counts.ops))
-    busy = np.where(stages.present & (kept > 0), 1.0, 0.0) > 0
+    busy = np.where(stages.present & (activations > 0), 1.0, 0.0) > 0
     # In a pipeline copies in either direction run beside both passes (Offload.passes).
     both = times.forward + times.backward
     windows = (both, both) if plan.pipeline > 1 else (times.forward, times.backward)

@@ -59,9 +59,9 @@ def hop_transfer(setting: Setting, plans: Plans, level: int) -> Cost:
     width, coding = sent_format(setting, plans, elements / plans.tensor)
     size = elements * width
     cost = cluster.hop_cost(size / plans.tensor, plans.pipeline_stride, level)
-    whole = (plans.sequence_parallel == 0) & (plans.tensor > 1)
-    if whole.any():
-        cost = cost + cluster.collective_cost("all_gather", size, plans.tensor, 1) * whole
+    unsplit = (plans.sequence_parallel == 0) & (plans.tensor > 1)
+    if unsplit.any():
+        cost = cost + cluster.collective_cost("all_gather", size, plans.tensor, 1) * unsplit
     return replace(cost, seconds=cost.seconds + coding + setting.framework.host.exchange_seconds)
 
 
@@ -74,9 +74,9 @@ def sent_format(
         return float(setting.width), 0.0
     forms = [WIRE_FORMATS[name] if name else None for name in wires]
     width = np.array([form.bytes if form else float(setting.width) for form in forms])[plans.policy]
-    moved = np.array([codec_bytes(form, 1.0, 1.0) if form else 0.0 for form in forms])[plans.policy]
-    coding = setting.kernels.memory_bound(moved * elements)
-    return width, np.where(moved > 0, coding, 0.0)
+    coded_bytes = np.array([codec_bytes(form, 1.0, 1.0) if form else 0.0 for form in forms])[plans.policy]
+    coding = setting.kernels.memory_bound(coded_bytes * elements)
+    return width, np.where(coded_bytes > 0, coding, 0.0)
 
 
 def level_shares(cluster: Cluster, plans: Plans) -> NDArray[np.float64]:

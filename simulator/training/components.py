@@ -74,13 +74,15 @@ def components(plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
     ]
 
 
-def known_components(plans: Plans, known: KnownStep) -> list[Component]:
+def known_components(plans: Plans, known_step: KnownStep) -> list[Component]:
     """Components of known seconds, without a breakdown."""
-    forward, backward = (np.concatenate(pair) for pair in zip(known.layers, known.ends, strict=True))
+    forward, backward = (
+        np.concatenate(pair) for pair in zip(known_step.layers, known_step.ends, strict=True)
+    )
     every = np.arange(len(plans))
     return [
         Component(count, ahead, behind, {}, {}, every)
-        for count, ahead, behind in zip(_counts(plans, known.stages), forward, backward, strict=True)
+        for count, ahead, behind in zip(_counts(plans, known_step.stages), forward, backward, strict=True)
     ]
 
 
@@ -127,20 +129,20 @@ class _Piece(NamedTuple):
 def _pieces(part: LeverOps, stages: Stages) -> list[_Piece]:
     """The components of the plans of one choice of levers."""
     setting, plans = part.setting, part.plans
-    priced = price_passes(setting, part.embedding, part.head, part.further, *part.layers)
+    prices = price_passes(setting, part.embedding, part.head, part.further, *part.layers)
     pieces = []
-    for layer, kind in zip(priced[3:], stages.groups, strict=True):
+    for layer, kind in zip(prices[3:], stages.groups, strict=True):
         passes = expected_passes(setting, plans, layer, kind)
         pieces.append(_piece(passes, [passes.recompute]))
-    first, last = embedding_passes(setting, plans, priced[0]), head_passes(setting, plans, *priced[1:3])
+    first, last = embedding_passes(setting, plans, prices[0]), head_passes(setting, plans, *prices[1:3])
     return [*pieces, _piece(first, []), _piece(last, [])]
 
 
 def _end_pieces(part: LeverOps) -> list[_Piece]:
     """The two ends of the model of the plans of one choice of levers."""
     setting, plans = part.setting, part.plans
-    priced = price_passes(setting, part.embedding, part.head, part.further)
-    first, last = embedding_passes(setting, plans, priced[0]), head_passes(setting, plans, *priced[1:])
+    prices = price_passes(setting, part.embedding, part.head, part.further)
+    first, last = embedding_passes(setting, plans, prices[0]), head_passes(setting, plans, *prices[1:])
     return [_piece(first, []), _piece(last, [])]
 
 

@@ -94,8 +94,8 @@ def _beside(
     dense, setting = sharding.dense, sharding.setting
     sizes = dense.shard, dense.shard * dense.replicas
     gathers, reductions = (
-        contention(setting, size, dense.shard_stride, cost.seconds, lambda moved=moved: moved)
-        for size, cost, moved in zip(sizes, costs, sent, strict=True)
+        contention(setting, size, dense.shard_stride, cost.seconds, lambda size_sent=size_sent: size_sent)
+        for size, cost, size_sent in zip(sizes, costs, sent, strict=True)
     )
     return gathers, reductions
 
@@ -156,8 +156,8 @@ def _gradient_kernels(
     added = np.where(often, owned, unsharded) * (0 if framework.gradients.adds_first else 3)
     copied = np.where(plans.data * plans.context > 1, framework.gradients.copy_passes * unsharded, 0.0)
     copied = copied * np.where(often, micro_batches, 1)
-    moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
-    return np.where(moved > 0, setting.kernels.memory_bound(moved), 0.0)
+    bytes_moved = sharding.setting.choices.gradient_bytes * (added * (micro_batches - 1) + copied)
+    return np.where(bytes_moved > 0, setting.kernels.memory_bound(bytes_moved), 0.0)
 
 
 FORWARD_LOOPS = 1 / 6

@@ -103,15 +103,15 @@ class Domain:
         return np.array(sorted(set(map(tuple, np.log(self.drivers).tolist()))))
 
     @property
-    def most(self) -> float:
+    def largest_gain(self) -> float:
         """The largest gain of a pair of runs, else of a run; 0 without one."""
         paired = self.gains[np.broadcast_to(self.paired, self.gains.shape)]
         return float(np.max(paired)) if len(paired) else float(np.max(self.gains, initial=0.0))
 
     def bounded(self, gain: np.ndarray, inside: np.ndarray) -> np.ndarray:
         """What is expected of predicted gains, by whether runs are near; losses near runs alone."""
-        far = REALISED * np.minimum(gain, max(self.most, 0.0))
-        return np.where(gain > 0, np.where(inside, np.minimum(gain, self.most), far), gain)
+        far = REALISED * np.minimum(gain, max(self.largest_gain, 0.0))
+        return np.where(gain > 0, np.where(inside, np.minimum(gain, self.largest_gain), far), gain)
 
 
 LEFT_OUT: ContextVar[str] = ContextVar("source left out of the domains", default="")
@@ -199,10 +199,10 @@ def changed(setting: Setting, lever: DomainLever) -> str:
     if lever not in setting.framework.offers:
         return ""
     plain = setting.with_choices(**{lever: usual(setting, lever)})
-    own, default = (
+    value, default = (
         each.graphs if lever == "graphs" else getattr(each.choices, lever) for each in (setting, plain)
     )
-    return "" if own == default else str(own)
+    return "" if value == default else str(value)
 
 
 def reaches(setting: Setting, plans: Plans) -> np.ndarray:
@@ -305,6 +305,8 @@ def waiting(
         rows: the plan of each gain; by default one each, in order.
         graphs: those that the plans have.
     """
-    least = [expected(places, lever, part, own, rows) for part, own in (parts or {}).items()]
-    own = expected(places, lever, value, gain, rows, graphs)
-    return np.exp(gain - np.minimum(gain, np.maximum.reduce([own, *least])))
+    least = [
+        expected(places, lever, part, expected_gain, rows) for part, expected_gain in (parts or {}).items()
+    ]
+    expected_gain = expected(places, lever, value, gain, rows, graphs)
+    return np.exp(gain - np.minimum(gain, np.maximum.reduce([expected_gain, *least])))

@@ -38,30 +38,30 @@ def head(setting: Setting, plans: Plans) -> End:
 
 def corrected_share(setting: Setting, plans: Plans, early: bool) -> End:
     """Passes that a share of a split output layer adds where its softmax is corrected later."""
-    priced = price_passes(setting, ops.corrected_share(setting.rank(plans), early))[0]
-    return _end(setting, plans, priced, _works(priced))
+    prices = price_passes(setting, ops.corrected_share(setting.rank(plans), early))[0]
+    return _end(setting, plans, prices, _works(prices))
 
 
-def embedding_passes(setting: Setting, plans: Plans, priced: list[Priced]) -> End:
+def embedding_passes(setting: Setting, plans: Plans, prices: list[Priced]) -> End:
     """The passes of the embedding's priced ops."""
-    return _end(setting, plans, priced, _works(priced))
+    return _end(setting, plans, prices, _works(prices))
 
 
-def head_passes(setting: Setting, plans: Plans, priced: list[Priced], projection: list[Priced]) -> End:
+def head_passes(setting: Setting, plans: Plans, prices: list[Priced], projection: list[Priced]) -> End:
     """The passes of the priced ops of the model's own prediction and of each further one."""
-    single, times = _works(priced), 1.0 + setting.predictions
+    single, times = _works(prices), 1.0 + setting.predictions
     if not setting.predictions:
-        return _end(setting, plans, priced, single)
+        return _end(setting, plans, prices, single)
     works = KernelTimes(), KernelTimes(), KernelTimes()
     for work, prediction, project in zip(works, single, _works(projection), strict=True):
         work.extend(prediction, times)
         work.extend(project, 1.0 * setting.predictions)
-    return _end(setting, plans, priced, works, times)
+    return _end(setting, plans, prices, works, times)
 
 
-def _works(priced: list[Priced]) -> tuple[KernelTimes, KernelTimes, KernelTimes]:
+def _works(prices: list[Priced]) -> tuple[KernelTimes, KernelTimes, KernelTimes]:
     forward, inputs, weights = (
-        KernelTimes.of(entry for entry in priced if entry.op.gradient == gradient)
+        KernelTimes.of(entry for entry in prices if entry.op.gradient == gradient)
         for gradient in ("", "input", "weight")
     )
     return forward, inputs, weights
@@ -70,13 +70,13 @@ def _works(priced: list[Priced]) -> tuple[KernelTimes, KernelTimes, KernelTimes]
 def _end(
     setting: Setting,
     plans: Plans,
-    priced: list[Priced],
+    prices: list[Priced],
     works: tuple[KernelTimes, KernelTimes, KernelTimes],
     times: float = 1.0,
 ) -> End:
     def sent(backward: bool) -> Transfer:
         sends = [
-            entry for entry in priced if entry.op.kind == "tensor" and bool(entry.op.gradient) is backward
+            entry for entry in prices if entry.op.kind == "tensor" and bool(entry.op.gradient) is backward
         ]
         return Transfer(times * sum_costs(setting, sends, (len(plans),))) if sends else NO_TRANSFER
 

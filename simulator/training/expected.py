@@ -20,18 +20,18 @@ from simulator.training.work import Priced, price_passes, with_routed
 def layers(setting: Setting, plans: Plans) -> list[Layer]:
     """Cost of one layer of each kind that the model has."""
     kinds = setting.model.layer_groups
-    priced = price_passes(setting, *layer_lists(setting, plans, kinds))
-    return [expected_passes(setting, plans, ops, kind) for ops, kind in zip(priced, kinds, strict=True)]
+    prices = price_passes(setting, *layer_lists(setting, plans, kinds))
+    return [expected_passes(setting, plans, ops, kind) for ops, kind in zip(prices, kinds, strict=True)]
 
 
-def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:
+def expected_passes(setting: Setting, plans: Plans, prices: list[Priced], kind: LayerKind) -> Layer:
     """The passes of one layer, with the waits that gains which no run near measured are expected to leave."""
-    layer = layer_passes(setting, plans, priced, kind)
+    layer = layer_passes(setting, plans, prices, kind)
     if not kind.experts or not len(plans):
         return layer
     factor, before = np.ones(len(plans)), _seconds(layer)
     places = Nearness(setting, plans)
-    for lever, value, after, parts in _without(setting, plans, priced, kind):
+    for lever, value, after, parts in _without(setting, plans, prices, kind):
         gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
         gain = np.log(after / before)
         factor = factor * waiting(places, lever, value, gain, gains, graphs=setting.graphs)
@@ -46,7 +46,7 @@ def expected_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: 
 
 
 def _without(
-    setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind
+    setting: Setting, plans: Plans, prices: list[Priced], kind: LayerKind
 ) -> Iterator[tuple[DomainLever, str, np.ndarray, dict[str, np.ndarray]]]:
     """Levers in the order in which gains are counted.
 
@@ -55,33 +55,33 @@ def _without(
     those before.
     """
 
-    def repriced(lever: DomainLever, own: Setting) -> list[Priced]:
+    def repriced(lever: DomainLever, smaller_setting: Setting) -> list[Priced]:
         """Priced ops with another value of a lever."""
         if ENTRIES[lever].acts_on == "passes":
-            return priced
-        return with_routed(own, priced, layer_ops(own, plans, kind))
+            return prices
+        return with_routed(smaller_setting, prices, layer_ops(smaller_setting, plans, kind))
 
     for lever, value in used(setting, bool(plans.overlap_expert.any())).items():
         names = contained(setting, lever, value)
         smaller = {name: setting.with_choices(**{lever: name}) for name in names}
         parts = {
-            name: _seconds(layer_passes(own, plans, repriced(lever, own), kind))
-            for name, own in smaller.items()
+            name: _seconds(layer_passes(smaller_setting, plans, repriced(lever, smaller_setting), kind))
+            for name, smaller_setting in smaller.items()
         }
         if lever == "overlap_expert":
             plans = replace(plans, overlap_expert=np.zeros_like(plans.overlap_expert))
         else:
             setting = setting.with_choices(**{lever: usual(setting, lever)})
-            priced = repriced(lever, setting)
-        yield lever, value, _seconds(layer_passes(setting, plans, priced, kind)), parts
+            prices = repriced(lever, setting)
+        yield lever, value, _seconds(layer_passes(setting, plans, prices, kind)), parts
 
 
 def gains(setting: Setting, plans: Plans) -> dict[DomainLever, np.ndarray]:
     """Predicted gain of each lever in a layer with experts, shape (plans,) each; the waits left away."""
     kind = next(kind for kind in setting.model.layer_groups if kind.experts)
-    priced = price_passes(setting, layer_ops(setting, plans, kind))[0]
-    by_lever, before = {}, _seconds(layer_passes(setting, plans, priced, kind))
-    for lever, _, after, _ in _without(setting, plans, priced, kind):
+    prices = price_passes(setting, layer_ops(setting, plans, kind))[0]
+    by_lever, before = {}, _seconds(layer_passes(setting, plans, prices, kind))
+    for lever, _, after, _ in _without(setting, plans, prices, kind):
         by_lever[lever], before = np.log(after / before), after
     return by_lever
 

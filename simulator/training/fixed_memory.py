@@ -12,12 +12,12 @@ from simulator.plan import taken
 class FixedMemory:
     """Bytes beside activations on each class of stage; arrays of shape (classes, plans).
 
-    ``standing`` are all of them at the peak of the passes, ``workspace`` the part of these that passes take.
+    ``constant`` are all of them at the peak of the passes, ``workspace`` the part of these that passes take.
     ``copied`` are those that the optimizer's step copies, ``present`` the classes of stage that a plan has,
     ``learned`` is the measured over the predicted peak at the user's site.
     """
 
-    standing: np.ndarray
+    constant: np.ndarray
     workspace: np.ndarray
     copied: np.ndarray | None
     present: np.ndarray
@@ -26,8 +26,8 @@ class FixedMemory:
     def take(self, rows: np.ndarray) -> FixedMemory:
         """The memory of some of the plans."""
         copied = None if self.copied is None else taken(self.copied, rows)
-        standing, workspace = taken(self.standing, rows), taken(self.workspace, rows)
-        return FixedMemory(standing, workspace, copied, taken(self.present, rows), self.learned)
+        constant, workspace = taken(self.constant, rows), taken(self.workspace, rows)
+        return FixedMemory(constant, workspace, copied, taken(self.present, rows), self.learned)
 
     def updating(
         self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
@@ -40,7 +40,7 @@ class FixedMemory:
         """
         if self.copied is None:
             return np.zeros(activations.shape)
-        room = capacity - (self.standing + graphs + activations)
+        room = capacity - (self.constant + graphs + activations)
         return self._updating(self.copied, activations, room)
 
     def _updating(self, copied: np.ndarray, activations: np.ndarray, room: np.ndarray) -> np.ndarray:
@@ -58,9 +58,9 @@ class FixedMemory:
         Args:
             activations: bytes as allocated, with the loss, shape (..., classes, plans).
             capacity: memory of a device, B.
-            graphs: bytes of CUDA graphs beside those of ``standing``, shape (..., classes, plans).
+            graphs: bytes of CUDA graphs beside those of ``constant``, shape (..., classes, plans).
         """
-        occupied = self.standing + graphs + activations
+        occupied = self.constant + graphs + activations
         if self.copied is not None:
             occupied += self._updating(self.copied, activations, np.subtract(capacity, occupied))
         return self.learned * np.max(occupied, axis=-2, where=self.present, initial=0.0)

@@ -141,9 +141,9 @@ def layer_ops(setting: Setting, plans: Plans, kind: LayerKind) -> list[Op]:
     return layer_lists(setting, plans, [kind])[0]
 
 
-def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: LayerKind) -> Layer:
+def layer_passes(setting: Setting, plans: Plans, prices: list[Priced], kind: LayerKind) -> Layer:
     """The passes that priced ops of one layer make."""
-    model, parts = setting.model, _Parts(priced)
+    model, parts = setting.model, _Parts(prices)
     forward = KernelTimes.of(parts.forward(*ORDER))
     backward_input = KernelTimes.of(parts.backward("input"))
     backward_weight = KernelTimes.of(parts.backward("weight"))
@@ -160,10 +160,10 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     graphed = partial(in_graph, setting.graphs, kind.experts)
     works = (forward, ("",), ("",)), (backward_input, ("input",), ("input", "weight"))
     for work, gradients, sent in (*works, (backward_weight, ("weight",), ())):
-        sends = (op for op, _ in priced if op.kind == "tensor" and op.gradient in sent and not graphed(op))
+        sends = (op for op, _ in prices if op.kind == "tensor" and op.gradient in sent and not graphed(op))
         work.launches = work.launches + sum((op.launches for op in sends), 0.0)
         if setting.graphs != "none":
-            replayed = [entry for entry in priced if entry.op.gradient in gradients and graphed(entry.op)]
+            replayed = [entry for entry in prices if entry.op.gradient in gradients and graphed(entry.op)]
             inside = KernelTimes.of(replayed)
             work.launches = work.launches - inside.launches + GRAPH_LAUNCHES
             work.looped = work.looped - inside.looped
@@ -175,8 +175,8 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
     expert = [parts.sent(setting, "expert", gradient, len(plans)) for gradient in ("", "input")]
     routed = KernelTimes.of(parts.between_exchanges(""))
     counted = setting.framework.host.reads_token_counts and not setting.choices.fixed_capacity
-    known = not counted or setting.graphs == "step"
-    counts = kind.experts and not known
+    uncounted = not counted or setting.graphs == "step"
+    counts = kind.experts and not uncounted
     reads = ~plans.overlap_expert.astype(bool) & counts
     blocked = kind.experts and _blocked(setting, plans)
     first = PassCosts(forward, tensor.forward, context[0], expert[0], setting, routed, reads, blocked)
@@ -196,12 +196,12 @@ def layer_passes(setting: Setting, plans: Plans, priced: list[Priced], kind: Lay
 class _Parts:
     """Priced ops of a layer by the part that they belong to: linear layers first, part by part."""
 
-    def __init__(self, priced: list[Priced]) -> None:
-        self.priced = _linear_first(priced)
+    def __init__(self, prices: list[Priced]) -> None:
+        self.prices = _linear_first(prices)
 
     def named(self, *parts: str) -> list[Priced]:
         """All ops of some parts, forward and backward."""
-        return [entry for entry in self.priced if entry.op.part in parts]
+        return [entry for entry in self.prices if entry.op.part in parts]
 
     def forward(self, *parts: str) -> list[Priced]:
         """Forward ops of some parts."""
@@ -209,13 +209,13 @@ class _Parts:
 
     def backward(self, gradient: str) -> list[Priced]:
         """Backward ops for the gradients of inputs or of weights."""
-        return [entry for entry in self.priced if entry.op.gradient == gradient]
+        return [entry for entry in self.prices if entry.op.gradient == gradient]
 
     def between_exchanges(self, gradient: str) -> list[Priced]:
         """Ops of one pass between dispatch to experts and combination."""
         return [
             entry
-            for entry in self.priced
+            for entry in self.prices
             if entry.op.part == "routed" and entry.op.gradient == gradient and entry.op.module != ROUTING
         ]
 
@@ -225,15 +225,15 @@ class _Parts:
 
     def sent(self, setting: Setting, kind: str, gradient: str, plans: int) -> Transfer:
         """One kind of communication, with no kernels to run beside; seconds of shape (plans,)."""
-        sends = [entry for entry in self.priced if entry.op.kind == kind and entry.op.gradient == gradient]
+        sends = [entry for entry in self.prices if entry.op.kind == kind and entry.op.gradient == gradient]
         return Transfer(sum_costs(setting, sends, (plans,))) if sends else NO_TRANSFER
 
 
-def _linear_first(priced: Iterable[Priced]) -> list[Priced]:
+def _linear_first(prices: Iterable[Priced]) -> list[Priced]:
     def place(each: Priced) -> tuple[int, int, bool]:
         return (0 if each.op.role or each.op.beside else 1), ORDER.index(each.op.part), each.op.beside
 
-    return sorted(priced, key=place)
+    return sorted(prices, key=place)
 
 
 def in_graph(graphs: str, experts: bool, op: Op) -> bool:
@@ -255,9 +255,11 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
     ahead, back = layer.forward, layer.backward_input
     if ahead.expert is NO_TRANSFER:
         return layer
-    setting, chosen = ahead.setting, plans.overlap_expert.astype(bool)
+    setting, overlaps = ahead.setting, plans.overlap_expert.astype(bool)
     passes = ahead, back, layer.backward_weight
-    attention = Work(*(costs.device - own for costs, own in zip(passes, layer.experts, strict=True)))
+    attention = Work(
+        *(costs.device - expert_s for costs, expert_s in zip(passes, layer.experts, strict=True))
+    )
     size = plans.expert * plans.expert_tensor
     slows = (
         exchange_slowdown(setting, size, ahead.expert.cost),
@@ -266,12 +268,12 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
     sent = ahead.expert.total, back.expert.total
     beside = beside_partner(*sent, attention, layer.experts, slows)
     first, second = (
-        Transfer(costs.expert.cost, np.where(chosen, seconds, 0.0), lost, alone)
+        Transfer(costs.expert.cost, np.where(overlaps, seconds, 0.0), lost, alone)
         for costs, seconds, lost in zip((ahead, back), beside, slows, strict=True)
     )
-    forward = replace(ahead, expert=first, reads=ahead.reads & ~chosen)
+    forward = replace(ahead, expert=first, reads=ahead.reads & ~overlaps)
     backward = replace(back, expert=second)
-    combined = chosen & (ahead.expert.total > 0)
+    combined = overlaps & (ahead.expert.total > 0)
     waits = np.where(combined, waits_together(forward.lag, backward.lag, layer.backward_weight.lag), 1.0)
     forward, backward, weight = (
         replace(costs, waits=waits) for costs in (forward, backward, layer.backward_weight)
@@ -281,9 +283,9 @@ def overlapped(plans: Plans, layer: Layer, alone: np.ndarray | float = 0.0) -> L
 
 def _blocked(setting: Setting, plans: Plans) -> np.ndarray:
     """Whether CPU proxies of the dispatcher keep the host from launching during an exchange between nodes."""
-    chosen, cluster = setting.choices, setting.cluster
-    posts = chosen.dispatcher != "all-to-all"
-    posts = posts and cluster.network.dispatcher(chosen.dispatcher_library).blocks_host
+    choices, cluster = setting.choices, setting.cluster
+    posts = choices.dispatcher != "all-to-all"
+    posts = posts and cluster.network.dispatcher(choices.dispatcher_library).blocks_host
     return posts & (plans.expert * plans.expert_tensor > max(cluster.domain, cluster.devices_per_node))
 
 
@@ -343,9 +345,9 @@ def _stack(
     repeats_mlp = (plans.recompute == SELECTIVE) & (_selective(setting) == "all-but-projections")
     written = outputs("projections") + np.where(repeats_mlp, 0.0, outputs("mlp"))
     written = np.where(plans.recompute == FULL, 0.0, written)
-    moved = passes.COPY * setting.width * setting.tokens(plans) * (setting.model.hidden + written)
+    bytes_moved = passes.COPY * setting.width * setting.tokens(plans) * (setting.model.hidden + written)
     for work in (forward, backward):
-        work.add("copy", setting.kernels.memory_bound(moved, "copy"))
+        work.add("copy", setting.kernels.memory_bound(bytes_moved, "copy"))
 
 
 def _selective(setting: Setting) -> str:

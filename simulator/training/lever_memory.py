@@ -48,7 +48,9 @@ def largest(layers: np.ndarray, sizes: Sequence[np.ndarray]) -> np.ndarray:
     return sizes_on_stage
 
 
-def partner_layer(layers: np.ndarray, groups: Sequence[LayerKind], whole: Sequence[np.ndarray]) -> np.ndarray:
+def partner_layer(
+    layers: np.ndarray, groups: Sequence[LayerKind], layer_bytes: Sequence[np.ndarray]
+) -> np.ndarray:
     """Activations of the layer of a second micro batch, B, shape (classes, plans).
 
     Combined passes run a layer with experts forward while another micro batch's runs backward; one further
@@ -58,9 +60,9 @@ def partner_layer(layers: np.ndarray, groups: Sequence[LayerKind], whole: Sequen
     Args:
         layers: layers of each kind, shape (classes, kinds, plans).
         groups: the kinds.
-        whole: bytes that one layer of each kind keeps, shape (plans,).
+        layer_bytes: bytes that one layer of each kind keeps, shape (plans,).
     """
-    return largest(layers, [size * kind.experts for kind, size in zip(groups, whole, strict=True)])
+    return largest(layers, [size * kind.experts for kind, size in zip(groups, layer_bytes, strict=True)])
 
 
 def has_partner(setting: Setting, plans: Plans) -> np.ndarray:
@@ -80,15 +82,15 @@ def graph_bytes(stages: Stages, ops: ModelOps, parts: dict[str, np.ndarray]) -> 
         ops: their ops, by levers.
         parts: bytes of the other parts, shape (classes, plans).
     """
-    chosen = [part.setting.graphs for part in ops.by_levers]
+    graph_levers = [part.setting.graphs for part in ops.by_levers]
     replayed = np.zeros(stages.index.shape)
-    if any(graphs not in ("none", "step") for graphs in chosen):
+    if any(graphs not in ("none", "step") for graphs in graph_levers):
         sizes = [
             ops.gathered([captured(part.setting.graphs, kind, part.layers[n]) for part in ops.by_levers])
             for n, kind in enumerate(stages.groups)
         ]
         replayed = largest(stages.layers, [size[ops.index] for size in sizes])
-    if "step" in chosen:
-        whole = ops.gathered([float(graphs == "step") for graphs in chosen])[ops.index]
-        replayed = replayed + STEP_GRAPHS * whole * sum(parts.values())
+    if "step" in graph_levers:
+        whole_step = ops.gathered([float(graphs == "step") for graphs in graph_levers])[ops.index]
+        replayed = replayed + STEP_GRAPHS * whole_step * sum(parts.values())
     return replayed

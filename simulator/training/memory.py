@@ -114,10 +114,10 @@ class StageMemory:
     def fixed(self) -> FixedMemory:
         """Bytes that do not depend on activations."""
         apart = (part for name, part in self.parts.items() if name not in ("activations", "update"))
-        standing = sum(apart, -self.beyond * np.ones(self.present.shape))
+        constant = sum(apart, -self.beyond * np.ones(self.present.shape))
         copied = np.asarray(self.copied) if np.any(self.copied) else None
         return FixedMemory(
-            standing, self.parts["workspace"] - self.beyond, copied, self.present, self.learned
+            constant, self.parts["workspace"] - self.beyond, copied, self.present, self.learned
         )
 
     @property
@@ -147,8 +147,8 @@ class StageMemory:
     def on_tier(self, tier: str) -> np.ndarray:
         """Bytes of the fullest node on a tier, shape (plans,)."""
         parts = self.tiers.get(tier, {}).values()
-        whole = sum(parts, np.zeros(self.present.shape))
-        return np.where(self.present, whole, 0.0).max(axis=0)
+        stage_bytes = sum(parts, np.zeros(self.present.shape))
+        return np.where(self.present, stage_bytes, 0.0).max(axis=0)
 
     def breakdown(self, index: int, row: int) -> dict[str, float]:
         """Bytes by part of one plan on one class of stage."""
@@ -173,15 +173,15 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     if setting.choices.states in PAGED_STATES:
         state["optimizer"] = np.zeros(shape)
     state["parameters"] = parameters_between_passes(sharding, counts, state["parameters"])
-    kept = kept_by_layers(setting, plans, stages.groups, counts.ops)
+    kept_layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
     loss, pool = _loss(sharding, shape[0]), _gather_pool(sharding, counts)
-    between, reopened = between_and_reopened(setting, plans, stages, kept, flight)
+    between, reopened = between_and_reopened(setting, plans, stages, kept_layers, flight)
     activations = between + reopened
     beyond = (with_loss(reopened, loss) - reopened) * framework.memory.fragmentation
     if plans.overlap_expert.any():
-        whole = [layer.between_passes + layer.reopened for layer in kept]
-        beside = partner_layer(stages.layers, stages.groups, whole)
+        layer_bytes = [layer.between_passes + layer.reopened for layer in kept_layers]
+        beside = partner_layer(stages.layers, stages.groups, layer_bytes)
         activations = activations + np.where(has_partner(setting, plans), beside, 0.0)
     buffers = _buffers(setting, plans)
     parts = {
@@ -194,7 +194,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
         # What leaves is kept between the passes: a layer is recomputed on the device.
-        reopened = held_activations(setting, plans, stages, kept, np.zeros(shape))
+        reopened = held_activations(setting, plans, stages, kept_layers, np.zeros(shape))
         reopened = reopened * framework.memory.fragmentation
         parts, tiers = _split_by_tier(sharding, parts | {"activations": parts["activations"] - reopened})
         parts["activations"] = parts["activations"] + reopened
@@ -221,7 +221,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         tiers,
         copied=update,
         beyond=beyond,
-        gradients=tuple(layer.gradients for layer in kept),
+        gradients=tuple(layer.gradients for layer in kept_layers),
         outside=framework.memory.context_bytes + buffers,
         fragmentation=framework.memory.fragmentation,
         pool=pool,
@@ -276,8 +276,10 @@ def least_memory(
     """
     setting = setting.of(plans)
     framework = setting.framework
-    whole = replace(plans, zero=np.full(len(plans), zero), shard_group=np.zeros(len(plans), dtype=np.int64))
-    state = state_bytes(setting, Sharding(setting, whole), counts)
+    resharded = replace(
+        plans, zero=np.full(len(plans), zero), shard_group=np.zeros(len(plans), dtype=np.int64)
+    )
+    state = state_bytes(setting, Sharding(setting, resharded), counts)
     if layers is None:
         layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
     unsharded = replace(plans, zero=np.zeros_like(plans.zero))
@@ -285,8 +287,8 @@ def least_memory(
     passes = held_activations(setting, plans, stages, layers, loss=loss)
     if setting.choices.states in PAGED_STATES:
         leaving = (*leaving, "optimizer")
-    kept = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
-    occupied = sum(kept) + passes * framework.memory.fragmentation
+    staying = [state[kind] for kind in ("parameters", "gradients", "optimizer") if kind not in leaving]
+    occupied = sum(staying) + passes * framework.memory.fragmentation
     fullest = np.where(stages.present, occupied, 0.0).max(axis=0)
     learned = setting.site.memory.factor if setting.site else 1.0
     beside = _buffers(setting, plans) + _buckets(setting, plans) + framework.memory.context_bytes
@@ -321,10 +323,10 @@ def _bytes_per_parameter(setting: Setting, sharding: Sharding, experts: bool) ->
         parameters = parameters + sharding.copies * width / second
     gradients = setting.gradient_bytes * trained / sharding.pieces("gradients", experts)
     if setting.choices.unsharded_gradients or setting.framework.gradients.once_in_pipelines:
-        whole = sharding.unsharded(micro_batches(setting, sharding.plans))
+        unsharded = sharding.unsharded(micro_batches(setting, sharding.plans))
         # The last micro batch frees the unsharded gradients of a layer as it allocates the sharded ones
         # (torch, _fsdp_param_group.py: post_backward).
-        gradients = np.maximum(gradients, whole * setting.choices.reduce_bytes * trained)
+        gradients = np.maximum(gradients, unsharded * setting.choices.reduce_bytes * trained)
     owned = trained / sharding.pieces("optimizer", experts)
     kept_apart = outer_bytes(sharding) if synchronised_apart(sharding) else 0
     return {

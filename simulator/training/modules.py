@@ -54,7 +54,7 @@ def has_module(model: Model, name: str) -> bool:
         return model.mla is not None
     if name == "shared_experts":
         return model.moe is not None and model.moe.shared_experts > 0
-    experts = next(module.experts for known, module in MODULES.items() if known == name)
+    experts = next(module.experts for module_name, module in MODULES.items() if module_name == name)
     return experts is None or bool(model.moe_layers if experts else model.dense_layers)
 
 
@@ -72,5 +72,5 @@ def _has(name: ModuleName, experts: bool) -> bool:
     return MODULES[name].experts in (None, experts)
 
 
-def _matches(op: Op, chosen: tuple[str, ...]) -> bool:
-    return op.module in chosen or op.part in chosen
+def _matches(op: Op, module_names: tuple[str, ...]) -> bool:
+    return op.module in module_names or op.part in module_names

@@ -53,17 +53,17 @@ class OuterExchange:
         syncs = tuple(policy.sync for policy in plans.policies)
         seconds, sent, update, joining = (np.zeros(len(plans)) for _ in range(4))
         for number, sync in enumerate(syncs):
-            chosen = plans.policy == number
-            if sync is None or not sync.apart or sync.outer == "none" or not chosen.any():
+            of_policy = plans.policy == number
+            if sync is None or not sync.apart or sync.outer == "none" or not of_policy.any():
                 continue
             form = WIRE_FORMATS[sync.payload]
             groups = sharding.replica_groups
             state = unsharded * plans.tensor * plans.pipeline * (WEIGHTS + OUTER_BYTES[sync.outer])
-            whole = unsharded * plans.tensor * plans.pipeline * form.bytes
+            replica_bytes = unsharded * plans.tensor * plans.pipeline * form.bytes
             around = 2 * (groups - 1) / groups if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             hops = 2 * (groups - 1) if sync.topology == "ring" else 2 * np.ceil(np.log2(groups))
             if sync.link_bytes_s is not None:
-                took = around * whole / sync.link_bytes_s + hops * sync.latency_s
+                took = around * replica_bytes / sync.link_bytes_s + hops * sync.latency_s
                 joins = state / sync.link_bytes_s + sync.latency_s
             else:
                 apart = np.maximum(plans.devices // groups, 1)
@@ -71,13 +71,13 @@ class OuterExchange:
                 took = cluster.collective("all_reduce", owned * form.bytes, groups, apart)
                 took = took + hops * sync.latency_s
                 # All devices of a group receive their part of the state at once.
-                joins = cluster.collective("broadcast", state * owned / whole * form.bytes, 2, apart)
+                joins = cluster.collective("broadcast", state * owned / replica_bytes * form.bytes, 2, apart)
             coded = kernels.memory_bound(codec_bytes(form, owned, owned)) if form.coded else 0.0
             outer = OUTER_BYTES[sync.outer] + 12.0
-            seconds = np.where(chosen, took + coded, seconds)
-            sent = np.where(chosen, around * whole, sent)
-            update = np.where(chosen, kernels.memory_bound(owned * outer), update)
-            joining = np.where(chosen, joins, joining)
+            seconds = np.where(of_policy, took + coded, seconds)
+            sent = np.where(of_policy, around * replica_bytes, sent)
+            update = np.where(of_policy, kernels.memory_bound(owned * outer), update)
+            joining = np.where(of_policy, joins, joining)
         return cls(seconds, sent, update, joining, sharding.replica_groups, syncs, plans.policy)
 
     def exposed(self, step: np.ndarray) -> np.ndarray:
@@ -91,12 +91,12 @@ class OuterExchange:
             if sync is None or not sync.apart:
                 continue
             if sync.late == "none":
-                shown = self.seconds
+                unhidden = self.seconds
             elif sync.late == "inner-step":
-                shown = sync.fragments * np.maximum(self.seconds / sync.fragments - step, 0.0)
+                unhidden = sync.fragments * np.maximum(self.seconds / sync.fragments - step, 0.0)
             else:
-                shown = np.maximum(self.seconds - sync.every * step, 0.0)
-            added = (shown + self.kernels) / sync.every
+                unhidden = np.maximum(self.seconds - sync.every * step, 0.0)
+            added = (unhidden + self.kernels) / sync.every
             if sync.leaves_per_day:
                 added = added + self._departures(sync, step, step + added)
             exposed = np.where(self.policy == number, added, exposed)

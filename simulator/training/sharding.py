@@ -294,8 +294,8 @@ class Sharding:
         """
         framework = self.setting.framework
         again = (self.plans.recompute == FULL) & framework.gathers.again
-        kept = framework.gathers.reuse_parameters / (2 * np.maximum(layer, 1.0))
-        return np.where(again, 2.0 - np.minimum(kept, 1.0), 1.0)
+        reused = framework.gathers.reuse_parameters / (2 * np.maximum(layer, 1.0))
+        return np.where(again, 2.0 - np.minimum(reused, 1.0), 1.0)
 
     def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are

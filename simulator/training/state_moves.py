@@ -48,11 +48,11 @@ def move_copy(
     Plans with a further copy of the parameters gather it in the working format; for the others it is
     ``first``, the cost of gathering the first copy.
     """
-    chosen = sharding.copies
-    if not chosen.any():
+    from_copy = sharding.copies
+    if not from_copy.any():
         return first
     (copied,) = _of_states(sharding, _copies, dense, experts, gathers)
-    return copied * chosen + first * ~chosen
+    return copied * from_copy + first * ~from_copy
 
 
 def move_between_levels(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tuple[Cost, Cost]:
@@ -144,8 +144,8 @@ def _moves(
     holds = count > 0
     trained = sharding.setting.trained
     # Frozen weights move where parameters are sharded alone: no update changes them.
-    moved = count * np.where(sharding.parameters, sharding.gathered_share, trained)
-    gather = (holds * gathers * _gather(sharding, over, moved / gathers)).sum()
+    gathered = count * np.where(sharding.parameters, sharding.gathered_share, trained)
+    gather = (holds * gathers * _gather(sharding, over, gathered / gathers)).sum()
     reduce = (holds * reductions * _reduce(sharding, reduced, count * trained / reductions)).sum()
     return gather, reduce
 
@@ -176,8 +176,8 @@ def _between(sharding: Sharding, dense: np.ndarray, experts: np.ndarray) -> tupl
         stride = inner.shard_stride * inner.shard
         cost = cluster.collective_cost(operation, size, ranks, stride)
         if operation == "all_gather":
-            whole = count * sharding.setting.trained * width
-            around = cluster.collective_cost(operation, whole, outer.shard, outer.shard_stride)
+            bytes_gathered = count * sharding.setting.trained * width
+            around = cluster.collective_cost(operation, bytes_gathered, outer.shard, outer.shard_stride)
             quicker = around.seconds < cost.seconds
             cost = around * quicker + cost * ~quicker
         costs.append(((count > 0) * cost).sum())
@@ -195,13 +195,13 @@ def _gather(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
     if not any(names):
         return cost
     # A rank encodes its shard and decodes all of them.
-    moved = sum(
+    element_bytes = sum(
         codec_bytes(WIRE_FORMATS[name], 1 / groups.shard, np.ones(groups.shard.shape))
         * (sharding.plans.policy == n)
         for n, name in enumerate(names)
         if name
     )
-    return _with_codec(sharding, cost, count * moved)
+    return _with_codec(sharding, cost, count * element_bytes)
 
 
 def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
@@ -214,22 +214,22 @@ def _reduce(sharding: Sharding, groups: StateGroups, count: np.ndarray) -> Cost:
         sharding.plans.policy
     ]
     total = Cost.none()
-    for operation, chosen, ranks in (
+    for operation, rows, ranks in (
         ("reduce_scatter", sharding.scatters & ~hops, groups.shard),
         ("all_reduce", ~sharding.scatters & ~hops, groups.shard * groups.replicas),
     ):
-        if chosen.any():
+        if rows.any():
             cost = cluster.collective_cost(operation, size, ranks, groups.shard_stride)
-            total = total + cost * chosen
+            total = total + cost * rows
     replicated = sharding.scatters & (groups.replicas > 1)
     if replicated.any():
         part = size / groups.shard
         outer = cluster.collective_cost("all_reduce", part, groups.replicas, groups.replica_stride)
         total = total + outer * replicated
     for number, policy in enumerate(sharding.plans.policies):
-        chosen = hops & (sharding.plans.policy == number)
-        if chosen.any() and policy.wire is not None:
-            total = total + _hops(sharding, groups, count, policy.wire) * chosen
+        rows = hops & (sharding.plans.policy == number)
+        if rows.any() and policy.wire is not None:
+            total = total + _hops(sharding, groups, count, policy.wire) * rows
     return total
 
 
@@ -260,12 +260,14 @@ def _hops(sharding: Sharding, groups: StateGroups, count: np.ndarray, wire: Wire
     if form is None or not coded:
         return first + second
     # First hop: encode and decode all; second: encode and decode a node's sums.
-    moved = codec_bytes(form, 1.0, 1.0) * np.where(inner_ranks > 1, 1.0, 0.0)
-    moved = moved + codec_bytes(form, 1.0, 1.0) / inner_ranks * np.where(outer_ranks > 1, 1.0, 0.0)
-    return _with_codec(sharding, first + second, count * moved)
+    element_bytes = codec_bytes(form, 1.0, 1.0) * np.where(inner_ranks > 1, 1.0, 0.0)
+    element_bytes = element_bytes + codec_bytes(form, 1.0, 1.0) / inner_ranks * np.where(
+        outer_ranks > 1, 1.0, 0.0
+    )
+    return _with_codec(sharding, first + second, count * element_bytes)
 
 
-def _with_codec(sharding: Sharding, cost: Cost, moved: np.ndarray) -> Cost:
+def _with_codec(sharding: Sharding, cost: Cost, coded_bytes: np.ndarray) -> Cost:
     """A cost with the kernels that encode and decode, which move so many bytes."""
-    kernels = sharding.setting.kernels.memory_bound(moved)
-    return replace(cost, seconds=cost.seconds + np.where(moved > 0, kernels, 0.0))
+    kernels = sharding.setting.kernels.memory_bound(coded_bytes)
+    return replace(cost, seconds=cost.seconds + np.where(coded_bytes > 0, kernels, 0.0))

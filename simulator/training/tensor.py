@@ -169,14 +169,14 @@ def _beside(
 
     others = 1 - 1 / plans.tensor
     if setting.framework.kernels.slices_gradients:
-        whole = sends.gradient.beside(product("column", "input")).times(others)
+        overlapped = sends.gradient.beside(product("column", "input")).times(others)
     else:
-        whole = sends.gather.beside(product("column", "input"))
-        whole += sends.gradient.beside(product("column", "weight"))
+        overlapped = sends.gather.beside(product("column", "input"))
+        overlapped += sends.gradient.beside(product("column", "weight"))
     forward = sends.gather.beside(others * product("column"))
     forward += sends.output.beside(product("row")).times(others)
     in_slices = sends.gather.beside(others * product("row", "input"))
-    backward = whole.times(sliced | (plans.overlap_tensor >= BACKWARD_OVERLAP))
+    backward = overlapped.times(sliced | (plans.overlap_tensor >= BACKWARD_OVERLAP))
     return forward.times(sliced), backward + in_slices.times(sliced)
 
 
@@ -194,7 +194,7 @@ def _in_form(
     def product(role: str, gradient: str = "") -> np.ndarray:
         return form.share * sum_seconds(products(block, role, gradient), (len(plans),))
 
-    def moved(*parts: _Collective) -> _Collective:
+    def joined(*parts: _Collective) -> _Collective:
         total = sum((part.seconds for part in parts), np.zeros(len(plans)))
         lost = sum((part.seconds * form.slows(part.slows, vendor) for part in parts), np.zeros(len(plans)))
         return _Collective(total, np.divide(lost, total, out=np.zeros(len(plans)), where=total > 0))
@@ -203,13 +203,13 @@ def _in_form(
     if form.beside == "pass":
         forward, backward = windows
         # The input is gathered again for the weight gradient, and the output's gradient for the input's.
-        return moved(gather, output).beside(forward), moved(gradient, gather, gather).beside(backward)
-    forward = moved(output).beside(product("row")).times(form.share)
-    backward = moved(gradient).beside(product("column", "input")).times(form.share)
+        return joined(gather, output).beside(forward), joined(gradient, gather, gather).beside(backward)
+    forward = joined(output).beside(product("row")).times(form.share)
+    backward = joined(gradient).beside(product("column", "input")).times(form.share)
     if form.gathers:
-        forward += moved(gather).beside(product("column"))
-        backward += moved(gather).beside(product("column", "weight"))
-        backward += moved(gather).beside(product("row", "input"))
+        forward += joined(gather).beside(product("column"))
+        backward += joined(gather).beside(product("column", "weight"))
+        backward += joined(gather).beside(product("row", "input"))
     return forward, backward
 
 
@@ -234,15 +234,15 @@ def _local_sums(
         return 0.0, 0.0
 
     def seconds(backward: bool) -> np.ndarray:
-        moved = np.zeros(np.shape(sliced))
+        bytes_moved = np.zeros(np.shape(sliced))
         for op, _ in sent:
             if (
                 isinstance(op, Collective)
                 and op.operation == "reduce_scatter"
                 and bool(op.gradient) is backward
             ):
-                moved = moved + op.bytes * (1 + 1 / np.maximum(op.size, 1.0)) * op.repeats
-        return np.where(sliced & (moved > 0), setting.kernels.memory_bound(moved), 0.0)
+                bytes_moved = bytes_moved + op.bytes * (1 + 1 / np.maximum(op.size, 1.0)) * op.repeats
+        return np.where(sliced & (bytes_moved > 0), setting.kernels.memory_bound(bytes_moved), 0.0)
 
     return seconds(False), seconds(True)
 
@@ -280,6 +280,6 @@ def _slicing(
         one_by_one = calls if named is not sliced else 1.0
         pieces = [op.sliced(calls) if named is sliced else op.changed(m=op.m / calls) for op in cut]
         seconds = price([*cut, *pieces], setting.prices)
-        for op, whole, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):
-            longer[op.gradient] += np.maximum(parts * one_by_one - whole, 0.0)
+        for op, uncut, parts in zip(cut, seconds[: len(cut)], seconds[len(cut) :], strict=True):
+            longer[op.gradient] += np.maximum(parts * one_by_one - uncut, 0.0)
     return longer[""], longer["input"]

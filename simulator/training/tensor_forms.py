@@ -45,8 +45,8 @@ class TensorForm:
         """Share of their speed that kernels lose, given what they lose beside collectives of the library."""
         if self.mover == "multiprocessors":
             return collectives
-        most = ENGINES_SLOW.get(vendor, 1.0) if self.mover == "engines" else 0.0
-        return np.minimum(collectives, most)
+        limit = ENGINES_SLOW.get(vendor, 1.0) if self.mover == "engines" else 0.0
+        return np.minimum(collectives, limit)
 
 
 FORMS = {

@@ -149,7 +149,7 @@ class Offload:
 
     def passes(
         self,
-        kept: np.ndarray,
+        activations: np.ndarray,
         unsharded: np.ndarray,
         layers: np.ndarray,
         forward: np.ndarray,
@@ -163,12 +163,12 @@ class Offload:
         2024, Megatron-Kwai, schedules.py: schedule_1f1b_offload).
 
         Args:
-            kept: bytes of activations that a micro batch keeps on a stage.
+            activations: bytes of activations that a micro batch keeps on a stage.
             unsharded: parameters of a stage, before sharding.
             layers: layers of a stage.
             forward, backward: seconds of the passes' kernels.
         """
-        ahead, behind = self.copies(kept, unsharded, layers)
+        ahead, behind = self.copies(activations, unsharded, layers)
 
         def exposed(copies: tuple[Copies, Copies], window: np.ndarray) -> np.ndarray:
             beside = np.maximum(*(each.exposed(window) for each in copies))
@@ -190,7 +190,7 @@ class Offload:
         return together(part, ahead, apart[0]), together(1 - part, behind, apart[1])
 
     def copies(
-        self, kept: np.ndarray, unsharded: np.ndarray, layers: np.ndarray
+        self, activations: np.ndarray, unsharded: np.ndarray, layers: np.ndarray
     ) -> tuple[tuple[Copies, Copies], tuple[Copies, Copies]]:
         """Copies to and from the host in a forward and in a backward pass; arguments as in ``passes``."""
         fetched = self._copied(
@@ -199,7 +199,7 @@ class Offload:
         left = self._copied("gradients", self.gradient, unsharded, layers, self.sharding.gradients)
         left = left.times(self.sharding.gradients)
         out, back = (
-            self._copies("activations", self.share("activations") * kept, layers, 1.0, back=back)
+            self._copies("activations", self.share("activations") * activations, layers, 1.0, back=back)
             for back in (False, True)
         )
         return (out, fetched), (left, back.plus(fetched))
@@ -251,18 +251,18 @@ class Offload:
         important = self.updates("important")
         every = self.updates("every")
         on_host = self.updates("on") > 0
-        moved = owned * off * (1 - important)
-        adam = moved * rates.adam
+        host_updated = owned * off * (1 - important)
+        adam = host_updated * rates.adam
         master = self.updates("master_on_device") > 0
         state = np.where(master, MOMENTS, self.state)
-        fetch = moved * state
+        fetch = host_updated * state
         there_and_back = fetch / rates.back + fetch / rates.out + on_device * off * (1 - important)
         wanted = self.updates("share_on_device")
         share = np.where(wanted < 0, best_share(adam, there_and_back), wanted)
         share = np.where(on_host, share, off > 0)
         gradient, weight = (np.where(master, 4.0, width) for width in (self.gradient, self.width))
-        down = np.where(self.share("gradients") > 0, 0.0, moved * gradient / rates.out)
-        up = moved * (1 - self.share("parameters")) * weight / rates.back
+        down = np.where(self.share("gradients") > 0, 0.0, host_updated * gradient / rates.out)
+        up = host_updated * (1 - self.share("parameters")) * weight / rates.back
         stages = {
             "to host": (1 - share) * down / every,
             "cpu": (1 - share) * adam / every,
@@ -345,14 +345,14 @@ def copied_exposed(
     none = np.zeros(stages.index.shape)
     if not placed(sharding):
         return none, none
-    kept = kept_on_stages(sharding.setting, sharding.plans, stages, counts)
-    return Offload(sharding).passes(kept, counts.total, stages.total, forward, backward)
+    activations = kept_on_stages(sharding.setting, sharding.plans, stages, counts)
+    return Offload(sharding).passes(activations, counts.total, stages.total, forward, backward)
 
 
 def kept_on_stages(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -> np.ndarray:
     """Bytes of activations that one micro batch keeps on each class of stage, shape (classes, plans)."""
     layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
-    parts = (stages.layers[:, number] * kept.between_passes for number, kept in enumerate(layers))
+    parts = (stages.layers[:, number] * layer.between_passes for number, layer in enumerate(layers))
     return sum(parts, np.zeros(stages.index.shape))
 
 

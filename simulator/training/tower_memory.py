@@ -28,10 +28,10 @@ def tower_memory(
     Returns:
         Weights and activations, shape (classes, plans).
     """
-    weights, kept = np.zeros(flight.shape), np.zeros(flight.shape)
+    weights, activations = np.zeros(flight.shape), np.zeros(flight.shape)
     pictures = step_pictures(setting)
     if pictures is None:
-        return weights, kept
+        return weights, activations
 
     def total(field: str) -> np.ndarray:
         sums = [sum(getattr(op, field) for op in part.embedding if is_tower(op)) for part in ops.by_levers]
@@ -43,7 +43,7 @@ def tower_memory(
     inputs = plans.micro_batch * patches * pictures.tower.hidden * pictures.tower.layers * setting.width
     if setting.training.tower == "frozen":
         weights[FIRST] = setting.width * total("parameters")
-        kept[FIRST] = layer
+        activations[FIRST] = layer
     else:
-        kept[FIRST] = flight[FIRST] * np.where(plans.recompute == FULL, inputs, between) + layer
-    return weights, kept
+        activations[FIRST] = flight[FIRST] * np.where(plans.recompute == FULL, inputs, between) + layer
+    return weights, activations

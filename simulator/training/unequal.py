@@ -51,16 +51,16 @@ def uneven(setting: Setting, plans: Plans, passes: np.ndarray) -> np.ndarray | f
     ends = np.rint(STEPS * passes[[FIRST, LAST]] / np.where(middle > 0, middle, passes[FIRST])).astype(
         np.int64
     )
-    for name, chosen in plans.by_schedule:
+    for name, of_schedule in plans.by_schedule:
         columns = plans.pipeline, plans.virtual_pipeline, plans.data, plans.micro_batch, plans.context, *ends
-        shapes = np.stack([column[chosen] for column in columns]).astype(np.int64)
+        shapes = np.stack([column[of_schedule] for column in columns]).astype(np.int64)
         kinds, places, inverse = np.unique(shapes, axis=1, return_index=True, return_inverse=True)
-        numbers = np.arange(len(plans))[chosen][places]
+        numbers = np.arange(len(plans))[of_schedule][places]
         values = [
             stretched(
                 get_schedule(name), p, v, setting.paces(plans.plan(number)), (first / STEPS, last / STEPS)
             )
             for number, (p, v, *_, first, last) in zip(numbers.tolist(), kinds.T.tolist(), strict=True)
         ]
-        stretch[chosen] = np.array(values)[inverse.reshape(-1)]
+        stretch[of_schedule] = np.array(values)[inverse.reshape(-1)]
     return stretch * unequal.stretch

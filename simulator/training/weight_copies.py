@@ -37,12 +37,12 @@ def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np
         return stored + wider * counts.ends / sharding.pieces("parameters", False)
     if setting.framework.memory.separate_master or not partly.any():
         return stored
-    whole = np.zeros(stored.shape)
+    unsharded = np.zeros(stored.shape)
     for experts, number in ((False, counts.dense), (True, counts.experts)):
         shards = sharding.pieces("gradients", experts)
         both = setting.framework.gathers.bytes + setting.parameter_bytes / shards
-        whole = whole + number * np.where(shards > 1, both, setting.parameter_bytes)
-    return np.where(partly, whole, stored)
+        unsharded = unsharded + number * np.where(shards > 1, both, setting.parameter_bytes)
+    return np.where(partly, unsharded, stored)
 
 
 def narrow_copies(sharding: Sharding, stages: Stages, ops: ModelOps) -> np.ndarray:

@@ -34,22 +34,22 @@ def price_passes(setting: Setting, *lists: list[Op]) -> list[list[Priced]]:
     distinct = {id(op): op for ops in lists for op in ops}
     passes = [[op, *_backward(setting, op)] for op in distinct.values()]
     seconds = iter(price([op for ops in passes for op in ops], setting.prices))
-    priced = {
+    prices = {
         key: [Priced(op, next(seconds)) for op in ops] for key, ops in zip(distinct, passes, strict=True)
     }
     return [
         [
             entry
-            for chosen in (slice(1), slice(1, None))
+            for direction in (slice(1), slice(1, None))
             for op in ops
-            for entry in priced[id(op)][chosen]
+            for entry in prices[id(op)][direction]
             if entry.seconds is not NO_TIME
         ]
         for ops in lists
     ]
 
 
-def with_routed(setting: Setting, priced: list[Priced], ops: list[Op]) -> list[Priced]:
+def with_routed(setting: Setting, prices: list[Priced], ops: list[Op]) -> list[Priced]:
     """Price the ops of a layer that differs from a priced one by its ops of routed tokens alone.
 
     These stand together in the forward pass, and in the backward pass.
@@ -57,12 +57,12 @@ def with_routed(setting: Setting, priced: list[Priced], ops: list[Op]) -> list[P
     routed = price_passes(setting, [op for op in ops if op.part == ROUTED])[0]
     merged: list[Priced] = []
     for backward_pass in (False, True):
-        entries = [entry for entry in priced if bool(entry.op.gradient) is backward_pass]
+        entries = [entry for entry in prices if bool(entry.op.gradient) is backward_pass]
         parts = [entry.op.part for entry in entries]
         place = parts.index(ROUTED) if ROUTED in parts else len(parts)
         others = [entry for entry in entries if entry.op.part != ROUTED]
-        own = [entry for entry in routed if bool(entry.op.gradient) is backward_pass]
-        merged += [*others[:place], *own, *others[place:]]
+        routed_pass = [entry for entry in routed if bool(entry.op.gradient) is backward_pass]
+        merged += [*others[:place], *routed_pass, *others[place:]]
     return merged
 
 
@@ -146,8 +146,10 @@ def sum_costs(setting: Setting, ops: Iterable[Priced], shape: tuple[int, ...] = 
         for op, _ in sends:
             if isinstance(op, Collective):
                 cost = setting.cluster.collective_cost(op.operation, op.bytes, op.size, op.stride)
-                busy, moved = cost.links()
-                total = Links(total.busy + busy * op.repeats / op.speedup, total.bytes + moved * op.repeats)
+                busy, bytes_moved = cost.links()
+                total = Links(
+                    total.busy + busy * op.repeats / op.speedup, total.bytes + bytes_moved * op.repeats
+                )
         return total
 
     return Cost(sum_seconds(sends, shape), links)

@@ -83,17 +83,19 @@ class _Group:
         return np.repeat(rows, self.stages.lengths[:, 0])
 
     @cached_property
-    def own(self) -> list[int]:
+    def own_classes(self) -> list[int]:
         """The classes of the group's own stages."""
         return [int(self.classes[stage]) for stage in self.share.stages]
 
     def finish(self) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them."""
-        largest = max(self.own, key=lambda row: self.counts.total[row, 0])
-        slowest = max(self.own, key=lambda row: self.times.forward[row, 0] + self.times.backward[row, 0])
-        chosen = np.array([largest]), np.array([slowest])
+        largest = max(self.own_classes, key=lambda row: self.counts.total[row, 0])
+        slowest = max(
+            self.own_classes, key=lambda row: self.times.forward[row, 0] + self.times.backward[row, 0]
+        )
+        classes = np.array([largest]), np.array([slowest])
         step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, self.times, self.counts, *chosen
+            self.setting, self.plans, self.times, self.counts, *classes
         )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
@@ -108,8 +110,8 @@ class _Group:
         for stage in reversed(self.share.stages):
             index[self.classes[stage], 0] = stage
         stages = replace(self.stages, index=index)
-        usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own, 0]
-        compute = float(passes[self.own, 0].mean()) + self.finish()[1]
+        usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own_classes, 0]
+        compute = float(passes[self.own_classes, 0].mean()) + self.finish()[1]
         return GroupStep(self.share, compute, float(usage.max()))
 
 

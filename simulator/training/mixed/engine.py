@@ -30,17 +30,17 @@ def simulate_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedS
             that would take too long.
     """
     parts, plan = placed(setting, plan, where)
-    own = [step_program(setting.on(share, plan), share.plan(plan)) for share in parts]
+    programs = [step_program(setting.on(share, plan), share.plan(plan)) for share in parts]
     far = [step_program(setting.on(share, plan, joined=True), share.plan(plan)) for share in parts]
     if setting.placement.stages:
-        return _by_stage(parts, own, far, where)
-    return _by_replica(parts, own, far)
+        return _by_stage(parts, programs, far, where)
+    return _by_replica(parts, programs, far)
 
 
 def _by_stage(
-    parts: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram], where: str
+    parts: Sequence[Share], programs: Sequence[StepProgram], far: Sequence[StepProgram], where: str
 ) -> MixedStep:
-    base = own[0]
+    base = programs[0]
     at = {stage: index for index, share in enumerate(parts) for stage in share.stages}
     if len(parts) > 1 and len(base.schedule.routes(base.stages, base.chunks)) > 1:
         raise InputError(
@@ -51,22 +51,22 @@ def _by_stage(
     transfers = {
         (sender, receiver): _slowest([far[at[sender]].transfer, far[at[receiver]].transfer])
         if at[sender] != at[receiver]
-        else own[at[sender]].transfers.get((sender, receiver), own[at[sender]].transfer)
+        else programs[at[sender]].transfers.get((sender, receiver), programs[at[sender]].transfer)
         for sender in range(base.stages)
         for receiver in range(base.stages)
         if sender != receiver
     }
-    finish = [own[at[stage]].finish[stage] for stage in range(base.stages)]
+    finish = [programs[at[stage]].finish[stage] for stage in range(base.stages)]
     if at[0] != at[base.stages - 1]:
         for stage in (0, base.stages - 1):
             finish[stage] = _exchanged(finish[stage], [program.finish[stage] for program in far], _is_tied)
     program = replace(
         base,
-        work=tuple(own[at[rank]].work[position] for position, (rank, _) in enumerate(route)),
+        work=tuple(programs[at[rank]].work[position] for position, (rank, _) in enumerate(route)),
         transfers=transfers,
         finish=tuple(finish),
-        static=tuple(own[at[stage]].static[stage] for stage in range(base.stages)),
-        ports=_ports(parts, own, at),
+        static=tuple(programs[at[stage]].static[stage] for stage in range(base.stages)),
+        ports=_ports(parts, programs, at),
     )
     check_length(program)
     timeline = run(program)
@@ -75,26 +75,28 @@ def _by_stage(
 
 
 def _ports(
-    parts: Sequence[Share], own: Sequence[StepProgram], at: Mapping[int, int]
+    parts: Sequence[Share], programs: Sequence[StepProgram], at: Mapping[int, int]
 ) -> dict[str, tuple[Port, ...]]:
     """Where each stage enters the links of each level: those of its own group."""
 
     def port(level: str, stage: int) -> Port:
         index = at[stage]
-        known = own[index].ports.get(level)
-        if known is None:
+        level_ports = programs[index].ports.get(level)
+        if level_ports is None:
             return Port((level, stage))
-        return known[stage]._replace(link=(parts[index].group.name, known[stage].link))
+        return level_ports[stage]._replace(link=(parts[index].group.name, level_ports[stage].link))
 
-    levels = dict.fromkeys(level for program in own for level in program.ports)
+    levels = dict.fromkeys(level for program in programs for level in program.ports)
     return {level: tuple(port(level, stage) for stage in sorted(at)) for level in levels}
 
 
-def _by_replica(parts: Sequence[Share], own: Sequence[StepProgram], far: Sequence[StepProgram]) -> MixedStep:
+def _by_replica(
+    parts: Sequence[Share], programs: Sequence[StepProgram], far: Sequence[StepProgram]
+) -> MixedStep:
     """Replicas compute at their own pace; collectives over all replicas are as slow as the slowest."""
-    together = [*own, *far] if len(parts) > 1 else own
+    together = [*programs, *far] if len(parts) > 1 else programs
     groups, timelines = [], []
-    for share, program in zip(parts, own, strict=True):
+    for share, program in zip(parts, programs, strict=True):
         work = list(program.work)
         for position, chunk in enumerate(work):
             chunks = [other.work[position] for other in together]
@@ -105,8 +107,8 @@ def _by_replica(parts: Sequence[Share], own: Sequence[StepProgram], far: Sequenc
                 reductions=_attached(other.reductions for other in chunks),
             )
         finish = tuple(
-            _exchanged(chosen, [other.finish[stage] for other in together], _is_data)
-            for stage, chosen in enumerate(program.finish)
+            _exchanged(segments, [other.finish[stage] for other in together], _is_data)
+            for stage, segments in enumerate(program.finish)
         )
         program = replace(program, work=tuple(work), finish=finish)
         check_length(program)
@@ -130,13 +132,13 @@ def _attached(same: Iterable[tuple[Attached, ...]]) -> tuple[Attached, ...]:
     )
 
 
-def _exchanged(own: Pass, others: Iterable[Pass], chosen: Callable[[StreamWork], bool]) -> Pass:
+def _exchanged(first: Pass, others: Iterable[Pass], is_exchanged: Callable[[StreamWork], bool]) -> Pass:
     """Segments of a pass, some of them with the slowest of their times on any group."""
     named: dict[str, list[StreamWork]] = {}
-    for segments in (own, *others):
+    for segments in (first, *others):
         for segment in segments:
             named.setdefault(segment.name, []).append(segment)
-    return tuple(_slowest(named[segment.name]) if chosen(segment) else segment for segment in own)
+    return tuple(_slowest(named[segment.name]) if is_exchanged(segment) else segment for segment in first)
 
 
 def _is_data(segment: StreamWork) -> bool:

@@ -27,10 +27,10 @@ def account(timeline: Timeline, rank: int) -> dict[str, float]:
     middles, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     free = ~_running(timeline, tasks, middles)
     for part in COMMUNICATION:
-        shown = free & _running(timeline, busy[part], middles)
-        if shown.any():
-            parts[part] = float(widths[shown].sum())
-            free &= ~shown
+        exposed = free & _running(timeline, busy[part], middles)
+        if exposed.any():
+            parts[part] = float(widths[exposed].sum())
+            free &= ~exposed
     parts[BUBBLE] = float(widths[free].sum())
     return parts
 

@@ -108,8 +108,8 @@ class _Build:
         self.static, self.held_by_layer = self._memory()
         self.tiers = Offload(self.sharding) if placed(self.sharding) else None
         """Copies between tiers, where the plan keeps state off the device."""
-        kept = kept_by_layers(setting, self.plans, self.stages.groups, self.counts.ops)
-        self.kept_whole = [scalar(layer.between_passes) for layer in kept]
+        kept_layers = kept_by_layers(setting, self.plans, self.stages.groups, self.counts.ops)
+        self.kept_whole = [scalar(layer.between_passes) for layer in kept_layers]
 
     def _communication(self, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:
         return communication(self.setting.cluster, name, cost, stream, part)
@@ -252,18 +252,18 @@ class _Build:
             reducing.add(name, layer.backward_weight, share)
         if first:
             backward.add("embedding", front.backward_input)
-        kept = sum(self.held_by_layer[group] * share for group, share in layers)
+        activations = sum(self.held_by_layer[group] * share for group, share in layers)
         self._add_copies(forward, backward, layers, row)
         passes = forward.done(), backward.done(), weight.done() if split else ()
         window = sum(work.seconds for passed in passes for work in passed if work.stream == COMPUTE)
         work = ChunkWork(
             *passes,
-            activation=kept,
-            activation_for_weight=kept,
+            activation=activations,
+            activation_for_weight=activations,
             offload=StreamWork(
                 "offload",
-                offloaded_seconds(self.setting, self.stride, scalar(kept), window),
-                load=LinkDemand(sent=(("host", kept),)),
+                offloaded_seconds(self.setting, self.stride, scalar(activations), window),
+                load=LinkDemand(sent=(("host", activations),)),
             ),
         )
         return self._attach(work, forward, backward, reducing, row)
@@ -275,9 +275,9 @@ class _Build:
         if not self.tiers or not layers:
             return
         share = self.schedule.copies * len(self.route) / self.plan.pipeline
-        kept = np.array([sum(self.kept_whole[group] * part for group, part in layers)])
+        activations = np.array([sum(self.kept_whole[group] * part for group, part in layers)])
         parameters_here, count = self.counts.total[row] / share, np.array([float(len(layers))])
-        both = self.tiers.copies(kept, parameters_here, count)
+        both = self.tiers.copies(activations, parameters_here, count)
         for passes, copies in zip((forward, backward), both, strict=True):
             for stream, each in zip((TO_HOST, FROM_HOST), copies, strict=True):
                 beside, in_turn, last = (scalar(seconds) for seconds in each)
@@ -407,19 +407,19 @@ class _Build:
             add("reduce replicas", setting.cluster.collective_cost("all_reduce", size, 2, self.stride))
         add("reduce between levels", step.narrowed)
         finish.append(StreamWork("gradient elementwise", scalar(step.gradient_kernels), part="elementwise"))
-        moved = self.host_updates.get(row)
-        if moved is None:
+        host_update = self.host_updates.get(row)
+        if host_update is None:
             finish.append(StreamWork("optimizer", scalar(step.optimizer), part="optimizer"))
-        elif moved.start == "finish":
-            finish = list(moved.behind([segment for segment in finish if segment.seconds > 0]))
-        elif moved.kernels:
-            finish.append(moved.kernels)
+        elif host_update.start == "finish":
+            finish = list(host_update.behind([segment for segment in finish if segment.seconds > 0]))
+        elif host_update.kernels:
+            finish.append(host_update.kernels)
         if not plan.overlap_parameters:
             add("gather", step.gather.cost, PARAMETERS)
         add("gather between levels", step.widened, PARAMETERS)
         if synchronised_apart(self.sharding):
-            shown = predict(self.setting, self.plans).seconds["sync"]
-            finish.append(StreamWork("outer exchange", scalar(shown), SYNC))
+            exposed_s = predict(self.setting, self.plans).seconds["sync"]
+            finish.append(StreamWork("outer exchange", scalar(exposed_s), SYNC))
         return tuple(each for each in finish if each.seconds > 0 or each.name == UPDATED)
 
     def _memory(self) -> tuple[tuple[float, ...], list[float]]:
@@ -436,8 +436,8 @@ class _Build:
             static.append(sum(size for name, size in parts.items() if name != "activations"))
         # Recomputed and embedding activations are spread over the first stage's layers.
         activations = usage.breakdown(0, FIRST)["activations"]
-        kept = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
-        sizes = [scalar(layer.between_passes) for layer in kept]
+        kept_layers = kept_by_layers(self.setting, self.plans, self.stages.groups, self.counts.ops)
+        sizes = [scalar(layer.between_passes) for layer in kept_layers]
         layers = self.stages.layers[FIRST, :, 0]
         share = activations / max(float(flight) * float(layers @ np.array(sizes)), 1.0)
         return tuple(static), [size * share for size in sizes]

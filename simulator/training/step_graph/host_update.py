@@ -40,14 +40,14 @@ class HostWork(NamedTuple):
             return others
         first = len(others)
         ends = (first - 1,) if others else ()
-        moved = [
+        shifted = [
             replace(segment, after=tuple(first + place for place in segment.after or ()) or ends)
             for segment in self.work
         ]
         inner = {place for segment in self.work for place in segment.after or ()}
         last = tuple(first + place for place in range(len(self.work)) if place not in inner)
         joined = StreamWork(UPDATED, 0.0, COMPUTE, "optimizer", after=last)
-        return [*others, *moved, joined]
+        return [*others, *shifted, joined]
 
 
 def host_work(tiers: Offload, step: OnceAStep) -> HostWork:

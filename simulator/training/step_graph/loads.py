@@ -26,9 +26,9 @@ def load_of(cluster: Cluster, cost: Cost) -> LinkDemand:
         return NO_LOAD
     names = level_names(cluster)
     sent = np.broadcast_to(cost.bytes.reshape(len(cost.bytes), -1)[:, 0], len(names))
-    moved = tuple((name, size) for name, size in zip(names, sent.tolist(), strict=True) if size > 0)
+    bytes_by_link = tuple((name, size) for name, size in zip(names, sent.tolist(), strict=True) if size > 0)
     share = scalar(cost.share)
-    return LinkDemand(names[int(scalar(cost.level))], share, moved) if share > 0 else NO_LOAD
+    return LinkDemand(names[int(scalar(cost.level))], share, bytes_by_link) if share > 0 else NO_LOAD
 
 
 def communication(cluster: Cluster, name: str, cost: Cost, stream: Stream, part: str = "") -> StreamWork:

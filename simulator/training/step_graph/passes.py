@@ -67,14 +67,14 @@ class StagePasses:
         """
         name, before = f"{self._name} {name}", self._ends
         kernels, device = scalar(costs.kernels), scalar(costs.work.device)
-        shown: list[StreamWork] = []
+        exposed: list[StreamWork] = []
         hidden: list[StreamWork] = []
         for stream, transfer in ((TENSOR, costs.tensor), (CONTEXT, costs.context), (EXPERT, costs.expert)):
             total, beside = scalar(transfer.total), scalar(transfer.hidden)
             if id(transfer) not in self._loads:
                 self._loads[id(transfer)] = load_of(self._cluster, transfer.cost)
             load = self._loads[id(transfer)]
-            for segments, seconds in ((shown, total - beside), (hidden, beside)):
+            for segments, seconds in ((exposed, total - beside), (hidden, beside)):
                 if seconds > 1e-12:
                     segments.append(
                         StreamWork(
@@ -93,7 +93,7 @@ class StagePasses:
                 # On its own stream, but after the segment that a gather of parameters may hold up.
                 running += [self._beside(segment) for segment in hidden]
                 hidden.clear()
-        for segment in shown:
+        for segment in exposed:
             self._append(segment)
         self._ends += tuple(running)
 

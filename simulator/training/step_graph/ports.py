@@ -35,5 +35,5 @@ def _port(cluster: Cluster, level: str, stage: int, stages: int, stride: int) ->
         for device in range(first, min(first + cluster.devices_per_node, cluster.devices))
         if topology.port(device, level)[:2] == link[:2]
     ]
-    own = sum(device // stride % stages == stage for device in behind)
-    return Port(link[:2], link.bandwidth, link.bandwidth * own / len(behind))
+    in_stage = sum(device // stride % stages == stage for device in behind)
+    return Port(link[:2], link.bandwidth, link.bandwidth * in_stage / len(behind))

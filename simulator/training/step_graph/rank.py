@@ -145,7 +145,7 @@ class RankTasks:
             WEIGHT: (work.weight, -late, -1),
         }[kind]
         sent: dict[str, float] = {}
-        for level, size in (moved for segment in segments for moved in segment.load.sent):
+        for level, size in (traffic for segment in segments for traffic in segment.load.sent):
             sent[level] = sent.get(level, 0.0) + size
         return Visit(
             position=position,
