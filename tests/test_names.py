@@ -59,7 +59,10 @@ DONE_WITH_VAGUE = (
     *("simulator/*.py", "simulator/checkpoints", "simulator/layout", "simulator/pricing"),
     *("simulator/schedules", "simulator/uncertainty", "planner/diffusion", "planner/executors"),
     *("evidence/training", "meshwright/exporters", "planner/serving", "simulator/models"),
-    *("simulator/training",),
+    *("simulator/training", "simulator/serving/*.py", "simulator/serving/adapters"),
+    *("simulator/serving/encoders", "simulator/serving/engines", "simulator/serving/power_policies"),
+    *("simulator/serving/routers", "simulator/serving/starts", "simulator/serving/steps"),
+    *("simulator/serving/workload",),
 )
 
 PUBLIC = {

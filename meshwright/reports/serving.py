@@ -14,7 +14,7 @@ from meshwright.reports.pictures import pictures_words
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
-from simulator.serving.bytes_moved import moved
+from simulator.serving.bytes_moved import moves_figures
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.row_power import RowPower
 from simulator.serving.kv_states import AttentionReplicas
@@ -250,7 +250,7 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
 
 def _moved(result: ServingResult) -> Iterator[tuple[str, str]]:
     """What policies that move state did."""
-    movement = moved(result.fleet)
+    movement = moves_figures(result.fleet)
     if (met := movement.get("deadlines_met")) is not None:
         spent = movement["program_s"]
         took = f"; a program takes {seconds(spent['p50'])} (p95 {seconds(spent['p95'])})" if spent else ""

@@ -11,7 +11,7 @@ from simulator.serving.metrics import Latency
 from simulator.serving.steps.finetuned import SlackSteps
 
 
-def moved(fleet: Fleet) -> dict[str, Any]:
+def moves_figures(fleet: Fleet) -> dict[str, Any]:
     """Figures of the policies that move state; empty where none does."""
     figures: dict[str, Any] = {}
     prompts = float(fleet.records.columns()["prompt"].sum()) if fleet.stores else 0.0
@@ -75,8 +75,8 @@ def deadlines(fleet: Fleet) -> dict[str, Any]:
     ended = seconds[skipped:]
     if not len(ended):
         return {"deadlines_met": None, "program_s": None}
-    whole = ended[np.isfinite(ended)]
+    ended_s = ended[np.isfinite(ended)]
     return {
         "deadlines_met": float((ended <= program.deadline).mean()),
-        "program_s": vars(Latency.of(whole)) if len(whole) else None,
+        "program_s": vars(Latency.of(ended_s)) if len(ended_s) else None,
     }

@@ -95,9 +95,9 @@ def check_deadline(serving: Serving, steps: Iterable[StepTimes], where: str) -> 
     if deadline is None or serving.input is None or serving.output is None:
         return
     prompt, output = max(int(serving.input.mean()), 1), serving.output.mean()
-    known = list(steps)
-    prompt_s = min(steps.step(((prompt, 0),), 0, 0) for steps in known)
-    token_s = min(steps.step((), 1, prompt) for steps in known)
+    step_times = list(steps)
+    prompt_s = min(steps.step(((prompt, 0),), 0, 0) for steps in step_times)
+    token_s = min(steps.step((), 1, prompt) for steps in step_times)
     alone = serving.program.depth * (prompt_s + max(output - 1.0, 0.0) * token_s)
     if alone > deadline:
         raise InputError(

@@ -133,14 +133,14 @@ def serving_metrics(
         open_loop: whether arrivals do not wait for completions.
     """
     arrival, first, last = columns["arrival_s"], columns["first_s"], columns["last_s"]
-    kept = slice(int(skipped * len(arrival)), None)
-    begin, end, inside = _window(arrival, last, kept, open_loop)
+    counted_rows = slice(int(skipped * len(arrival)), None)
+    begin, end, inside = _window(arrival, last, counted_rows, open_loop)
     window = max(end - begin, 1e-12)
     arrived = float(arrival.max(initial=0.0)) - begin
-    counted = len(arrival[kept])
+    counted = len(arrival[counted_rows])
     outputs, inputs = float(columns["output"][inside].sum()), float(columns["prompt"][inside].sum())
     ended = float(inside.sum()) / window
-    met = _met_share(slo, columns, kept)
+    met = _met_share(slo, columns, counted_rows)
     generated = max(int(columns["output"].sum()), 1)
     energy = sum(meter.totals.joules for meter in meters) + hardware.idle_joules
     gpu_hours = hardware.gpu_seconds / hardware.gpus / 3600
@@ -150,7 +150,7 @@ def serving_metrics(
         refused=refused,
         makespan_s=float(last.max(initial=0.0)),
         window_s=window,
-        latencies=_latencies(columns, kept, meters),
+        latencies=_latencies(columns, counted_rows, meters),
         arrival_rate=counted / max(arrived, 1e-12) if arrived > 0 else 0.0,
         request_rate=ended,
         input_rate=inputs / window,
@@ -159,34 +159,35 @@ def serving_metrics(
         total_rate_per_gpu=(inputs + outputs) / window / hardware.gpus,
         slo_share=met,
         goodput=None if met is None else met * ended,
-        hit_rate=float(columns["cached"][kept].sum()) / max(float(columns["prompt"][kept].sum()), 1.0),
+        hit_rate=float(columns["cached"][counted_rows].sum())
+        / max(float(columns["prompt"][counted_rows].sum()), 1.0),
         preemptions=int(columns["preemptions"].sum()),
         joules=energy,
         joules_per_million=energy / generated * 1e6,
         dollars_per_million=hardware.dollars_per_hour * gpu_hours / generated * 1e6,
         sustainable_rate=sustainable(arrival, first, last, open_loop),
-        by_priority=_by_priority(columns, kept),
+        by_priority=_by_priority(columns, counted_rows),
         **_step_means(meters, hardware),
     )
 
 
 def _window(
-    arrival: np.ndarray, last: np.ndarray, kept: slice, open_loop: bool
+    arrival: np.ndarray, last: np.ndarray, counted: slice, open_loop: bool
 ) -> tuple[float, float, np.ndarray]:
     """Begin and end of the window of rates, s, and which requests ended inside it."""
-    begin = float(arrival[kept][0]) if len(arrival[kept]) else 0.0
+    begin = float(arrival[counted][0]) if len(arrival[counted]) else 0.0
     stop, arrived = float(last.max(initial=0.0)), float(arrival.max(initial=0.0))
     end = arrived if open_loop and (arrived - begin) >= 0.5 * (stop - begin) else stop
     return begin, end, (last > begin) & (last <= end)
 
 
 def _latencies(
-    columns: Mapping[str, np.ndarray], kept: slice, meters: list[Meter]
+    columns: Mapping[str, np.ndarray], counted: slice, meters: list[Meter]
 ) -> dict[str, Latency | None]:
     """Statistics of the counted requests, by name."""
-    arrival = columns["arrival_s"][kept]
-    ttft, e2e = columns["first_s"][kept] - arrival, columns["last_s"][kept] - arrival
-    decoding = columns["output"][kept] - 1
+    arrival = columns["arrival_s"][counted]
+    ttft, e2e = columns["first_s"][counted] - arrival, columns["last_s"][counted] - arrival
+    decoding = columns["output"][counted] - 1
     several = decoding > 0
     decode = (e2e - ttft)[several]
     gaps, itl = merged(meters), None
@@ -198,19 +199,19 @@ def _latencies(
         "tpot": Latency.of(decode / decoding[several]),
         "itl": itl,
         "e2e": Latency.of(e2e),
-        "queue": Latency.of(columns["scheduled_s"][kept] - arrival),
+        "queue": Latency.of(columns["scheduled_s"][counted] - arrival),
     }
 
 
-def _by_priority(columns: Mapping[str, np.ndarray], kept: slice) -> dict[int, dict[str, Any]]:
+def _by_priority(columns: Mapping[str, np.ndarray], counted: slice) -> dict[int, dict[str, Any]]:
     """Counted requests and their latencies by priority; empty where all have one."""
-    priority, arrival = columns["priority"][kept], columns["arrival_s"][kept]
+    priority, arrival = columns["priority"][counted], columns["arrival_s"][counted]
     levels, by_level = np.unique(priority), {}
     for level in levels.tolist() if len(levels) > 1 else ():
-        chosen = priority == level
-        by_level[level] = {"requests": int(chosen.sum())}
+        of_level = priority == level
+        by_level[level] = {"requests": int(of_level.sum())}
         for name, end in (("ttft_s", "first_s"), ("e2e_s", "last_s")):
-            by_level[level][name] = vars(Latency.of((columns[end][kept] - arrival)[chosen]))
+            by_level[level][name] = vars(Latency.of((columns[end][counted] - arrival)[of_level]))
     return by_level
 
 
@@ -273,11 +274,11 @@ def _sums(meter: Meter) -> list[float]:
     return sums
 
 
-def _met_share(slo: Slo, columns: Mapping[str, np.ndarray], kept: slice) -> float | None:
+def _met_share(slo: Slo, columns: Mapping[str, np.ndarray], counted: slice) -> float | None:
     """Share of the counted requests that met all targets; None without targets."""
     if not slo.has_targets:
         return None
-    met = met_targets(slo, columns)[kept]
+    met = met_targets(slo, columns)[counted]
     return float(met.mean()) if len(met) else 0.0
 
 

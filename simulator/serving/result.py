@@ -10,7 +10,7 @@ import numpy as np
 from core.errors import InfeasibleError, InputError
 from hwmodels.grids import PowerGrid, grids
 from simulator.ops.tower import tower_parameters
-from simulator.serving.bytes_moved import moved
+from simulator.serving.bytes_moved import moves_figures
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.elastic import resizes
 from simulator.serving.fleet.fleet import Fleet
@@ -88,7 +88,7 @@ class ServingResult:
             **self._adapters(),
             **self._quality(),
             **({} if self.row is None else {"row_power": vars(self.row.figures())}),
-            **moved(self.fleet),
+            **moves_figures(self.fleet),
             "interrupted": self.interrupted,
         }
 
@@ -160,9 +160,9 @@ class ServingResult:
         if not isinstance(router, ByQuality):
             return {}
         columns = self.records.columns()
-        known = np.array([router.quality[member.group] for member in members])
+        qualities = np.array([router.quality[member.group] for member in members])
         replica = columns["replica"].astype(int)
-        answers = known[replica, router.class_of(columns["serial"])]
+        answers = qualities[replica, router.class_of(columns["serial"])]
         groups = np.array([member.group for member in members])[replica]
         shares = {name: float(np.mean(groups == name)) for name in router.quality}
         return {"quality": {"mean": float(answers.mean()), "shares": shares}}

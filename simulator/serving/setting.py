@@ -165,8 +165,8 @@ class ServingSetting:
             )
         for replicas in (*self.attention, *self.encoders):
             taken[replicas.cluster.name] = taken.get(replicas.cluster.name, 0) + replicas.devices
-        known = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention, *self.encoders)}
-        return [(known[name], count) for name, count in taken.items()]
+        by_name = {pool.cluster.name: pool.cluster for pool in (*self.pools, *self.attention, *self.encoders)}
+        return [(by_name[name], count) for name, count in taken.items()]
 
 
 def serving_setting(
@@ -219,8 +219,8 @@ def serving_setting(
     check_tenants(serving, (pool.scheduler for pool in pools), place)
     if migration is not None and migration.lends:
         # A prompt in parts would wait for blocks that another one holds.
-        whole = pools[0].options.model_copy(update={"admits_whole": True})
-        pools[0] = dataclasses.replace(pools[0], options=whole)
+        whole_prompts = pools[0].options.model_copy(update={"admits_whole": True})
+        pools[0] = dataclasses.replace(pools[0], options=whole_prompts)
     return ServingSetting(
         title,
         model,
@@ -267,21 +267,29 @@ def _placed_pools(
     encoders: list[EncoderPool] = []
     taken: dict[str, int] = {}
     for pool, place in zip(written, places, strict=True):
-        own = _cluster_of(pool, cluster, folder, place)
-        rank = taken.get(own.name, 0)
-        devices = own.devices if own is cluster else own.nodes * own.devices_per_node
+        pool_cluster = _cluster_of(pool, cluster, folder, place)
+        rank = taken.get(pool_cluster.name, 0)
+        devices = (
+            pool_cluster.devices
+            if pool_cluster is cluster
+            else pool_cluster.nodes * pool_cluster.devices_per_node
+        )
         served = model if pool.model is None else find(models, pool.model, folder, f"{place}.model")
         pool = pool.of(served)
-        used = own.resized(max(rank + pool.devices, 1)) if rank + pool.devices <= devices else own
+        used = (
+            pool_cluster.resized(max(rank + pool.devices, 1))
+            if rank + pool.devices <= devices
+            else pool_cluster
+        )
         if pool.role == "encoder":
             engine = engine_of(pool.engine, folder, f"{place}.engine")
-            encoders.append(encoder_pool(model, pool, own, used, rank, engine))
+            encoders.append(encoder_pool(model, pool, pool_cluster, used, rank, engine))
         elif pool.role != "attention":
-            question = (served, deployment, pool, own, used, rank, folder, place, where)
+            question = (served, deployment, pool, pool_cluster, used, rank, folder, place, where)
             pools.append(_pool_setting(*question, tables, attention))
-        taken[own.name] = rank = rank + pool.devices * pool.replicas
+        taken[pool_cluster.name] = rank = rank + pool.devices * pool.replicas
         if rank > devices:
-            has = "the job" if own is cluster else own.name
+            has = "the job" if pool_cluster is cluster else pool_cluster.name
             raise InputError(f"the pools occupy {rank} devices, {has} has {devices}", where)
     return pools, attention, encoders, taken
 
@@ -323,15 +331,15 @@ def _cluster_of(pool: Pool, cluster: Cluster, folder: Path, place: str) -> Clust
     """The pool's own cluster, or the scenario's."""
     if pool.cluster is None:
         return cluster
-    own = find(clusters, pool.cluster, folder, f"{place}.cluster")
-    return cluster if own.name == cluster.name else own
+    pool_cluster = find(clusters, pool.cluster, folder, f"{place}.cluster")
+    return cluster if pool_cluster.name == cluster.name else pool_cluster
 
 
 def _pool_setting(
     model: Model,
     deployment: Deployment,
     pool: Pool,
-    own: Cluster,
+    pool_cluster: Cluster,
     used: Cluster,
     rank: int,
     folder: Path,
@@ -359,8 +367,8 @@ def _pool_setting(
         raise InputError("data-parallel attention with pipeline stages is not modelled", place)
     engine = engine_of(pool.engine, folder, f"{place}.engine")
     if pool.site is not None:
-        check_server(pool.site, own.device.name, engine.name, f"{place}.site")
-    options = options_of(pool, own.device, folder, place)
+        check_server(pool.site, pool_cluster.device.name, engine.name, f"{place}.site")
+    options = options_of(pool, pool_cluster.device, folder, place)
     options = allowed_options(options, model, used, pool, engine)
     if pool.speculation is not None:
         options = options.model_copy(update={"preemption": "none"})
@@ -375,7 +383,7 @@ def _pool_setting(
     costs = pool_costs(question, tables)
     scaler = make_scaler(pool.scaler, pool.scaler_options, f"{place}.scaler")
     source = pool.start and make_source(pool.start, f"{place}.start")
-    setting = PoolSetting(pool, model, options, scheduler, costs, rank, own, scaler, source)
+    setting = PoolSetting(pool, model, options, scheduler, costs, rank, pool_cluster, scaler, source)
     if staged := setting.stages(True):
         looking = scaler.model_copy(update={"start": sum(staged.values())})
         setting = dataclasses.replace(setting, scaler=looking)

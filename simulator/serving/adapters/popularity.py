@@ -25,13 +25,13 @@ def shares(adapters: Adapters) -> Array:
     return weights / weights.sum()
 
 
-def mean_distinct(adapters: Adapters, most: int) -> Array:
-    """Mean number of different adapters among 0, 1, ... ``most`` sequences drawn independently."""
+def mean_distinct(adapters: Adapters, most_sequences: int) -> Array:
+    """Mean number of different adapters among 0, 1, ... ``most_sequences`` sequences drawn independently."""
     drawn = shares(adapters)
     if not len(drawn):
-        return np.minimum(np.arange(most + 1.0), adapters.count)
-    absent, distinct = np.ones(len(drawn)), np.zeros(most + 1)
-    for sequences in range(1, most + 1):
+        return np.minimum(np.arange(most_sequences + 1.0), adapters.count)
+    absent, distinct = np.ones(len(drawn)), np.zeros(most_sequences + 1)
+    for sequences in range(1, most_sequences + 1):
         absent *= 1.0 - drawn
         distinct[sequences] = len(drawn) - absent.sum()
     return distinct

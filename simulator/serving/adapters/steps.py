@@ -116,8 +116,8 @@ def with_adapters(
     shared = adapters.memory == "shared"
     if shared and options.prefix_caching:
         raise InputError("KV that shares memory with adapters needs options.prefix_caching: false", where)
-    own = ceil(size / block) if shared else 0
-    taken = own if shared else room * size / block
+    adapter_blocks = ceil(size / block) if shared else 0
+    taken = adapter_blocks if shared else room * size / block
     if isinstance(adapters.memory, float):
         room = int(1e9 * adapters.memory / size)
         taken = room * size / block
@@ -136,7 +136,7 @@ def with_adapters(
     steps = AdapterSteps(costs.steps, extra, kernel.token_s(shapes, pool.tensor, cluster.device))
     link = cluster.device.kernels.calibration.host_copy
     load_s = shapes.layers * link.overhead_s + size / cluster.rates.copies(devices)
-    resident = HeldAdapters(room, load_s, size, own)
+    resident = HeldAdapters(room, load_s, size, adapter_blocks)
     return dataclasses.replace(
         costs, steps=steps, kv_blocks=costs.kv_blocks if shared else blocks, adapters=resident
     )

@@ -87,8 +87,8 @@ def family(name: str) -> str:
 
 def _family(name: str) -> str | None:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    known = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
-    return FAMILIES.get(plain) or known.get(plain)
+    by_spelling = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
+    return FAMILIES.get(plain) or by_spelling.get(plain)
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -111,13 +111,15 @@ def nearest(name: str, version: str = "") -> Preset:
 
 
 def _nearest_of(wanted: str, version: str) -> Preset:
-    known = sorted(
+    presets = sorted(
         (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
     )
     if not re.search(r"\d", version) or re.search("nightly|main|dev-", version):
-        return Preset([preset for preset in known if preset.fitted][-1], True)
+        return Preset([preset for preset in presets if preset.fitted][-1], True)
     release = _number(version)
-    preset = min(reversed(known), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release)))
+    preset = min(
+        reversed(presets), key=lambda preset: abs(_scalar(_number(preset.version)) - _scalar(release))
+    )
     line = _number(preset.name)
     return Preset(preset, release[: len(line)] != line)
 
@@ -169,23 +171,23 @@ def layer_times(
         steps += 2.0 * _class_distance(entry.layers, layers)
         return steps + _FORMAT_DISTANCE[frozenset((entry.format, number_format))]
 
-    own = sorted(engine.times, key=distance)
-    if distance(own[0]) == 0:
-        return own[0], False
+    by_distance = sorted(engine.times, key=distance)
+    if distance(by_distance[0]) == 0:
+        return by_distance[0], False
     here = _number(engine.version)
     kin = [preset for preset in engines if preset.engine == engine.engine and preset.name != engine.name]
-    candidates = [(distance(own[0]), 0.0, own[0])]
+    candidates = [(distance(by_distance[0]), 0.0, by_distance[0])]
     for preset in kin:
         there = _number(preset.version)
         gap = abs(_scalar(there) - _scalar(here))
         best = min(preset.times, key=distance)
         other = OTHER_POLICY * (preset.scheduler.value != engine.scheduler.value)
         candidates.append((distance(best) + other, gap, best))
-    chosen = min(candidates, key=lambda item: item[:2])[2]
-    update: dict[str, object] = {} if chosen is own[0] else {"latents_s": HAS_TILE}
-    if _generation_distance(own[0].generation, generation) <= 1.0:
-        update["sequence_s"] = own[0].sequence_s
-    return chosen.model_copy(update=update), True
+    stand_in = min(candidates, key=lambda item: item[:2])[2]
+    update: dict[str, object] = {} if stand_in is by_distance[0] else {"latents_s": HAS_TILE}
+    if _generation_distance(by_distance[0].generation, generation) <= 1.0:
+        update["sequence_s"] = by_distance[0].sequence_s
+    return stand_in.model_copy(update=update), True
 
 
 OTHER_POLICY = 4.5

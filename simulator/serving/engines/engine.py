@@ -243,8 +243,8 @@ class Engine(Strict):
     @model_validator(mode="after")
     def _check(self) -> Engine:
         self.graphs()
-        for name, (least, most) in BOUNDS.items():
-            self._bounded(name, getattr(self, name).value, least, most)
+        for name, (lowest, highest) in BOUNDS.items():
+            self._bounded(name, getattr(self, name).value, lowest, highest)
         for index, limits in enumerate(self.device_limits):
             for name in ("max_batched_tokens", "max_sequences"):
                 value = getattr(limits, name).value
@@ -252,9 +252,11 @@ class Engine(Strict):
         return self
 
     @staticmethod
-    def _bounded(name: str, value: float, least: float, most: float) -> None:
-        if not least <= value <= most:
-            raise ValueError(f"{name}.value: a number from {least:g} to {most:g} is needed, found {value:g}")
+    def _bounded(name: str, value: float, lowest: float, highest: float) -> None:
+        if not lowest <= value <= highest:
+            raise ValueError(
+                f"{name}.value: a number from {lowest:g} to {highest:g} is needed, found {value:g}"
+            )
 
     @property
     def fitted(self) -> bool:
@@ -364,8 +366,8 @@ class Engine(Strict):
 @cache
 def _inherited(engine: type[Engine], base: str) -> Mapping[str, Any]:
     """Return what versions based on a shipped engine inherit; not to be changed."""
-    whole = engine.model_validate(read_mapping(FOLDER / f"{base}.yaml"))
-    figures = whole.model_dump(exclude={"name", "version", "based_on"})
+    base_engine = engine.model_validate(read_mapping(FOLDER / f"{base}.yaml"))
+    figures = base_engine.model_dump(exclude={"name", "version", "based_on"})
     return {key: _assumed(value, base) for key, value in figures.items()}
 
 

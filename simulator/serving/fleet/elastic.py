@@ -30,9 +30,9 @@ def moved_experts(model: Model, pool: PoolSetting, ranks: int) -> float:
     if model.moe is None:
         return 0.0
     after = pool.pool.tensor * pool.pool.data
-    whole = model.moe_layers * model.moe.experts * expert_parameters(model)
+    expert_weights = model.moe_layers * model.moe.experts * expert_parameters(model)
     share = 1.0 / after if after > ranks else 1.0 / after - 1.0 / ranks
-    return share * whole * stored_bytes(model, pool.pool.stored)
+    return share * expert_weights * stored_bytes(model, pool.pool.stored)
 
 
 def stop_seconds(resize: Resize, pool: PoolSetting, ranks: int) -> float:

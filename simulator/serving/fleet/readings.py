@@ -54,8 +54,8 @@ class Readings(Targets):
                 row = rows.get(index)
                 if row is not None:
                     member = self.members[row]
-                    for kept, values in columns.items():
-                        values[row] = getattr(member, kept)
+                    for attribute, values in columns.items():
+                        values[row] = getattr(member, attribute)
             self.changed.clear()
         if name not in columns:
             columns[name] = super().column(name)

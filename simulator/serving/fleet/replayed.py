@@ -199,8 +199,8 @@ def replay(fleet: Run, most_tokens: int, watch: Watch | None = None) -> Iterator
         return iter(())
     done, count = 0, len(fleet.members)
     for number, member in enumerate(fleet.members):
-        own = placed.take(slice(number, None, count))
-        _run_member(fleet, member, own, loops[_loop_of(member)])
+        of_member = placed.take(slice(number, None, count))
+        _run_member(fleet, member, of_member, loops[_loop_of(member)])
         done += -(-(len(placed) - number) // count)
         if watch is not None and watch.progress is not None:
             watch.progress(done / len(placed))
@@ -242,8 +242,8 @@ def _reaches(member: Member, requests: RequestColumns) -> bool:
     slots = max(batcher.slots for batcher in member.replica.batchers)
     longest = int((requests.prompt + requests.output).max())
     chunk = options.token_budget if options.chunked_prefill else max(longest, options.token_budget)
-    known = any(batcher.kv.keeps_freed for batcher in member.replica.batchers) and requests.cached.any()
-    fits = len(requests) < MOST_SEQUENCES and not known
+    finds_freed = any(batcher.kv.keeps_freed for batcher in member.replica.batchers) and requests.cached.any()
+    fits = len(requests) < MOST_SEQUENCES and not finds_freed
     return fits and prices_of(table).reach(slots, slots + chunk, chunk, longest)
 
 

@@ -104,15 +104,15 @@ def met_targets(fleet: Fleet, seen: int) -> float:
     waited for too long; 1 where there is none."""
     slo, now = fleet.setting.serving.slo, fleet.clock.now
     ended = fleet.records.since(seen)
-    kept = np.ones(len(ended["arrival_s"]), bool)
+    met = np.ones(len(ended["arrival_s"]), bool)
     first_s = ended["first_s"] - ended["arrival_s"]
     whole_s = ended["last_s"] - ended["arrival_s"]
     if slo.ttft is not None:
-        kept &= first_s <= slo.ttft
+        met &= first_s <= slo.ttft
     if slo.tpot is not None:
-        kept &= whole_s - first_s <= slo.tpot * np.maximum(ended["output"] - 1, 1)
+        met &= whole_s - first_s <= slo.tpot * np.maximum(ended["output"] - 1, 1)
     if slo.e2e is not None:
-        kept &= whole_s <= slo.e2e
+        met &= whole_s <= slo.e2e
     patience = slo.ttft or slo.e2e
     late = 0
     if patience is not None:
@@ -124,7 +124,7 @@ def met_targets(fleet: Fleet, seen: int) -> float:
         late = sum(
             now - sequence.request.arrival_s > patience for queue in queues.values() for sequence in queue
         )
-    return float(kept.sum()) / max(len(kept) + late, 1) if len(kept) + late else 1.0
+    return float(met.sum()) / max(len(met) + late, 1) if len(met) + late else 1.0
 
 
 def seconds_up(member: Member, end: float) -> float:

@@ -65,11 +65,11 @@ class Transfers:
             started, ended: start and end of the prompt's computation, s.
             source, target: indices of the prefill and the decode replica.
         """
-        whole = bytes_ / route.bandwidth
+        sending_s = bytes_ / route.bandwidth
         computed = ended - started
         earliest = ended - computed * (1.0 - 1.0 / self.parts)
         begin = max(earliest, self._free_s.get(source, 0.0), self._free_s.get(target, 0.0))
-        end = ended + arrival_s(whole, computed, self.parts, begin - earliest)
+        end = ended + arrival_s(sending_s, computed, self.parts, begin - earliest)
         self._free_s[source] = self._free_s[target] = end
         self.bytes += bytes_
         return end + route.latency_s

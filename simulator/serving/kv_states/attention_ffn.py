@@ -62,8 +62,8 @@ class AttentionFfn(State):
         batches = min(self.in_flight, decodes)
         part = -(-decodes // batches)
         host = host_s(table)
-        own = products_s(table, part * queries) + table.decode_attention_s(part, part)
-        here = table.step((), part, part, queries) - host - own
+        computing_s = products_s(table, part * queries) + table.decode_attention_s(part, part)
+        here = table.step((), part, part, queries) - host - computing_s
         there = self._there_s(devices, part, kv_tokens * part / decodes, queries)
         sent = part * queries * shipped_bytes(table.price) / devices.bandwidth
         return host + turn_s(batches, here, there, sent, way_s(table.price, devices))

@@ -105,13 +105,13 @@ def attention_devices(
     Raises:
         InputError: an unknown engine or option.
     """
-    own = attention.pool
-    options = options_of(own, attention.cluster.device, folder, attention.where)
-    engine = engine_of(own.engine, folder, f"{attention.where}.engine")
-    price = StepPrice(model, attention.cluster.resized(own.devices), own, engine)
+    attention_pool = attention.pool
+    options = options_of(attention_pool, attention.cluster.device, folder, attention.where)
+    engine = engine_of(attention_pool.engine, folder, f"{attention.where}.engine")
+    price = StepPrice(model, attention.cluster.resized(attention_pool.devices), attention_pool, engine)
     context = min(options.max_context or model.max_sequence, MOST_CONTEXT)
-    replicas = own.replicas // pool.replicas
-    devices = replicas * own.devices
+    replicas = attention_pool.replicas // pool.replicas
+    devices = replicas * attention_pool.devices
     if attention.cluster.name == cluster.name:
         route = Route.between(attention.cluster, 0, pool.devices, pool.devices, devices)
     else:

@@ -71,8 +71,8 @@ class StateSteps:
         here = self.target.step((), half, self._seen(half, share * kv_tokens), queries)
         away = self.state.away_s(self.around, half, share * kv_tokens, half * queries)
         # One batch alone where the second has nothing to hide behind.
-        whole = self.target.step((), decodes, self._seen(decodes, kv_tokens), queries)
-        alone = self._with(whole, decodes, kv_tokens, decodes * queries)
+        step_s = self.target.step((), decodes, self._seen(decodes, kv_tokens), queries)
+        alone = self._with(step_s, decodes, kv_tokens, decodes * queries)
         return min(max(2.0 * here, 2.0 * away, here + away), alone)
 
     def stretch(self, decodes: int, kv_tokens: int, queries: int = 1) -> Stretch:

@@ -99,11 +99,11 @@ class OverlapsOfCases:
             prompt = attention = np.zeros_like(decodes)
             exchanged = decodes * verified
         tokens = prompt + decodes * verified
-        whole, cut, network, every = (part(tokens) for part in self._parts)
+        uncut, cut, network, every = (part(tokens) for part in self._parts)
         exchange = self._parts[-1](np.minimum(exchanged, tokens))
         memory = cases.decode_attention(np.maximum(decodes, 1.0), batch.keys)
         memory = np.where(decodes >= 0.5, memory, 0.0)
-        times = PieceTimes(whole, cut, network, every, exchange, memory, attention)
+        times = PieceTimes(uncut, cut, network, every, exchange, memory, attention)
         saved = saved_seconds(figures, seconds, prompt, tokens, times, ARRAYS)
         overlaps = (tokens >= figures.pieces) & (tokens < figures.most_tokens)
         return np.where(overlaps & ((prompt > 0.0) | (figures.prompts_only == 0.0)), saved, 0.0)

@@ -103,15 +103,15 @@ def hidden_seconds(
             of all-reduces and of experts' exchanges.
         extremes: of numbers or of arrays.
     """
-    least, most = extremes
+    smaller, larger = extremes
     rest = compute + (memory + network + exchange)
     # The longer of both goes on alone.
     hidden = (
-        figures.network * least(network, most(rest - network, 0.0))
-        + figures.memory * least(memory, most(rest - memory, 0.0))
-        + figures.exchange * least(exchange, most(rest - exchange, 0.0))
+        figures.network * smaller(network, larger(rest - network, 0.0))
+        + figures.memory * smaller(memory, larger(rest - memory, 0.0))
+        + figures.exchange * smaller(exchange, larger(rest - exchange, 0.0))
     )
-    return least(hidden, compute + (1.0 - figures.hides_memory) * memory)
+    return smaller(hidden, compute + (1.0 - figures.hides_memory) * memory)
 
 
 def saved_seconds(
@@ -133,14 +133,14 @@ def saved_seconds(
         times: of the step's parts.
         extremes: of numbers or of arrays.
     """
-    least, most = extremes
-    whole, cut, network, every, exchange, memory, chunks = times
+    smaller, larger = extremes
+    uncut, cut, network, every, exchange, memory, chunks = times
     # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
-    compute = most(cut - network - every, 0.0) + chunks
-    skipped = figures.skipped * (prompt / most(tokens, 1.0) * (cut - every) + chunks)
+    compute = larger(cut - network - every, 0.0) + chunks
+    skipped = figures.skipped * (prompt / larger(tokens, 1.0) * (cut - every) + chunks)
     dropped = skipped + (1.0 - figures.kept) * network + (1.0 - figures.kept_exchange) * exchange
     left = figures.kept * network, figures.kept_exchange * exchange
     hidden = hidden_seconds(figures, compute, memory, *left, extremes)
     # What is charged is at most the step: its longest stream stays.
-    hidden = least(hidden, (1.0 - figures.longest) * most(seconds - dropped, 0.0))
-    return least(dropped, seconds) + hidden - (cut - whole) - figures.gaps
+    hidden = smaller(hidden, (1.0 - figures.longest) * larger(seconds - dropped, 0.0))
+    return smaller(dropped, seconds) + hidden - (cut - uncut) - figures.gaps

@@ -22,9 +22,11 @@ overlaps: Mapping[str, type[Overlap]] = {
 }
 
 
-def make_overlap(chosen: StepOverlap, where: str) -> Overlap:
+def make_overlap(overlap: StepOverlap, where: str) -> Overlap:
     """The overlap that a pool names, with its parameters; raises as `make_policy`."""
-    return make_policy("overlap", overlaps, chosen.kind, chosen.options, f"{where}.kind", f"{where}.options")
+    return make_policy(
+        "overlap", overlaps, overlap.kind, overlap.options, f"{where}.kind", f"{where}.options"
+    )
 
 
 class OverlapSteps:
@@ -52,12 +54,12 @@ class OverlapSteps:
         """Seconds of steps of 0, 1, ... tokens: whole, in pieces, and of the pieces' communication."""
         pieces = self.overlap.pieces
         piece = -(-np.arange(len(self._tokens)) // pieces)
-        whole, network, exchange = (
+        uncut, network, exchange = (
             np.array(seconds) for seconds in (self._tokens, self._network, self._exchange)
         )
         return {
-            "whole": whole,
-            "cut": pieces * whole[piece],
+            "whole": uncut,
+            "cut": pieces * uncut[piece],
             "network": pieces * network[piece],
             "exchange": pieces * exchange[piece],
         }
@@ -85,11 +87,11 @@ class OverlapSteps:
         if tokens < pieces or (overlap.prompts_only and not prompt) or tokens >= len(self._tokens):
             return 0.0
         piece = -(-tokens // pieces)
-        whole, cut = self._tokens[tokens], self._tokens[piece] * pieces
+        uncut, cut = self._tokens[tokens], self._tokens[piece] * pieces
         network, every = pieces * self._network[piece], pieces * self._exchange[piece]
         exchange = every if exchanged is None else pieces * self._exchange[ceil(exchanged / pieces)]
         memory = self.table.decode_attention_s(decodes, kv_tokens) if decodes else 0.0
-        times = PieceTimes(whole, cut, network, every, exchange, memory, chunks)
+        times = PieceTimes(uncut, cut, network, every, exchange, memory, chunks)
         return saved_seconds(self.figures, seconds, prompt, tokens, times)
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
@@ -117,11 +119,11 @@ class OverlapSteps:
         """See `StepTimes.lockstep`: pieces of the rank with most tokens."""
         seconds = self.table.lockstep(ranks, queries)
         tokens = [rank.decodes * queries + sum(chunk[0] for chunk in rank.prefills) for rank in ranks]
-        most = ranks[tokens.index(max(tokens))]
-        prompt = sum(chunk[0] for chunk in most.prefills)
+        fullest = ranks[tokens.index(max(tokens))]
+        prompt = sum(chunk[0] for chunk in fullest.prefills)
         mean = sum(tokens) / self.table.price.pool.data
         return seconds - self._saved(
-            seconds, prompt, most.decodes, most.kv_tokens, queries, 0.0, min(mean, max(tokens))
+            seconds, prompt, fullest.decodes, fullest.kv_tokens, queries, 0.0, min(mean, max(tokens))
         )
 
     def watts(self, tokens: Array, decodes: Array, kv_tokens: Array, seconds: Array) -> Array:

@@ -300,9 +300,11 @@ def pools_of(deployment: Deployment, where: str) -> list[Pool]:
         return [Pool(**defaults)]
     pools = []
     for index, cells in enumerate(deployment.pools):
-        own = cells.get("options") or {}
-        if not isinstance(own, Mapping):
-            raise InputError(f"a mapping is needed, found {shown(own)}", f"{where}.pools.{index}.options")
-        options = {**deployment.options, **own}
+        pool_options = cells.get("options") or {}
+        if not isinstance(pool_options, Mapping):
+            raise InputError(
+                f"a mapping is needed, found {shown(pool_options)}", f"{where}.pools.{index}.options"
+            )
+        options = {**deployment.options, **pool_options}
         pools.append(build(Pool, {**defaults, **cells, "options": options}, f"{where}.pools.{index}"))
     return pools

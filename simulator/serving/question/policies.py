@@ -13,7 +13,7 @@ Policy = TypeVar("Policy", bound=Strict)
 
 def make_policy(
     kind: str,
-    known: Mapping[str, type[Policy]],
+    by_name: Mapping[str, type[Policy]],
     name: str,
     options: Mapping[str, Any],
     where: str = "",
@@ -23,7 +23,7 @@ def make_policy(
 
     Args:
         kind: scheduler, router, scaler, ...
-        known: the policies of that kind by name.
+        by_name: the policies of that kind by name.
         name, options: of the policy.
         where: of the name, for errors.
         options_where: of the options; by default the key beside the name.
@@ -32,7 +32,7 @@ def make_policy(
         UnknownNameError: no such policy (the nearest name is offered).
         InputError: an unknown parameter, or a wrong value.
     """
-    if name not in known:
-        raise UnknownNameError(kind, name, known, where)
+    if name not in by_name:
+        raise UnknownNameError(kind, name, by_name, where)
     beside = f"{where}_options" if where else f"{kind} {name}"
-    return build(known[name], options, options_where or beside)
+    return build(by_name[name], options, options_where or beside)

@@ -286,8 +286,8 @@ class Speculation(Strict):
             )
         mean = self.acceptance if isinstance(self.acceptance, float) else self.defaults.acceptance.value
         if self.spread**2 >= mean * (1.0 - mean) and self.spread:
-            most = (mean * (1.0 - mean)) ** 0.5
-            raise ValueError(f"`spread` must be below {most:.3g} with an acceptance of {mean:g}")
+            widest = (mean * (1.0 - mean)) ** 0.5
+            raise ValueError(f"`spread` must be below {widest:.3g} with an acceptance of {mean:g}")
         if self.acceptance is not None and self.acceptance_by_position is not None:
             raise ValueError("`acceptance` and `acceptance_by_position` exclude each other")
         for name in ("acceptance", "acceptance_by_position"):

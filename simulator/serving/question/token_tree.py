@@ -37,16 +37,16 @@ def grown(
         sequences: of the batch.
     """
     count, floor = round(max(budget / sequences - 1.0, 0.0) * TREES), CLOSER
-    levels, whole = _levels(acceptance, spread, sibling, depth, branches, floor)
-    while not whole and sum(map(len, levels)) < count:
+    levels, complete = _levels(acceptance, spread, sibling, depth, branches, floor)
+    while not complete and sum(map(len, levels)) < count:
         floor *= CLOSER
-        levels, whole = _levels(acceptance, spread, sibling, depth, branches, floor)
+        levels, complete = _levels(acceptance, spread, sibling, depth, branches, floor)
     likely = np.concatenate(levels)
     level = np.repeat(np.arange(1, depth + 1), [len(nodes) for nodes in levels])
-    chosen = np.argsort(-likely, kind="stable")[:count]
-    reached = np.bincount(level[chosen], likely[chosen], depth + 2) / TREES
+    likeliest = np.argsort(-likely, kind="stable")[:count]
+    reached = np.bincount(level[likeliest], likely[likeliest], depth + 2) / TREES
     reached[0] = 1.0
-    return Verified(1.0 + len(chosen) / TREES, reached[:-1] - reached[1:])
+    return Verified(1.0 + len(likeliest) / TREES, reached[:-1] - reached[1:])
 
 
 def _levels(
@@ -55,11 +55,11 @@ def _levels(
     """Likelihoods of the nodes of each level that reach a floor, and whether all do."""
     random = np.random.default_rng(0)
     later = sibling * (1.0 - sibling) ** np.arange(branches - 1)
-    nodes, levels, whole = np.ones(TREES), [], True
+    nodes, levels, complete = np.ones(TREES), [], True
     for _ in range(depth):
         first = accepted(acceptance, spread, (len(nodes), 1), random)
         children = (nodes[:, None] * np.hstack([first, (1.0 - first) * later])).ravel()
         nodes = children[children >= floor]
-        whole &= len(nodes) == len(children)
+        complete &= len(nodes) == len(children)
         levels.append(nodes)
-    return levels, whole
+    return levels, complete

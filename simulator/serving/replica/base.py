@@ -60,18 +60,18 @@ def steps_in(passed: float, first: float, growth: float) -> float:
     return (sqrt(half * half + 2.0 * growth * max(passed, 0.0)) - half) / growth
 
 
-def steps_done(passed: float, first: float, growth: float, most: int) -> int:
-    """Steps of a stretch, at least one and at most ``most``, after which ``passed`` seconds are over.
+def steps_done(passed: float, first: float, growth: float, limit: int) -> int:
+    """Steps of a stretch, at least one and at most ``limit``, after which ``passed`` seconds are over.
 
     Args:
         passed: seconds from the start of the stretch.
         first: seconds of the first step.
         growth: difference between consecutive steps, s.
-        most: steps of the stretch.
+        limit: steps of the stretch.
     """
     # Correct a rounding error of one: the last step is the first that ends at or after that time.
     done = max(int(steps_in(passed, first, growth)) - 1, 0)
-    while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
+    while done < limit and done * first + growth * done * (done - 1) * 0.5 < passed:
         done += 1
     return max(done, 1)
 

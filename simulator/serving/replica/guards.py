@@ -57,12 +57,12 @@ def guard(loop: StepLoop) -> StepLoop:
     """Check a replica from now on; returns it."""
     leave = loop.on_leave
 
-    def checked(sequence: Sequence, now: float) -> None:
+    def leave_checked(sequence: Sequence, now: float) -> None:
         _law(sequence.generated == sequence.output, now, "output tokens", sequence.generated, sequence.output)
         _law(sequence.scheduled_s <= sequence.first_s <= now, now, "first token", sequence.first_s, now)
         leave(sequence, now)
 
-    loop.on_leave = checked
+    loop.on_leave = leave_checked
     loop.scheduler = GuardedScheduler(loop.scheduler, loop)
     return loop
 
@@ -154,6 +154,6 @@ def _private(batcher: Batcher, sequence: Sequence) -> int:
     return batcher.kv.blocks(tokens) - batcher.kv.in_units(sequence) + beside
 
 
-def _law(kept: bool, now: float, what: str, actual: float, expected: float) -> None:
-    if not kept:
+def _law(holds: bool, now: float, what: str, actual: float, expected: float) -> None:
+    if not holds:
         raise ConservationError(f"at {now:.9g} s: {what}: {actual}, expected {expected}")

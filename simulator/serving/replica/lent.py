@@ -40,9 +40,11 @@ class LentSteps:
         step_s, token_s: seconds of messages, and of each token's.
     """
 
-    def __init__(self, target: StepTimes, kv: PagedBlocks, own: int, step_s: float, token_s: float) -> None:
+    def __init__(
+        self, target: StepTimes, kv: PagedBlocks, own_blocks: int, step_s: float, token_s: float
+    ) -> None:
         self.target, self.stages = target, target.stages
-        self._kv, self._own, self._step_s, self._token_s = kv, own, step_s, token_s
+        self._kv, self._own, self._step_s, self._token_s = kv, own_blocks, step_s, token_s
 
     def _more(self, tokens: int) -> float:
         """Seconds that a step is longer; a share of its tokens has KV elsewhere."""

@@ -185,7 +185,7 @@ class LockstepReplica(StepLoop):
         following = self._planned if self.ahead else self._running
         if not following:
             return 0
-        most = LONGEST_STRETCH
+        steps = LONGEST_STRETCH
         for rank, step, after in zip(self.ranks, self._running, following, strict=True):
             if (step is None) != (after is None) or (step is None and rank.waiting):
                 return 0
@@ -196,8 +196,8 @@ class LockstepReplica(StepLoop):
                     return 0
                 if planned.decodes != step.decodes or planned.until_s < inf:
                     return 0
-            most = min(most, rank.quiet())
-        return most
+            steps = min(steps, rank.quiet())
+        return steps
 
     def _record(self, now: float, count: int) -> None:
         """Keep the row of the running step of all ranks, or of ``count`` steps from it on."""

@@ -253,7 +253,7 @@ class PipelinedReplica(StepLoop):
             for batcher in batchers:
                 if batcher.running < batcher.slots:
                     return now
-        rounds, decodes, longest, most = NO_END, 0, 0, -1.0
+        rounds, decodes, longest, longest_s = NO_END, 0, 0, -1.0
         for place, lane in enumerate(order):
             batcher = lane.batcher
             quiet = batcher.quiet()
@@ -265,8 +265,8 @@ class PipelinedReplica(StepLoop):
                 rounds = quiet
             decodes += batcher.decodes
             seconds = lane.seconds + lane.growth_s
-            if seconds > most:
-                longest, most = place, seconds
+            if seconds > longest_s:
+                longest, longest_s = place, seconds
         batcher = batchers[0]
         if decodes * (rounds // batcher.block_tokens + 1) > self.kv.free and not batcher.reserves:
             return now
@@ -279,11 +279,11 @@ class PipelinedReplica(StepLoop):
         """Whether a lane is the longest throughout, and the next round is the same step by step."""
         free, last, stages, order = self._free_s, self._last_exit_s, self.stages, self._order
         first, expected = lead.seconds, order[-1].exit_s
-        most, final = first + lead.growth_s, first + rounds * lead.growth_s
+        longest_s, final = first + lead.growth_s, first + rounds * lead.growth_s
         for lane in order:
             seconds, leave = lane.seconds, lane.exit_s
             if lane is lead:
-                seconds = most
+                seconds = longest_s
                 expected = leave + seconds
             else:
                 growth = lane.growth_s
@@ -354,14 +354,14 @@ class PipelinedReplica(StepLoop):
 
     def _ended(self, lead: PipelineLane, now: float) -> int:
         """Exits of the longest lane before a time."""
-        passed, growth, most = now - lead.exit_s, lead.growth_s, self._rounds
+        passed, growth, rounds = now - lead.exit_s, lead.growth_s, self._rounds
         if passed <= 0.0:
             return 0
         exits = int(steps_in(passed, lead.seconds + growth, growth))
         # Correct rounding errors of one or two exits.
-        exits = exits + 1 if exits < most else most
+        exits = exits + 1 if exits < rounds else rounds
         while lead.exit_after(exits - 1) >= now:
             exits -= 1
-        while exits < most and lead.exit_after(exits) < now:
+        while exits < rounds and lead.exit_after(exits) < now:
             exits += 1
         return exits

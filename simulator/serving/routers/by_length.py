@@ -69,7 +69,7 @@ class ByLength(Router):
             return self._decode.pick(request, targets, turn, random)
         size = request.prompt.bit_length(), request.output.bit_length()
         if size not in self._known:
-            size = min(self._known, key=lambda known: abs(known[0] - size[0]) + abs(known[1] - size[1]))
+            size = min(self._known, key=lambda bucket: abs(bucket[0] - size[0]) + abs(bucket[1] - size[1]))
         draw, shares = float(random.random()) * self._known[size][-1], self._known[size]
         group = next(index for index, end in enumerate(shares) if draw < end)
         end = min(self._ends[group], len(targets))

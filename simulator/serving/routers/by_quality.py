@@ -47,9 +47,9 @@ class ByQuality(Router):
 
     @model_validator(mode="after")
     def _one_quality_a_class(self) -> ByQuality:
-        for pool, known in self.quality.items():
-            if len(known) != len(self.classes):
-                raise ValueError(f"quality.{pool}: {len(known)} values for {len(self.classes)} `classes`")
+        for pool, qualities in self.quality.items():
+            if len(qualities) != len(self.classes):
+                raise ValueError(f"quality.{pool}: {len(qualities)} values for {len(self.classes)} `classes`")
         for name in ("price", "examples"):
             if unknown := sorted(getattr(self, name).keys() - self.quality.keys()):
                 raise ValueError(f"{name}: {unknown[0]!r} has no `quality`; known: {', '.join(self.quality)}")

@@ -33,8 +33,8 @@ class PrefixAware(Router):
     def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
         loads = targets.column("load")
-        least, most = loads.min(), loads.max()
-        balanced = most - least <= self.load_difference or most <= self.load_ratio * least
+        lowest, highest = loads.min(), loads.max()
+        balanced = highest - lowest <= self.load_difference or highest <= self.load_ratio * lowest
         if balanced and request.prefix:
             cached = targets.cached(request)
             best = cached.max()

@@ -41,8 +41,8 @@ class Scored(Router):
             device = targets.in_memory(request).astype(float)
             scores += self.prefix * device / request.prompt
             if self.tier:
-                whole = targets.cached(request).astype(float)
-                scores += self.tier * np.maximum(whole - device, 0.0) / request.prompt
+                all_tiers = targets.cached(request).astype(float)
+                scores += self.tier * np.maximum(all_tiers - device, 0.0) / request.prompt
         order = np.roll(scores, -(turn % len(targets)))
         return (int(order.argmax()) + turn) % len(targets)
 

@@ -58,8 +58,8 @@ class DynamoLoadPlanner(Scaler):
             load, up, down = float(np.mean(uses)), self.kv_up, self.kv_down
         if load > up:
             return min(pool.size + 1, max(self.most, pool.size))
-        kept = pool.role != "prefill" and pool.since_added_s < self.grace * self.interval
-        return max(pool.size - 1, min(self.least, pool.size)) if load < down and not kept else pool.size
+        in_grace = pool.role != "prefill" and pool.since_added_s < self.grace * self.interval
+        return max(pool.size - 1, min(self.least, pool.size)) if load < down and not in_grace else pool.size
 
     @model_validator(mode="after")
     def _check(self) -> DynamoLoadPlanner:

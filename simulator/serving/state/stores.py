@@ -124,8 +124,8 @@ class KvTiers:
         routes: dict[Crossed, float] = {}
         for _, store in hits:
             routes[store.read] = routes.get(store.read, 0.0) + store.read_s
-        known = before + self.kept(hits)
-        computing = self._prefill_s(target - known, known)
+        read = before + self.kept(hits)
+        computing = self._prefill_s(target - read, read)
         return max(max(routes.values()), computing) < self._prefill_s(target - before, before)
 
     def wait(self, hits: Hits, now: float) -> float:

@@ -53,8 +53,8 @@ def prompts_run(
     before = np.maximum(0.5 * (prompt - queries), 0.0)
     step = cases.mixed_seconds(queries, before, np.zeros_like(tokens), np.ones_like(tokens), prompts)
     # A prompt's last step is that of its share of all, at least as many as it takes alone.
-    own = np.maximum(prompt / queries, 1.0)
-    return PromptsRun(steps * step, 0.5 * (steps + own) * step)
+    prompt_steps = np.maximum(prompt / queries, 1.0)
+    return PromptsRun(steps * step, 0.5 * (steps + prompt_steps) * step)
 
 
 def batch_run(

@@ -103,7 +103,7 @@ class _Prompts:
     def __init__(self, side: PoolSide, prompt: Array) -> None:
         ones = np.ones_like(prompt)
         self.idle = steady_state(side.steps, Load(prompt, 2.0 * ones, ones), side.limits)
-        self.alone_s, own = self.idle.prefill_s, self.idle.prefill_beside_s
+        self.alone_s, beside_s = self.idle.prefill_s, self.idle.prefill_beside_s
         self.fixed_s = self.idle.ttft_s - self.alone_s
         self.ranks = np.asarray(side.steps.ranks, dtype=np.float64)
         self.most = np.maximum(np.asarray(side.limits.budget, dtype=np.float64) / prompt, 1.0)
@@ -112,11 +112,11 @@ class _Prompts:
         single, full = (
             side.steps.mixed_seconds(count * prompt, 0.0, 0.0 * ones, ones, count) for count in (ones, filled)
         )
-        self._behind_s = own * np.maximum(full / single - 1.0, 0.0) / (filled - 1.0)
-        self._beside_s = (own - self.alone_s) / np.maximum(self.ranks - 1.0, 1.0)
+        self._behind_s = beside_s * np.maximum(full / single - 1.0, 0.0) / (filled - 1.0)
+        self._beside_s = (beside_s - self.alone_s) / np.maximum(self.ranks - 1.0, 1.0)
         self.largest = self.ranks * self.most
         """Prompts of a full step."""
-        self.full_s = (own + self._behind_s * (self.most - 1.0)) / self.most
+        self.full_s = (beside_s + self._behind_s * (self.most - 1.0)) / self.most
         """Time that a prompt takes of a rank whose steps are full."""
 
     def step_s(self, packed: Array) -> Array:

@@ -61,8 +61,8 @@ def meetings(
     if cases.staged and not cases.interleaved:
         lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
         mean, delay, prefill, first = (
-            np.where(lanes, own, other)
-            for own, other in zip(
+            np.where(lanes, turn_s, other)
+            for turn_s, other in zip(
                 lane_steps(cases, arriving, step, steps), (mean, delay, prefill, first), strict=True
             )
         )
@@ -72,8 +72,8 @@ def meetings(
         ranked = rank_steps(cases, arriving, step, steps, chunks)
         chunks = ranked.chunks
         mean, delay, prefill, first = (
-            np.where(cases.in_turn, own, other)
-            for own, other in zip(ranked, (mean, delay, prefill, first), strict=False)
+            np.where(cases.in_turn, turn_s, other)
+            for turn_s, other in zip(ranked, (mean, delay, prefill, first), strict=False)
         )
     begun = None
     if cases.equal:
@@ -91,9 +91,9 @@ def beside_prompts_only(cases: Cases, arriving: Array, steps: Prefills, met: Mee
     """
     if cases.all_decode:
         return met
-    own = prompts_only(cases, arriving, steps)._asdict()
+    prompts_alone = prompts_only(cases, arriving, steps)._asdict()
     return met._replace(
-        **{name: np.where(cases.decodes, getattr(met, name), times) for name, times in own.items()}
+        **{name: np.where(cases.decodes, getattr(met, name), times) for name, times in prompts_alone.items()}
     )
 
 
@@ -132,16 +132,16 @@ def _prompts(
     else:
         busy = np.minimum(arriving * steps.one_chunk, 0.9)
         window = step * (1.0 - busy) + steps.one_chunk * busy
-    most = steps.ranks * steps.most
+    most_chunks = steps.ranks * steps.most
     met = arriving * window
     if cases.lockstep:
         met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
-    met = np.minimum(met, most - 1.0 + 1e-9)
-    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most)
+    met = np.minimum(met, most_chunks - 1.0 + 1e-9)
+    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most_chunks)
     if cases.interleaved and cases.lockstep:
         met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
     if cases.equal:
-        together = np.where(cases.together, most, together)
+        together = np.where(cases.together, most_chunks, together)
     even = length = _seconds(cases, steps, together)
     if cases.staged:
         heavy = _longest_prompts(cases, arriving, met, together, steps)
@@ -153,9 +153,9 @@ def _prompts(
     delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
     delay = np.where(cases.undelayed, 0.0, delay)
     # A round of a pipeline takes as long as the longest step in it: prompts of any micro batch delay all.
-    own = np.minimum(np.maximum(arriving * window * steps.chunks / together, 1e-9), 1.0 - 1e-9)
-    missed = np.log1p(-own)
-    spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / own
+    begin_share = np.minimum(np.maximum(arriving * window * steps.chunks / together, 1e-9), 1.0 - 1e-9)
+    missed = np.log1p(-begin_share)
+    spread = delay * -np.expm1(cases.stages * missed if cases.staged else missed) / begin_share
     delay = np.where(cases.together, delay, spread) if cases.equal else spread
     # The last step of a prompt computes what is left of it, beside decodes and prompts on other ranks.
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
@@ -217,11 +217,11 @@ def _met_in_lockstep(
     by_time = in_prompts * length + (1.0 - in_prompts) * step
     by_count = in_prompts * tpot / length
     none = by_count * np.exp(-chunks * length) + (1.0 - by_count) * np.exp(-chunks * step)
-    most = steps.ranks * steps.most
-    fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most)
+    most_chunks = steps.ranks * steps.most
+    fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most_chunks)
     several = (steps.ranks > 1.0) & cases.decodes & (chunks > 0.0)
     return (
-        np.where(several, np.minimum(chunks * by_time, most - 1.0 + 1e-9), met),
+        np.where(several, np.minimum(chunks * by_time, most_chunks - 1.0 + 1e-9), met),
         np.where(several, fuller, together),
     )
 

@@ -48,10 +48,10 @@ def most_within(kind: ReplicaKind, load: VariedLoad) -> float:
     clients = np.geomspace(1.0, max(slots, 1.0) * kind.pool.data, CLIENTS)
     limits = Limits(BUDGET, max(slots, 1.0), memory.kv_tokens)
     together = Load(load.prompt, load.output, clients, variation=load.variation)
-    most = steady_state(table, together, limits)
-    rate = float(np.max(most.output_tokens_s))
+    batches = steady_state(table, together, limits)
+    rate = float(np.max(batches.output_tokens_s))
     if np.isfinite(load.ttft_s) or np.isfinite(load.tpot_s):
-        rates = float(np.max(most.requests_s)) * SHARES
+        rates = float(np.max(batches.requests_s)) * SHARES
         state = steady_state(table, replace(together, concurrency=0.0, rate=rates), limits)
         tpot, ttft = TAIL
         within = (tpot * state.tpot_s <= load.tpot_s) & (ttft * state.ttft_s <= load.ttft_s)

@@ -102,17 +102,17 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
         steps: steps with prompts.
     """
     stages, chunks = cases.stages, steps.chunks
-    rate, most = arriving * stages, steps.ranks * steps.most
-    whole, fit = np.ceil(chunks - 1e-9), np.maximum(np.floor(most + 1e-9), 1.0)
+    rate, most_chunks = arriving * stages, steps.ranks * steps.most
+    rounded_up, fit = np.ceil(chunks - 1e-9), np.maximum(np.floor(most_chunks + 1e-9), 1.0)
     # Tokens that whole prompts leave of a turn, and turns more of a prompt that begins in them.
-    spare = np.where(chunks > 1.0, whole - chunks, most - fit)
+    spare = np.where(chunks > 1.0, rounded_up - chunks, most_chunks - fit)
     shared = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
-    further = np.where(chunks > 1.0, chunks + 1.0 - whole, 1.0)
+    further = np.where(chunks > 1.0, chunks + 1.0 - rounded_up, 1.0)
     less = np.maximum(steps.one_chunk - step, 0.0)
-    behind, prompts, count = np.zeros_like(step), np.ones_like(step), whole
+    behind, prompts, count = np.zeros_like(step), np.ones_like(step), rounded_up
     decoding, share, length, wait = (np.zeros_like(step) for _ in range(4))
     for _ in range(LANE_ROUNDS):
-        turns = chunks + (whole - chunks) * (1.0 - behind)
+        turns = chunks + (rounded_up - chunks) * (1.0 - behind)
         lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
         length = np.maximum(lone + more, 1e-9)
         share = np.minimum(arriving * turns * length / prompts, MOST_PROMPTS)
@@ -120,8 +120,8 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
         # of several, a Poisson number. It goes on where all micro batches are full twice.
         came = rate * np.maximum(lone - (1.0 - 1.0 / stages) * step, 0.0)
         came = came - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
-        came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / whole)
-        spell = np.expm1(whole * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
+        came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / rounded_up)
+        spell = np.expm1(rounded_up * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
         decoding = 1.0 / (1.0 + rate * length * spell)
         # Micro batches with prompts, where one has any: their turns end a part of a turn apart.
         with_any = np.maximum(1.0 - decoding, 1e-9)
@@ -131,16 +131,16 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
         wait = 0.5 * (with_any * uneven + decoding * step / stages)
         begun = -np.expm1(-rate * last) - (lanes - 1.0) * np.expm1(-rate * apart)
         begun = with_any * begun / length - decoding * stages / step * np.expm1(-rate * step / stages)
-        prompts = np.clip(rate / np.maximum(begun, 1e-9), 1.0, most)
+        prompts = np.clip(rate / np.maximum(begun, 1e-9), 1.0, most_chunks)
         ahead = rate * wait * count
         behind = np.where(shared, (-np.expm1(-ahead / fit)) ** fit, 0.0)
-        count = whole + behind * further
+        count = rounded_up + behind * further
     tpot = 1.0 / (decoding / step + np.maximum(1.0 - share - decoding, 0.0) / length)
     tpot = np.maximum(tpot, step)
-    beside = np.minimum(2.0 * rate * wait, most - 1.0)
-    own = count * steps.seconds(1.0 + beside)
-    own = own - (whole - chunks) * (1.0 - behind) * less
-    return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own, wait)
+    beside = np.minimum(2.0 * rate * wait, most_chunks - 1.0)
+    own_s = count * steps.seconds(1.0 + beside)
+    own_s = own_s - (rounded_up - chunks) * (1.0 - behind) * less
+    return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own_s, wait)
 
 
 def _excess(mean: Array, limit: Array) -> tuple[Array, Array]:
@@ -156,7 +156,7 @@ def _busy_ranks(mean: Array, ranks: Array) -> Array:
     return np.minimum(mean - _excess(mean, ranks)[0], ranks)
 
 
-def longest_rank(chunks: Array, ranks: Array, most: Array) -> Array:
+def longest_rank(chunks: Array, ranks: Array, most_chunks: Array) -> Array:
     """Chunks of the rank with most of them."""
     excess, above = _excess(chunks, ranks)
-    return np.clip(1.0 + excess / ranks + 0.5 * above, 1.0, most)
+    return np.clip(1.0 + excess / ranks + 0.5 * above, 1.0, most_chunks)

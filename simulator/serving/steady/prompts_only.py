@@ -56,21 +56,21 @@ def prompts_only(cases: Cases, arriving: Array, steps: Prefills) -> PromptsOnly:
 
 
 def _one_stage(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> PromptsOnly:
-    most = steps.ranks * steps.most
-    chunk, whole = _seconds(steps, np.ones_like(most)), _seconds(steps, most)
-    slope = _slope(steps, chunk, whole)
+    most_chunks = steps.ranks * steps.most
+    chunk, full_s = _seconds(steps, np.ones_like(most_chunks)), _seconds(steps, most_chunks)
+    slope = _slope(steps, chunk, full_s)
     # Ranks are even in full steps alone.
-    part = np.where(steps.ranks > 1.0, 0.5, 1.0) * most
-    fixed = np.maximum(np.maximum(whole - slope * most, _seconds(steps, part) - slope * part), 0.0)
+    part = np.where(steps.ranks > 1.0, 0.5, 1.0) * most_chunks
+    fixed = np.maximum(np.maximum(full_s - slope * most_chunks, _seconds(steps, part) - slope * part), 0.0)
     load = np.minimum(arriving * slope, MOST_LOAD)
-    none, rise = np.ones_like(most), arriving * slope / (1.0 - load)
+    none, rise = np.ones_like(most_chunks), arriving * slope / (1.0 - load)
     for _ in range(ROUNDS):
         left = np.exp(-np.minimum(arriving * fixed / (1.0 - load) + rise * none, 40.0))
         none = np.clip(none - (none - left) / (1.0 + rise * left), 1e-9, 1.0)
     mean = np.maximum((fixed + slope * none) / (1.0 - load), 1e-12)
     came = arriving * mean + none
     met = (fixed**2 + (2.0 * fixed + slope) * slope * came) / ((1.0 - load**2) * mean)
-    met = np.minimum(np.maximum(met, chunk), whole)
+    met = np.minimum(np.maximum(met, chunk), full_s)
     # Few prompts often take as long as one.
     busy = np.maximum(
         *(
@@ -81,40 +81,40 @@ def _one_stage(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> P
     replicas = cases.shared / cases.lanes
     finds = busy ** many_servers(replicas)
     # Behind a prompt others come until its step begins, and end with it.
-    behind = slope * np.minimum(0.5 * finds * arriving * met / replicas, 0.5 * (most - 1.0))
+    behind = slope * np.minimum(0.5 * finds * arriving * met / replicas, 0.5 * (most_chunks - 1.0))
     several = steps.chunks > 1.0
-    beside = np.minimum(1.0 + arriving * steps.chunks * whole, steps.ranks)
+    beside = np.minimum(1.0 + arriving * steps.chunks * full_s, steps.ranks)
     # The last step of a prompt is short, but not beside other ranks.
     company = _seconds(steps, beside)
     longest = (steps.chunks + _short(cases, steps)) * company
-    own = np.where(several, lone + np.minimum(beside - 1.0, 1.0) * (longest - lone), lone + behind)
+    prompt_s = np.where(several, lone + np.minimum(beside - 1.0, 1.0) * (longest - lone), lone + behind)
     longer, even = (
-        0.5 * step + _seconds(steps, np.minimum(1.0 + arriving * step, most)) - chunk
+        0.5 * step + _seconds(steps, np.minimum(1.0 + arriving * step, most_chunks)) - chunk
         for step in (met, np.minimum(fixed / (1.0 - load), met))
     )
     # Of several replicas the one with fewest prompts takes the next: its steps vary less.
     longer = even + (longer - even) / replicas
     waits = budget_wait(cases, arriving, steps)
     # Prompts of several steps have a rank of their own, whose first step waits for those of the other ranks.
-    others = np.where(steps.ranks > 1.0, (1.0 - np.exp(-arriving * own)) ** replicas, 0.0)
+    others = np.where(steps.ranks > 1.0, (1.0 - np.exp(-arriving * prompt_s)) ** replicas, 0.0)
     planned = 0.5 + cases.ahead * (1.0 - steps.chunks**-beside)
     first = np.where(
-        several, others * planned * company, np.maximum(chunk + finds * longer - own - waits, 0.0)
+        several, others * planned * company, np.maximum(chunk + finds * longer - prompt_s - waits, 0.0)
     )
-    return PromptsOnly(own, first, met)
+    return PromptsOnly(prompt_s, first, met)
 
 
 def _pipeline(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> PromptsOnly:
-    stages, most = cases.stages, steps.ranks * steps.most
+    stages, most_chunks = cases.stages, steps.ranks * steps.most
     replicas, rate = cases.shared / cases.lanes, arriving * cases.stages
-    turn = _seconds(steps, most)
+    turn = _seconds(steps, most_chunks)
     full = steps.chunks * turn
     slope = steps.chunks * _slope(steps, lone / steps.chunks, turn)
     waits = budget_wait(cases, arriving, steps)
     # Small turns: those of a prompt each, or of those that come in a part of a turn.
-    short, small = lone, np.ones_like(most)
+    short, small = lone, np.ones_like(most_chunks)
     for _ in range(ROUNDS):
-        small = np.clip(arriving * short, 1.0, most)
+        small = np.clip(arriving * short, 1.0, most_chunks)
         short = lone + steps.chunks * (_seconds(steps, small) - steps.one_chunk)
     queue = full_wait(arriving * steps.full, many_servers(replicas), steps.full / stages / replicas)
     turning = np.minimum(arriving * lone, 1.0) ** many_servers(stages * replicas)
@@ -122,26 +122,26 @@ def _pipeline(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> Pr
     alone = short + queue
     # Turns of more prompts than this grow.
     grows = rate * slope - 1.0
-    least = ((stages - 1.0) * small - rate * (full - slope * most)) / np.maximum(grows, 1e-9)
+    least = ((stages - 1.0) * small - rate * (full - slope * most_chunks)) / np.maximum(grows, 1e-9)
     least = np.maximum(np.where(grows > 0.0, least, np.inf), small)
     present, came = rate * alone, np.maximum(rate * full, 1e-9)
     others = (stages - 1.0) * small
     begin = _above((others + least - 0.5 - present) / np.sqrt(np.maximum(present, 1e-9) / replicas)) / short
     end = _above((came - others - least) / np.sqrt(came / replicas)) / full
-    share = np.where(least < most, begin / np.maximum(begin + end, 1e-300), 0.0)
-    lanes = np.clip((arriving * full - 1.0) / np.maximum(most - 1.0, 1e-9), 0.0, 1.0)
-    idle = (1.0 - lanes) / (1.0 + lanes * (most - 1.0))
+    share = np.where(least < most_chunks, begin / np.maximum(begin + end, 1e-300), 0.0)
+    lanes = np.clip((arriving * full - 1.0) / np.maximum(most_chunks - 1.0, 1e-9), 0.0, 1.0)
+    idle = (1.0 - lanes) / (1.0 + lanes * (most_chunks - 1.0))
     single = full * (1.0 - 0.5 * idle) + 0.5 * (1.0 - lanes) * short
     several = full * (1.0 + 0.5 * (1.0 - lanes - idle) + 0.5 * lanes / stages)
-    large = ((1.0 - lanes) * single + most * lanes * several) / (1.0 - lanes + most * lanes)
+    large = ((1.0 - lanes) * single + most_chunks * lanes * several) / (1.0 - lanes + most_chunks * lanes)
     # What prompts leave of a turn is filled by the next one that waits, which then waits for another turn.
-    whole = np.floor(most + 1e-9)
-    spare = np.where(steps.chunks > 1.0, np.ceil(steps.chunks) - steps.chunks, most - whole)
+    whole_chunks = np.floor(most_chunks + 1e-9)
+    spare = np.where(steps.chunks > 1.0, np.ceil(steps.chunks) - steps.chunks, most_chunks - whole_chunks)
     cut = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
     busy = np.minimum(arriving * steps.full, 1.0)
-    later = busy ** (many_servers(stages * replicas) + whole) * (1.0 - 1.0 / stages)
-    in_full = most * np.maximum(lanes - 1.0 / stages, 0.0) / (1.0 - lanes + most * lanes)
-    again = np.where(cut, ((1.0 - share) * later + share * in_full) * turn / whole, 0.0)
+    later = busy ** (many_servers(stages * replicas) + whole_chunks) * (1.0 - 1.0 / stages)
+    in_full = most_chunks * np.maximum(lanes - 1.0 / stages, 0.0) / (1.0 - lanes + most_chunks * lanes)
+    again = np.where(cut, ((1.0 - share) * later + share * in_full) * turn / whole_chunks, 0.0)
     first = (1.0 - share) * np.maximum(queue - waits, 0.0) + share * np.maximum(large - short, 0.0)
     return PromptsOnly(short + again, first, share * full + (1.0 - share) * short)
 
@@ -151,10 +151,10 @@ def _short(cases: Cases, steps: Prefills) -> Array:
     return (np.ceil(steps.chunks) - steps.chunks) * cases.interleaved
 
 
-def _slope(steps: Prefills, chunk: Array, whole: Array) -> Array:
+def _slope(steps: Prefills, chunk: Array, full_s: Array) -> Array:
     """Seconds that a prompt adds to a long step."""
-    most = steps.ranks * steps.most
-    mean = np.where(most > 1.0, (whole - chunk) / np.maximum(most - 1.0, 1e-9), 0.0)
+    most_chunks = steps.ranks * steps.most
+    mean = np.where(most_chunks > 1.0, (full_s - chunk) / np.maximum(most_chunks - 1.0, 1e-9), 0.0)
     return np.where(steps.most >= SEVERAL, np.maximum(steps.beyond, 0.0), mean)
 
 

@@ -179,15 +179,15 @@ def rate_curve(table: Steps, load: Load, limits: Limits) -> RateCurve:
         *(load.prompt, load.output, load.cached, load.variation, load.prompt_variation, load.replicas),
         *(limits.budget, limits.sequences, limits.kv_tokens, table.ranks),
     )
-    whole = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, np.float64)) for value in figures))
+    per_case = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, np.float64)) for value in figures))
     prompt, output, cached, variation, varied, replicas, budget, sequences, room, _ = (
-        np.tile(values, POINTS) for values in whole
+        np.tile(values, POINTS) for values in per_case
     )
     every = Load(
         prompt, output, cached=cached, variation=variation, prompt_variation=varied, replicas=replicas
     )
     cases = Cases(table.repeated(POINTS), every, Limits(budget, sequences, room, limits.interleaved))
-    return _curve(cases, whole[0].size)
+    return _curve(cases, per_case[0].size)
 
 
 def _curve(cases: Cases, count: int) -> RateCurve:
@@ -248,7 +248,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     points |= {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
     points |= {name: np.minimum.accumulate(points[name], axis=0) for name in FALLING}
     prefill, prefill_beside = cases.prefill()
-    own = {
+    per_case = {
         **{name: getattr(cases, name) for name in ("lanes", "ranks", "stages", "shared", "varied")},
         **{name: getattr(cases, name) for name in ("decodes", "slots", "gaps", "steps_per_token", "output")},
         "alone_s": alone,
@@ -256,8 +256,8 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "prefill_s": prefill,
         "prefill_beside_s": prefill_beside,
     }
-    own = {name: np.broadcast_to(values, slots.shape)[:count] for name, values in own.items()}
-    return RateCurve(**points, **own)
+    per_case = {name: np.broadcast_to(values, slots.shape)[:count] for name, values in per_case.items()}
+    return RateCurve(**points, **per_case)
 
 
 def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
@@ -266,8 +266,8 @@ def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
     Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
     of a step's time falls where the present batch comes to a riser of the stair of step times.
     """
-    most = cases.beside_prompts
-    full, steps = cases.decode(most), cases.prefills(most)
+    slots = cases.beside_prompts
+    full, steps = cases.decode(slots), cases.prefills(slots)
     delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
     tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
     # From above: prompts share steps that are longer than those without them.

@@ -71,7 +71,7 @@ def _closed(cases: Cases) -> Steady:
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through, tpot = cases.arrivals, step
     other_clients = np.maximum(clients - 1, 0) / np.maximum(clients, 1.0)
-    earlier = before = moved = np.zeros_like(seen)
+    earlier = before = change = np.zeros_like(seen)
     met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
@@ -88,10 +88,10 @@ def _closed(cases: Cases) -> Steady:
         met = meetings(cases, arriving, step, tpot, steps, met.chunks)
         met = beside_prompts_only(cases, arriving, steps, met)
         interference = np.minimum(1.0 - step / met.mean_s, LONGEST_PROMPTS)
-        earlier, before, moved = before, moved, (1.0 - DAMPING) * (met.mean_s - tpot)
-        tpot = tpot + moved
+        earlier, before, change = before, change, (1.0 - DAMPING) * (met.mean_s - tpot)
+        tpot = tpot + change
         if iteration in LEAPS:
-            tpot = np.clip(tpot + _leap(earlier, before, moved), alone, full / (1.0 - interference))
+            tpot = np.clip(tpot + _leap(earlier, before, change), alone, full / (1.0 - interference))
         service = cases.fixed + met.first_s + met.prefill_s
         queue = np.minimum(budget_wait(cases, arriving, steps), most_wait(cases, steps, decode + service))
         queue = queue + np.maximum(clients / slots - 1.0, 0.0) * (tpot * gaps + service)
@@ -110,14 +110,14 @@ def _last_tpot(cases: Cases, step: Array, tpot: Array, begun: BegunTogether | No
     return last * cases.steps_per_token
 
 
-def _leap(earlier: Array, before: Array, moved: Array) -> Array:
+def _leap(earlier: Array, before: Array, change: Array) -> Array:
     """Sum of the remaining terms of a geometric series after the last three moves (Aitken).
 
     The smaller of two ratios counts: a riser of the stair of step times makes one move nearly as long as the
     one before.
     """
-    ratio = np.minimum(_ratio(moved, before), _ratio(before, earlier))
-    return np.where((ratio > 0.0) & (ratio < 0.995), moved * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
+    ratio = np.minimum(_ratio(change, before), _ratio(before, earlier))
+    return np.where((ratio > 0.0) & (ratio < 0.995), change * ratio / (1.0 - np.clip(ratio, 0.0, 0.995)), 0.0)
 
 
 def _ratio(after: Array, before: Array) -> Array:

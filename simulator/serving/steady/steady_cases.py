@@ -113,8 +113,10 @@ class Prefills:
 
     def uneven_seconds(self, chunks: Array, longest: Array) -> Array:
         """Step time with ``chunks`` chunks, of which one rank has ``longest``."""
-        own = np.maximum(self.again - self.beside, 0.0)
-        return self.seconds(chunks) + np.maximum(longest - np.maximum(chunks / self.ranks, 1.0), 0.0) * own
+        further_s = np.maximum(self.again - self.beside, 0.0)
+        return (
+            self.seconds(chunks) + np.maximum(longest - np.maximum(chunks / self.ranks, 1.0), 0.0) * further_s
+        )
 
     def beside_step(self, step: Array) -> Prefills:
         """The same with a slightly different batch of clients, whose own step takes ``step``."""
@@ -130,9 +132,9 @@ class Prefills:
     @property
     def full(self) -> Array:
         """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
-        most = self.ranks * self.most
-        seconds = self.seconds(most)
-        return self.chunks * (seconds + self.uneven * np.maximum(seconds - self.step, 0.0)) / most
+        most_chunks = self.ranks * self.most
+        seconds = self.seconds(most_chunks)
+        return self.chunks * (seconds + self.uneven * np.maximum(seconds - self.step, 0.0)) / most_chunks
 
 
 class Cases:
@@ -241,12 +243,12 @@ class Cases:
             # Whole prompts of one length, where no decodes vary what they leave.
             equal = self.together | (~self.decodes & (self.varied == 0.0))
             fill = np.where(equal, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
-        most = np.maximum(np.minimum(fill, free), 1.0)
+        most_chunks = np.maximum(np.minimum(fill, free), 1.0)
 
         # Two prompts on one rank; one; one on every rank; two on every rank; some; as many as a step takes.
         # Where a step takes less than two, what it takes stands for them.
-        second = np.where(most > 1.0, np.clip(most, LEAST_PART, 2.0), 2.0)
-        most_of, several = np.maximum(most, 2.0), most >= SEVERAL
+        second = np.where(most_chunks > 1.0, np.clip(most_chunks, LEAST_PART, 2.0), 2.0)
+        most_of, several = np.maximum(most_chunks, 2.0), most_chunks >= SEVERAL
         middle = np.where(several, np.sqrt(2.0 * most_of), 2.0)
         single = bool(np.all(self.ranks == 1.0))
         ones = np.ones_like(chunk)
@@ -266,20 +268,22 @@ class Cases:
         behind = np.maximum(two - all_, 0.0) / (self.ranks * (second - 1.0))
         long = self.ranks * np.maximum(most_of - middle, 1e-9)
         half = np.clip(half, two, np.maximum(full, two))
-        beyond = np.where(most > 2.0, np.maximum(full - half, 0.0) / long, behind)
+        beyond = np.where(most_chunks > 2.0, np.maximum(full - half, 0.0) / long, behind)
         further = (half - two) / (self.ranks * np.maximum(middle - 2.0, 1e-9))
         further = np.where(several, further, beyond)
-        spared = np.where(most > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
+        spared = np.where(most_chunks > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
         # Where long steps add more, the chunks before them add no more than the second one did.
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
         step = self.decode(batch)
         one_chunk = np.where(self.arrives, step, one_chunk)
         added = beside, behind, further, beyond, spared, again
         beside, behind, further, beyond, spared, again = (np.where(self.arrives, 0.0, more) for more in added)
-        uneven = np.where(most < room / chunk, self.longest_of * np.sqrt(self.varied / most), 0.0)
-        whole = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
+        uneven = np.where(
+            most_chunks < room / chunk, self.longest_of * np.sqrt(self.varied / most_chunks), 0.0
+        )
+        mean_steps = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
         parts = step, one_chunk, beside, behind, further, beyond, spared, again
-        return Prefills(self.new / chunk, whole, most, *parts, self.ranks, uneven)
+        return Prefills(self.new / chunk, mean_steps, most_chunks, *parts, self.ranks, uneven)
 
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
@@ -292,11 +296,11 @@ class Cases:
 
         Batches of random arrivals vary; the fuller the slots are, the less.
         """
-        most = float(self.slots.max(initial=1.0))
-        steady = self.table.decodes_at(self.keys, most)
+        most_slots = float(self.slots.max(initial=1.0))
+        steady = self.table.decodes_at(self.keys, most_slots)
         if bool(np.all(self.closed)):
             return steady
-        varied = self.table.varying(self.shared).decodes_at(self.keys, most)
+        varied = self.table.varying(self.shared).decodes_at(self.keys, most_slots)
         free = 1.0 / np.maximum(self.slots - 1.0, 1e-9)
         fixed = self.closed | (self.slots <= 1.0)
 
@@ -315,6 +319,6 @@ def mixes(engine: Engine) -> bool:
 
 def _steps_of(spans: Array, varied: Array) -> Array:
     """Mean steps of a prompt that fills the room of ``spans``; ``varied``: deviation of that room over it."""
-    whole = np.maximum(np.round(spans), 1.0)
-    deviations = (spans - whole) / np.maximum(spans * varied, 1e-9)
-    return whole + 1.0 / (1.0 + np.exp(-np.clip(1.702 * deviations, -40.0, 40.0)))
+    rounded = np.maximum(np.round(spans), 1.0)
+    deviations = (spans - rounded) / np.maximum(spans * varied, 1e-9)
+    return rounded + 1.0 / (1.0 + np.exp(-np.clip(1.702 * deviations, -40.0, 40.0)))

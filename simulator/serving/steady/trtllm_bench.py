@@ -37,8 +37,8 @@ class BenchLimits(NamedTuple):
     def graphs(self) -> tuple[int, ...]:
         """Captured sizes: those of the page up to the batch limit, and the limit itself, as steps are padded
         (model_engine.py, ``_filter_cuda_graph_batch_sizes``)."""
-        most = min(self.batch, self.tokens)
-        return (*(size for size in GRAPHS if size < most), most)
+        largest = min(self.batch, self.tokens)
+        return (*(size for size in GRAPHS if size < largest), largest)
 
 
 def bench_limits(kind: ReplicaKind, prompt: float, output: float, share: float) -> BenchLimits:

@@ -88,7 +88,7 @@ def full_wait(load: Array, power: Array, seconds: Array) -> Array:
 
 
 def rank_wait(
-    cases: Waiting, through: Array, service: Array, prompt: Array, chunks: Array, most: Array
+    cases: Waiting, through: Array, service: Array, prompt: Array, chunks: Array, most_chunks: Array
 ) -> Array:
     """Wait of prompts behind those of their rank or replica, which take several steps each.
 
@@ -102,17 +102,17 @@ def rank_wait(
         service: seconds of a prompt on its rank without the wait, those until its first step included.
         prompt: seconds of its steps.
         chunks: its steps.
-        most: prompts that share a step.
+        most_chunks: prompts that share a step.
     """
     wait, left = np.zeros_like(through), 0.5 * (1.0 - 1.0 / np.maximum(chunks, 1.0))
-    shared = np.maximum(most - 1.0, 0.0)
+    shared = np.maximum(most_chunks - 1.0, 0.0)
     computed = np.minimum(np.maximum(through * prompt - shared, 0.0), 1.0)
     for _ in range(2):
         inside = np.where(cases.decodes, service - prompt, service) + wait
         behind = np.maximum(companions(through * inside, cases.shared) - shared * cases.decodes, 0.0)
         begun = np.where(cases.decodes, computed, np.minimum(behind, 1.0))
-        whole = np.where(cases.decodes, behind, np.maximum(behind - 1.0, 0.0))
-        wait = prompt * (left * begun + whole)
+        whole_prompts = np.where(cases.decodes, behind, np.maximum(behind - 1.0, 0.0))
+        wait = prompt * (left * begun + whole_prompts)
     several = cases.decodes | ((cases.ranks > 1.0) & (chunks > 1.0))
     return np.where((cases.stages == 1) & several, wait, 0.0)
 

@@ -46,12 +46,12 @@ def all_reduce_seconds(
         return star_seconds(cluster, ranks, size)
     nccl = cluster.collective("all_reduce", size, ranks)
     level = cluster.levels[0]
-    own = level.constants.remote_reads
-    if own is None or ranks > min(level.devices, own.most_ranks):
+    remote_reads = level.constants.remote_reads
+    if remote_reads is None or ranks > min(level.devices, remote_reads.most_ranks):
         return nccl
     # Of a full mesh, ranks use the links between them.
     share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
-    custom = remote_read_seconds(own, share * level.bandwidth, np.asarray(float(ranks)), size)
+    custom = remote_read_seconds(remote_reads, share * level.bandwidth, np.asarray(float(ranks)), size)
     return np.where(size <= engine.custom_all_reduce_bytes.value, np.minimum(custom, nccl), nccl)
 
 
@@ -68,9 +68,9 @@ def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
     """
     library = cluster.collective("all_to_all", sent, ranks)
     level = cluster.levels[0]
-    own = level.constants.remote_reads
-    if own is None or ranks > level.devices:
+    remote_reads = level.constants.remote_reads
+    if remote_reads is None or ranks > level.devices:
         return library
-    start = own.start_s + own.rank_s * (min(ranks, own.most_ranks) - 2)
+    start = remote_reads.start_s + remote_reads.rank_s * (min(ranks, remote_reads.most_ranks) - 2)
     share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
-    return np.minimum(library, start + sent / (own.efficiency * share * level.bandwidth))
+    return np.minimum(library, start + sent / (remote_reads.efficiency * share * level.bandwidth))

@@ -87,8 +87,8 @@ class CappedTable(IterationTable):
             model = self.free if share is None else self.at_clock(share).power
             return model.watts(tokens, decodes, kv_tokens, seconds / self.stages, hosts=False) / devices
 
-        own, idle = self.price.cluster.device.clock_share, self.free.idle_w
-        return float(under_cap(seconds_at, drawn_at, self.cap_w, own, idle))
+        device_share, idle = self.price.cluster.device.clock_share, self.free.idle_w
+        return float(under_cap(seconds_at, drawn_at, self.cap_w, device_share, idle))
 
     # Scalar interface: the event engine
 
@@ -205,7 +205,7 @@ def under_cap(
     seconds_at: Callable[[float | None], Array],
     drawn_at: Callable[[float | None, Array], Array],
     cap_w: Array | float,
-    own: Array | float,
+    device_share: Array | float,
     idle_w: Array | float,
 ) -> Array:
     """Seconds of steps under a power cap.
@@ -214,7 +214,7 @@ def under_cap(
         seconds_at: step time, s, at a share of the highest clock; None is the clock in use.
         drawn_at: power of a device at a share of the highest clock and a step time, W.
         cap_w: power cap of a device, W.
-        own: clock in use, as a share of the highest.
+        device_share: clock in use, as a share of the highest.
         idle_w: idle power of a device, W.
     """
     before = seconds_at(None)
@@ -223,7 +223,7 @@ def under_cap(
     for share in CLOCKS:
         if not above.any():
             return seconds
-        lower = share < np.asarray(own)
+        lower = share < np.asarray(device_share)
         if not lower.any():
             continue
         after = np.maximum(seconds_at(share), before)

@@ -91,10 +91,10 @@ def allowed_options(
     footprint = memory(
         price, options.token_budget, options.max_sequences, options.memory_share, options.block_tokens
     )
-    most = admitted(price, footprint, options)
-    if most is None or most >= options.max_sequences:
+    fitting = admitted(price, footprint, options)
+    if fitting is None or fitting >= options.max_sequences:
         return options
-    return options.model_copy(update={"max_sequences": most})
+    return options.model_copy(update={"max_sequences": fitting})
 
 
 MOST_CONTEXT = 1 << 17
@@ -179,8 +179,8 @@ def speculating(
     """
     layers = speculation.draft_layers
     if draft is not None:
-        own = {"pipeline": 1} if speculation.asynchronous else {}
-        alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0, **own})
+        draft_layout = {"pipeline": 1} if speculation.asynchronous else {}
+        alone = pool.model_copy(update={"speculation": None, "expert": 1, "expert_tensor": 0, **draft_layout})
         price = StepPrice(draft, cluster, alone, _unscheduled(engine, speculation))
         footprint = memory(price, options.token_budget, options.max_sequences, options.memory_share)
         context = min(options.max_context or draft.max_sequence, MOST_CONTEXT)

@@ -76,9 +76,9 @@ def packing_seconds(product: Product, kernels: KernelModel, matrices: Array | fl
     """
     rows, columns = np.asarray(product.n, dtype=np.float64), np.asarray(product.k, dtype=np.float64) / BLOCK
     repeated = matrices * rows * columns
-    moved = 8.0 * rows, 16.0 * rows, 4.0 * repeated, 5.0 * repeated, 5.0 * np.asarray(product.m) * columns
+    moves = 8.0 * rows, 16.0 * rows, 4.0 * repeated, 5.0 * repeated, 5.0 * np.asarray(product.m) * columns
     seconds = np.zeros(())
-    for bytes_ in moved:
+    for bytes_ in moves:
         seconds = seconds + kernels.memory_bound(bytes_)
     return seconds
 

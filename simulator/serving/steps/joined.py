@@ -110,16 +110,16 @@ class JoinedGrids:
         knots_x, knots_y, flat = self.x, self.y, self.z
 
         # Steady states ask for the same y in every iteration: its places are kept.
-        kept: list[Any] = [None]
+        last_place: list[Any] = [None]
 
         def place(y: ArrayLike) -> tuple[Any, Any, Any]:
-            if kept[0] is not y:
+            if last_place[0] is not y:
                 at = np.asarray(y, dtype=np.float64)
                 j = self.below_y[below_y + np.minimum(at.astype(np.int64), last_y)]
                 knot = j + first_y
                 lower = knots_y[knot]
-                kept[:] = y, first_z + j, (at - lower) / (knots_y[knot + 1] - lower)
-            return kept[1], kept[2], columns
+                last_place[:] = y, first_z + j, (at - lower) / (knots_y[knot + 1] - lower)
+            return last_place[1], last_place[2], columns
 
         def look_up(x: ArrayLike, y: ArrayLike) -> Array:
             x = np.asarray(x, dtype=np.float64)

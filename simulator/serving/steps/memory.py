@@ -116,13 +116,13 @@ def _latent_bytes(price: StepPrice, mla: LatentAttention) -> float:
     """Bytes of one layer of latent attention beyond its share: every rank holds the projections to the
     compressed width and the indexer, and a second copy of the expansions in 16 bits (MLACommonImpl)."""
     model, tensor = price.model, price.pool.tensor
-    whole = model.hidden * ((mla.q_lora_rank or 0) + mla.kv_lora_rank + mla.qk_rope_head_dim)
+    unsplit = model.hidden * ((mla.q_lora_rank or 0) + mla.kv_lora_rank + mla.qk_rope_head_dim)
     if mla.index_topk:
         queries = (mla.q_lora_rank or model.hidden) * mla.index_heads * mla.index_head_dim
-        whole += queries + model.hidden * (mla.index_head_dim + mla.index_heads)
+        unsplit += queries + model.hidden * (mla.index_head_dim + mla.index_heads)
     expanded = model.heads * mla.kv_lora_rank * (mla.qk_nope_head_dim + mla.v_head_dim)
     size = price.weights.attention_bytes or price.weights.dense_bytes
-    return whole * (1 - 1 / tensor) * size + ENDS_BYTES * expanded / tensor
+    return unsplit * (1 - 1 / tensor) * size + ENDS_BYTES * expanded / tensor
 
 
 def attention_weight_bytes(price: StepPrice) -> float:
@@ -163,8 +163,8 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sli
     if model.mla and model.mla.index_topk:
         size += model.mla.index_head_dim + INDEX_SCALE_BYTES
     full, windows = model.full_layers, model.layers_of_kind("sliding")
-    own = model.cached_layers / max(full + windows, 1)
-    return own * (full * size + (sliding if full else 1.0) * windows * window) / pipeline
+    caching_share = model.cached_layers / max(full + windows, 1)
+    return caching_share * (full * size + (sliding if full else 1.0) * windows * window) / pipeline
 
 
 def _entry_bytes(model: Model, tensor: int, kv: str | None) -> float:

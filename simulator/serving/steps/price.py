@@ -161,8 +161,8 @@ class StepPrice:
             seconds = sum(padded, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
-        whole = layers * (seconds + self._exchange(count))
-        return self.site.factor("experts") * self.site.by_tokens(count / self.pool.data) * whole
+        layers_s = layers * (seconds + self._exchange(count))
+        return self.site.factor("experts") * self.site.by_tokens(count / self.pool.data) * layers_s
 
     def prefill_attention(self, queries: ArrayLike, context: ArrayLike) -> Array:
         """Attention of one chunk whose last token sees ``context`` tokens, all layers."""
@@ -276,9 +276,9 @@ class StepPrice:
     @property
     def pads_experts(self) -> bool:
         """Whether experts run in DeepGEMM, which computes whole blocks of every expert."""
-        cut, most = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
+        cut, most_cut = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
         block = self.weights.experts == "fp8_block" and self.pool.expert_kernels is None
-        return block and cut <= most and self.cluster.device.generation.deepgemm
+        return block and cut <= most_cut and self.cluster.device.generation.deepgemm
 
     @property
     def packs_scales(self) -> bool:
@@ -288,15 +288,15 @@ class StepPrice:
     @property
     def reduces_a_layer(self) -> int:
         """Number of all-reduces per layer."""
-        whole = 1 if self.model.parallel_block else 3 if self.model.encoder else 2
-        return 0 if self.pool.tensor == 1 else whole
+        reduces = 1 if self.model.parallel_block else 3 if self.model.encoder else 2
+        return 0 if self.pool.tensor == 1 else reduces
 
     # Implementation
 
-    def _host(self, own: float, dense: float) -> float:
+    def _host(self, layer_s: float, dense: float) -> float:
         """Host time of all layers, each charged by its class, s."""
         others = self.model.dense_layers if self.dense_times is not self.times else 0
-        return (self.model.layers - others) * own + others * dense
+        return (self.model.layers - others) * layer_s + others * dense
 
     def _rank(self, batch: Batch) -> Rank:
         return Rank(self.model, batch, self.shard, self.formats, SERVING)
@@ -307,7 +307,7 @@ class StepPrice:
         if self.attention_formats == self.formats:
             return ops
         others = layer_ops(replace(rank, formats=self.attention_formats), mixer, experts, mlp, width)
-        return [own if own.part in ATTENTION else op for op, own in zip(ops, others, strict=True)]
+        return [other if other.part in ATTENTION else op for op, other in zip(ops, others, strict=True)]
 
     def _attention(self, rank: Rank, shape: tuple[int, ...], prices: Prices, kinds: str = "") -> Array:
         """Attention of all layers, or of those of one kind."""
@@ -368,11 +368,11 @@ class StepPrice:
             if reduced:
                 total = total + self._reduce(op)
             else:
-                own = self._narrowed(op, np.asarray(next(others), dtype=np.float64))
+                op_s = self._narrowed(op, np.asarray(next(others), dtype=np.float64))
                 blocks = op if isinstance(op, Product) and op.dtype == "fp8_block" else None
                 if blocks and self.pool.product_kernels:
-                    own = flashinfer_seconds(blocks, self.prices.kernels, own)
-                total = total + (np.maximum(own, self.least_latents_s) if op.name == LATENTS else own)
+                    op_s = flashinfer_seconds(blocks, self.prices.kernels, op_s)
+                total = total + (np.maximum(op_s, self.least_latents_s) if op.name == LATENTS else op_s)
                 if blocks and self.packs_scales:
                     total = total + packing_seconds(blocks, self.prices.kernels)
         return total
@@ -417,8 +417,8 @@ class StepPrice:
         collective = self.cluster.collective
         gathered = collective("all_gather", size, ranks) + collective("reduce_scatter", size, ranks)
         if self.engine.gathers_by_all_reduce.value:
-            most = self.graphs[-1] if len(self.graphs) else 0
-            has_prompts = tokens > most * self.pool.data
+            largest_graph = self.graphs[-1] if len(self.graphs) else 0
+            has_prompts = tokens > largest_graph * self.pool.data
             gathered = np.where(has_prompts, 2.0 * collective("all_reduce", size, ranks), gathered)
         if self.pool.expert == 1 or self.pool.exchange == "all-gather":
             return gathered

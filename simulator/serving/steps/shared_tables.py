@@ -26,8 +26,8 @@ class SharedTables:
         most: tables kept; the least recently used is dropped.
     """
 
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
+    def __init__(self, tables: int = 256) -> None:
+        self._most = tables
         self._tables: OrderedDict[tuple[object, ...], IterationTable] = OrderedDict()
 
     def table(self, price: StepPrice, budget: float, sequences: float, context: float) -> IterationTable:
@@ -45,9 +45,9 @@ class SharedTables:
             ("sequences of a step", sequences, MOST_SEQUENCES),
             ("tokens of a request", context, LONGEST_CONTEXT),
         )
-        for name, size, most in limits:
-            if size > most:
-                raise InputError(f"{size:,.0f} {name}; at most {most:,} are priced")
+        for name, size, limit in limits:
+            if size > limit:
+                raise InputError(f"{size:,.0f} {name}; at most {limit:,} are priced")
         tokens, batch, length = (1 << (max(int(size), 16) - 1).bit_length() for _, size, _ in limits)
         batch = next((size for size in BATCHES if size >= batch), batch)
         pool = price.pool.model_dump_json(exclude={"options", "speculation", "replicas"})

@@ -67,7 +67,7 @@ class SpeculativeCases:
         """Power of a replica's devices during steps; see `StepCases.watts`."""
         return self._target.watts(tokens, decodes, kv_tokens, seconds)
 
-    def decodes_at(self, keys: Array, most: float) -> Callable[[Array], Array]:
+    def decodes_at(self, keys: Array, most_sequences: float) -> Callable[[Array], Array]:
         """See `StepCases.decodes_at`."""
         return lambda sequences: self.decode_seconds(sequences, keys)
 

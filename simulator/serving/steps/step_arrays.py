@@ -106,7 +106,7 @@ class StepArrays:
         )
 
     def decode_lines(
-        self, which: Ints, keys: Array, most: float, spread: Ints
+        self, which: Ints, keys: Array, most_sequences: float, spread: Ints
     ) -> Callable[[Array], Array] | None:
         """Seconds of decode steps at one mean KV of each case, by the sequences of a rank.
 
@@ -116,7 +116,7 @@ class StepArrays:
         Args:
             which: index of each case's table, shape (cases,).
             keys: mean KV of a sequence, tokens.
-            most: most sequences of a rank.
+            most_sequences: most sequences of a rank.
             spread: see `StepCases.spread`, shape (cases,).
         """
         if not which.size:
@@ -125,15 +125,15 @@ class StepArrays:
         kinds = len(self.power)
         pairs, line = np.unique((which + kinds * spread) * len(values) + place, return_inverse=True)
         names = [(int(pair // len(values)), float(values[pair % len(values)])) for pair in pairs.tolist()]
-        count = int(most) + 2
+        count = int(most_sequences) + 2
         missing = [name for name in names if len(self._lines.get(name, ())) < count]
         if len(missing) * count > LINES_PAY * which.size:
             return None
         if missing:
-            tables, kept = (np.repeat(column, count) for column in zip(*missing, strict=True))
+            tables, keys_of_lines = (np.repeat(column, count) for column in zip(*missing, strict=True))
             batches = np.tile(np.arange(count, dtype=np.float64), len(missing))
             cases = self.cases(tables % kinds).spreading(tables // kinds)
-            seconds = cases.decode_seconds(batches, kept.astype(np.float64))
+            seconds = cases.decode_seconds(batches, keys_of_lines.astype(np.float64))
             self._lines.update(zip(missing, seconds.reshape(-1, count), strict=True))
             self._joined_lines = JoinedVectors(list(self._lines.values()))
         numbers = {name: number for number, name in enumerate(self._lines)}
@@ -218,16 +218,16 @@ class StepCases:
         arguments = np.broadcast_arrays(self.which, *figures)
         watts = np.empty(arguments[0].shape)
         for number, power in enumerate(models):
-            own = arguments[0] == number
-            if own.any():
-                watts[own] = power.watts(*(values[own] for values in arguments[1:]), hosts=False)
+            of_model = arguments[0] == number
+            if of_model.any():
+                watts[of_model] = power.watts(*(values[of_model] for values in arguments[1:]), hosts=False)
         return watts
 
-    def decodes_at(self, keys: Array, most: float) -> Callable[[Array], Array]:
-        """`decode_seconds` by the sequences of a rank, at most ``most``, with one mean KV of each case."""
+    def decodes_at(self, keys: Array, most_sequences: float) -> Callable[[Array], Array]:
+        """`decode_seconds` by a rank's sequences, at most ``most_sequences``, with one mean KV a case."""
         lines = None
         if not self.mechanisms and self.which.shape == keys.shape and keys.ndim == 1:
-            lines = self.arrays.decode_lines(self.which, keys, most, self.spread)
+            lines = self.arrays.decode_lines(self.which, keys, most_sequences, self.spread)
         return lines or (lambda sequences: self.decode_seconds(sequences, keys))
 
     def decode_seconds(self, sequences: ArrayLike, keys: ArrayLike, verified: float = 1.0) -> Array:
@@ -290,16 +290,16 @@ class StepCases:
         busy = sequences >= 0.5
         rows = sequences * verified
         alone = np.where(busy, self._padded(rows), 0.0) + self._head(rows)
-        whole = self._mixed_tokens(queries, rows, ranks) + self._head(rows + chunks)
+        step_s = self._mixed_tokens(queries, rows, ranks) + self._head(rows + chunks)
         decoding = np.maximum(sequences, 1.0)
         alone = alone + np.where(busy, self.decode_attention(decoding, keys), 0.0)
         beside = np.where(busy, self._mixed(decoding, keys), 0.0)
         power = self._exponent
-        own = chunks * self.chunk_attention(queries / chunks, before)
+        chunks_s = chunks * self.chunk_attention(queries / chunks, before)
         plain = bool(np.all(power == 1.0))
-        whole = whole + (own + beside if plain else (own**power + beside**power) ** (1.0 / power))
+        step_s = step_s + (chunks_s + beside if plain else (chunks_s**power + beside**power) ** (1.0 / power))
         around = self.around_s + self.sequence_s * (sequences + chunks)
-        return np.maximum(around + alone + self._prefill_factor * (whole - alone), self._least_mixed_s)
+        return np.maximum(around + alone + self._prefill_factor * (step_s - alone), self._least_mixed_s)
 
     def others_seconds(
         self,

@@ -78,9 +78,9 @@ def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, A
 def _every(function: Callable[[Array], Array], last: int) -> Array:
     """Values of a function with steps at 0 (as 0) to ``last``."""
     knots = np.unique(np.concatenate([np.arange(1.0, min(last, 512) + 1), _tile_knots(last)]))
-    whole = np.interp(np.arange(last + 1), *_stepped(function, knots))
-    whole[0] = 0.0
-    return whole
+    values = np.interp(np.arange(last + 1), *_stepped(function, knots))
+    values[0] = 0.0
+    return values
 
 
 Row = tuple[list[float], list[float], list[float], list[float], float, float]
@@ -179,8 +179,8 @@ class IterationTable:
     def _price_rank(self) -> None:
         self.inside_s = _every(self.price.inside_stages, self.max_tokens)
         rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
-        most = int(rows[-1])
-        self.head_s = np.interp(np.arange(most + 1), rows, self.price.head(rows))
+        most_rows = int(rows[-1])
+        self.head_s = np.interp(np.arange(most_rows + 1), rows, self.price.head(rows))
         self.head_s[0] = 0.0
 
     def _price_tokens(self) -> None:
@@ -364,11 +364,11 @@ class IterationTable:
         experts of all ranks' tokens; in a graph, each rank is padded to the largest."""
         if not self._listed:
             self._make_lists()
-        tokens, verified, own, prompts = [], [], 0.0, False
+        tokens, verified, rank_s, prompts = [], [], 0.0, False
         for batch in ranks:
             seconds = self._own(batch, queries)
-            if seconds > own:
-                own = seconds
+            if seconds > rank_s:
+                rank_s = seconds
             rows = batch.decodes * queries
             verified.append(rows)
             for chunk in batch.prefills:
@@ -379,21 +379,21 @@ class IterationTable:
             return 0.0
         alone = self._shared(verified, True)
         if not prompts:
-            return own + alone
+            return rank_s + alone
         mixed = self._shared(tokens, self.graphs_mixed)
-        return max(own + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
+        return max(rank_s + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
 
     def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
         """Seconds of products and experts of ranks in lockstep; ``tokens`` are those of each rank."""
-        most = max(tokens)
-        if not most:
+        most_tokens = max(tokens)
+        if not most_tokens:
             return 0.0
-        graphed = graphed and most <= self.largest_graph
-        padded = self.padded.item(most) if graphed and most < len(self.padded) else most
+        graphed = graphed and most_tokens <= self.largest_graph
+        padded = self.padded.item(most_tokens) if graphed and most_tokens < len(self.padded) else most_tokens
         rank_s = self.rank_s.item(padded) if padded < len(self.rank_s) else float(self.price.linear(padded))
         even = graphed or self.price.engine.pads_ranks.value
-        whole = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
-        return rank_s + self.experts_s.item(whole)
+        all_tokens = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
+        return rank_s + self.experts_s.item(all_tokens)
 
     def _own(self, batch: RankBatch, queries: int = 1) -> float:
         """Seconds of one rank in lockstep beside products and experts."""

@@ -180,12 +180,12 @@ class WeightFormats:
         }
         peaks, by_part = cluster.device.peak_flops, {}
         for part, formats in shares.items():
-            most = max(formats, key=lambda name: formats[name])
+            commonest = max(formats, key=lambda name: formats[name])
             inputs = activations
-            if inputs is None and weights == model.checkpoint and most in model.weight_only:
+            if inputs is None and weights == model.checkpoint and commonest in model.weight_only:
                 inputs = "bf16"
             size = sum(share * _stored_in(model, name) for name, share in formats.items())
-            by_part[part] = *_computed(most, peaks, inputs, model.moe is not None), size
+            by_part[part] = *_computed(commonest, peaks, inputs, model.moe is not None), size
         attention, dense, experts = (by_part[part] for part in ("attention", "dense", "experts"))
         narrowed = activations == "fp8" and experts[2] == MXFP4_BYTES and "mxfp4" in peaks
         if narrowed:

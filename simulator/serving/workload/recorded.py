@@ -39,13 +39,13 @@ class SessionPlay:
         return next(then)[0]._replace(then=then)
 
     def _known(self, recorded: tuple[int, ...]) -> tuple[int, ...]:
-        ids, known = self._ids, []
+        ids, play_ids = self._ids, []
         for block in recorded:
-            own = ids.get(block)
-            if own is None:
-                own = ids[block] = self._fresh(1)[0]
-            known.append(own)
-        return tuple(known)
+            play_id = ids.get(block)
+            if play_id is None:
+                play_id = ids[block] = self._fresh(1)[0]
+            play_ids.append(play_id)
+        return tuple(play_ids)
 
 
 def replayed(

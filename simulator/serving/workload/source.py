@@ -114,8 +114,8 @@ class Source:
 
     def _drawn_columns(self, law: Arrivals) -> list[np.ndarray]:
         """Columns of ``_rows`` without a trace; prefixes of one group share their ids."""
-        most, prefix = self.serving.requests, self.serving.prefix
-        arrival = np.fromiter(islice(law.times(self._arrivals), most), np.float64)
+        requests, prefix = self.serving.requests, self.serving.prefix
+        arrival = np.fromiter(islice(law.times(self._arrivals), requests), np.float64)
         blocks = range(0, len(arrival), BLOCK)
         lengths = [*islice(self._drawn_blocks(), len(blocks)), (np.zeros(0, np.int64),) * 2]
         prompt, output = (np.concatenate(parts)[: len(arrival)] for parts in zip(*lengths, strict=True))

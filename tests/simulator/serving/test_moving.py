@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.errors import InputError
-from simulator.serving.bytes_moved import moved
+from simulator.serving.bytes_moved import moves_figures
 from simulator.serving.replica.guards import guarding
 from simulator.serving.result import serve
 from simulator.serving.routers.migration import Llumnix
@@ -85,7 +85,7 @@ def test_a_drained_replica_is_free_sooner_where_its_sequences_leave():
         router={"kind": "round-robin", "migrate": {"kind": "drain", "interval": 0.01}},
     )  # fmt: skip
     assert leaves.fleet.members[0].last_s < 0.6 * stays.fleet.members[0].last_s
-    assert moved(leaves.fleet)["migrations"]["copied"] > 3
+    assert moves_figures(leaves.fleet)["migrations"]["copied"] > 3
 
 
 def test_the_stop_of_a_live_move_does_not_grow_with_the_prompt():

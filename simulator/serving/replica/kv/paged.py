@@ -55,15 +55,15 @@ class PagedBlocks:
         """Tokens of a waiting sequence that the cache holds; the last token is always computed."""
         if sequence.loaded:
             return sequence.loaded
-        known = sequence.request.cached if self.keeps_freed else 0
-        if known:
-            known = min(known, sequence.target - 1) // self.block_tokens * self.block_tokens
+        repeated = sequence.request.cached if self.keeps_freed else 0
+        if repeated:
+            repeated = min(repeated, sequence.target - 1) // self.block_tokens * self.block_tokens
         if sequence.ghost is None:
-            return known
+            return repeated
         taken, free, blocks = sequence.ghost
         left = blocks - max(self.taken - taken - free, 0)
-        most = (sequence.target - 1) // self.block_tokens
-        return max(max(min(left, most), 0) * self.block_tokens, known)
+        full_blocks = (sequence.target - 1) // self.block_tokens
+        return max(max(min(left, full_blocks), 0) * self.block_tokens, repeated)
 
     def cached(self, request: Request) -> int:
         """Tokens of the request's prompt that the cache holds."""

@@ -135,9 +135,9 @@ class PrefixBlocks(PagedBlocks):
         sequence.blocks = 0
 
     def _matched(self, units: tuple[int, ...], tokens: int) -> int:
-        users, most = self._users, (tokens - 1) // self._unit
+        users, full_units = self._users, (tokens - 1) // self._unit
         count = 0
-        for unit in units[:most]:
+        for unit in units[:full_units]:
             if unit not in users:
                 break
             count += 1

@@ -29,17 +29,17 @@ class Static(Scheduler):
         """See `Scheduler.fill`."""
         waiting = batcher.waiting
         if not batcher.running and waiting:
-            chosen = list(waiting)[: min(self.batch or batcher.slots, batcher.slots)]
-            longest = max(sequence.output for sequence in chosen)
-            for sequence in chosen:
+            batch = list(waiting)[: min(self.batch or batcher.slots, batcher.slots)]
+            longest = max(sequence.output for sequence in batch)
+            for sequence in batch:
                 sequence.output = longest
-            later = [waiting.pop() for _ in range(len(waiting) - len(chosen))]
+            later = [waiting.pop() for _ in range(len(waiting) - len(batch))]
             admit(batcher, step, 1 << 60, now, whole=True)
             waiting.extend(reversed(later))
             if self.pads and step.chunks:
-                most = max(tokens for tokens, _ in step.chunks)
-                step.chunks = ((most, 0),) * len(step.chunks)
-                step.prompt = most * len(step.chunks)
+                longest_prompt = max(tokens for tokens, _ in step.chunks)
+                step.chunks = ((longest_prompt, 0),) * len(step.chunks)
+                step.prompt = longest_prompt * len(step.chunks)
             return
         if batcher.prefilling:
             go_on(batcher, step, batcher.budget)

@@ -45,9 +45,9 @@ class TreeSearch(Program):
         for step in range(self.steps):
             shares = random.exponential(size=len(leaves))
             shares /= shares.sum()
-            kept = self.kept(leaves, shares) if self.price else range(len(leaves))
-            leaves = [leaves[index] for index in kept]
-            shares = shares[list(kept)] / shares[list(kept)].sum()
+            going_on = self.leaves_kept(leaves, shares) if self.price else range(len(leaves))
+            leaves = [leaves[index] for index in going_on]
+            shares = shares[list(going_on)] / shares[list(going_on)].sum()
             counts = spread(shares, self.width)
             parents = [leaf for leaf, count in zip(leaves, counts, strict=True) for _ in range(count)]
             outputs = [output if not step and not child else draw()[1] for child in range(len(parents))]
@@ -58,7 +58,7 @@ class TreeSearch(Program):
                 tokens = leaf.tokens + generated
                 leaves.append(Leaf(tokens, leaf.spans + fresh(tokens // SPAN - len(leaf.spans))))
 
-    def kept(self, leaves: list[Leaf], shares: np.ndarray) -> list[int]:
+    def leaves_kept(self, leaves: list[Leaf], shares: np.ndarray) -> list[int]:
         """Numbers of the leaves that go on, in order; at least the best.
 
         Args:
@@ -68,7 +68,7 @@ class TreeSearch(Program):
         total = len({span for leaf in leaves for span in leaf.spans}) or 1
         spans: set[int] = set()
         left, order = set(range(len(leaves))), []
-        worth, most, count = 0.0, -np.inf, 1
+        worth, best_worth, count = 0.0, -np.inf, 1
         while left:
             gains = {
                 leaf: shares[leaf] - self.price * len(set(leaves[leaf].spans) - spans) / total
@@ -79,8 +79,8 @@ class TreeSearch(Program):
             left.remove(best)
             spans |= set(leaves[best].spans)
             worth += gains[best]
-            if worth > most + 1e-12:
-                most, count = worth, len(order)
+            if worth > best_worth + 1e-12:
+                best_worth, count = worth, len(order)
         return sorted(order[:count])
 
 

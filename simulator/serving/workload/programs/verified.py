@@ -41,9 +41,9 @@ class VerifiedAnswers(Program):
     def calls(self, draw: Draw, fresh: Fresh, prefix: tuple[int, ...], random: np.random.Generator) -> Calls:
         """See `Program.calls`."""
         prompt, first = draw()
-        kept = [Leaf(prompt, prefix + fresh(prompt // SPAN - len(prefix)))]
+        survivors = [Leaf(prompt, prefix + fresh(prompt // SPAN - len(prefix)))]
         for turn in range(self.rounds):
-            parents = [kept[index * len(kept) // self.count] for index in range(self.count)]
+            parents = [survivors[index * len(survivors) // self.count] for index in range(self.count)]
             outputs = [draw()[1] for _ in range(self.count - (not turn))]
             outputs = outputs if turn else [first, *outputs]
             yield [
@@ -61,4 +61,4 @@ class VerifiedAnswers(Program):
                     for _ in range(self.checks)
                 ]
             best = random.permutation(self.count)[: self.keep]
-            kept = [answers[index] for index in sorted(best)]
+            survivors = [answers[index] for index in sorted(best)]

@@ -27,14 +27,14 @@ def _read(path: Path) -> Iterator[TraceRow]:
 
 def _time(text: str, where: str) -> datetime:
     """Seven decimals (2023) are one more than Python reads."""
-    whole, dot, rest = (text or "").partition(".")
+    seconds, dot, rest = (text or "").partition(".")
     decimals, zone = rest, ""
     for sign in "+-Z":
         if sign in rest:
             decimals, zone = rest[: rest.index(sign)], rest[rest.index(sign) :]
             break
     try:
-        return datetime.fromisoformat(f"{whole}{dot}{decimals[:6].ljust(6, '0') if dot else ''}{zone}")
+        return datetime.fromisoformat(f"{seconds}{dot}{decimals[:6].ljust(6, '0') if dot else ''}{zone}")
     except ValueError:
         raise InputError(f"column 'TIMESTAMP': a date and time is needed, found {text!r}", where) from None
 

@@ -176,8 +176,8 @@ def csv_rows(
             pick, last, place = itemgetter(*places), max(places), str(path)
             for cells in reader:
                 if cells:
-                    whole = cells if len(cells) > last else [*cells, *[None] * (last + 1 - len(cells))]
-                    yield f"{place}: line {reader.line_num}", dict(zip(columns, pick(whole)))  # noqa: B905
+                    padded = cells if len(cells) > last else [*cells, *[None] * (last + 1 - len(cells))]
+                    yield f"{place}: line {reader.line_num}", dict(zip(columns, pick(padded)))  # noqa: B905
         except csv.Error as error:
             raise InputError(f"line {reader.line_num}: cannot be read ({error})", shown_path(path)) from None
 
@@ -220,12 +220,12 @@ def number(
     where: str,
     kind: type[NumberT],
     least: float,
-    most: float = LARGEST,
+    largest: float = LARGEST,
 ) -> NumberT:
     """The number in a column.
 
     Raises:
-        InputError: missing, not a number, below ``least`` or above ``most``.
+        InputError: missing, not a number, below ``least`` or above ``largest``.
     """
     text = cells.get(column)
     try:
@@ -235,7 +235,7 @@ def number(
         raise InputError(f"column {column!r}: {wanted} is needed, found {shown(text)}", where) from None
     if not value >= least:
         raise InputError(f"column {column!r}: at least {least:g} is needed, found {shown(text)}", where)
-    if value > most:
-        problem = f"column {column!r}: at most {most:g} is allowed, found {shown(text)}"
+    if value > largest:
+        problem = f"column {column!r}: at most {largest:g} is allowed, found {shown(text)}"
         raise InputError(f"{problem}; is it in another unit?", where)
     return value

@@ -16,11 +16,11 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """One JSON document (vLLM's ``--save-result``), or one object a line (SGLang's ``--output-file``)."""
     with opened(path) as file:
         try:
-            whole = parsed(file.read(), str(path))
+            document = parsed(file.read(), str(path))
         except InputError:
-            whole = None  # one object a line
-    if isinstance(whole, dict):
-        yield str(path), whole
+            document = None  # one object a line
+    if isinstance(document, dict):
+        yield str(path), document
     else:
         yield from json_rows(path)
 

@@ -52,11 +52,11 @@ def detect_format(path: Path) -> TraceFormat:
         return formats["sharegpt"]
     if first.lstrip().startswith("{"):
         there = _keys(first)
-        known = BY_KEYS
+        by_mark = BY_KEYS
     else:
         there = next(csv.reader([first]))
-        known = BY_COLUMNS
-    for name, needed in known.items():
+        by_mark = BY_COLUMNS
+    for name, needed in by_mark.items():
         if all(column in there for column in needed):
             return formats[name]
     needs = "; ".join(f"{form.name}: {form.columns}" for form in formats.values())

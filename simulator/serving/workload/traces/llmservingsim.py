@@ -12,7 +12,7 @@ COLUMNS = ("arrival_time_ns", "input_toks", "output_toks")
 
 def _read(path: Path) -> Iterator[TraceRow]:
     for where, cells in json_rows(path):
-        time = 1e-9 * number(cells, COLUMNS[0], where, float, 0, most=1e18)
+        time = 1e-9 * number(cells, COLUMNS[0], where, float, 0, largest=1e18)
         prompt, output = (number(cells, column, where, int, 0) for column in COLUMNS[1:])
         if prompt and output:
             yield TraceRow(time, prompt, output, (), where)

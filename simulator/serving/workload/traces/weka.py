@@ -142,11 +142,11 @@ def _start(entry: Entry, inner: Sequence[Entry], above: Entry, where: str) -> fl
 def _with_outputs(calls: Sequence[RecordedCall]) -> Iterator[RecordedCall]:
     """The calls, with the ids of outputs that the next call's prompt repeats."""
     for call, following in zip(calls, [*calls[1:], None], strict=True):
-        known = len(call.prefix)
-        if following is None or following.prefix[:known] != call.prefix:
+        prefix_blocks = len(call.prefix)
+        if following is None or following.prefix[:prefix_blocks] != call.prefix:
             yield call
         else:
-            repeated = max((call.prompt + call.output) // BLOCK, known)
+            repeated = max((call.prompt + call.output) // BLOCK, prefix_blocks)
             yield call._replace(prefix=following.prefix[:repeated])
 
 
