@@ -256,7 +256,7 @@ LEAVE: dict[str, Callable[[Rows], Hashable]] = {
 
 def fitted_rows(folders: Iterable[Path]) -> dict[Group, list[Rows]]:
     """Rows of folders by group, of groups whose constants are fitted."""
-    replicas.TABLES = SharedTables(most=4096)  # all, or each round would price them again
+    replicas.TABLES = SharedTables(tables=4096)  # all, or each round would price them again
     groups: dict[Group, list[Rows]] = defaultdict(list)
     for folder in folders:
         for group, same in read(folder).items():
