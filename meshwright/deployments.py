@@ -73,7 +73,9 @@ class DeploymentSearch(Result):
         if not self.search.plans:
             raise InfeasibleError(nearest_words(self.search))
         tables = deployment_tables(self.search, self.refined, self.look, more=True)
-        return deployments_page(self.search, self._tables() if self.agents is not None else tables)
+        if self.agents is not None:
+            return deployments_page(self.search, self._tables(), unit="turns")
+        return deployments_page(self.search, tables)
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that ``meshwright plan serve --json`` prints."""

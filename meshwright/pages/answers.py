@@ -32,13 +32,13 @@ PLACES = ("top center", "bottom center", "middle right", "middle left")
 """Of labels beside points: neighbours differ."""
 
 
-def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Page:
-    """The page of a ranking of deployments."""
+def deployments_page(search: ServingSearch, tables: Sequence[Table | str], unit: str = "requests") -> Page:
+    """The page of a ranking of deployments, whose goodput counts ``unit``."""
     best, slo = search.plans[0], search.question.workload.slo
     error, prompts = plan_errors(search, best).get("tpot"), prompts_only(search)
     facts = {
         "first choice": best.describe(),
-        "goodput": f"{per_second(best.goodput)} requests/s",
+        "goodput": f"{per_second(best.goodput)} {unit}/s",
         "GPUs": f"{best.devices:,}",
         "TTFT": f"{seconds(best.ttft_s)} (p{100 * slo.share:.3g})",
         "TPOT": seconds(best.tpot_s) + ("" if error is None else f" ± {percent(error.p90, 0)}"),
@@ -56,7 +56,7 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str]) -> Pa
         "text": [str(rank) for rank in range(1, len(plans) + 1)],
         "textposition": [PLACES[place % len(PLACES)] for place in range(len(plans))],
         "hovertext": [
-            f"{label(plan.describe())}<br>{per_second(plan.goodput)} requests/s, "
+            f"{label(plan.describe())}<br>{per_second(plan.goodput)} {unit}/s, "
             f"TTFT {seconds(plan.ttft_s)}, {usd_per_million(search, plan):.3g} $/Mtok"
             for plan in plans
         ],

@@ -272,7 +272,7 @@ def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "prompt", "output", "budget"),
-    [(8.0, 2000, 200, 2048), (14.0, 1000, 200, 512), (140.0, 100, 20, 2048)],
+    [(8.0, 2000, 200, 2048), (14.0, 1000, 200, 512), (300.0, 100, 20, 2048)],
 )
 def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, output, budget):
     """Prompts of all ranks delay all decodes, and decodes take tokens of the budget.
@@ -329,7 +329,7 @@ def test_a_prompt_that_is_not_cut_has_a_step_of_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "budget"), [(10.0, 512), (14.0, 512)])
+@pytest.mark.parametrize(("rate", "budget"), [(10.0, 512), (16.0, 512)])
 def test_prompts_of_several_steps_wait_behind_those_of_their_rank(rate, budget):
     """An arrival goes where fewest prompts are, not where one ends first: TTFT was 21 and 28 % too short."""
     pool = {"data": 4, "expert": 4, "options": {"token_budget": budget, "max_sequences": 128}}
