@@ -192,12 +192,7 @@ def _with_adapters(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
 
 
 MECHANISMS = (
-    StepMechanism(
-        "engine",
-        _with_encoder,
-        lambda question: question.model.encoder is not None,
-        {"adapters": "a decoder with an encoder"},
-    ),
+    StepMechanism("encoder", _with_encoder, lambda question: question.model.encoder is not None),
     StepMechanism("overlap", _with_overlap, lambda question: question.pool.overlap is not None),
     StepMechanism("state", _with_state, _has_state),
     StepMechanism("stream", _with_stream, lambda question: question.pool.stream is not None),
@@ -208,7 +203,12 @@ MECHANISMS = (
         {"speculation": "slack is that of steps with one token a sequence"},
     ),
     StepMechanism("speculation", _with_drafts, lambda question: question.pool.speculation is not None),
-    StepMechanism("adapters", _with_adapters, lambda question: question.adapters is not None),
+    StepMechanism(
+        "adapters",
+        _with_adapters,
+        lambda question: question.adapters is not None,
+        {"encoder": "their products in both stacks"},
+    ),
 )
 """In the order in which they change a step: each sees the steps of those before it. A power cap comes before
 all of them (`steps.capped`)."""

@@ -31,10 +31,10 @@ PAIRS = list(combinations(ASKED, 2))
 TABLES = SharedTables()
 
 
-def steps(*mechanisms):
+def steps(*mechanisms, model="llama3.1-8b", **pool):
     """Step times of a replica with some of the mechanisms."""
     data = {
-        "model": "llama3.1-8b",
+        "model": model,
         "cluster": "dgx-a100-80gb",
         "workload": {
             "kind": "serving",
@@ -43,7 +43,7 @@ def steps(*mechanisms):
             "input": 900,
             "output": 50,
         },
-        "deployment": {"tensor": 4, **{k: v for name in mechanisms for k, v in ASKED[name].items()}},
+        "deployment": {"tensor": 4, **pool, **{k: v for name in mechanisms for k, v in ASKED[name].items()}},
     }
     return make_serving(data, "pair", Path(), TABLES).pools[0].costs.steps
 
@@ -57,7 +57,13 @@ ALONE = {name: seconds(name) for name in ASKED}
 
 
 def test_every_mechanism_is_asked():
-    assert ASKED.keys() == {mechanism.key for mechanism in MECHANISMS} | {"power_cap_w"}
+    assert ASKED.keys() | {"encoder"} == {mechanism.key for mechanism in MECHANISMS} | {"power_cap_w"}
+
+
+@pytest.mark.parametrize("name", sorted(ASKED.keys() - {"power_cap_w"}))
+def test_a_decoder_with_an_encoder_refuses_the_others(name):
+    with pytest.raises(InputError, match=f"deployment.{name}: .*(without {name}|beside encoder)"):
+        steps(name, model="bart-large", engine="transformers")
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
