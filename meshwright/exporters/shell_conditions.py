@@ -16,15 +16,15 @@ class Case:
 
     def __init__(self, word: str, depth: int) -> None:
         self.word, self.depth = word, depth
-        self.has_known_word, self.arm_has_run, self.inside = "$" not in word, False, False
+        self.has_known_word, self.arm_was_taken, self.inside = "$" not in word, False, False
 
     def arm(self, line: str, holds: bool | None) -> tuple[str, bool | None]:
         """The rest of a line after the arm's pattern or end, and whether it holds."""
         if not self.inside and (pattern := re.match(r"\(?([^()]*)\)\s*", line)):
             self.inside, line = True, line[pattern.end() :]
             patterns = [unquoted(part.strip()) for part in pattern[1].split("|")]
-            holds = any(fnmatchcase(self.word, part) for part in patterns) and not self.arm_has_run
-            self.arm_has_run |= holds
+            holds = any(fnmatchcase(self.word, part) for part in patterns) and not self.arm_was_taken
+            self.arm_was_taken |= holds
             holds = holds if self.has_known_word else None
         if line.rstrip().endswith(";;"):
             self.inside, line = False, line.rstrip().removesuffix(";;").rstrip()

@@ -43,7 +43,7 @@ def test_a_domain_reaches_as_far_as_a_factor_of_two():
     known = Domain(np.array([[8.0, 32.0, 4096.0]]), np.array([0.1]))
     points = np.array([[8, 32, 4096], [16, 16, 8192], [17, 32, 4096], [8, 32, 1024]], float)
     assert known.holds(points).tolist() == [True, True, False, False]
-    assert Domain(np.zeros((0, 3)), np.zeros(0)).most == 0.0
+    assert Domain(np.zeros((0, 3)), np.zeros(0)).largest_gain == 0.0
 
 
 def test_no_gain_exceeds_the_largest_measured_one_where_runs_are_near_either():
