@@ -27,6 +27,10 @@ ACTIVATION_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8
 """Bytes of one activation or working parameter; fp8 and fp4 exist only as inputs of matrix products."""
 
 
+STEP_KEYS = ("seq_len", "global_batch", "precision")
+"""Keys of a training workload that every question has."""
+
+
 class Training(Strict):
     """A training workload.
 
@@ -119,6 +123,12 @@ class Training(Strict):
         unused = () if self.images else ("images", "tower")
         written = {key: value for key, value in written.items() if key not in unused}
         return {key: value for key, value in written.items() if value is not None or key not in late}
+
+    @property
+    def words(self) -> str:
+        """Sequences of a step, for titles."""
+        read = f" and {self.source_len:,} of the encoder" if self.source_len else ""
+        return f"{self.global_batch:,} sequences of {self.seq_len:,} tokens{read}"
 
     @property
     def source(self) -> int:

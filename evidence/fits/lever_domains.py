@@ -105,7 +105,7 @@ def lines(files: list[Path]) -> list[dict[str, Any]]:
 
 
 def _rank(line: dict[str, Any]) -> tuple[bool, float]:
-    """A measured gain goes before a credited one, then the larger one."""
+    """Order of runs that are alike: a measured gain before a predicted one, then the larger gain."""
     return line["of"] == "pair", float(line["gain"])
 
 

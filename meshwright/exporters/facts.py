@@ -62,8 +62,8 @@ def facts_of(scenario: Scenario, plan: Plan, launcher: LauncherTable) -> Facts:
     for name in FRAMEWORK:
         if f"plan.{name}" in facts:  # after the options of the number format
             facts[f"plan.{name}"] = facts.pop(f"plan.{name}")
-        told = f"plan.{name}" in facts or not launcher.tells(f"framework.{name}")
-        if name not in moot(setting, plan) and not told:
+        has_option = f"plan.{name}" in facts or not launcher.tells(f"framework.{name}")
+        if name not in moot(setting, plan) and not has_option:
             facts[f"framework.{name}"] = launched[name]
     return facts
 

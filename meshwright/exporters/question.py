@@ -14,11 +14,11 @@ from core.parsing import read_text
 from meshwright.exporters.base import ExportQuestion
 from simulator.scenario import make_scenario
 from simulator.serving.scenario import make_serving
+from simulator.workload import STEP_KEYS, Training
 
 MOST_BYTES = 256 * 2**20
 """Of a saved search; a plan has about 10 kB."""
 KEPT = ("model", "cluster", "gpus", "framework", "allow")
-WORKLOAD = ("seq_len", "global_batch", "precision")
 NO_PLAN = "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output"
 
 
@@ -92,7 +92,8 @@ def scenario_of_search(data: Mapping[str, Any], rank: int, where: str) -> dict[s
     scenario = {key: question[key] for key in KEPT if key in question}
     if serving:
         return scenario | _served(question, plan)
-    return scenario | {"workload": {key: question.get(key) for key in WORKLOAD}, "plan": plan.get("plan")}
+    workload = {key: question[key] for key in Training.model_fields if key in question}
+    return scenario | {"workload": {**dict.fromkeys(STEP_KEYS), **workload}, "plan": plan.get("plan")}
 
 
 def _tokens(question: Mapping[str, Any], key: str) -> int:

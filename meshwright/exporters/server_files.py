@@ -251,19 +251,17 @@ def _sky_servers(
     nodes["NUM_GPUS_PER_NODE"] = devices[1] if devices else "1"
     named = {f"SKYPILOT_{name}": value for name, value in nodes.items()}
     image = VERSION.search(str(resources.get("image_id")))
-    release = image or re.search(
-        r"\b(?:vllm|sglang)(?:\[\w+\])?==(\d+\.\d+(?:\.\d+)?)", str(task.get("setup"))
-    )
+    release = image or INSTALLED.search(str(task.get("setup")))
     policy = service.get("replica_policy")
     policy = policy if isinstance(policy, Mapping) else {}
     count = service.get("replicas", policy.get("min_replicas"))
     upper = policy.get("max_replicas")
-    told: dict[str, Any] = {"replicas": count if type(count) is int and count > 0 else None}
+    stated: dict[str, Any] = {"replicas": count if type(count) is int and count > 0 else None}
     if upper not in (None, count):
-        told["notes"] = (f"service.replica_policy.max_replicas {upper} is left out: {count or 1} runs",)
+        stated["notes"] = (f"service.replica_policy.max_replicas {upper} is left out: {count or 1} runs",)
     for server in _script(_replaced(run, {**variables, **named}), where, beside):
         version = server.version or (release[1] if release else "")
-        yield replace(server, version=version, **told)
+        yield replace(server, version=version, **stated)
 
 
 ENV = "environment"

@@ -79,6 +79,10 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
     command = ("meshwright", "plan", "train", "--model", model.name, "--cluster", cluster.name)
     command += ("--gpus", str(cluster.devices), "--seq-len", str(training.seq_len))
     command += ("--global-batch", str(training.global_batch), "--precision", training.precision)
+    if training.source_len:
+        command += ("--source-len", str(training.source_len))
+    if adapter := training.adapter:
+        command += ("--adapter", f"{adapter.rank}:{adapter.base}")
     return {
         "count": count,
         "fields": fields,

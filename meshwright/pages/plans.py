@@ -59,7 +59,7 @@ def plans_page(
     facts = {
         "model": setting.model.name,
         "cluster": f"{cluster.devices:,} x {cluster.device.name} ({cluster.name})",
-        "step": f"{training.global_batch:,} sequences of {training.seq_len:,} tokens, {training.precision}",
+        "step": f"{training.words}, {training.precision}",
         "best plan": f"{first.describe()}, micro batch {first.micro_batch}",
         "its layout": f"{first.schedule}, recompute {recomputed(first)}, sharding {sharding(first)}",
         "its step time": seconds(plans[0]["step_time_s"]) + _band(prediction),

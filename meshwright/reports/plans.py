@@ -23,6 +23,7 @@ from simulator.plan import Plan
 from simulator.rules import insisted
 from simulator.setting import Setting
 from simulator.uncertainty import chance_to_fit, memory_band
+from simulator.workload import STEP_KEYS
 
 ONCE = {
     "bubble": "pipeline bubble",
@@ -49,7 +50,7 @@ WORDS = {
 
 
 def describe_setting(setting: Setting) -> dict[str, Any]:
-    """The question, with documented keys."""
+    """The question, with documented keys, and those of the workload that differ from their defaults."""
     return {
         "model": setting.model.name,
         "cluster": setting.cluster.name,
@@ -59,6 +60,7 @@ def describe_setting(setting: Setting) -> dict[str, Any]:
         "seq_len": setting.training.seq_len,
         "global_batch": setting.training.global_batch,
         "precision": setting.training.precision,
+        **setting.training.model_dump(mode="json", exclude_defaults=True, exclude={*STEP_KEYS}),
         **({"site": setting.site.source} if setting.site else {}),
         **({"allow": list(setting.allow)} if setting.allow else {}),
     }

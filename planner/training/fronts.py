@@ -35,8 +35,7 @@ def training_fronts(setting: Setting, all_plans: ScoredPlans) -> Fronts:
     widths = confidence(setting, best, predict(setting, best)).half_width
     bands = dict(zip(on.tolist(), widths.tolist(), strict=True))
     return Fronts(
-        f"{setting.model.name} on {cluster.devices:,} {cluster.device.name}, "
-        f"{training.global_batch:,} sequences of {training.seq_len:,} tokens",
+        f"{setting.model.name} on {cluster.devices:,} {cluster.device.name}, {training.words}",
         fronts,
         lambda point: _name(plans.plan(point)),
         lambda point: scenario_of(setting, plans.plan(point)),

@@ -29,8 +29,8 @@ class PromptQueue:
     """Rollouts whose prompts go to the trainer as they are done.
 
     Attributes:
-        lengths: tokens of the answers of each prompt, in the order in which prompts start; prompts start
-            anew when all have.
+        lengths: tokens of the answers of each prompt, in the order in which prompts start; after the last
+            the first follows.
         engine_step_s: seconds of an engine's step by answers that run on a replica.
         replicas: of the engine.
         in_flight: prompts that all replicas answer at once.

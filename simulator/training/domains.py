@@ -10,7 +10,7 @@ the levers that follow (the overlap, then ``OF_LAYERS``), so that they add up to
 
 The overlap of the exchange with experts has domains of its own: one of steps that a graph replays, whose host
 is never behind, and one for each place where the exchange of other steps ends (``Reach``). Where one pull
-request measured steps with and without it, that gain, or loss, goes before those that predictions credit.
+request measured steps with and without it, the measured gain or loss replaces the predicted one.
 ``lever_domains.csv`` is derived from rows of published runs (``python -m benchmarks.lever_domains``).
 """
 

@@ -7,7 +7,13 @@ import re
 import pytest
 
 from core.yaml_text import yaml_text
+from hwmodels.cluster import clusters
+from meshwright.exporters.question import scenario_of_search
+from meshwright.reports.plans import describe_setting
+from simulator.frameworks import frameworks
 from simulator.models import models
+from simulator.setting import Setting
+from simulator.workload import Training
 
 QUESTION = ["--model", "llama2-7b", "--cluster", "dgx-a100-80gb", "--gpus", "16", "--seq-len", "2k"]
 ASKED = ["plan", *QUESTION, "--global-batch", "64"]
@@ -131,3 +137,21 @@ def test_a_plan_is_saved_as_yaml_only_which_simulate_reads(refused, name):
 def test_two_outputs_of_one_name_are_refused_before_the_search(refused, tmp_path):
     path = str(tmp_path / "a.csv")
     assert "need different files" in refused(*ASKED, "--csv", path, "--html", path)
+
+
+@pytest.mark.parametrize(
+    ("workload", "model"),
+    [
+        ({"adapter": {"rank": 16, "base": "nf4"}}, "llama3.1-8b"),
+        ({"source_len": 512}, "flan-t5-xl"),
+        ({"expert_load": 1.5, "causal": False}, "llama3.1-8b"),
+        ({}, "llama3.1-8b"),
+    ],
+)
+def test_a_saved_search_has_the_whole_workload(workload, model):
+    """Exports of a search with adapters trained all weights (0.20.0)."""
+    stated = Training.model_validate({"seq_len": 256, "global_batch": 8, **workload})
+    setting = Setting(models.get(model), clusters.get("dgx-h100"), stated, frameworks.get("megatron-bridge"))
+    data = {"question": describe_setting(setting), "plans": [{"plan": None}]}
+    written = scenario_of_search(json.loads(json.dumps(data)), 1, "test")["workload"]
+    assert Training.model_validate(written) == stated

@@ -93,7 +93,7 @@ def turn_s(
 
 
 def products_s(table: IterationTable, tokens: int) -> float:
-    """Seconds of attention's products for so many decoding tokens, as far as the table goes."""
+    """Seconds of attention's products for a number of decoding tokens, at most the largest of the table."""
     return table.attention_products_s.item(min(tokens, len(table.attention_products_s) - 1))
 
 
