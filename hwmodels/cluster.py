@@ -248,7 +248,8 @@ class Cluster(Strict):
         """Return the time of a collective, s; arguments broadcast.
 
         Args:
-            operation: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or send_receive.
+            operation: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_receive (of all
+                neighbours at once), or chain (the mean of hops made one after the other).
             bytes_: the full buffer of each rank (what is gathered, reduced or sent), as nccl-tests counts.
             size: ranks in the group.
             stride: distance between neighbours of the group in device-rank order.

@@ -29,7 +29,7 @@ Place = tuple[str | int, ...]
 NETWORK = "network"
 """Name of the links between nodes or racks, beside the names of levels."""
 
-PAIRED = ("send_receive", "all_to_all")
+PAIRED = ("send_receive", "chain", "all_to_all")
 """Operations between all pairs of ranks; rings and trees enter and leave a node through NICs of one rail."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from core.errors import UnknownNameError
-from hwmodels.collectives import seconds
+from hwmodels.collectives import direct, seconds
 from hwmodels.collectives.calibration import FAMILIES
 from hwmodels.collectives.call import CollectiveCalls, Floats, LinkCosts, Switch
 from hwmodels.collectives.cost import Cost, Links
@@ -172,7 +172,7 @@ class Wiring:
             peers = np.array([level.devices - 1 if level.mesh else 0 for level in self.levels])[group.level]
             # A send goes to one neighbour, over one link.
             partners = group.size / group.domains - 1
-            used = np.maximum(1 if operation == "send_receive" else partners, 1)
+            used = np.maximum(1 if operation in direct.OPERATIONS else partners, 1)
             per_byte = per_byte * np.maximum(peers / used, 1)
         return LinkCosts(start, step, per_byte, own_copy, latency)
 
@@ -183,7 +183,7 @@ class Wiring:
         # A member reaches its own NIC, or its share of the node's NICs.
         reached = max(network.nic_gbps * 1e9 / 8, per_device) * group.size / group.domains
         usable = np.minimum(usable, reached)
-        pairs = operation == "send_receive"
+        pairs = operation in direct.OPERATIONS
         if concurrent:
             shared = fabric.send_receive_shared_efficiency if pairs else fabric.shared_efficiency
             usable = usable * np.where(group.sharing > 1, shared, 1.0)

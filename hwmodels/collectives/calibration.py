@@ -27,6 +27,7 @@ FAMILIES: dict[str, Family] = {
     "broadcast": "all_gather",
     "all_to_all": "all_to_all",
     "send_receive": "send_receive",
+    "chain": "send_receive",
 }
 """The family of constants of each operation; operations with the same data movement share one."""
 

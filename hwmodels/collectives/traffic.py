@@ -54,5 +54,6 @@ def _leaving(operation: str, buffer: Floats, ranks: Floats, members: Floats) -> 
         "all_reduce": 2 * (blocks - 1) / ranks,
         "all_to_all": (ranks - members) / ranks,
         "send_receive": 1 / members,
+        "chain": 1 / members,
     }.get(operation, (ranks - 1) / ranks / members)
     return np.where(members < ranks, buffer * sent, 0.0)

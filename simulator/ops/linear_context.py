@@ -48,7 +48,7 @@ def _ring(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Ite
     """
     yield from _halo(rank, spec)
     state, hops = _state(rank, spec), rank.context - 1
-    yield _both_ways(rank, "states", "send_receive", state, hops)
+    yield _both_ways(rank, "states", "chain", state, hops)
     yield _updates(rank, "add_state", state, hops)
 
 
@@ -63,12 +63,12 @@ def _gather(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> I
 def _scan(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Iterator[Op]:
     """ZeCO: states pass from rank to rank in blocks (Chou et al. 2025, arXiv 2507.01004).
 
-    The last rank has its state after c-2 sends of a block, and one more for each block.
+    The last rank has its first block after c-1 sends, and the others at the pace of the slowest pair.
     """
     yield from _halo(rank, spec)
-    block, sends = _state(rank, spec) / SCAN_BLOCKS, rank.context - 2 + SCAN_BLOCKS
-    window = _within_chunks(rank, spec)
-    yield _both_ways(rank, "states", "send_receive", block, sends, window=window)
+    block, window = _state(rank, spec) / SCAN_BLOCKS, _within_chunks(rank, spec)
+    yield _both_ways(rank, "states", "chain", block, rank.context - 1, window=window)
+    yield _both_ways(rank, "blocks", "send_receive", block, SCAN_BLOCKS - 1, window=window)
 
 
 SENDS = {"heads": _heads, "lasp": _ring, "lasp-2": _gather, "zeco": _scan}

@@ -320,9 +320,12 @@ def context_traffic(setting: Setting, plans: Plans, core: list[Priced]) -> tuple
         sends = [entry for entry in direction if entry.op.kind == "context"]
         cost = sum_costs(setting, sends, (len(plans),))
         windows = [(entry, window) for entry in sends if np.any(window := getattr(entry.op, "window", 0.0))]
-        kernels = KernelTimes.of(direction).device if windows else 0.0
-        beside = (np.minimum(entry.seconds, window * kernels) for entry, window in windows)
-        transfers.append(Transfer(cost, sum(beside, np.zeros(len(plans)))))
+        beside = np.zeros(len(plans))
+        if windows:  # the sends of one plan share its window
+            sent = sum(np.where(window > 0, entry.seconds, 0.0) for entry, window in windows)
+            widest = np.maximum.reduce([np.broadcast_to(window, beside.shape) for _, window in windows])
+            beside = np.minimum(sent, widest * KernelTimes.of(direction).device)
+        transfers.append(Transfer(cost, beside))
     return transfers[0], transfers[1]
 
 

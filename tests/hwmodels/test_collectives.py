@@ -256,3 +256,25 @@ def test_calibrations_are_physical():
 def test_smooth_minimum_is_a_little_below_the_minimum(times):
     smooth = smooth_minimum(np.array(times))
     assert min(times) * len(times) ** (-1 / 8) * (1 - 1e-9) <= smooth <= min(times) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "stride"), [(4, 2), (8, 1), (16, 1), (64, 4), (16, 8)])
+def test_a_hop_of_a_chain_is_the_mean_of_its_sends(ranks, stride):
+    """But for the protocol, one for all hops."""
+    cluster = clusters.get("dgx-h100")
+    job = cluster.resized(max(ranks * stride, 8))
+    far = max(ranks * stride // 8, 1) - 1
+    near = job.collective("send_receive", 2**20, 2, 1)
+    across = job.collective("send_receive", 2**20, ranks, stride)
+    mean = ((ranks - 1 - far) * near + far * across) / (ranks - 1)
+    assert job.collective("chain", 2**20, ranks, stride) == pytest.approx(float(mean), rel=0.03)
+
+
+def test_all_scan_of_zeco():
+    """Chou et al. 2025 (arXiv 2507.01004), table of exchanges: states of 2 MiB pass H100s in blocks."""
+    cluster, block = clusters.get("dgx-h100"), 2**21 / 8
+    for ranks, measured_s in {16: 0.297e-3, 32: 0.448e-3, 64: 0.739e-3, 128: 1.272e-3}.items():
+        job = cluster.resized(ranks)
+        hops = (ranks - 1) * job.collective("chain", block, ranks)
+        blocks = 7 * job.collective("send_receive", block, ranks)
+        assert hops + blocks == pytest.approx(measured_s, rel=0.25)

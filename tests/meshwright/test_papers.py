@@ -55,7 +55,6 @@ def test_a_scenario_says_what_is_claimed_and_what_came_out(name):
 
 GAINS_NOTHING = {
     "pipeoffload-43b": "two A100 share a PCIe root; 12.5 to 15 GB/s do not carry all activations",
-    "zeco-1b": "the all-gather of states hides behind the products within chunks, 262 sends do not",
 }
 """Claims whose first runs gain nothing here, and why; a run that gains again must leave this list."""
 

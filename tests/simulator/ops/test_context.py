@@ -87,8 +87,8 @@ def test_lasp_2_gathers_what_lasp_sends_once_a_rank() -> None:
 def test_zeco_in_one_block_sends_what_lasp_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mechanism off: one block a state; on, fewer bytes pass one after the other."""
     one, calls = sent(linear("lasp"))["context.states"]
-    block, sends = sent(linear("zeco"))["context.states"]
-    assert block * sends < one * calls
+    (block, first), (_, others) = (sent(linear("zeco"))[f"context.{name}"] for name in ("states", "blocks"))
+    assert block * (first + others) < one * calls
     monkeypatch.setattr(linear_context, "SCAN_BLOCKS", 1)
     assert sent(linear("zeco"))["context.states"] == (one, calls)
 
