@@ -1,49 +1,25 @@
 """Choices of a launch script beyond degrees: kernels, dispatcher, graphs, recomputed modules, formats.
 
-A lever is one file here (``lever.Lever``) and a base of ``Levers`` and ``Choices`` below; all else is derived
-from these: which levers plans of one call share, the codes of their values, what is searched and combined,
-mechanisms, rules and words. A framework states what its release does by default (``defaults``) and which
-values it offers; a recipe and a plan choose. A field that a plan leaves out is the release's default.
+A lever is a field of ``plain``; or, where a search varies it, one file here (``lever.Lever``) and a base of
+``Levers`` and ``Choices`` below. All else is derived from these: which levers plans of one call share, the
+codes of their values, what is searched and combined, mechanisms, rules and words. A framework states what its
+release does by default (``defaults``) and which values it offers; a recipe and a plan choose. A field that a
+plan leaves out is the release's default.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
 
 from core.records import record
 from simulator.levers import (
-    attention,
-    binds_processes,
-    cross_entropy,
     dispatcher,
-    dispatcher_library,
-    dropout,
-    elementwise,
-    fixed_capacity,
-    fused_accumulation,
-    fused_latent_rope,
-    fused_router,
-    gradient_bytes,
     graphs,
     grouped_launches,
-    launches_ahead,
-    linear_context,
-    narrow_activation,
-    narrow_output,
-    narrow_parameters,
     overlap_expert,
     overlap_tensor,
+    plain,
     recompute_modules,
-    reduce_bytes,
-    rotary,
-    scaling,
-    skips_blocks,
-    states,
-    swizzled_scales,
-    trains_mtp,
-    unsharded_gradients,
-    update_in_backward,
 )
 from simulator.levers.graphs import GRAPHS_RECOMPUTE
 from simulator.levers.lever import ActsOn, Lever
@@ -92,34 +68,10 @@ __all__ = [
 
 class Levers(  # The last base comes first in files and tables.
     recompute_modules.StatedRecomputeModules,
-    binds_processes.StatedBindsProcesses,
-    linear_context.StatedLinearContext,
-    launches_ahead.StatedLaunchesAhead,
-    cross_entropy.StatedCrossEntropy,
-    trains_mtp.StatedTrainsMtp,
-    swizzled_scales.StatedSwizzledScales,
-    narrow_activation.StatedNarrowActivation,
-    narrow_output.StatedNarrowOutput,
-    narrow_parameters.StatedNarrowParameters,
-    scaling.StatedScaling,
-    fused_accumulation.StatedFusedAccumulation,
     graphs.StatedGraphs,
-    dispatcher_library.StatedDispatcherLibrary,
     grouped_launches.StatedGroupedLaunches,
     dispatcher.StatedDispatcher,
-    fixed_capacity.StatedFixedCapacity,
-    fused_router.StatedFusedRouter,
-    skips_blocks.StatedSkipsBlocks,
-    rotary.StatedRotary,
-    fused_latent_rope.StatedFusedLatentRope,
-    update_in_backward.StatedUpdateInBackward,
-    unsharded_gradients.StatedUnshardedGradients,
-    states.StatedStates,
-    reduce_bytes.StatedReduceBytes,
-    gradient_bytes.StatedGradientBytes,
-    dropout.StatedDropout,
-    elementwise.StatedElementwise,
-    attention.StatedAttention,
+    plain.StatedPlain,
 ):
     """Choices of a launch script; None is the default of the framework's release."""
 
@@ -127,34 +79,10 @@ class Levers(  # The last base comes first in files and tables.
 @record()
 class Choices(
     recompute_modules.ChosenRecomputeModules,
-    binds_processes.ChosenBindsProcesses,
-    linear_context.ChosenLinearContext,
-    launches_ahead.ChosenLaunchesAhead,
-    cross_entropy.ChosenCrossEntropy,
-    trains_mtp.ChosenTrainsMtp,
-    swizzled_scales.ChosenSwizzledScales,
-    narrow_activation.ChosenNarrowActivation,
-    narrow_output.ChosenNarrowOutput,
-    narrow_parameters.ChosenNarrowParameters,
-    scaling.ChosenScaling,
-    fused_accumulation.ChosenFusedAccumulation,
     graphs.ChosenGraphs,
-    dispatcher_library.ChosenDispatcherLibrary,
     grouped_launches.ChosenGroupedLaunches,
     dispatcher.ChosenDispatcher,
-    fixed_capacity.ChosenFixedCapacity,
-    fused_router.ChosenFusedRouter,
-    skips_blocks.ChosenSkipsBlocks,
-    rotary.ChosenRotary,
-    fused_latent_rope.ChosenFusedLatentRope,
-    update_in_backward.ChosenUpdateInBackward,
-    unsharded_gradients.ChosenUnshardedGradients,
-    states.ChosenStates,
-    reduce_bytes.ChosenReduceBytes,
-    gradient_bytes.ChosenGradientBytes,
-    dropout.ChosenDropout,
-    elementwise.ChosenElementwise,
-    attention.ChosenAttention,
+    plain.ChosenPlain,
 ):
     """Every lever with a value: what a release does that states nothing, unless told otherwise."""
 
@@ -178,7 +106,10 @@ class LeverColumns(
 LEVERS = tuple(each.name for each in fields(Choices))
 """All levers, in the order of their description."""
 
-ENTRIES: Mapping[str, Lever] = {name: sys.modules[f"{__name__}.{name}"].LEVER for name in LEVERS}
+_SEARCHED = (dispatcher.LEVER, graphs.LEVER, grouped_launches.LEVER, recompute_modules.LEVER)
+ENTRIES: Mapping[str, Lever] = {name: Lever(name) for name in LEVERS} | {
+    lever.name: lever for lever in (*_SEARCHED, *plain.WORDED)
+}
 SWITCHES = (overlap_tensor.LEVER, overlap_expert.LEVER)
 """Plan fields that a search varies as levers, and that no release leaves open."""
 

@@ -1,4 +1,4 @@
-"""A lever is one file and one line for each list that names it: everything else is derived."""
+"""A searched lever is one file and a line in each list, another a field: all else is derived."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from simulator import levers
 from simulator.levers import BY_PLAN, CODED, ENTRIES, LEVERS, VARIED, Choices, Levers
+from simulator.levers.plain import StatedPlain
 from simulator.plan import COLUMNS, Plan
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "simulator" / "levers"
-NO_FIELD = {"__init__", "lever", "rule", "overlap_expert", "overlap_tensor"}
+NO_FIELD = {"__init__", "lever", "plain", "rule", "overlap_expert", "overlap_tensor"}
 """Modules that are no field of ``Levers``."""
 
 LEVER = '''
@@ -88,9 +89,10 @@ def test_a_new_lever_touches_two_files(tmp_path):
     listed = package / "levers" / "__init__.py"
     text = listed.read_text()
     for old, new in (
-        ("    update_in_backward,\n", "    update_in_backward,\n    warp,\n"),
-        ("    attention.StatedAttention,\n", "    attention.StatedAttention,\n    warp.StatedWarp,\n"),
-        ("    attention.ChosenAttention,\n", "    attention.ChosenAttention,\n    warp.ChosenWarp,\n"),
+        ("    recompute_modules,\n)", "    recompute_modules,\n    warp,\n)"),
+        ("    plain.StatedPlain,\n", "    plain.StatedPlain,\n    warp.StatedWarp,\n"),
+        ("    plain.ChosenPlain,\n", "    plain.ChosenPlain,\n    warp.ChosenWarp,\n"),
+        ("_SEARCHED = (", "_SEARCHED = (warp.LEVER, "),
         ("class LeverColumns(\n", "class LeverColumns(\n    warp.WarpColumn,\n"),
     ):
         assert text.count(old) == 1
@@ -105,7 +107,8 @@ def test_a_new_lever_touches_two_files(tmp_path):
 
 def test_every_file_is_a_lever_of_its_name():
     files = {path.stem for path in FOLDER.glob("*.py")} - NO_FIELD
-    assert files == set(LEVERS) == set(ENTRIES) == set(Levers.model_fields)
+    assert files | {*StatedPlain.model_fields} == set(LEVERS) == set(ENTRIES) == set(Levers.model_fields)
+    assert files.isdisjoint(StatedPlain.model_fields)
     assert all(ENTRIES[name].name == name for name in LEVERS)
     assert tuple(Levers.model_fields) == LEVERS
 
