@@ -17,9 +17,7 @@ from pydantic import BaseModel
 from core.errors import SHORT_NAMES, InputError, UnknownNameError
 from core.loading import Catalogue, build
 from simulator.frameworks import default_name
-from simulator.frameworks.earlier_keys import GROUPED, say_moved
 from simulator.kinds import kind_of
-from simulator.levers import LEVERS
 from simulator.plan import Plan, field_name
 from simulator.scenario import CATALOGUES, Definition, find, find_framework
 from simulator.serving.question.deployment import Pool
@@ -61,13 +59,6 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
     """
     key = full_key(key, data)
     first, *rest = key.split(".")
-    if first == "framework" and len(rest) == 1 and rest[0] in LEVERS:
-        # A key of version 0.6; choices of the framework are its defaults now.
-        say_moved({rest[0]: value}, f"{where}: {key}")
-        rest = ["defaults", *rest]
-    if first == "framework" and rest and rest[0] in GROUPED:
-        say_moved({rest[0]: value}, where)
-        rest = [*GROUPED[rest[0]].split("."), *rest[1:]]
     if rest and first in catalogues_of(data):
         data = {**data, first: _written_out(data, first, folder, where)}
         if first == "framework":

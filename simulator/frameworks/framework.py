@@ -14,7 +14,6 @@ from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_va
 from core.errors import InputError, shown, suggestion
 from core.loading import Catalogue, build
 from core.sources import Sourced
-from simulator.frameworks.earlier_keys import moved_keys, say_moved
 from simulator.frameworks.parts import (
     CastFacts,
     GatherFacts,
@@ -90,15 +89,10 @@ class Framework(Sourced):
     @model_validator(mode="wrap")
     @classmethod
     def _completed(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add what the release that it is based on states, and read keys of version 0.6."""
+        """Add what the release that it is based on states."""
         if not isinstance(data, Mapping):
             return handler(data)
-        definition, levers = moved_keys(data)
-        say_moved(data, f"framework {data.get('name', '')}")
-        if levers:
-            if not isinstance(definition.get("defaults", {}), Mapping):
-                raise ValueError(f"defaults: a mapping is needed, found {shown(definition['defaults'])}")
-            definition["defaults"] = {**definition.get("defaults", {}), **levers}
+        definition = dict(data)
         if base := definition.pop("based_on", None):
             if frameworks.resolve(str(base)) is None:
                 raise ValueError(

@@ -4,16 +4,14 @@ A framework states what its code does for every model; a recipe states what the 
 chooses for one model and GPU: dispatcher, CUDA graphs, kernels, overlaps, recomputed modules, degrees.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from core.errors import InputError
 from core.loading import Catalogue, Strict, build
 from simulator.frameworks import Framework, frameworks
-from simulator.frameworks.earlier_keys import GROUPED, moved_keys, say_moved
 from simulator.plan import Plan
 
 
@@ -37,22 +35,6 @@ class Recipe(Strict):
             return frameworks.get(name).name
         except InputError as error:
             raise ValueError(error.problem) from None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _moved(cls, data: object) -> object:
-        """Files of version 0.6 set keys of the framework under ``sets``."""
-        if not isinstance(data, Mapping) or not isinstance(sets := data.get("sets"), Mapping):
-            return data
-        definition, levers = moved_keys(sets)
-        if definition:
-            facts = sorted(name for name in sets if name in GROUPED or name in definition)
-            raise ValueError(
-                f"sets: {facts[0]!r} is a fact of the framework, not a choice; its file states it"
-            )
-        say_moved(levers, f"recipe {data.get('name', '')}: sets")
-        rest = {name: value for name, value in data.items() if name != "sets"}
-        return {**rest, "plan": {**levers, **data.get("plan", {})}}
 
     @field_validator("plan")
     @classmethod

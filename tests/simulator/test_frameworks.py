@@ -481,14 +481,6 @@ def test_a_default_of_tensor_parallelism_does_not_reach_a_plan_without_it():
     assert split.plan.sequence_parallel
 
 
-def test_flat_keys_of_files_of_0_8_are_read_and_named():
-    flat = {"name": "mine", "title": "t", "based_on": "torchtitan", "source": {}, "fragmentation": 1.2}
-    with pytest.warns(FutureWarning, match=r"framework mine: fragmentation is memory\.fragmentation now"):
-        mine = build(Framework, {**flat, "memory": {"context_bytes": 1e9}}, "mine.yaml")
-    assert (mine.memory.fragmentation, mine.memory.context_bytes) == (1.2, 1e9)
-    assert mine.memory.separate_master is frameworks.get("torchtitan").memory.separate_master
-
-
 def test_a_number_format_changes_keys_that_exist():
     own = {"name": "mine", "title": "t", "based_on": "torchtitan", "source": {}}
     wrong = {**own, "by_precision": {"bf16": {"memory": {"fragmentatoin": 1.0}}}}

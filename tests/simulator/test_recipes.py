@@ -64,7 +64,6 @@ def test_a_recipe_of_another_framework_is_refused():
     [
         ({"plan": {"dispatcher": "carrier-pigeon"}}, "dispatcher: "),
         ({"plan": {"dispatchr": "flex"}}, "unknown key 'dispatchr'; did you mean 'dispatcher'"),
-        ({"sets": {"mask_seconds": 1e-9}}, "'mask_seconds' is a fact of the framework"),
         ({"plan": {"zeros": 1}}, "unknown key 'zeros'; did you mean 'zero'"),
         ({"framework": "megatron-bride"}, "did you mean 'megatron-bridge'"),
     ],
@@ -72,16 +71,6 @@ def test_a_recipe_of_another_framework_is_refused():
 def test_a_wrong_key_or_value_names_itself(given, message):
     with pytest.raises(InputError, match=message):
         build(Recipe, {**MINE, **given}, "mine.yaml").applied(frameworks.get("megatron-bridge"))
-
-
-def test_keys_of_the_framework_in_files_of_0_6_become_plan_fields():
-    sets = {"dispatcher": "flex", "selective": "modules", "modules": ["mlp", "core_attn"]}
-    with pytest.warns(FutureWarning, match="dispatcher, recompute_modules became plan fields"):
-        recipe = build(Recipe, {**MINE, "sets": sets}, "mine.yaml")
-    assert recipe.plan == {"dispatcher": "flex", "recompute_modules": ["mlp", "core_attn"]}
-    own = {**frameworks.get("megatron-core").model_dump(), "name": "ours", "graphs": "router"}
-    with pytest.warns(FutureWarning, match="framework ours: graphs became"):
-        assert scenario(framework=own).setting.choices.graphs == "router"
 
 
 def test_more_kernels_in_graphs_never_wait_longer_for_the_host(make_setting):
