@@ -144,8 +144,11 @@ def _tables() -> dict[str, Any]:
 
 def _refuse_unsupported(config: Config) -> None:
     """Raise an error for an architecture that Model cannot describe."""
-    tables = _tables()
-    supported_keys = tables["hybrids"].get(str(config.values.get("model_type", "")), ())
+    tables, named = _tables(), config.values.get("model_type")
+    for reason, kinds in tables["refused"].items():
+        if named in kinds:
+            raise InputError(f"model_type {shown(named)}: {reason}", config.where)
+    supported_keys = tables["hybrids"].get(str(named or ""), ())
     for key, reason in tables["unsupported"].items():
         if config.values.get(key) and key not in supported_keys:
             raise InputError(f"{key}: {reason}", config.where)
@@ -174,9 +177,6 @@ def _model_type(config: Config) -> tuple[str, str]:
         raise InputError("key 'model_type' is missing", config.where)
     if not isinstance(named, str) or not named.strip():
         raise InputError(f"model_type: a name is needed, found {shown(named)}", config.where)
-    for reason, kinds in tables["refused"].items():
-        if named in kinds:
-            raise InputError(f"model_type {shown(named)}: {reason}", config.where)
     if named in model_types:
         return named, ""
     if strange := sorted(key for key, value in config.values.items() if value and not _read(key)):
@@ -362,7 +362,9 @@ def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) 
     """Report missing fields by the key names of the file."""
     tables = _tables()
     spellings = tables["numbers"] | tables["model_types"][model_type].get("spellings", {})
+    experts = "moe" in fields and "top_k" not in fields["moe"]
     lacking = [spellings[f] for f in NEEDED if fields.get(f) is None]
+    lacking += [spellings["moe.top_k"]] if experts else []
     if lacking:
         listed = ", ".join(keys[0] + (f" (or {', '.join(keys[1:])})" if keys[1:] else "") for keys in lacking)
         raise InputError(f"needed keys are missing: {listed}", config.where)

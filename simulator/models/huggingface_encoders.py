@@ -12,13 +12,45 @@ def bert(config: Config) -> dict[str, Any]:
     """BERT, RoBERTa and their kin: embeddings of token types and a pooler take memory only.
 
     Raises:
-        InputError: positions that are not learned, or a decoder.
+        InputError: positions that are not learned, a decoder, or an embedding of another width.
     """
     for key, plain in (("position_embedding_type", (None, "absolute")), ("is_decoder", (None, False))):
         if config.values.get(key) not in plain:
             raise InputError(f"{key}: only encoders with learned positions are supported", config.where)
-    hidden = whole_of(config, "hidden_size")
-    return {"other_parameters": whole_of(config, "type_vocab_size", 2) * hidden + hidden * (hidden + 1)}
+    kind, hidden = str(config.values.get("model_type")), whole_of(config, "hidden_size")
+    if (width := whole_of(config, "embedding_size", hidden)) != hidden:
+        problem = f"embedding_size: an embedding narrower than hidden_size is not supported, found {width}"
+        raise InputError(problem, config.where)
+    if kind == "bert-generation":
+        return {}
+    # The pooler, or the product in front of the head of the task; BigBird has both.
+    other = whole_of(config, "type_vocab_size", 2) * hidden + hidden * (hidden + 1)
+    if kind == "big_bird":
+        other += hidden * (hidden + 1)
+    if kind == "ernie" and config.flag("use_task_id"):
+        other += whole_of(config, "task_type_vocab_size", 3) * hidden
+    if kind == "roformer":
+        width = hidden // max(whole_of(config, "num_attention_heads", 1), 1)
+        other += whole_of(config, "max_position_embeddings") * width
+    if kind == "roc_bert":
+        widths = [whole_of(config, f"{name}_embed_dim") for name in ("pronunciation", "shape")]
+        rows = [whole_of(config, f"{name}_vocab_size") for name in ("pronunciation", "shape")]
+        other += sum(row * width for row, width in zip(rows, widths, strict=True))
+        other += hidden * (hidden + sum(widths) + 1)
+    if kind == "xmod":
+        languages, narrow = config.values.get("languages"), whole_of(config, "adapter_reduction_factor", 2)
+        narrow = hidden // max(narrow, 1)
+        adapters = whole_of(config, "num_hidden_layers") * (
+            len(languages) if isinstance(languages, list) else 1
+        )
+        other += adapters * (2 * hidden * narrow + narrow + hidden)
+    return {"other_parameters": other}
+
+
+def xlnet(config: Config) -> dict[str, Any]:
+    """XLNet: projections of relative positions and biases of heads take memory only."""
+    hidden = whole_of(config, "d_model")
+    return {"other_parameters": whole_of(config, "n_layer") * hidden * (hidden + 5)}
 
 
 def modernbert(config: Config) -> dict[str, Any]:
@@ -30,6 +62,12 @@ def modernbert(config: Config) -> dict[str, Any]:
         "attention_pattern": ("full",) + ("sliding",) * (period - 1),
         "sliding_window": 2 * (window // 2) + 1,
     }
+
+
+def modernbert_decoder(config: Config) -> dict[str, Any]:
+    """ModernBERT as a decoder: a product and a bias in front of the output layer take memory only."""
+    hidden = whole_of(config, "hidden_size")
+    return {"other_parameters": hidden * (hidden + 1) + whole_of(config, "vocab_size")}
 
 
 def vit(config: Config) -> dict[str, Any]:
@@ -78,12 +116,18 @@ def t5(config: Config) -> dict[str, Any]:
 
 NORMS_OF_ENDS = {"mbart": 2, "marian": 0}
 """Norms of a stack beside its layers': one behind the embedding or at the end, in mBART both."""
-WITHOUT_OFFSET = "pegasus", "marian", "blenderbot", "blenderbot-small"
+WITHOUT_OFFSET = "pegasus", "marian", "blenderbot", "blenderbot-small", "bigbird_pegasus"
 """Types whose tables of positions have no two rows in front."""
 
 
 def bart(config: Config) -> dict[str, Any]:
-    """BART and its kin: layers with biases, learned or fixed positions in both stacks."""
+    """BART and its kin: layers with biases, learned or fixed positions in both stacks.
+
+    Raises:
+        InputError: layers with prompts of their own (MVP).
+    """
+    if config.flag("use_prompt"):
+        raise InputError("use_prompt: prompts of layers are not supported", config.where)
     kind = str(config.values.get("model_type"))
     hidden, rows = whole_of(config, "d_model"), whole_of(config, "max_position_embeddings", 1024)
     rows += 0 if kind in WITHOUT_OFFSET else 2

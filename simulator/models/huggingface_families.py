@@ -11,21 +11,47 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.errors import InputError
-from simulator.models.huggingface_encoders import bart, bert, modernbert, t5, vit, whisper
+from simulator.models.huggingface_encoders import (
+    bart,
+    bert,
+    modernbert,
+    modernbert_decoder,
+    t5,
+    vit,
+    whisper,
+    xlnet,
+)
 from simulator.models.huggingface_hybrids import (
     falcon_h1,
     jamba,
     kimi_linear,
     lfm2,
+    mamba1,
     mamba2,
     mamba_hybrid,
     minimax,
+    recurrent_gemma,
+    rwkv,
+    xlstm,
 )
 from simulator.models.huggingface_rules import Config, pattern_of, whole_of
 
 ENCODERS = "pooling and the heads of tasks; no constant was chosen on an encoder"
 DECODERS = "no constant was chosen on an encoder, or on attention to one"
-BARTS = "bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart"
+BARTS = "bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"
+BERTS = "bert", "roberta", "xlm-roberta", "camembert", "bert-generation", "big_bird", "data2vec-text"
+BERTS += (
+    "electra",
+    "ernie",
+    "megatron-bert",
+    "roberta-prelayernorm",
+    "roc_bert",
+    "roformer",
+    "xlm-roberta-xl",
+    "xmod",
+)
+BLOCKS = "attention is priced over all keys, not over blocks of them"
+MAMBA_1 = "Mamba-1 scans are priced as Mamba-2 with a state of the same size"
 UNPRICED: Mapping[str, str] = {
     "deepseek_v4": "compressors of keys and hyper-connections take memory, not time; attention is priced "
     "over the window and the chosen keys",
@@ -34,7 +60,24 @@ UNPRICED: Mapping[str, str] = {
     "kimi_linear": "gates of residuals over blocks of layers are not priced",
     "falcon_h1": "the state-space half of each layer takes memory, not time",
     "lfm2": "short convolutions take memory, not time",
-    "jamba": "Mamba-1 scans are priced as Mamba-2 with a state of the same size",
+    "jamba": MAMBA_1,
+    "mamba": MAMBA_1,
+    "rwkv": "scans are priced as Mamba-2 with a state of two values a channel",
+    "recurrent_gemma": "gates of the recurrence take memory, not time; scans are priced as Mamba-2",
+    "xlstm": "matrix memories are priced as Mamba-2 with a state of the same size",
+    "gemma3n_text": "streams of residuals, low-rank residuals and embeddings of each layer take memory, not "
+    "time; MLPs are priced without their predicted sparsity, which engines compute densely",
+    "jetmoe": "experts of attention that a token does not visit take memory; their router takes no time",
+    "hy_v4": "hyper-connections take memory, not time; the indexer is priced in every layer",
+    "inkling_text": "relative positions and short convolutions take memory, not time",
+    "zaya": "convolutions over queries and keys, and layers of routers, take memory, not time",
+    "axk2": "gates of queries and of norms take memory, not time",
+    "doge": "attention is priced over all keys, not over those that its mask keeps",
+    "xmod": f"adapters of languages take memory, not time; {ENCODERS}",
+    "big_bird": f"{BLOCKS}; {ENCODERS}",
+    "bigbird_pegasus": f"{BLOCKS}; {DECODERS}",
+    "xlnet": f"relative positions take memory, not time; {ENCODERS}",
+    "xlm": ENCODERS,
     "bert": ENCODERS,
     "modernbert": ENCODERS,
     "vit": f"the cut into patches, {ENCODERS}",
@@ -132,6 +175,96 @@ def gemma4(config: Config) -> dict[str, Any]:
         fields["other_parameters"] += layers * (3 * hidden + whole_of(config, "num_experts"))
         return fields
     return fields | {"moe.experts": 0}
+
+
+def gemma3n(config: Config) -> dict[str, Any]:
+    """Gemma 4's embeddings of each layer, streams of residuals (AltUp), residuals of low rank (LAuReL)."""
+    fields, layers = gemma4(config), whole_of(config, "num_hidden_layers")
+    hidden, rank = whole_of(config, "hidden_size"), whole_of(config, "laurel_rank")
+    lanes, widths = whole_of(config, "altup_num_inputs", 1), config.values.get("intermediate_size")
+    lane_parameters = lanes * lanes * (1 + lanes) + (lanes + 2) * hidden
+    fields["other_parameters"] += layers * (lane_parameters + hidden * (2 * rank + 1))
+    fields["other_parameters"] += 2 * (lanes - 1) * hidden * hidden
+    if isinstance(widths, list) and widths and all(type(width) is int for width in widths):
+        uneven = {"feed_forwards": tuple(widths)} if len(set(widths)) > 1 else {}
+        return fields | {"feed_forward": max(widths)} | uneven
+    return fields | {"feed_forward": config.number("intermediate_size")}
+
+
+def axk2(config: Config) -> dict[str, Any]:
+    """Latent attention whose queries and gates come from one product of twice the rank; gates of norms."""
+    layers, rank = whole_of(config, "num_hidden_layers"), whole_of(config, "q_lora_rank")
+    query = whole_of(config, "qk_nope_head_dim") + whole_of(config, "qk_rope_head_dim")
+    both = 2 * (query + whole_of(config, "v_head_dim")) - query
+    norms = 4 * whole_of(config, "gated_norm_rank") * whole_of(config, "hidden_size")
+    return {"other_parameters": layers * (whole_of(config, "num_attention_heads") * both * rank + norms)}
+
+
+def hy_v4(config: Config) -> dict[str, Any]:
+    """DeepSeek's latent and sparse attention with an output gate; hyper-connections of several lanes."""
+    lanes, layers = whole_of(config, "hc_mult", 1), whole_of(config, "num_hidden_layers")
+    lane = lanes * whole_of(config, "hidden_size") + 1
+    return {"other_parameters": lanes * lane * (4 * layers + 1) + 4 * layers + 1}
+
+
+def inkling(config: Config) -> dict[str, Any]:
+    """Sliding layers with heads of their own, positions by products with queries, short convolutions."""
+    heads, width = whole_of(config, "num_attention_heads"), whole_of(config, "head_dim")
+    sliding = {
+        "heads": config.number("swa_num_attention_heads") or heads,
+        "kv_heads": config.number("swa_num_key_value_heads", "num_key_value_heads"),
+        "head_dim": config.number("swa_head_dim") or width,
+    }
+    hidden, kernel = whole_of(config, "hidden_size"), whole_of(config, "conv_kernel_size", 4)
+    each = whole_of(config, "d_rel") * (heads * hidden + whole_of(config, "rel_extent"))
+    each += kernel * 2 * (hidden + whole_of(config, "num_key_value_heads") * width)
+    return {"sliding_attention": sliding, "other_parameters": whole_of(config, "num_hidden_layers") * each}
+
+
+def zaya(config: Config) -> dict[str, Any]:
+    """Queries and keys pass two convolutions of neighbours; an MLP of three layers routes (ZAYA1)."""
+    heads, width = whole_of(config, "num_attention_heads"), whole_of(config, "head_dim")
+    channels = (heads + whole_of(config, "num_key_value_heads")) * width
+    taps = whole_of(config, "cca_time0", 2) + 1 + width * whole_of(config, "cca_time1", 2) + 1
+    hidden, router = whole_of(config, "hidden_size"), whole_of(config, "router_hidden_size", 256)
+    routed = router * (hidden + 2 * router + whole_of(config, "num_experts") + 6)
+    routed -= hidden * whole_of(config, "num_experts")
+    layers = whole_of(config, "num_hidden_layers")
+    return {"other_parameters": layers * max(channels * taps + routed + 8 * hidden, 0)}
+
+
+def doge(config: Config) -> dict[str, Any]:
+    """Llama with a mask of its own and scaled residuals.
+
+    Raises:
+        InputError: experts, which a table of keys retrieves.
+    """
+    if config.flag("is_moe"):
+        raise InputError("is_moe: experts that a table of keys retrieves are not supported", config.where)
+    hidden, kv_heads = whole_of(config, "hidden_size"), whole_of(config, "num_key_value_heads", 1)
+    width = hidden // max(whole_of(config, "num_attention_heads", 1), 1)
+    each = 2 * hidden + kv_heads * (kv_heads * width + 1)
+    return {"moe.experts": 0, "other_parameters": whole_of(config, "num_hidden_layers") * each}
+
+
+def jetmoe(config: Config) -> dict[str, Any]:
+    """Experts of attention project queries and outputs: a token's heads are those of the chosen ones."""
+    heads, width = whole_of(config, "num_key_value_heads"), whole_of(config, "kv_channels")
+    experts, chosen = whole_of(config, "num_local_experts"), whole_of(config, "num_experts_per_tok", 1)
+    hidden = whole_of(config, "hidden_size")
+    each = 2 * (experts - chosen) * hidden * heads * width + experts * hidden
+    other = whole_of(config, "num_hidden_layers") * max(each, 0)
+    return {"heads": heads * chosen, "kv_heads": heads, "other_parameters": other}
+
+
+def cpmant(config: Config) -> dict[str, Any]:
+    """CPM-Ant: prompts lengthen the table of the input, biases of distances and segments beside it."""
+    hidden, types = whole_of(config, "hidden_size"), whole_of(config, "segment_types")
+    rows = whole_of(config, "prompt_types") * whole_of(config, "prompt_length") + types
+    buckets = whole_of(config, "position_bias_num_buckets") + types * types
+    # That table is not the output's, whatever ``tie_word_embeddings`` says.
+    other = rows * hidden + buckets * whole_of(config, "num_attention_heads")
+    return {"tied_embeddings": False, "other_parameters": other}
 
 
 def minimax_m3(config: Config) -> dict[str, Any]:
@@ -279,13 +412,28 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "mamba2": mamba2,
     "falcon_h1": falcon_h1,
     "jamba": jamba,
-    **dict.fromkeys(("lfm2", "lfm2_moe"), lfm2),
+    **dict.fromkeys(("lfm2", "lfm2_moe", "lfm3"), lfm2),
     "longcat_flash": longcat_flash,
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert"), bert),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), gemma3n),
+    "axk2": axk2,
+    "hy_v4": hy_v4,
+    **dict.fromkeys(("inkling_text", "inkling2_text"), inkling),
+    "zaya": zaya,
+    "doge": doge,
+    "jetmoe": jetmoe,
+    "cpmant": cpmant,
+    **dict.fromkeys(("mamba", "falcon_mamba"), mamba1),
+    "recurrent_gemma": recurrent_gemma,
+    "rwkv": rwkv,
+    "xlstm": xlstm,
+    **dict.fromkeys(BERTS, bert),
+    "xlm": lambda _: {},
+    "xlnet": xlnet,
     "modernbert": modernbert,
+    "modernbert-decoder": modernbert_decoder,
     **dict.fromkeys(("vit", "deit"), vit),
     **dict.fromkeys(("t5", "mt5", "umt5"), t5),
-    **dict.fromkeys(BARTS, bart),
+    **dict.fromkeys((*BARTS, "bigbird_pegasus"), bart),
     "whisper": whisper,
 }
 """Rules by model_type."""
@@ -294,8 +442,10 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
 def unpriced(names: Sequence[str]) -> str:
     """What the predictions of a model_type leave out; empty where nothing is."""
     for name in names:
+        if name in UNPRICED:
+            return UNPRICED[name]
         rule = FAMILY_RULES.get(name)
         for listed, words in UNPRICED.items():
-            if name == listed or (rule is not None and rule is FAMILY_RULES.get(listed)):
+            if rule is not None and rule is FAMILY_RULES.get(listed):
                 return words
     return ""

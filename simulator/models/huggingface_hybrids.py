@@ -39,19 +39,13 @@ def kimi_linear(config: Config) -> dict[str, Any]:
     other = (
         pattern.count("linear") * (hidden + (heads or 0) * (width or 0)) * (width or 0) if full_rank else 0
     )
-    if config.flag("mla_use_output_gate"):
-        other += (
-            pattern.count("full")
-            * hidden
-            * whole_of(config, "num_attention_heads")
-            * whole_of(config, "v_head_dim")
-        )
     return {
         "linear": present(linear),
         "attention_pattern": tuple(pattern) or None,
         "moe.latent": config.number("routed_expert_hidden_size"),
         "moe.groups": config.number("num_expert_group"),
         "position": "none" if config.flag("mla_use_nope") else "rope",
+        "attention_gate": bool(config.flag("mla_use_output_gate")),
         "other_parameters": other,
     }
 
@@ -118,39 +112,119 @@ def jamba(config: Config) -> dict[str, Any]:
     """Mamba-1 with attention in every eighth layer, experts in every second."""
     hidden, layers = whole_of(config, "hidden_size"), whole_of(config, "num_hidden_layers")
     period, offset = whole_of(config, "attn_layer_period", 8), whole_of(config, "attn_layer_offset", 4)
+    pattern = ["full" if layer % period == offset else "linear" for layer in range(layers)]
     inner, state = hidden * whole_of(config, "mamba_expand", 2), whole_of(config, "mamba_d_state", 16)
     rank = config.number("mamba_dt_rank") or -(-hidden // 16)
-    heads, width = inner // 16, 16
-    pattern = ["full" if layer % period == offset else "linear" for layer in range(layers)]
-    steps = inner * (rank + 2 * state) + rank * inner + inner * (state + 2) + rank + 2 * state
-    modelled = (
-        hidden * (heads + 2 * state) + 2 * state * whole_of(config, "mamba_d_conv", 4) + 3 * heads + width
-    )
+    places = whole_of(config, "expert_layer_period", 2), whole_of(config, "expert_layer_offset", 1)
+    if places[1] != places[0] - 1:
+        raise InputError("expert_layer_offset: only the last layer of each period is read", config.where)
+    linear, other = _mamba1(config, inner, state, rank)
+    return {
+        "linear": linear,
+        "attention_pattern": tuple(pattern),
+        "moe.every": places[0],
+        "moe.first_dense_layers": 0,
+        "other_parameters": max(pattern.count("linear") * (other + rank + 2 * state), 0),
+    }
+
+
+def _mamba1(config: Config, inner: int, state: int, rank: int) -> tuple[dict[str, Any], int]:
+    """Mamba-1 as Mamba-2 with a state of the same size, and the parameters of a layer that this lacks."""
+    hidden, width = whole_of(config, "hidden_size"), 16
+    heads = inner // width
+    convolution = config.number("mamba_d_conv", "conv_kernel") or 4
     linear = {
         "heads": heads,
         "value_dim": width,
         "key_heads": 1,
         "key_dim": state,
-        "convolution": whole_of(config, "mamba_d_conv", 4),
-        "convolution_bias": config.flag("mamba_conv_bias"),
+        "convolution": convolution,
+        "convolution_bias": config.flag("mamba_conv_bias", "use_conv_bias"),
         "head_parameters": 3,
     }
-    places = whole_of(config, "expert_layer_period", 2), whole_of(config, "expert_layer_offset", 1)
-    if places[1] != places[0] - 1:
-        raise InputError("expert_layer_offset: only the last layer of each period is read", config.where)
+    steps = inner * (rank + 2 * state) + rank * inner + inner * (state + 2)
+    modelled = hidden * (heads + 2 * state) + 2 * state * convolution + 3 * heads + width
+    return present(linear), steps - modelled
+
+
+def mamba1(config: Config) -> dict[str, Any]:
+    """Mamba-1 in every layer, without MLPs (Mamba, Falcon-Mamba)."""
+    hidden, layers = whole_of(config, "hidden_size"), whole_of(config, "num_hidden_layers")
+    inner = config.number("intermediate_size") or hidden * whole_of(config, "expand", 2)
+    rank = config.values.get("time_step_rank")
+    rank = rank if isinstance(rank, int) else -(-hidden // 16)
+    linear, other = _mamba1(config, inner, whole_of(config, "state_size", 16), rank)
+    return {
+        **_without_attention(linear),
+        "feed_forward": inner,
+        "mlp_pattern": (False,),
+        "other_parameters": max(layers * other, 0),
+    }
+
+
+def _without_attention(linear: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a model whose every layer has a mixer with a state."""
+    return {"heads": linear["heads"], "attention_pattern": ("linear",), "linear": linear}
+
+
+def xlstm(config: Config) -> dict[str, Any]:
+    """xLSTM 7B: matrix memories with gates of heads, gated MLPs (Beck et al., arXiv 2503.13427)."""
+    hidden, heads = whole_of(config, "hidden_size"), max(whole_of(config, "num_heads", 8), 1)
+    unit = max(whole_of(config, "ffn_round_up_to_multiple_of", 64), 1)
+    linear = {
+        "heads": heads,
+        "value_dim": int(hidden * _ratio(config.values.get("v_dim_factor"))) // heads,
+        "key_heads": heads,
+        "key_dim": int(hidden * _ratio(config.values.get("qk_dim_factor"))) // heads,
+        "convolution": 1,
+        "head_gates": 2,
+        "norm_per_head": False,
+        "chunk": config.number("chunk_size"),
+    }
+    width = -(-int(hidden * _ratio(config.values.get("ffn_proj_factor"))) // unit) * unit
+    return {**_without_attention(present(linear)), "feed_forward": width}
+
+
+def rwkv(config: Config) -> dict[str, Any]:
+    """RWKV-4: a state of two values a channel, without scalars of heads.
+
+    The gate of an MLP is a product of half a hidden width more of it; here scalars of heads are half of that.
+    """
+    hidden, layers = whole_of(config, "hidden_size"), whole_of(config, "num_hidden_layers")
+    width = config.number("attention_hidden_size") or hidden
+    linear = {"heads": width // 2, "value_dim": 2, "key_heads": width // 2, "key_dim": 1, "convolution": 1}
+    # A key of half a width and a query of the other stand for the key of a channel.
+    linear |= {"norm_per_head": False, "head_parameters": 2}
+    inner = config.number("intermediate_size") or 4 * hidden
+    fields = {**_without_attention(linear), "feed_forward": inner + hidden // 4}
+    return fields | {"heads": 1, "other_parameters": layers * 5 * hidden}
+
+
+def recurrent_gemma(config: Config) -> dict[str, Any]:
+    """RG-LRU, a state of one value a channel, and attention to a window (Griffin, arXiv 2402.19427)."""
+    hidden, layers = whole_of(config, "hidden_size"), whole_of(config, "num_hidden_layers")
+    width, heads = config.number("lru_width") or hidden, whole_of(config, "num_attention_heads")
+    kinds = config.values.get("block_types")
+    kinds = kinds if isinstance(kinds, list) and kinds else ["recurrent", "recurrent", "attention"]
+    pattern = tuple("linear" if kind == "recurrent" else "sliding" for kind in kinds)
+    recurrent = sum(pattern[layer % len(pattern)] == "linear" for layer in range(layers))
+    linear = {"heads": heads, "value_dim": width // max(heads, 1), "key_heads": 1, "key_dim": 1}
+    linear |= {"convolution": config.number("conv1d_width"), "convolution_bias": True}
     return {
         "linear": present(linear),
-        "attention_pattern": tuple(pattern),
-        "moe.every": places[0],
-        "moe.first_dense_layers": 0,
-        "other_parameters": max(pattern.count("linear") * (steps - modelled), 0),
+        "attention_pattern": pattern,
+        "sliding_window": whole_of(config, "attention_window_size", 2048),
+        "max_sequence": 8192,  # trained on; the state has no bound
+        "feed_forward": whole_of(config, "intermediate_size") // 2,
+        # Gates of the recurrence, whose blocks are those of heads, and biases.
+        "other_parameters": recurrent * (2 * width * width // max(heads, 1) + 5 * width + hidden),
     }
 
 
 def lfm2(config: Config) -> dict[str, Any]:
     """Short convolutions with attention in some layers."""
     layers, hidden = whole_of(config, "num_hidden_layers"), whole_of(config, "hidden_size")
-    pattern = kinds_of(config, {"conv": "none"})
+    pattern = kinds_of(config, {"conv": "none", "sliding_attention": "sliding"})
     places = config.values.get("full_attn_idxs")
     if not pattern and isinstance(places, list):
         pattern = ["full" if layer in places else "none" for layer in range(layers)]
@@ -160,11 +234,12 @@ def lfm2(config: Config) -> dict[str, Any]:
         multiple = whole_of(config, "block_multiple_of", 256)
         width = -(-int(size * _ratio(config.values.get("block_ffn_dim_multiplier"))) // multiple) * multiple
     convolution = hidden * (4 * hidden + whole_of(config, "conv_L_cache", 3)) + hidden
+    gates = hidden * whole_of(config, "num_attention_heads") if config.flag("use_attention_gate") else 0
     return {
         "feed_forward": width,
         "attention_pattern": tuple(pattern) or None,
         "moe.first_dense_layers": config.number("num_dense_layers"),
-        "other_parameters": pattern.count("none") * convolution,
+        "other_parameters": pattern.count("none") * convolution + (layers - pattern.count("none")) * gates,
     }
 
 

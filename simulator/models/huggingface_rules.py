@@ -237,7 +237,7 @@ OWN_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "opt": _opt,
     "hunyuan_v1_moe": _hunyuan,
     "qwen3_next": _qwen3_next,
-    "olmo_hybrid": _olmo_hybrid,
+    **dict.fromkeys(("olmo_hybrid", "lara_mini"), _olmo_hybrid),
     **dict.fromkeys(("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _qwen3_next),
     "nemotron_h": _nemotron_h,
 }

@@ -24,7 +24,7 @@ SCORES = passes.MemoryPasses(4.0, 0.0, 1, 0)
 
 
 def latent_projections(rank: Rank) -> list[Op]:
-    """Down and up projections of queries, and of keys and values."""
+    """Down and up projections of queries, and of keys and values; the gate of the output."""
     model, mla = rank.model, _mla(rank)
     queries = rank.heads * model.head_dim
     kept_inputs = rank.tokens * model.hidden / rank.spread
@@ -39,6 +39,8 @@ def latent_projections(rank: Rank) -> list[Op]:
         add("query_up", "column", queries, mla.q_lora_rank, bias=False)
     else:
         add("query", "column", queries, model.hidden, bias=bias, keeps=0.0)
+    if model.attention_gate:
+        add("gate", "column", rank.heads * mla.v_head_dim, model.hidden, bias=False, keeps=0.0)
     add(
         "key_value_down",
         "down",

@@ -76,8 +76,8 @@ def allowed_options(
 ) -> EngineOptions:
     """The options that the model leaves.
 
-    No more sequences than the engine's pool of states admits; prompts of encoders are computed whole, and
-    none is found in a cache (vLLM turns chunked prefill and prefix caching off for them).
+    No more sequences than memory of states admits; prompts of encoders are computed whole, and none is found
+    in a cache (vLLM turns chunked prefill and prefix caching off for them), as none of states alone.
 
     Args:
         options: of the pool.
@@ -85,7 +85,9 @@ def allowed_options(
     """
     if not model.causal or model.encoder:
         options = options.model_copy(update={"chunked_prefill": False, "prefix_caching": False})
-    if model.linear is None or engine.state_pool is None:
+    if not model.cached_layers:
+        options = options.model_copy(update={"prefix_caching": False})
+    elif model.linear is None or engine.state_pool is None:
         return options
     price = StepPrice(model, cluster, pool, engine)
     footprint = memory(

@@ -30,6 +30,8 @@ LATENT_CONTEXT = 65536
 (vllm/v1/attention/backends/mla/common.py, chunked_prefill_workspace_size)."""
 INDEX_SCALE_BYTES = 4.0
 """Scale beside the 8-bit key of sparse attention's indexer (vLLM's DeepseekV32IndexerCache)."""
+UNBOUNDED_BLOCKS = 2**31
+"""KV blocks of a model whose layers keep states alone: these bound its sequences (`admitted`)."""
 KV_BYTES = {"fp8": 1.0, "int8": 1.0, "fp4": 0.5625, "int4": 0.5625, "fp32": 4.0}
 
 
@@ -61,6 +63,8 @@ class ReplicaMemory:
     def kv_blocks(self) -> int:
         """KV blocks of one attention rank."""
         token = self.kv_token * self.fullest
+        if token == 0:
+            return UNBOUNDED_BLOCKS if self.kv_bytes > 0 else 0
         return max(int(self.kv_bytes // (token * self.block_tokens)), 0)
 
     @property
@@ -276,7 +280,12 @@ def state_bytes(price: StepPrice) -> float:
 
 
 def admitted(price: StepPrice, footprint: ReplicaMemory, options: EngineOptions) -> int | None:
-    """Return the sequences of an attention rank that the engine's pool of states admits; None: any number."""
+    """Return the sequences of an attention rank that memory of states admits; None: any number.
+
+    It is the engine's pool of states; without caches of keys, all that weights and activations leave.
+    """
+    if footprint.kv_token == 0:
+        return max(int(footprint.kv_bytes // max(state_bytes(price), 1.0)), 1)
     pool = price.engine.state_pool
     if pool is None or not footprint.states:
         return None

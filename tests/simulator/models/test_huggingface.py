@@ -118,7 +118,7 @@ def test_a_file_without_a_model_type_is_read_by_its_class(tmp_path):
     [
         ("albert", "model_type 'albert': encoders of this kind are not supported"),
         ("longt5", "encoder-decoders of this kind are not supported"),
-        ("mamba", "Mamba-1 and recurrent mixers are not modelled"),
+        ("trocr", "its encoder is in another file"),
         (["llama"], "model_type: a name is needed"),
         ("", "model_type: a name is needed"),
     ],
@@ -293,7 +293,11 @@ REFUSED = [
     ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
     ({"num_experts": 8, "mlp_only_layers": [5]}, "only the first layers may be dense"),
-    ({"num_experts": 8}, "key 'moe.top_k' is missing"),
+    ({"num_experts": 8}, "needed keys are missing: num_experts_per_tok (or num_experts_per_token,"),
+    ({"model_type": "zamba2"}, "blocks whose weights several layers share are not modelled"),
+    ({"model_type": "electra", "embedding_size": 128}, "embedding_size: an embedding narrower than"),
+    ({"model_type": "doge", "is_moe": True}, "is_moe: experts that a table of keys retrieves"),
+    ({"model_type": "mvp", "use_prompt": True}, "use_prompt: prompts of layers are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME-"}, "MLPs beside experts are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "expected M, *, - and E, found 'X'"),
     (

@@ -47,7 +47,9 @@ def test_states_take_nine_bytes_for_ten_of_kv_and_three_a_sequence():
     price, held = footprint(*replica())
     assert held.states == pytest.approx(0.9 * held.kv_bytes)
     most = limits(*replica()).max_sequences
-    assert most == admitted(price, held, EngineOptions()) == int(held.states // STATES) // 3
+    assert (
+        most == admitted(price, held, build(EngineOptions, {}, "options")) == int(held.states // STATES) // 3
+    )
     # By Little's law 132 run at once in the mean, with start and end (gpustack, docs/performance-lab).
     assert 132 < limits(*replica()).max_sequences < 1.3 * 132
 
@@ -63,9 +65,9 @@ def test_without_the_prefix_cache_each_sequence_has_one_state():
 def test_buffers_of_a_sequence_take_two_states_more_where_steps_are_scheduled_ahead(ahead, slots):
     """SGLang: MAMBA_CACHE_V2_ADDITIONAL_RATIO_OVERLAP and _NO_OVERLAP, with extra_buffer."""
     price, held = footprint(*replica())
-    options = EngineOptions(state_buffers=True, asynchronous=ahead)
+    options = build(EngineOptions, {"state_buffers": True, "asynchronous": ahead}, "options")
     assert admitted(price, held, options) == int(held.states // STATES) // slots
-    alone = EngineOptions(state_buffers=True, prefix_caching=False)
+    alone = build(EngineOptions, {"state_buffers": True, "prefix_caching": False}, "options")
     assert admitted(price, held, alone) == int(held.states // STATES)
 
 
@@ -78,3 +80,16 @@ def test_other_models_and_engines_keep_their_limits(model, engine):
     asked = replica(model, engine)
     assert limits(*asked) == options_of(asked[2], CLUSTER.device)
     assert footprint(*asked)[1].states == 0
+
+
+def test_states_alone_bound_the_sequences_of_a_model_without_keys():
+    """Qwen3.5-9B with linear layers alone: as many sequences as states fit, and any number of tokens."""
+    pure = models.get("qwen3.5-9b").model_copy(update={"attention_pattern": ("linear",)})
+    asked = (pure, *replica(engine="vllm-0.18", options={"max_sequences": 4096})[1:])
+    price, held = footprint(*asked)
+    assert held.kv_token == 0
+    assert held.kv_tokens > 1e9
+    most = limits(*asked).max_sequences
+    assert most < 4096
+    assert most * state_bytes(price) <= held.kv_bytes < (most + 1) * state_bytes(price)
+    assert not limits(*asked).prefix_caching
