@@ -345,9 +345,10 @@ def test_a_file_cut_off_anywhere_is_one_clear_error(keep, tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(CONSTANTS.keys() & CONFIGS.keys()))
 def test_constants_are_those_of_the_catalogue(name, tmp_path):
     model = models.get(written(tmp_path, {**CONFIGS[name], **CONSTANTS[name]}))
-    stated = model.numerics.model_dump(exclude_none=True)
+    stated = dict(model.numerics or ())
+    stated = {key: value for key, value in stated.items() if value is not None}
     assert len(stated) >= len(CONSTANTS[name]) - 1
-    known = models.get(name).numerics.model_dump(exclude_none=True)
+    known = dict(models.get(name).numerics or ())
     assert {key: known.get(key) for key in stated} == stated
 
 
