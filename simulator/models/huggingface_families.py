@@ -250,11 +250,11 @@ def doge(config: Config) -> dict[str, Any]:
 def jetmoe(config: Config) -> dict[str, Any]:
     """Experts of attention project queries and outputs: a token's heads are those of the chosen ones."""
     heads, width = whole_of(config, "num_key_value_heads"), whole_of(config, "kv_channels")
-    experts, chosen = whole_of(config, "num_local_experts"), whole_of(config, "num_experts_per_tok", 1)
+    experts, top_k = whole_of(config, "num_local_experts"), whole_of(config, "num_experts_per_tok", 1)
     hidden = whole_of(config, "hidden_size")
-    each = 2 * (experts - chosen) * hidden * heads * width + experts * hidden
+    each = 2 * (experts - top_k) * hidden * heads * width + experts * hidden
     other = whole_of(config, "num_hidden_layers") * max(each, 0)
-    return {"heads": heads * chosen, "kv_heads": heads, "other_parameters": other}
+    return {"heads": heads * top_k, "kv_heads": heads, "other_parameters": other}
 
 
 def cpmant(config: Config) -> dict[str, Any]:
