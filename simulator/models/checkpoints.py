@@ -90,6 +90,11 @@ def stored_of(part: Config | None, model: Model) -> Stored:
     if not isinstance(method, str) or method.lower() not in METHODS:
         raise UnknownNameError("quant_method", str(method), sorted(METHODS), part.where)
     listed, weight_only = METHODS[method.lower()](part)
+    unlisted = (
+        method.lower().startswith("modelopt") and isinstance(listed, str) and not _states_exclusions(part)
+    )
+    published = PUBLISHED.get((model.family, listed)) if unlisted else None
+    listed = published or listed
     default = listed if isinstance(listed, str) else listed[0]
     named = () if isinstance(listed, str) else listed[1]
     formats = ModuleFormats(default, ModuleList(_excluded(part)), named)
@@ -103,7 +108,9 @@ def stored_of(part: Config | None, model: Model) -> Stored:
     if not by_part or (plain and not by_rule) or (method.lower() == "mxfp4" and not _excluded(part)):
         parts = None
     notes = [note] if note else []
-    if method.lower().startswith("modelopt") and not named and not _states_exclusions(part):
+    if published:
+        notes.append("it lists no modules, so that the formats that NVIDIA publishes for its kind are taken")
+    elif unlisted:
         notes.append(f"it lists no modules in 16 bits, so that all linear layers are taken as {default}")
     if formats.unread:
         notes.append(f"modules named by {formats.unread[0]!r} are not evaluated")
@@ -210,6 +217,18 @@ Listed = tuple[CheckpointFormat, tuple[tuple[ModuleList, CheckpointFormat], ...]
 Read = tuple[CheckpointFormat | Listed, tuple[CheckpointFormat, ...]]
 """The format of all modules, or that of unnamed ones and lists of others; formats with 16-bit inputs."""
 Reader = Callable[["Config"], Read]
+PUBLISHED: Mapping[tuple[str, object], Listed] = {
+    ("nemotron_h", "fp4"): (
+        WIDE,
+        (
+            (ModuleList(("*.mixer.experts*",)), "fp4"),
+            (ModuleList(("*.mixer.shared_experts*", "*.mixer.in_proj", "*.mixer.out_proj")), "fp8"),
+        ),
+    )
+}
+"""Formats by model_type and algorithm where a file of Model Optimizer lists no modules, as copies without its
+lists do: docs.nvidia.com/nemotron, ultra3/quantization, read 2026-11-30 (routed experts NVFP4, shared experts
+and linear layers of Mamba FP8, the rest 16 bits; Super's published size is that of the same)."""
 
 
 def _integers(part: Config) -> Read:

@@ -9,6 +9,7 @@ from core.loading import read_mapping
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
 from simulator.serving.steps.memory import kv_token_bytes
+from tests.simulator.models.hf_configs import PUBLISHED_2025
 
 DECODERS = read_mapping(Path(__file__).with_name("decoders.yaml"), bounded=False)
 
@@ -119,3 +120,18 @@ def test_a_server_of_the_family_is_priced(name: str, tmp_path: Path) -> None:
     pool = make_serving(question, "s", tmp_path).pools[0]
     assert 1e-4 < pool.costs.steps.step((), 2, 1000) < 0.2
     assert pool.costs.kv_blocks > 1000
+
+
+def test_nemotron_in_nvfp4_without_lists_has_the_formats_that_nvidia_publishes(tmp_path: Path) -> None:
+    """Routed experts in 4 bits, shared ones and Mamba in 8, attention in 16; a list is taken at its word."""
+    formats = []
+    for listed in ({}, {"exclude_modules": ["lm_head"]}):
+        sidecar = {"quantization": {"quant_algo": "NVFP4"} | listed}
+        (tmp_path / "hf_quant_config.json").write_text(json.dumps(sidecar), encoding="utf-8")
+        formats.append(read(tmp_path, PUBLISHED_2025["nemotron-3-nano-30b-a3b"]).parts)
+    published, stated = formats
+    assert published is not None
+    assert (published.experts, published.dense) == ({"fp4": 1.0}, {"fp8": 1.0})
+    assert set(published.attention) == {"fp8", "bf16"}
+    assert stated is not None
+    assert stated.attention == {"fp4": 1.0}
