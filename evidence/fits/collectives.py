@@ -3,7 +3,8 @@
     python -m benchmarks.collectives FILE.csv[.gz] ...
 
 A file has either the columns system, op, dtype, n_gpus, n_nodes, bytes, time_us, source, or the columns
-system, op, n_gpus, n_nodes, bytes, value, unit (bus bandwidths and times as published). Rows that do not
+system, op, n_gpus, n_nodes, bytes, value, unit (bus bandwidths and times as published);
+evidence/fits/published_collectives.csv has those of p5 that EFA v2 is fitted to. Rows that do not
 name a size, a group, a known system or its network are left out, and counted with the reason.
 """
 
@@ -44,6 +45,7 @@ SYSTEMS = {
     "Azure AKS A100 IB": ("azure-nd-a100-v4", True),
     "GCP a3-mega": ("gcp-a3-mega", True),
     "AWS p4d": ("aws-p4d", True),
+    "AWS p5": ("aws-p5", True),
     "H100 8x NDR400": ("dgx-h100", True),
     "A100 Azure 2 nodes": ("azure-ndm-a100-v4", True),
     "H200 node": ("dgx-h200", True),
