@@ -24,9 +24,10 @@ from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
 from simulator.training.domains import Nearness, contained, used, usual, waiting
-from simulator.training.layer import Layer, PassCosts, in_graph, layer_passes, overlapped
+from simulator.training.layer import Layer, in_graph, layer_passes, overlapped
 from simulator.training.modules import repeats
 from simulator.training.overlap import NO_TRANSFER
+from simulator.training.pass_costs import PassCosts
 from simulator.training.work import KernelTimes, Priced, price_passes, with_routed
 
 SHARE_FIELDS = "pipeline", "virtual_pipeline", "schedule", "data", "micro_batch", "expert"

@@ -104,6 +104,11 @@ class KernelFacts(Strict):
         default=False,
         description="norms run again before the backward pass where the plan recomputes nothing",
     )
+    repeats_last_product: bool = Field(
+        default=True,
+        description="full recomputation runs the last product of a dense layer again, though no gradient "
+        "needs its output; torch's checkpoints without re-entry stop before it, compilers leave it out",
+    )
     scaled_rotary: Literal["", "halves"] = Field(
         default="",
         description="rotary embedding where positions stretched by YaRN scale heads too; empty: as others",

@@ -15,8 +15,9 @@ from simulator.layout.stages import FIRST, LAST, Stages
 from simulator.plan import Plans, taken
 from simulator.training.ends import End, embedding_passes, head_passes
 from simulator.training.expected import expected_passes
-from simulator.training.layer import Layer, PassCosts
+from simulator.training.layer import Layer
 from simulator.training.overlap import NO_TRANSFER
+from simulator.training.pass_costs import PassCosts
 from simulator.training.work import price_passes
 
 

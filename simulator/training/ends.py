@@ -9,8 +9,8 @@ from simulator.layout.tower import step_tower
 from simulator.ops.ends import further_prediction
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.layer import PassCosts
 from simulator.training.overlap import NO_TRANSFER, Transfer
+from simulator.training.pass_costs import PassCosts
 from simulator.training.work import KernelTimes, Priced, price_passes, sum_costs
 
 

@@ -19,9 +19,10 @@ from simulator.pricing import price
 from simulator.training import predict
 from simulator.training.activations import kept_by_layers
 from simulator.training.ends import head
-from simulator.training.layer import PassCosts, _alternate, layer, layer_ops
+from simulator.training.layer import _alternate, layer, layer_ops
 from simulator.training.memory import memory
 from simulator.training.overlap import NO_TRANSFER, Transfer, contention, multiprocessors_taken
+from simulator.training.pass_costs import PassCosts
 from simulator.training.work import KernelTimes, price_passes
 
 EXPERTS = LayerKind(experts=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hwmodels.cluster import Cluster
 from simulator.engine.graph import Stream
-from simulator.training.layer import PassCosts
+from simulator.training.pass_costs import PassCosts
 from simulator.training.step_graph.loads import load_of, scalar
 from simulator.training.step_graph.step import LinkDemand, Pass, StreamWork
 from simulator.training.step_graph.streams import COMPUTE, CONTEXT, EXPERT, PASS, TENSOR
