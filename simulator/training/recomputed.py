@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
 from simulator.models import LayerKind
-from simulator.ops import Collective, Op, Product
+from simulator.ops import Collective, Op
 from simulator.plan import FULL, SELECTIVE, Plans
 from simulator.setting import Setting
 from simulator.training.layer_parts import ORDER, LayerParts
