@@ -66,6 +66,9 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
     """
     path = config_path(path)
     config = Config(read_mapping(path, bounded=False) if data is None else data, str(path))
+    thinker = config.inner("thinker_config")  # Qwen's omni models: the part that reads and writes text
+    if thinker.values:
+        config = Config({**config.values, **thinker.values}, thinker.where)
     full_config = config
     for part in TEXT_PARTS:
         text = config.inner(part)

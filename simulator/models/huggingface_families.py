@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from core.errors import InputError
+from core.errors import InputError, shown
 from simulator.models.huggingface_encoders import (
     bart,
     bert,
@@ -337,6 +337,31 @@ def step3p5(config: Config) -> dict[str, Any]:
     return fields
 
 
+MINICPM: Mapping[object, dict[str, Any]] = {
+    "2.5": {},
+    "2.6": {"qkv_bias": True},
+    "4.0": {},
+    "4.5": {"qk_norm": True},
+}
+"""What layers have beside Llama's, by the ``version`` of a MiniCPM-V or MiniCPM-o: those of Llama 3, Qwen2,
+MiniCPM4 and Qwen3 (openbmb/MiniCPM-V-*, modeling_minicpmv.py: ``self.llm``)."""
+
+
+def minicpmv(config: Config) -> dict[str, Any]:
+    """MiniCPM-V and MiniCPM-o: the language model whose keys the file has beside the tower's.
+
+    Raises:
+        InputError: no version, or another.
+    """
+    version = config.values.get("version")
+    fields = MINICPM.get(str(version))
+    if fields is None:
+        raise InputError(
+            f"version: one of {', '.join(map(str, MINICPM))} is needed, found {shown(version)}", config.where
+        )
+    return fields
+
+
 def nemotron_nas(config: Config) -> dict[str, Any]:
     """Layers without attention or MLP and MLPs of several widths, as a search chose them (Puzzle).
 
@@ -418,6 +443,7 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     "axk2": axk2,
     "hy_v4": hy_v4,
     **dict.fromkeys(("inkling_text", "inkling2_text"), inkling),
+    **dict.fromkeys(("minicpmv", "minicpmo"), minicpmv),
     "zaya": zaya,
     "doge": doge,
     "jetmoe": jetmoe,

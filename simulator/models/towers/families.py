@@ -24,6 +24,8 @@ FAMILIES: Mapping[str, Callable[[Config, Config], Fields]] = MappingProxyType(
         "qwen3_vl": qwen3,
         "qwen3_vl_moe": qwen3,
         "qwen3_5": qwen3,
+        "qwen2_5_omni_thinker": qwen2_5,
+        "qwen3_omni_moe_thinker": qwen3,
         "qwen3_5_moe": qwen3,
         "glm4v": glm,
         "glm4v_moe": glm,

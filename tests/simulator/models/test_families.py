@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import InputError
 from core.loading import read_mapping
 from simulator.models import Model, models
 from simulator.ops.counts import model_parameters
+from simulator.ops.tower import tower_parameters
 from simulator.serving.steps.memory import kv_token_bytes
 from tests.simulator.models.hf_configs import PUBLISHED_2025
 
@@ -135,3 +137,28 @@ def test_nemotron_in_nvfp4_without_lists_has_the_formats_that_nvidia_publishes(t
     assert set(published.attention) == {"fp8", "bf16"}
     assert stated is not None
     assert stated.attention == {"fp4": 1.0}
+
+
+def test_an_omni_model_has_the_tower_and_the_text_of_its_thinker(tmp_path: Path) -> None:
+    model = read(tmp_path, DECODERS["qwen3_omni_moe"]["config"])
+    assert model.tower is not None
+    assert tower_parameters(model.tower) == 566_949_104
+    assert "the audio encoder" in model.left_out
+
+
+def test_minicpm_v_has_the_layers_of_its_version(tmp_path: Path) -> None:
+    """Version 2.6 is Qwen2-7B with fewer rows of the embedding and of the output layer."""
+    config: dict[str, object] = {
+        "model_type": "minicpmv",
+        "version": "2.6",
+        "hidden_size": 3584,
+        "intermediate_size": 18944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+        "hidden_act": "silu",
+        "vocab_size": 151666,
+    }
+    assert model_parameters(read(tmp_path, config)) == 7_615_616_512 - 2 * 3584 * (152064 - 151666)
+    with pytest.raises(InputError, match=r"version: one of 2\.5, 2\.6, 4\.0, 4\.5 is needed, found 'x'"):
+        read(tmp_path, config | {"version": "x"})
