@@ -197,6 +197,29 @@ def _wan(config: Config) -> Fields:
     }
 
 
+def _cosmos(config: Config) -> Fields:
+    """Wan's blocks with modulation of low rank, over a text that keeps its width (Cosmos-Predict).
+
+    Raises:
+        InputError: blocks that see images beside the text, or that a control network joins.
+    """
+    for key in ("img_context_dim_in", "controlnet_block_every_n"):
+        if config.values.get(key):
+            raise InputError(f"{key}: only Cosmos models of text are supported", config.where)
+    ratio, text = config.values.get("mlp_ratio"), _needed(config, "text_embed_dim")
+    hidden = _sizes(config._replace(values={**config.values, "patch_size": None}))["hidden"]
+    wide = int(hidden * (ratio if isinstance(ratio, int | float) else 4.0))
+    fields = _wan(config._replace(values={**config.values, "ffn_dim": wide, "text_dim": text}))
+    modulation = {"modulated": 12, "condition": config.number("adaln_lora_dim") or 256}
+    masked = config.flag("concat_padding_mask") is not False
+    return {
+        **fields,
+        "inputs": fields["inputs"] + masked,
+        "blocks": [{**fields["blocks"][0], **modulation}],
+        "text_hidden": text,
+    }
+
+
 TRANSFORMERS: Mapping[str, Callable[[Config], Fields]] = MappingProxyType(
     {
         "PixArtTransformer2DModel": _pixart,
@@ -209,6 +232,7 @@ TRANSFORMERS: Mapping[str, Callable[[Config], Fields]] = MappingProxyType(
         "CogVideoXTransformer3DModel": _cogvideox,
         "HunyuanVideoTransformer3DModel": _hunyuan_video,
         "WanTransformer3DModel": _wan,
+        "CosmosTransformer3DModel": _cosmos,
     }
 )
 """Readers by ``_class_name`` of ``transformer/config.json`` (diffusers 0.35, models/transformers)."""

@@ -149,6 +149,23 @@ def test_a_folder_of_flux2_reads_as_the_catalogue_says(folder):
     assert read.tokens(1024, 768) == known.tokens(1024, 768)
 
 
+@pytest.mark.parametrize(
+    ("heads", "layers", "parameters"), [(16, 28, 1_956_405_248), (40, 36, 14_265_265_152)]
+)
+def test_a_folder_of_cosmos_has_the_parameters_that_diffusers_counts(folder, heads, layers, parameters):
+    """Cosmos-Predict2 of 2B and 14B parameters; what embeds the time has three times the width there."""
+    text = {"text_embed_dim": 1024, "patch_size": [1, 2, 2], "adaln_lora_dim": 256, "mlp_ratio": 4.0}
+    sizes = {"num_attention_heads": heads, "attention_head_dim": 128, "num_layers": layers, **text}
+    path = folder(_class_name="CosmosTransformer3DModel", **sizes)
+    model = diffusion_models.get(str(path))
+    assert transformer_parameters(model) == pytest.approx(parameters, rel=0.01)
+    assert model.tokens(1280, 720) == 80 * 45
+    with pytest.raises(InputError, match="img_context_dim_in: only Cosmos models of text"):
+        diffusion_models.get(
+            str(folder(_class_name="CosmosTransformer3DModel", **sizes, img_context_dim_in=1))
+        )
+
+
 def test_two_transformers_lie_in_memory_and_one_runs(folder):
     path = folder()
     once = make_diffusion({**WORK, "model": str(path)}, "test", path)
