@@ -9,7 +9,7 @@ from hwmodels.mixed import NodeGroup
 from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
-from simulator.training import predict
+from simulator.training import step_time
 
 RECOMPUTES = "none", "selective", "full"
 REPEATED = 32
@@ -49,7 +49,7 @@ class Speeds:
             )
             for recompute in RECOMPUTES
         ]
-        times = predict(setting, Plans.of(plans)).time
+        times = step_time(setting, Plans.of(plans))
         return {recompute: float(time) for recompute, time in zip(RECOMPUTES, times, strict=True)}
 
 

@@ -166,12 +166,24 @@ def step_time(setting: Setting, plans: Plans, known_step: KnownStep | None = Non
     else:
         stages, counts = known_step.stages, known_step.counts
         pieces = known_components(plans, known_step)
+    return priced_time(setting, plans, stages, counts, pieces)
+
+
+def priced_time(
+    setting: Setting,
+    plans: Plans,
+    stages: Stages,
+    counts: Parameters,
+    pieces: list[Component],
+    links: Setting | None = None,
+) -> np.ndarray:
+    """Seconds of steps whose components are priced, shape (plans,); ``links`` as in ``predict``."""
     m = micro_batches(setting, plans)
-    passes = stage_times(setting, plans, stages, counts, pieces)
+    passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan = _makespan(setting, plans, stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
-    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest)
+    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest, links)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
     step_s = (

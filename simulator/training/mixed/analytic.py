@@ -23,12 +23,12 @@ from simulator.training.analytic import (
     StageTimes,
     data_parallel_times,
     micro_batches,
-    predict,
+    priced_time,
     stage_times,
     tied_embedding,
 )
 from simulator.training.boundary import hop_transfer
-from simulator.training.components import components
+from simulator.training.components import Component, components
 from simulator.training.memory import memory
 from simulator.training.mixed.step import GroupStep, MixedStep, placed
 
@@ -46,9 +46,7 @@ def predict_mixed(setting: MixedSetting, plan: Plan, where: str = "") -> MixedSt
     else:
         links = [group.setting for group in groups] + [group.joined for group in groups]
         # Collectives over all replicas are as slow as the slowest links or group.
-        seconds = max(
-            float(predict(group.setting, group.plans, link).time[0]) for group in groups for link in links
-        )
+        seconds = max(group.seconds(link) for group in groups for link in links)
     return MixedStep(seconds, tuple(group.step for group in groups))
 
 
@@ -63,6 +61,7 @@ class _Group:
     plans: Plans
     stages: Stages
     counts: Parameters
+    pieces: list[Component]
     times: StageTimes
 
     @classmethod
@@ -74,7 +73,7 @@ class _Group:
         counts = parameters(setting, plans, stages)
         pieces = components(plans, stages, counts.ops)
         times = stage_times(setting, plans, stages, counts, pieces)
-        return cls(share, setting, joined, plans, stages, counts, times)
+        return cls(share, setting, joined, plans, stages, counts, pieces, times)
 
     @cached_property
     def classes(self) -> np.ndarray:
@@ -86,6 +85,10 @@ class _Group:
     def own_classes(self) -> list[int]:
         """The classes of the group's own stages."""
         return [int(self.classes[stage]) for stage in self.share.stages]
+
+    def seconds(self, links: Setting) -> float:
+        """Seconds of a step of such pipelines, with collectives over the links of a setting."""
+        return float(priced_time(self.setting, self.plans, self.stages, self.counts, self.pieces, links)[0])
 
     def finish(self) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them."""
