@@ -98,6 +98,7 @@ def hours_table(folder: Path) -> None:
         small = {"reward": facts["small"], "critic": facts["small"]}
         make = chat(base, lengths, small, facts["tensor"][model], attention=facts["attention"])
         each, data = largest(make, facts["batch"] // gpus, {}, OFFLOAD)
+        data["roles"]["generate"]["engine"] = facts["engine"]
         hours = facts["samples"] / (each * gpus) * seconds(data) / 3600
         error = errors.add(hours, float(row["hours"]), "hours")
         print(
@@ -114,9 +115,10 @@ def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
     step = {key: facts[key] for key in ("prompts", "mini_batch", "input", "output")}
     base = {"model": row["model"], "cluster": facts["cluster"]}
     if system == "deepspeed-chat":
-        make = chat(base | {"gpus": row["gpus"]}, step, {}, row.get("tensor", 1))
-        data = make(row["batch"], OFFLOAD) if "batch" in row else largest(make, facts["most"], OFFLOAD)[1]
-        data["roles"]["generate"] |= {"engine": row.get("engine", "static")}
+        step |= {"mini_batch": facts["accumulated"] * row["batch"] * row["gpus"]}
+        data = chat(base | {"gpus": row["gpus"]}, step, {}, 1)(row["batch"], OFFLOAD)
+        if "memory_share" in row:
+            data["roles"]["generate"]["options"]["memory_share"] = row["memory_share"]
         return data
     # Actor and critic train at once on half of these devices each: as long as both in turn on all.
     split = {"train": row["gpus"] // 2, "generate": row["gpus"] // 4}

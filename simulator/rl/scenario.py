@@ -79,12 +79,14 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         (model, on_train, framework, written.workload),
         *(written.roles.train.plan, packing, written.seed, plan_at),
     )
-    rows_of_pass = written.roles.train.scoring_micro_batch
-    scoring = trainer, plan
-    if rows_of_pass is not None:
-        stated = {**written.roles.train.plan, "micro_batch": rows_of_pass}
+    rows_of_pass, scoring = written.roles.train.scoring_micro_batch, (trainer, plan)
+    whole = written.workload.model_copy(update={"mini_batch": None})
+    if rows_of_pass is not None or whole != written.workload:
+        stated = written.roles.train.plan
+        if rows_of_pass is not None:
+            stated = {**stated, "micro_batch": rows_of_pass}
         scoring = trainer_setting(
-            (model, on_train, framework, written.workload),
+            (model, on_train, framework, whole),
             *(stated, packing, written.seed, f"{where}: roles.train.scoring_micro_batch"),
         )
     deployment = _deployment(written, system.engine, system.memory_share)

@@ -72,8 +72,6 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         engine: time rollouts on the event engine, not by the closed form where that covers them.
     """
     work, plans = setting.workload, Plans.of(setting.plan)
-    answers_of_update = work.mini_batch or work.answers
-    batches = work.answers / answers_of_update
     scoring, scoring_plans = setting.scoring[0], Plans.of(setting.scoring[1])
     scored = {"policy": scoring} if setting.algorithm.old_log_probs else {}
     scored |= setting.scorers
@@ -92,19 +90,18 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     phases = Phases(
         generation=generation,
         busy_generation=busy,
-        scoring=batches * sum(passes.values()),
+        scoring=sum(passes.values()),
         update=work.updates * update,
         weights=move.seconds,
         state=_state(setting, held),
         host=setting.host_s,
         resume=_resume(setting, queue),
-        batches=int(batches),
+        batches=work.answers // (work.mini_batch or work.answers),
         environment=served,
         queue=queue,
     )
-    seconds = {role: batches * each for role, each in passes.items()}
     return RlStep(
-        *(setting, phases, setting.schedule.timing(phases), seconds, move),
+        *(setting, phases, setting.schedule.timing(phases), passes, move),
         half_width=half_width(setting, phases, trained),
         memory=held,
         cores=_cores(setting, rollouts, served),

@@ -54,6 +54,16 @@ def test_phases_are_those_of_the_halves(step):
     assert step.timing.seconds == pytest.approx(step.phases.total)
 
 
+def test_forward_passes_run_over_all_answers_of_a_step_at_once(step):
+    """With rows for more answers than a mini batch has, too."""
+    train = QUESTION["roles"]["train"] | {"packing": "none", "scoring_micro_batch": 16}
+    passes = [
+        predict_rl(asked(workload={"mini_batch": size}, roles={"train": train}), engine=False).passes
+        for size in (16, 64, None)
+    ]
+    assert passes[0] == passes[1] == passes[2]
+
+
 def test_a_forward_pass_takes_less_than_half_of_a_step(step):
     plans = Plans.of(step.setting.plan)
     whole = float(predict(step.setting.trainer, plans).time[0])
@@ -142,14 +152,14 @@ def test_calls_of_environments_wait_while_cores_are_free_and_decide_where_they_a
     assert short.phases.generation == short.phases.environment == pytest.approx(served)
     assert short.timing.binding == "environment"
     assert step.cores is None
-    enough = predict_rl(asked(roles={"environment": {**calls, "node_cores": math.ceil(short.cores)}}))
+    enough = predict_rl(asked(roles={"environment": {**calls, "node_cores": math.ceil(short.cores or 0)}}))
     assert enough.timing.binding == step.timing.binding
     assert enough.phases.environment == pytest.approx(enough.phases.generation, rel=0.1)
 
 
 def test_calls_that_differ_add_the_slowest_where_answers_are_alike_and_less_where_they_differ():
     """Independent ways: drawn ends of answers, and the expected maximum of a lognormal law by quantiles."""
-    calls = Environments(seconds=2.0, calls=4.0, sigma=0.8, node_cores=8)
+    calls = Environments(seconds=2.0, calls=4.0, sigma=0.8, cores=1.0, node_cores=8)
     alike, drawn = np.full((64, 512), 100.0), np.random.default_rng(1).lognormal(6.0, 0.6, (64, 512))
     longest = calls.waits_s * slowest(512, 0.4)
     assert calls.added_s(30.0, alike) == pytest.approx(longest, rel=0.05)
