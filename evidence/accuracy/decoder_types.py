@@ -18,6 +18,8 @@ from typing import Any
 
 SECONDS = 60
 """Most time for one type."""
+UNSTATED = {"deepseek_v2": {"num_experts_per_tok": 6}}
+"""Keys that a default of transformers leaves empty, and without which no layer runs (DeepSeek-V2)."""
 OF_SENSES = re.compile("vision|visual|image|audio")
 """In names of parameters of towers, which a text model has not."""
 
@@ -46,6 +48,7 @@ def build() -> dict[str, Any]:
             text = [tensor for part, tensor in model.named_parameters() if not OF_SENSES.search(part)]
             count = sum({id(tensor): tensor.numel() for tensor in text}.values())
             published = stated if fields else json.loads(config.to_json_string(use_diff=False))
+            published = {**published, **UNSTATED.get(name, {})}
             built[name] = {"params": count, "config": published}
         except Exception as error:  # whatever a release refuses
             built[name] = {"error": f"{type(error).__name__}: {error}"[:160]}

@@ -329,25 +329,20 @@ def _read_model(facts: Facts, where: str) -> None:
     layers = integer(facts, "model.layers", where) or 0
     frequency = facts.get("derived.layer_frequency")
     if frequency is not None and layers:
-        _read_frequency(facts, expert_layers(str(frequency), layers, f"{where}: --moe-layer-freq"), where)
+        _read_frequency(facts, expert_layers(str(frequency), layers, f"{where}: --moe-layer-freq"))
 
 
-def _read_frequency(facts: Facts, pattern: list[int], where: str) -> None:
-    """Leading dense layers and the period of expert layers.
-
-    Raises:
-        InputError: a pattern that a model does not tell.
-    """
+def _read_frequency(facts: Facts, pattern: list[int]) -> None:
+    """Leading dense layers and the period of expert layers, or the layers that have experts."""
     first = pattern.index(1) if 1 in pattern else len(pattern)
     if all(pattern[first:]):
         facts["model.moe.first_dense_layers"] = first
         return
     every = first + 1
-    if pattern != [int((index + 1) % every == 0) for index in range(len(pattern))]:
-        raise InputError(
-            "expert layers must follow dense ones, or be every n-th", f"{where}: --moe-layer-freq"
-        )
-    facts["model.moe.every"] = every
+    if pattern == [int((index + 1) % every == 0) for index in range(len(pattern))]:
+        facts["model.moe.every"] = every
+    else:
+        facts["model.moe.places"] = [layer for layer, has_experts in enumerate(pattern) if has_experts]
 
 
 def expert_layers(text: str, layers: int, where: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from meshwright.exporters.table import Facts
 from simulator.models import MixtureOfExperts, Model
 from simulator.models.numerics import Numerics, RotaryScaling
@@ -42,7 +44,7 @@ def model_facts(model: Model, facts: Facts) -> tuple[Facts, list[str]]:
         )
     if model.moe:
         options |= _expert_facts(model, model.moe)
-    for name in ("every", "first_dense_layers", "shared_experts", "shared_feed_forward"):
+    for name in ("every", "first_dense_layers", "places", "shared_experts", "shared_feed_forward"):
         options.pop(f"model.moe.{name}", None)
     return options, gaps
 
@@ -95,10 +97,14 @@ def _scaled_positions(model: Model, scaling: RotaryScaling | None) -> tuple[Fact
 
 def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
     """Expert layers in the keys of Megatron's configuration."""
-    first, every = moe.first_dense_layers, moe.every
+    first, every, places = moe.first_dense_layers, moe.every, set(moe.places)
     rest = model.layers - first
     options: Facts = {"derived.grouped_products": True}
-    if first and every == 1:
+    if places:
+        runs = groupby(range(model.layers), key=lambda layer: int(layer in places))
+        told = "+".join(f"[{has_experts}]*{sum(1 for _ in run)}" for has_experts, run in runs)
+        options["derived.layer_frequency"] = f"({told})"
+    elif first and every == 1:
         options["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
     elif every > 1:
         period = f"([0]*{every - 1}+[1]*1)*{rest // every}"

@@ -115,7 +115,7 @@ def step_flops_per_token(setting: Setting, plans: Plans) -> tuple[float, np.ndar
     model, length = setting.model, setting.training.attended
     forward = forward_flops(setting)
     attention = float(attention_flops_per_token(model, length))
-    layers = forward - 2 * model.hidden * model.vocabulary
+    layers = forward - model.output_flops
     return _computed(setting, forward) + tower_flops(setting) / setting.training.seq_len, np.select(
         [plans.recompute == FULL, plans.recompute == SELECTIVE], [layers, attention], 0.0
     )

@@ -77,7 +77,7 @@ def _virtual_pipeline(setting: Setting) -> tuple[Value, ...]:
     """
     model = setting.model
     layer = max(counts.flops for counts in layer_counts(model).values())
-    loss = max(round(2 * model.hidden * model.vocabulary / layer), 1)
+    loss = max(round(model.output_flops / layer), 1)
     ends = 1 + loss + (setting.mtp_layers > 0)
     chunks = {d for extra in range(ends + 1) for d in divisors(model.layers + extra, model.layers // 2)}
     return tuple(sorted({1, *chunks}))

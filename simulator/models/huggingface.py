@@ -75,9 +75,11 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
         if text.values:  # Top-level keys of a multimodal file apply to its text model too.
             config = Config({**config.values, **text.values}, text.where)
     _refuse_unsupported(config)
-    config = _expert_layers(config)
+    config, places = _expert_layers(config)
     model_type, note = _model_type(config)
     fields = _fields(config, model_type)
+    if places and "moe" in fields:
+        fields["moe"]["places"] = places
     _check_complete(fields, config, model_type)
     fields |= {"name": _name(path), "family": model_type, "source": str(path)}
     fields["fp4"] = blocks_of_config(config)
@@ -290,44 +292,37 @@ def _window_period(config: Config) -> tuple[str, ...] | None:
     return None
 
 
-def _expert_layers(config: Config) -> Config:
-    """Convert lists of dense and expert layers to leading dense layers and a period of expert layers.
+def _expert_layers(config: Config) -> tuple[Config, tuple[int, ...]]:
+    """Convert lists of dense and expert layers to leading dense layers, a period of expert layers, or places.
 
     Raises:
         InputError: a list that Model does not describe, with its key.
     """
     values = dict(config.values)
-    key, pattern = _expert_list(config)
-    if key == "mlp_only_layers":
-        dense = values[key]
-        if not isinstance(dense, list) or dense != list(range(len(dense))):
-            raise InputError(
-                f"{key}: only the first layers may be dense; found dense layers {shown(dense)}", config.where
-            )
-        return config._replace(values={**values, "first_k_dense_replace": len(dense)}) if dense else config
+    pattern = _expert_list(config)
     if not pattern:
-        return config
+        return config, ()
     values.pop("moe_layer_freq", None)
     first = pattern.index(True) if True in pattern else len(pattern)
     if not any(pattern):
         for spelling in (*_tables()["numbers"]["moe.experts"], "first_k_dense_replace"):
             values.pop(spelling, None)
-        return config._replace(values=values)
+        return config._replace(values=values), ()
     if all(pattern[first:]):
         values["first_k_dense_replace"] = first
-        return config._replace(values=values)
+        return config._replace(values=values), ()
+    places = tuple(layer for layer, has_experts in enumerate(pattern) if has_experts)
     every = first + 1
-    if pattern != [(index + 1) % every == 0 for index in range(len(pattern))]:
-        problem = f"{key}: expert layers must follow dense ones, or be every n-th; found {shown(values[key])}"
-        raise InputError(problem, config.where)
-    return config._replace(values={**values, "first_k_dense_replace": 0, "moe_layer_freq": every})
+    if places != tuple(range(first, len(pattern), every)):
+        return config, places
+    return config._replace(values={**values, "first_k_dense_replace": 0, "moe_layer_freq": every}), ()
 
 
-def _expert_list(config: Config) -> tuple[str, list[bool]]:
-    """The key with a list of dense and expert layers, and whether each layer has experts.
+def _expert_list(config: Config) -> list[bool]:
+    """Whether each layer has experts, where a list says so.
 
     Raises:
-        InputError: a kind of layer that is neither.
+        InputError: a kind of layer that is neither dense nor has experts.
     """
     kinds = config.values.get("mlp_layer_types")
     if isinstance(kinds, list):
@@ -336,10 +331,14 @@ def _expert_list(config: Config) -> tuple[str, list[bool]]:
             raise UnknownNameError(
                 "kind of MLP", str(unknown[0]), ["dense", "sparse"], f"{config.where}: mlp_layer_types"
             )
-        return "mlp_layer_types", [kind != "dense" for kind in kinds]
+        return [kind != "dense" for kind in kinds]
     if isinstance(frequency := config.values.get("moe_layer_freq"), list):
-        return "moe_layer_freq", [bool(has_experts) for has_experts in frequency]
-    return "mlp_only_layers" if config.values.get("mlp_only_layers") else "", []
+        return [bool(has_experts) for has_experts in frequency]
+    dense, layers = config.values.get("mlp_only_layers"), config.number(*_tables()["numbers"]["layers"])
+    if not isinstance(dense, list) or not dense or not 0 < (layers or 0) <= MOST_PERIOD:
+        return []
+    every = max(config.number("decoder_sparse_step") or 1, 1)
+    return [layer not in dense and (layer + 1) % every == 0 for layer in range(layers or 0)]
 
 
 def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,7 +363,8 @@ def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _check_complete(fields: Mapping[str, Any], config: Config, model_type: str) -> None:
     """Report missing fields by the key names of the file."""
     tables = _tables()
-    spellings = tables["numbers"] | tables["model_types"][model_type].get("spellings", {})
+    listed_keys = tables["model_types"][model_type].get("spellings", {})
+    spellings = tables["numbers"] | {field: keys for field, keys in listed_keys.items() if keys}
     experts = "moe" in fields and "top_k" not in fields["moe"]
     lacking = [spellings[f] for f in NEEDED if fields.get(f) is None]
     lacking += [spellings["moe.top_k"]] if experts else []

@@ -12,19 +12,25 @@ def bert(config: Config) -> dict[str, Any]:
     """BERT, RoBERTa and their kin: embeddings of token types and a pooler take memory only.
 
     Raises:
-        InputError: positions that are not learned, a decoder, or an embedding of another width.
+        InputError: positions that are not learned, or a decoder.
     """
     for key, plain in (("position_embedding_type", (None, "absolute")), ("is_decoder", (None, False))):
         if config.values.get(key) not in plain:
             raise InputError(f"{key}: only encoders with learned positions are supported", config.where)
     kind, hidden = str(config.values.get("model_type")), whole_of(config, "hidden_size")
-    if (width := whole_of(config, "embedding_size", hidden)) != hidden:
-        problem = f"embedding_size: an embedding narrower than hidden_size is not supported, found {width}"
-        raise InputError(problem, config.where)
+    width = config.number("embedding_size", "input_embedding_size") or hidden
     if kind == "bert-generation":
         return {}
     # The pooler, or the product in front of the head of the task; BigBird has both.
-    other = whole_of(config, "type_vocab_size", 2) * hidden + hidden * (hidden + 1)
+    other = whole_of(config, "type_vocab_size", 2) * width + hidden * (width + 1)
+    fields = {}
+    if width != hidden:
+        fields["embedding_width"] = width
+        outputs = config.number("output_embedding_size")
+        fields["tied_embeddings"] = True
+        # RemBERT's output layer has a table of its own, ELECTRA's the embedding's.
+        rows = whole_of(config, "vocab_size")
+        other += (hidden + rows) * outputs if outputs else hidden * width + rows
     if kind == "big_bird":
         other += hidden * (hidden + 1)
     if kind == "ernie" and config.flag("use_task_id"):
@@ -44,7 +50,7 @@ def bert(config: Config) -> dict[str, Any]:
             len(languages) if isinstance(languages, list) else 1
         )
         other += adapters * (2 * hidden * narrow + narrow + hidden)
-    return {"other_parameters": other}
+    return {**fields, "other_parameters": other}
 
 
 def xlnet(config: Config) -> dict[str, Any]:
@@ -114,9 +120,26 @@ def t5(config: Config) -> dict[str, Any]:
     }
 
 
+def prophetnet(config: Config) -> dict[str, Any]:
+    """ProphetNet: BART with biases of distances; streams of further tokens pass the same layers."""
+    keys = {"d_model": "hidden_size"}
+    for stack in ("encoder", "decoder"):
+        keys |= {f"{stack}_layers": f"num_{stack}_layers"}
+        keys |= {f"{stack}_attention_heads": f"num_{stack}_attention_heads"}
+    spelled = {new: config.values[old] for new, old in keys.items() if old in config.values}
+    fields = bart(config._replace(values={**config.values, **spelled}))
+    hidden, stack = (
+        whole_of(config, "hidden_size"),
+        _stack(Config(spelled | dict(config.values), ""), "decoder"),
+    )
+    buckets = whole_of(config, "num_buckets", 32) * stack["heads"]
+    other = stack["layers"] * buckets * (hidden + 1) + whole_of(config, "ngram") * hidden
+    return fields | {"other_parameters": other}
+
+
 NORMS_OF_ENDS = {"mbart": 2, "marian": 0}
 """Norms of a stack beside its layers': one behind the embedding or at the end, in mBART both."""
-WITHOUT_OFFSET = "pegasus", "marian", "blenderbot", "blenderbot-small", "bigbird_pegasus"
+WITHOUT_OFFSET = "pegasus", "marian", "blenderbot", "blenderbot-small", "bigbird_pegasus", "prophetnet"
 """Types whose tables of positions have no two rows in front."""
 
 

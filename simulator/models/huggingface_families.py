@@ -16,6 +16,7 @@ from simulator.models.huggingface_encoders import (
     bert,
     modernbert,
     modernbert_decoder,
+    prophetnet,
     t5,
     vit,
     whisper,
@@ -40,16 +41,8 @@ ENCODERS = "pooling and the heads of tasks; no constant was chosen on an encoder
 DECODERS = "no constant was chosen on an encoder, or on attention to one"
 BARTS = "bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp"
 BERTS = "bert", "roberta", "xlm-roberta", "camembert", "bert-generation", "big_bird", "data2vec-text"
-BERTS += (
-    "electra",
-    "ernie",
-    "megatron-bert",
-    "roberta-prelayernorm",
-    "roc_bert",
-    "roformer",
-    "xlm-roberta-xl",
-    "xmod",
-)
+BERTS += "electra", "ernie", "megatron-bert", "rembert", "roberta-prelayernorm", "roc_bert", "roformer"
+BERTS += "xlm-roberta-xl", "xmod"
 BLOCKS = "attention is priced over all keys, not over blocks of them"
 MAMBA_1 = "Mamba-1 scans are priced as Mamba-2 with a state of the same size"
 UNPRICED: Mapping[str, str] = {
@@ -78,6 +71,7 @@ UNPRICED: Mapping[str, str] = {
     "bigbird_pegasus": f"{BLOCKS}; {DECODERS}",
     "xlnet": f"relative positions take memory, not time; {ENCODERS}",
     "xlm": ENCODERS,
+    "prophetnet": f"streams of further tokens are not priced; {DECODERS}",
     "bert": ENCODERS,
     "modernbert": ENCODERS,
     "vit": f"the cut into patches, {ENCODERS}",
@@ -460,6 +454,8 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     **dict.fromkeys(("vit", "deit"), vit),
     **dict.fromkeys(("t5", "mt5", "umt5"), t5),
     **dict.fromkeys((*BARTS, "bigbird_pegasus"), bart),
+    "prophetnet": prophetnet,
+    "moshi": lambda config: {"feed_forward": whole_of(config, "ffn_dim") // 2},
     "whisper": whisper,
 }
 """Rules by model_type."""

@@ -111,13 +111,12 @@ def _gpt_bigcode(config: Config) -> dict[str, Any]:
 
 
 def _opt(config: Config) -> dict[str, Any]:
-    width, hidden = config.number("word_embed_proj_dim"), config.number("hidden_size")
-    if width is not None and width != hidden:
-        problem = (
-            f"word_embed_proj_dim: an embedding narrower than hidden_size is not supported, found {width}"
-        )
-        raise InputError(problem, config.where)
-    return {}
+    """OPT; that of 350M has products around its layers, between two widths."""
+    width, hidden = config.number("word_embed_proj_dim"), whole_of(config, "hidden_size")
+    if width is None or width == hidden:
+        return {}
+    positions = (hidden - width) * whole_of(config, "max_position_embeddings")
+    return {"embedding_width": width, "other_parameters": max(positions + 2 * hidden * width, 0)}
 
 
 def _qwen3_next(config: Config) -> dict[str, Any]:
@@ -161,7 +160,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
     """Mamba-2, attention, an MLP or experts in each layer, as ``hybrid_override_pattern`` says.
 
     Raises:
-        InputError: no pattern, an unknown kind of layer, or MLPs beside experts.
+        InputError: no pattern, or an unknown kind of layer.
     """
     listed = config.values.get("layers_block_type")
     pattern = list(str(config.values.get("hybrid_override_pattern") or ""))
@@ -172,8 +171,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
         told = shown(unknown[0]) if unknown else "nothing"
         problem = f"hybrid_override_pattern: expected M, *, - and E, found {told}"
         raise InputError(problem, config.where)
-    if "E" in pattern and "-" in pattern:
-        raise InputError("MLPs beside experts are not supported", config.where)
+    places = tuple(layer for layer, part in enumerate(pattern) if part == "E") if "-" in pattern else ()
     parts = [PATTERN_OF_PARTS[part] for part in pattern]
     linear = {
         "heads": config.number("mamba_num_heads"),
@@ -189,6 +187,7 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
     return {
         "layers": len(parts),
         **({} if "E" in pattern else {"moe.experts": None}),
+        **({"moe.places": places} if places else {}),
         "attention_pattern": tuple(mixer for mixer, _ in parts),
         "mlp_pattern": tuple(has_mlp for _, has_mlp in parts),
         "linear": present(linear),

@@ -95,6 +95,9 @@ class Model(Strict):
     feed_forward: Positive
     """Inner width of a dense MLP (for a gated one: of each half)."""
     vocabulary: Positive
+    embedding_width: NotNegative = 0
+    """Width of the embedding and of the output layer's input, where a product widens or narrows it (ELECTRA,
+    OPT 350M); 0: ``hidden``."""
     max_sequence: Annotated[int, Field(gt=0, le=2**27)] = 2048
     """The longest sequence it was built for; the rows of a learned position table."""
 
@@ -228,6 +231,8 @@ class Model(Strict):
             raise ValueError(f"feed_forwards has {len(self.feed_forwards)} widths for {self.layers} layers")
         if self.shared_kv_layers >= self.layers:
             raise ValueError("shared_kv_layers leaves no layer with keys of its own")
+        if self.moe and any(place >= self.layers for place in self.moe.places):
+            raise ValueError(f"moe.places: {max(self.moe.places)} is not one of {self.layers} layers from 0")
         if self.moe and self.moe.first_dense_layers + self.moe.every > self.layers:
             raise ValueError(
                 f"moe leaves no expert layer: first_dense_layers ({self.moe.first_dense_layers}) "
@@ -315,7 +320,7 @@ class Model(Strict):
     @property
     def layer_groups(self) -> dict[LayerKind, tuple[int, ...]]:
         """The layers of each kind (counted from 0), kinds in the order of their first layer."""
-        moe = (self.moe.first_dense_layers, self.moe.every) if self.moe else None
+        moe = (self.moe.first_dense_layers, self.moe.every, self.moe.places) if self.moe else None
         return _layer_groups(self.layers, self.attention_pattern, self.mlp_pattern, moe, self.feed_forwards)
 
     @property
@@ -367,14 +372,25 @@ class Model(Strict):
         return self.hidden * (2 if self.norm == "layernorm" else 1)
 
     @property
+    def table_width(self) -> int:
+        """Width of a row of the embedding and of the output layer."""
+        return self.embedding_width or self.hidden
+
+    @property
+    def output_flops(self) -> int:
+        """FLOPs of one token in the output layer's product."""
+        return 2 * self.table_width * self.vocabulary
+
+    @property
     def embedding_parameters(self) -> int:
         """Input embedding and learned positions."""
-        return self.hidden * (self.vocabulary + (self.max_sequence if self.position == "learned" else 0))
+        rows = self.vocabulary + (self.max_sequence if self.position == "learned" else 0)
+        return self.table_width * rows
 
     @property
     def output_parameters(self) -> int:
         """The output layer's own weights: none where they are the input embedding's."""
-        return 0 if self.tied_embeddings else self.hidden * self.vocabulary
+        return 0 if self.tied_embeddings else self.table_width * self.vocabulary
 
 
 @lru_cache(maxsize=256)
@@ -382,14 +398,16 @@ def _layer_groups(
     layers: int,
     mixers: tuple[str, ...],
     mlps: tuple[bool, ...],
-    moe: tuple[int, int] | None,
+    moe: tuple[int, int, tuple[int, ...]] | None,
     widths: tuple[int, ...],
 ) -> dict[LayerKind, tuple[int, ...]]:
-    """``Model.layer_groups``, cached; ``moe``: number of leading dense layers, period of expert layers."""
+    """``Model.layer_groups``, cached; ``moe``: leading dense layers, period of expert layers, places."""
     groups: dict[LayerKind, list[int]] = {}
     for layer in range(layers):
         past, has_mlp = layer - (moe[0] if moe else 0), mlps[layer % len(mlps)]
         experts = moe is not None and past >= 0 and (past + 1) % moe[1] == 0
+        if moe is not None and moe[2]:
+            experts = layer in moe[2]
         width = widths[layer] if widths and has_mlp and not experts else 0
         kind = LayerKind(mixers[layer % len(mixers)], has_mlp and experts, has_mlp, width)
         groups.setdefault(kind, []).append(layer)

@@ -123,6 +123,8 @@ class MixtureOfExperts(Strict):
     """Layers at the start with a dense MLP."""
     every: Positive = 1
     """After those, each n-th layer has experts (1: all of them; 2: the second, the fourth, ...)."""
+    places: Annotated[tuple[NotNegative, ...], Field(strict=False, max_length=2**10)] = ()
+    """Layers with experts, counted from 0, where they follow no such rule; none: by the rule."""
     groups: Positive = 1
     """Groups that the experts are split into (DeepSeek-V2, arXiv 2405.04434, section 2.2.2)."""
     chosen_groups: Positive = 1

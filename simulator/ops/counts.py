@@ -109,7 +109,7 @@ def matmul_flops_per_token(model: Model) -> int:
     """Forward FLOPs of one token in weight matrices, the output layer included."""
     groups = model.layer_groups
     listed = sum(len(groups[kind]) * counts.flops for kind, counts in layer_counts(model).items())
-    return listed + 2 * model.hidden * model.vocabulary
+    return listed + model.output_flops
 
 
 def attention_flops_per_token(model: Model, seq_len: ArrayLike, causal: bool = False) -> NDArray[np.float64]:
@@ -158,7 +158,7 @@ def _stacked_flops(
     how, kinds = Implementation(absorbs=False), tuple(model.layer_groups)
     decoder = Batch.training(1, length, causal, source)
     encoder = Batch.training(1, source, causal=False)
-    total = 2.0 * model.hidden * model.vocabulary * length
+    total = float(model.output_flops) * length
     for batch in (decoder, encoder):
         for kind, ops in zip(kinds, layers(Rank(model, batch, how=how), kinds), strict=True):
             if (kind.mixer == "source") is (batch is encoder):

@@ -50,7 +50,7 @@ def embedding(rank: Rank) -> list[Op]:
     rank = _of_ends(rank)
     model, size = rank.model, rank.tokens * rank.model.hidden * rank.width
     sources = 2 if model.position == "learned" else 1
-    table = padded_vocabulary(model, rank.tensor) / rank.tensor * model.hidden
+    table = padded_vocabulary(model, rank.tensor) / rank.tensor * model.table_width
     added = rank.how.accumulated_table_bytes
     cleared = MemoryBound(
         name="embedding.clear",
@@ -69,13 +69,13 @@ def embedding(rank: Rank) -> list[Op]:
         launches=1 + sources,
         backward_bytes=3 * size,
         backward_launches=2,
-        parameters=table + (model.max_sequence * model.hidden if model.position == "learned" else 0.0),
+        parameters=table + (model.max_sequence * model.table_width if model.position == "learned" else 0.0),
         only_backward=(cleared,),
     )
     dropout = passes.MemoryPasses(passes.DROPOUT, passes.DROPOUT)
     dropped = kernel(rank, "dropout", "elementwise", dropout, rank.tokens * model.hidden, part="end")
     return [
-        *(_one_hot(rank, table / model.hidden) if rank.how.one_hot_embedding else ()),
+        *(_one_hot(rank, table / model.table_width) if rank.how.one_hot_embedding else ()),
         lookup,
         *([dropped] if rank.how.dropout else []),
         *leave_tensor(rank, "embedding_output", "end", rank.width),
@@ -106,7 +106,7 @@ def head(rank: Rank) -> list[Op]:
         "output_layer",
         "column",
         rows,
-        model.hidden,
+        model.table_width,
         part="end",
         tokens=tokens,
         dtype=rank.formats.output or rank.formats.core,

@@ -292,19 +292,15 @@ REFUSED = [
     ({"model_type": "new", "full_attention_interval": 4}, "linear-attention layers are not supported yet"),
     ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
-    ({"num_experts": 8, "mlp_only_layers": [5]}, "only the first layers may be dense"),
     ({"num_experts": 8}, "needed keys are missing: num_experts_per_tok (or num_experts_per_token,"),
     ({"model_type": "zamba2"}, "blocks whose weights several layers share are not modelled"),
-    ({"model_type": "electra", "embedding_size": 128}, "embedding_size: an embedding narrower than"),
     ({"model_type": "doge", "is_moe": True}, "is_moe: experts that a table of keys retrieves"),
     ({"model_type": "mvp", "use_prompt": True}, "use_prompt: prompts of layers are not supported"),
-    ({"model_type": "nemotron_h", "hybrid_override_pattern": "ME-"}, "MLPs beside experts are not supported"),
     ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "expected M, *, - and E, found 'X'"),
     (
         {"model_type": "hunyuan_v1_moe", "num_experts": 4, "moe_topk": [1, 2]},
         "moe_topk: layers that differ are not supported",
     ),
-    ({"model_type": "opt", "ffn_dim": 1, "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
 ]
 
 
@@ -379,16 +375,36 @@ def test_lists_of_dense_and_expert_layers_are_read(tmp_path):
     assert [other.is_moe_layer(layer) for layer in range(4)] == [False, True, False, True]
 
 
+def test_an_unknown_kind_of_mlp_is_refused_by_its_key(tmp_path):
+    with pytest.raises(InputError, match="did you mean 'sparse'"):
+        models.get(written(tmp_path, CONFIGS["mixtral-8x7b"] | {"mlp_layer_types": ["dense", "spars"]}))
+
+
 @pytest.mark.parametrize(
-    ("kinds", "problem"),
-    [
-        (["dense", "spars"], "did you mean 'sparse'"),
-        (["sparse", "dense", "sparse", "sparse"], "mlp_layer_types"),
-    ],
+    "stated", [{"mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}, {"mlp_only_layers": [1]}]
 )
-def test_a_list_of_expert_layers_that_no_model_has_is_refused_by_its_key(tmp_path, kinds, problem):
-    with pytest.raises(InputError, match=problem):
-        models.get(written(tmp_path, CONFIGS["mixtral-8x7b"] | {"mlp_layer_types": kinds}))
+def test_layers_with_experts_may_follow_no_rule(stated, tmp_path):
+    shape = CONFIGS["mixtral-8x7b"] | {"num_hidden_layers": 4, **stated}
+    model = models.get(written(tmp_path, shape))
+    assert [model.is_moe_layer(layer) for layer in range(4)] == [True, False, True, True]
+    period = models.get(written(tmp_path, shape | {"mlp_layer_types": ["dense", "sparse"] * 2}))
+    assert (period.moe_layers, model.moe_layers) == (2, 3)
+
+
+def test_an_embedding_may_be_narrower_than_the_layers(tmp_path):
+    """OPT 350M: 331,196,416 parameters (facebook/opt-350m)."""
+    config = {
+        "model_type": "opt",
+        "hidden_size": 1024,
+        "word_embed_proj_dim": 512,
+        "ffn_dim": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "vocab_size": 50272,
+        "max_position_embeddings": 2048,
+        "activation_function": "relu",
+    }
+    assert model_parameters(models.get(written(tmp_path, config))) == 331_196_416
 
 
 def test_a_number_out_of_range_counts_only_in_a_key_that_is_read(tmp_path):
