@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -100,96 +101,23 @@ def _serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefini
     return check_serving(data, where, folder)
 
 
-def _serving_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.serving.scenario import ServingDefinition
-
-    return ServingDefinition
-
-
-def _rl_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.rl.scenario import RlDefinition
-
-    return RlDefinition
+def _at(place: str) -> Any:
+    """A name of a module, which is imported when a scenario of the kind is read."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
-def _diffusion_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.diffusion.scenario import DiffusionDefinition
-
-    return DiffusionDefinition
+def _defined(place: str) -> Callable[[Mapping[str, Any]], type[BaseModel]]:
+    return lambda data: _at(place)
 
 
-def _tables_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.tables.scenario import TablesDefinition
-
-    return TablesDefinition
+def _fields_of(place: str) -> Callable[[], Mapping[str, Any]]:
+    return lambda: _at(place).model_fields
 
 
-def _shard_fields() -> Mapping[str, Any]:
-    from simulator.tables.shards import Shards
-
-    return Shards.model_fields
-
-
-def _graph_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.graphs.question import GraphDefinition
-
-    return GraphDefinition
-
-
-def _graph_fields() -> Mapping[str, Any]:
-    from simulator.graphs.question import GraphLayout
-
-    return GraphLayout.model_fields
-
-
-def _frames_definition(data: Mapping[str, Any]) -> type[BaseModel]:
-    from simulator.frames.question import FramesDefinition
-
-    return FramesDefinition
-
-
-def _simulator_fields() -> Mapping[str, Any]:
-    from simulator.frames.question import Simulators
-
-    return Simulators.model_fields
-
-
-def _frames_catalogues() -> Mapping[str, Catalogue[Any]]:
-    from simulator.frames.samplers import samplers
-
-    return {"cluster": CATALOGUES["cluster"], "sampler": samplers}
-
-
-def _rl_catalogues() -> Mapping[str, Catalogue[Any]]:
-    from simulator.rl.frameworks import rl_frameworks
-
-    return {**CATALOGUES, "framework": rl_frameworks}
-
-
-def _diffusion_catalogues() -> Mapping[str, Catalogue[Any]]:
-    from simulator.diffusion.libraries import diffusion_libraries
-    from simulator.diffusion.models import diffusion_models
-
-    return {**CATALOGUES, "model": diffusion_models, "library": diffusion_libraries}
-
-
-def _tables_catalogues() -> Mapping[str, Catalogue[Any]]:
-    from simulator.tables.libraries import tables_libraries
-    from simulator.tables.models import tables_models
-
-    return {**CATALOGUES, "model": tables_models, "library": tables_libraries}
-
-
-def _layout_fields() -> Mapping[str, Any]:
-    from simulator.diffusion.layout import Layout
-
-    return Layout.model_fields
-
-
-def _pool_fields() -> Mapping[str, Any]:
-    from simulator.serving.question.deployment import Pool
-
-    return Pool.model_fields
+def _beside(**places: str) -> Callable[[], Mapping[str, Catalogue[Any]]]:
+    """The catalogues of training, but for these keys."""
+    return lambda: {**CATALOGUES, **{key: _at(place) for key, place in places.items()}}
 
 
 _trains = partial(
@@ -219,10 +147,10 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="serving",
                 keys=("deployment", "seed"),
                 above="deployment",
-                fields=_pool_fields,
+                fields=_fields_of("simulator.serving.question.deployment:Pool"),
                 searched=False,
                 elsewhere="is a serving workload; `simulate`, `whatif` and `plan serve` take it",
-                definition=_serving_definition,
+                definition=_defined("simulator.serving.scenario:ServingDefinition"),
                 checks=_serving,
             ),
             QuestionKind(
@@ -234,8 +162,8 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 fields=dict,
                 searched=False,
                 elsewhere="is a step of post-training; `simulate` and `whatif` take it",
-                definition=_rl_definition,
-                catalogues=_rl_catalogues,
+                definition=_defined("simulator.rl.scenario:RlDefinition"),
+                catalogues=_beside(framework="simulator.rl.frameworks:rl_frameworks"),
             ),
             QuestionKind(
                 name="diffusion",
@@ -243,11 +171,14 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="diffusion",
                 keys=("layout", "addons", "library", "load", "replicas", "seed"),
                 above="layout",
-                fields=_layout_fields,
+                fields=_fields_of("simulator.diffusion.layout:Layout"),
                 searched=False,
                 elsewhere="makes images or videos; `simulate` and `whatif` take it",
-                definition=_diffusion_definition,
-                catalogues=_diffusion_catalogues,
+                definition=_defined("simulator.diffusion.scenario:DiffusionDefinition"),
+                catalogues=_beside(
+                    model="simulator.diffusion.models:diffusion_models",
+                    library="simulator.diffusion.libraries:diffusion_libraries",
+                ),
             ),
             QuestionKind(
                 name="tables",
@@ -255,11 +186,14 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="tables",
                 keys=("shards", "library"),
                 above="shards",
-                fields=_shard_fields,
+                fields=_fields_of("simulator.tables.shards:Shards"),
                 searched=False,
                 elsewhere="is a batch of a recommendation model; `simulate` and `whatif` take it",
-                definition=_tables_definition,
-                catalogues=_tables_catalogues,
+                definition=_defined("simulator.tables.scenario:TablesDefinition"),
+                catalogues=_beside(
+                    model="simulator.tables.models:tables_models",
+                    library="simulator.tables.libraries:tables_libraries",
+                ),
             ),
             QuestionKind(
                 name="graph",
@@ -267,10 +201,10 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="graph",
                 keys=("layout",),
                 above="layout",
-                fields=_graph_fields,
+                fields=_fields_of("simulator.graphs.question:GraphLayout"),
                 searched=False,
                 elsewhere="is an epoch over a graph; `simulate` and `whatif` take it",
-                definition=_graph_definition,
+                definition=_defined("simulator.graphs.question:GraphDefinition"),
                 catalogues=lambda: {"cluster": CATALOGUES["cluster"]},
             ),
             QuestionKind(
@@ -279,11 +213,14 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="frames",
                 keys=("environments", "sampler", "inference", "learner"),
                 above="environments",
-                fields=_simulator_fields,
+                fields=_fields_of("simulator.frames.question:Simulators"),
                 searched=False,
                 elsewhere="steps simulators; `simulate` and `whatif` take it",
-                definition=_frames_definition,
-                catalogues=_frames_catalogues,
+                definition=_defined("simulator.frames.question:FramesDefinition"),
+                catalogues=lambda: {
+                    "cluster": CATALOGUES["cluster"],
+                    "sampler": _at("simulator.frames.samplers:samplers"),
+                },
             ),
         )
     }
