@@ -85,10 +85,10 @@ class UnknownNameError(InputError):
         begun = kind == "model" and any(name.startswith(str(unknown).lower()) for name in self.allowed)
         words = absent(kind, unknown) if isinstance(unknown, str) and not begun else ""
         meant = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
-        told = f"; {words}" if words else meant or suggestion(unknown, self.allowed)
-        if kind == "model" and "did you mean" not in told and not words:
-            told = "; `meshwright show models` lists those there are; for another give its config.json"
-        super().__init__(f"unknown {kind} {shown(unknown)}{told}", where)
+        hint = f"; {words}" if words else meant or suggestion(unknown, self.allowed)
+        if kind == "model" and "did you mean" not in hint and not words:
+            hint = "; `meshwright show models` lists those there are; for another give its config.json"
+        super().__init__(f"unknown {kind} {shown(unknown)}{hint}", where)
 
 
 class Notice(FutureWarning):

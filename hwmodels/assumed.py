@@ -38,7 +38,7 @@ def link_calibration(level: Mapping[str, Any]) -> str:
     kind, bandwidth = level.get("kind"), level.get("bandwidth")
     if kind in ("nvlink", "nvswitch"):
         rate = bandwidth if isinstance(bandwidth, int | float) else 0.0
-        return next((name for most, name in NVLINKS if rate <= most), "nvlink5")
+        return next((name for highest, name in NVLINKS if rate <= highest), "nvlink5")
     if kind == "infinity-fabric":
         return "xgmi-mesh" if level.get("mesh") else "xgmi-node"
     return "xgmi-mesh" if kind == "ethernet" else "pcie4"

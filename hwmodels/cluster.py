@@ -79,8 +79,8 @@ class Cluster(Strict):
         filled = with_assumptions(data)
         per_node, nodes = data.get("devices_per_node"), data.get("nodes")
         # Where either is missing, only that one is reported.
-        known = isinstance(per_node, int) and isinstance(nodes, int)
-        filled.setdefault("devices", per_node * nodes if known else 1)  # type: ignore[operator]
+        counted = isinstance(per_node, int) and isinstance(nodes, int)
+        filled.setdefault("devices", per_node * nodes if counted else 1)  # type: ignore[operator]
         if "host_watts" not in data:
             filled["host_watts"] = 0.0
             with suppress(ValueError):  # an unknown device is reported by its own field
@@ -325,8 +325,8 @@ class Cluster(Strict):
     def assumed_storage(self) -> list[str]:
         """What `full_node` and `full_file_system` assume, and which figures the file itself calls assumed."""
         stated = {"node": self.node, "file_system": self.file_system}
-        told = [assumed_figures(name, part) for name, part in stated.items() if part is not None]
-        return [*self.rates.assumed, *filter(None, told)]
+        assumed = [assumed_figures(name, part) for name, part in stated.items() if part is not None]
+        return [*self.rates.assumed, *filter(None, assumed)]
 
     @cached_property
     def _wiring(self) -> Wiring:
@@ -389,9 +389,9 @@ def _with_usual_links(data: Mapping[str, Any]) -> dict[str, Any]:
     usual, stated = usual_cluster(name), filled.get("network", {})
     if filled.setdefault("devices_per_node", usual.devices_per_node) != usual.devices_per_node:
         return filled
-    told = {OF_NETWORK[key]: filled.pop(key) for key in OF_NETWORK if key in filled}
+    of_network = {OF_NETWORK[key]: filled.pop(key) for key in OF_NETWORK if key in filled}
     if isinstance(stated, Mapping):
-        filled["network"] = {**usual.network.model_dump(), **stated, **told}
+        filled["network"] = {**usual.network.model_dump(), **stated, **of_network}
     words = f"links: those of {usual.name}"
     assumed = filled.get("assumed", [])
     return {

@@ -150,14 +150,14 @@ class Devices(Catalogue[Device]):
         A size that is not part of the name must be the device's.
         """
         bare = re.sub(BESIDE, " ", name.replace("_", " "), flags=re.IGNORECASE)
-        known = super().resolve(name) or super().resolve(_joined(bare))
+        resolved = super().resolve(name) or super().resolve(_joined(bare))
         size = re.search(MEMORY_SIZE, bare, re.IGNORECASE)
-        if known is not None or size is None:
-            return known
-        known = super().resolve(_joined(bare.replace(size[0], " ")))
-        if known is None or abs(int(size[1]) * 2**30 / self.get(known).memory_bytes - 1) > SAME_SIZE:
+        if resolved is not None or size is None:
+            return resolved
+        resolved = super().resolve(_joined(bare.replace(size[0], " ")))
+        if resolved is None or abs(int(size[1]) * 2**30 / self.get(resolved).memory_bytes - 1) > SAME_SIZE:
             return None
-        return known
+        return resolved
 
 
 def _joined(text: str) -> str:

@@ -49,7 +49,7 @@ class FileSystem(Sourced):
     @model_validator(mode="after")
     def _clients_below_all(self) -> "FileSystem":
         for name in ("write_bytes_s", "read_bytes_s"):
-            client, whole = getattr(self, f"client_{name}"), getattr(self, name)
-            if client is not None and client > whole:
-                raise ValueError(f"client_{name}: one client cannot exceed all of them, {whole:g} B/s")
+            client, total = getattr(self, f"client_{name}"), getattr(self, name)
+            if client is not None and client > total:
+                raise ValueError(f"client_{name}: one client cannot exceed all of them, {total:g} B/s")
         return self

@@ -76,17 +76,17 @@ class Wiring:
             far = bool(crosses.any())
             return self.pace[far] * seconds(self._call(operation, buffer, group, far, concurrent, in_switch))
         times = np.empty(buffer.shape)
-        for far, chosen in ((False, ~crosses), (True, crosses)):
-            some = self._call(operation, buffer[chosen], group.take(chosen), far, concurrent, in_switch)
-            times[chosen] = self.pace[far] * seconds(some)
+        for far, mask in ((False, ~crosses), (True, crosses)):
+            some = self._call(operation, buffer[mask], group.take(mask), far, concurrent, in_switch)
+            times[mask] = self.pace[far] * seconds(some)
         return times
 
     @cached_property
     def domain_ring_s(self) -> float:
         """Seconds for which a ring of a domain of several devices sends a byte of a rank."""
         domain = self.widths[-1]
-        whole = self.seconds("all_gather", LONG_BUFFER, domain, 1, True, True)
-        return float(whole) / (LONG_BUFFER * (1 - 1 / domain))
+        ring_s = self.seconds("all_gather", LONG_BUFFER, domain, 1, True, True)
+        return float(ring_s) / (LONG_BUFFER * (1 - 1 / domain))
 
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
         """Return time, busy links and bytes of sends over a level; see ``Cluster.hop_cost``."""

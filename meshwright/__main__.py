@@ -94,8 +94,8 @@ def _fail(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(f"meshwright {__version__}")
         raise typer.Exit
 

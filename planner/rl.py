@@ -193,9 +193,9 @@ class _Space:
         fixed = {name: 1 for name in DEGREES if name not in system.degrees}
         if min(system.zero) > 1:
             fixed["zero"] = max(system.zero)
-        most = {"zero": max(system.zero)}
+        highest = {"zero": max(system.zero)}
         offered, in_order = (
-            Constraints.of({**fixed, **more}, most) for more in ({}, {"virtual_pipeline": 1})
+            Constraints.of({**fixed, **more}, highest) for more in ({}, {"virtual_pipeline": 1})
         )
         there = setting.cluster.device.memory_bytes
         beside = least_beside(self.first, setting, shared) / there

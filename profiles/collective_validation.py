@@ -45,10 +45,13 @@ def validate_collectives(points: Points, measured_on: Cluster | None = None) -> 
     for system in np.unique(points["system"].astype(str)):
         part = points.where(points["system"].astype(str) == system)
         cluster, network_known = _cluster(str(system)) if measured_on is None else (measured_on, True)
-        several, own = part["n_nodes"] > 1, np.char.find(part["source"].astype(str), OTHER_KERNELS) >= 0
+        several, library = (
+            part["n_nodes"] > 1,
+            np.char.find(part["source"].astype(str), OTHER_KERNELS) >= 0,
+        )
         reasons = {
             "no such cluster or device in the catalogue": np.full(len(part), cluster is None),
-            "a serving library's own all-reduce": own,
+            "a serving library's own all-reduce": library,
             "the network between the nodes is not named": several & (not network_known),
         }
         left = np.ones(len(part), dtype=bool)
@@ -102,13 +105,13 @@ def _predict(cluster: Cluster, operation: str, dtype: str, points: Points) -> Ar
     """Seconds of each point, with one group at a time and ranks spread evenly over the nodes."""
     seconds = np.empty(len(points))
     for ranks, nodes in sorted(set(zip(points["n_gpus"].tolist(), points["n_nodes"].tolist(), strict=True))):
-        chosen = (points["n_gpus"] == ranks) & (points["n_nodes"] == nodes)
+        rows = (points["n_gpus"] == ranks) & (points["n_nodes"] == nodes)
         inside = nodes == 1
         job = cluster.resized(ranks if inside else nodes * cluster.devices_per_node)
         stride = 1 if inside else max(cluster.devices_per_node * nodes // ranks, 1)
-        seconds[chosen] = job.collective(
+        seconds[rows] = job.collective(
             operation,
-            points["bytes"][chosen],
+            points["bytes"][rows],
             ranks,
             stride,
             concurrent=False,

@@ -87,18 +87,18 @@ def _gpu(validation: KernelValidation, gpu: str, points: Points) -> None:
     collected: dict[tuple[str, str], list[tuple[str, Array, Array, Array]]] = {}
     for dtype, library, part in groups(points):
         kernels = device.kernels.using(library)
-        for operation, chosen in _operations(part):
+        for operation, subset in _operations(part):
             try:
-                whole, form = (
-                    predict(kernels, operation, chosen),
-                    predict(kernels.uncorrected(), operation, chosen),
+                corrected, form = (
+                    predict(kernels, operation, subset),
+                    predict(kernels.uncorrected(), operation, subset),
                 )
             except MeshwrightError as error:
-                row = {"table": part.table.name, "gpu": gpu, "dtype": dtype, "points": len(chosen)}
+                row = {"table": part.table.name, "gpu": gpu, "dtype": dtype, "points": len(subset)}
                 validation.skipped.append(row | {"reason": str(error)})
                 continue
-            measured = chosen["time_us"] * 1e-6
-            collected.setdefault((operation, dtype), []).append((library, measured, whole, form))
+            measured = subset["time_us"] * 1e-6
+            collected.setdefault((operation, dtype), []).append((library, measured, corrected, form))
     for (operation, dtype), parts in collected.items():
         validation.rows.append(_row(operation, gpu, dtype, parts))
 
@@ -144,9 +144,9 @@ def _gemm(kernels: KernelModel, points: Points) -> Array:
     seconds = np.empty(len(points))
     layouts = points["layout"].astype(str)
     for layout in np.unique(layouts):
-        chosen = np.flatnonzero(layouts == layout)
-        m, n, k = (points[side][chosen] for side in "mnk")
-        seconds[chosen] = kernels.gemm(m, n, k, _dtype(points), layout=cast(Layout, layout), quantises=True)
+        rows = np.flatnonzero(layouts == layout)
+        m, n, k = (points[side][rows] for side in "mnk")
+        seconds[rows] = kernels.gemm(m, n, k, _dtype(points), layout=cast(Layout, layout), quantises=True)
     return seconds
 
 
@@ -191,7 +191,9 @@ def _cache(points: Points) -> tuple[str, str | None]:
 def _row(
     operation: str, gpu: str, dtype: str, parts: list[tuple[str, Array, Array, Array]]
 ) -> dict[str, Any]:
-    _, measured, whole, form = (np.concatenate([np.atleast_1d(part[i]) for part in parts]) for i in range(4))
+    _, measured, corrected, form = (
+        np.concatenate([np.atleast_1d(part[i]) for part in parts]) for i in range(4)
+    )
     libraries = [
         {"library": library or "default", "points": len(times), **stated(errors(with_points, times))}
         for library, times, with_points, _ in parts
@@ -201,7 +203,7 @@ def _row(
         "gpu": gpu,
         "dtype": dtype,
         "points": len(measured),
-        **stated(errors(whole, measured)),
+        **stated(errors(corrected, measured)),
         "form_alone": stated(errors(form, measured)),
         "libraries": libraries,
     }

@@ -300,9 +300,9 @@ def _values(column: Column, by_name: dict[str, tuple[str, ...]], count: int, pat
         values, bad = _numbers(column, raw)
     if bad.any():
         index = int(np.argmax(bad))
-        wanted = " or ".join(column.allowed) or _wanted(column)
+        allowed = " or ".join(column.allowed) or _wanted(column)
         where = f"line {index + 2}, column {column.name}"
-        raise InputError(f"{where}: {wanted} is needed, found {str(raw[index])!r}", str(path))
+        raise InputError(f"{where}: {allowed} is needed, found {str(raw[index])!r}", str(path))
     return values
 
 

@@ -60,6 +60,7 @@ DONE_WITH_VAGUE = (
     *("simulator/schedules", "simulator/uncertainty", "planner/diffusion", "planner/executors"),
     *("evidence/training", "meshwright/exporters", "planner/serving", "simulator/models"),
     *("simulator/training", "simulator/serving/*.py", "simulator/serving/adapters"),
+    *("simulator/levers", "simulator/runs", "simulator/serving/replay"),
     *("simulator/serving/encoders", "simulator/serving/engines", "simulator/serving/power_policies"),
     *("simulator/serving/routers", "simulator/serving/starts", "simulator/serving/steps"),
     *("simulator/serving/workload",),

@@ -102,11 +102,11 @@ class FirstChoice:
             words = (
                 f"{plan.describe()} mbs{plan.micro_batch} Z{plan.zero} {plan.recompute} {' '.join(levers)}"
             )
-        held = "" if self.shown else f" [{self.absent or 'headroom'}]"
+        note = "" if self.shown else f" [{self.absent or 'headroom'}]"
         return (
             f"{name:34s} {self.case.case.precision:6s} {self.measured:8,.0f} {self.published:8,.0f} "
             f"{self.first:8,.0f} {self.against_published:+7.1%} {self.against_measured:+7.1%} "
-            f"{self.peak:5.0%} {self.cpu_s:5.1f}s  {words.strip()}{held}"
+            f"{self.peak:5.0%} {self.cpu_s:5.1f}s  {words.strip()}{note}"
         )
 
 
@@ -169,7 +169,7 @@ def first_choice(entry: PredictedCase) -> FirstChoice:
     )
 
 
-def _absent(space: Space, plan: Plan, own: dict[str, object]) -> str:
+def _absent(space: Space, plan: Plan, fields: dict[str, object]) -> str:
     """The first field whose value the space lacks, and the value."""
     for name in STRUCTURE:
         if getattr(plan, name) not in space.values[name] and name != "recompute":
@@ -179,7 +179,7 @@ def _absent(space: Space, plan: Plan, own: dict[str, object]) -> str:
         return ""
     offered = space.setting.framework.offers
     for name in SEARCHED:
-        value = own.get(name)
+        value = fields.get(name)
         usual = getattr(choices, name, False)
         if value not in (None, usual, *offered.get(name, ()), *levers.values[name]):
             return f"{name}={value}"

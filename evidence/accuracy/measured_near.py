@@ -35,7 +35,7 @@ def number_format(run: MeasuredRun) -> frozenset[str]:
     return run.mechanisms & {"16 bits", *get_args(Precision)}
 
 
-def known(run: MeasuredRun, others: list[MeasuredRun]) -> str:
+def measured_by_others(run: MeasuredRun, others: list[MeasuredRun]) -> str:
     """What others measured of a run's mechanisms."""
     if not others:
         return "no run of the code base on the family"
@@ -84,7 +84,7 @@ def main() -> None:
             if run.experts != experts:
                 continue
             others = [each for each in runs if each.source != run.source and place(each) == place(run)]
-            by_evidence[known(run, others)] += [(run.source, error) for error in run.errors]
+            by_evidence[measured_by_others(run, others)] += [(run.source, error) for error in run.errors]
             if len(run.errors) == 1 and (name := promised(run, others)):
                 by_promise[name].append((run.source, run.errors[0]))
         print("models with experts" if experts else "dense models")

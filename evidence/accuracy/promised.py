@@ -78,13 +78,13 @@ class Promised:
     plan: str
     new: tuple[str, ...] = ()
 
-    def half_width(self, known: PlanEvidence) -> float:
+    def half_width(self, rests_on: PlanEvidence) -> float:
         """Half-width of the band, wider where measured runs do not bear the plan out."""
-        return self.width * (model_errors().unproven if known.marked else 1.0)
+        return self.width * (model_errors().unproven if rests_on.marked else 1.0)
 
-    def inside(self, known: PlanEvidence) -> bool:
+    def inside(self, rests_on: PlanEvidence) -> bool:
         """Whether the measured step lies in the band of the first choice."""
-        return abs(self.ratio - 1.0) <= self.half_width(known)
+        return abs(self.ratio - 1.0) <= self.half_width(rests_on)
 
     def line(self) -> str:
         """The family in one line."""
@@ -92,10 +92,10 @@ class Promised:
         name = (
             f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name} {case.precision}"
         )
-        own = (case.measured_step_s or np.nan) / self.case.predicted_step_s
+        run_ratio = (case.measured_step_s or np.nan) / self.case.predicted_step_s
         outside = not self.inside(self.known)
         marks = f"{'marked' * self.known.marked:6s} {'outside' * outside:7s} {'given' * self.given:5s}"
-        figures = f"{own:5.2f} {self.ratio:5.2f} +-{self.half_width(self.known):4.0%}"
+        figures = f"{run_ratio:5.2f} {self.ratio:5.2f} +-{self.half_width(self.known):4.0%}"
         new = f"; new: {', '.join(self.new)}" if self.new else ""
         return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}{new}"
 
@@ -111,17 +111,17 @@ def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
     groups: dict[tuple[object, ...], list[PredictedCase]] = defaultdict(list)
     for entry in entries:
         setting, case = entry.case.setting, entry.case
-        known = case.measured_step_s is not None and not case.is_guess and "framework" not in case.assumed
+        measured = case.measured_step_s is not None and not case.is_guess and "framework" not in case.assumed
         named = source_of(case.case_id) not in UNDECIDABLE
-        if known and named and setting.framework.offers and setting.cluster.devices >= FEWEST_DEVICES:
+        if measured and named and setting.framework.offers and setting.cluster.devices >= FEWEST_DEVICES:
             # Files spell the name of one model in several ways.
             model = repr(setting.model.model_copy(update={"name": ""}))
             key = model, setting.cluster.device.name, setting.training.seq_len, case.precision
             groups[*key, code_base(setting.framework.name)].append(entry)
     best = []
     for group in groups.values():
-        most = max(entry.case.setting.cluster.devices for entry in group)
-        largest = [entry for entry in group if entry.case.setting.cluster.devices == most]
+        most_devices = max(entry.case.setting.cluster.devices for entry in group)
+        largest = [entry for entry in group if entry.case.setting.cluster.devices == most_devices]
         best.append(
             min(
                 largest,
@@ -265,11 +265,10 @@ def summary(name: str, judged: Sequence[Promised]) -> str:
         ("; without the source's runs ", attrgetter("left")),
     ):
         bare = sum(not (evidence(choice).marked or evidence(choice).nowhere) for choice in far)
-        held = np.mean([choice.inside(evidence(choice)) for choice in judged])
+        share = np.mean([choice.inside(evidence(choice)) for choice in judged])
         half = np.median([choice.half_width(evidence(choice)) for choice in judged])
-        words += (
-            f"{title or ', '}{bare} unmarked, measured step inside the band {held:.0%}, half-width {half:.0%}"
-        )
+        band = f"measured step inside the band {share:.0%}, half-width {half:.0%}"
+        words += f"{title or ', '}{bare} unmarked, {band}"
     return words
 
 

@@ -32,8 +32,8 @@ def problem(launch: Mapping[str, Any], path: Path) -> tuple[str, str]:
         imported = read_launch(str(path), stated=launch["stated"])
     except (InputError, InfeasibleError) as error:
         words = str(error).partition(f"{path}: ")[2] or str(error)
-        wanted = launch.get("refused")
-        return f"refused: {words}", "" if wanted and wanted in words else "should be read"
+        refusal = launch.get("refused")
+        return f"refused: {words}", "" if refusal and refusal in words else "should be read"
     if "refused" in launch:
         return "read", f"should be refused by {launch['refused']}"
     described = {**imported.scenario, "note": " ".join(imported.notes)}

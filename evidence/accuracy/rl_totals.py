@@ -48,17 +48,17 @@ def seconds(data: dict[str, Any]) -> float:
 
 
 def largest(
-    make: Callable[[int, dict[str, Any]], dict[str, Any]], most: int, *ways: dict[str, Any]
+    make: Callable[[int, dict[str, Any]], dict[str, Any]], most_answers: int, *ways: dict[str, Any]
 ) -> tuple[int, dict[str, Any]]:
     """Answers a device in a batch, and the mapping, of the largest batch that fits.
 
     Args:
         make: the mapping of answers a device and further keys of the plan.
-        most: answers a device, a power of two.
+        most_answers: answers a device, a power of two.
         ways: further keys of the plan, in the order in which they are tried.
     """
     for placed in ways:
-        each = most
+        each = most_answers
         while each:
             data = make(each, placed)
             if predict_rl(setting_of(data), engine=False).memory.fits:

@@ -41,8 +41,8 @@ def launch(recipe: dict[str, Any]) -> dict[str, Any]:
 
 def matches(fields: dict[str, Any], recipe: dict[str, Any]) -> bool:
     """Whether a shape is the launch: degrees, formats and speculation; KV where the recipe has one."""
-    wanted = launch(recipe)
-    return all(fields.get(name) == value for name, value in wanted.items())
+    launched = launch(recipe)
+    return all(fields.get(name) == value for name, value in launched.items())
 
 
 def in_space(question: Any, recipe: dict[str, Any]) -> bool:

@@ -70,22 +70,22 @@ def main():
             write_trace(path, lengths(name, np.random.default_rng(0)))
             savings = []
             for rate in rates:
-                found = mw.mix(TYPES, question(path, rate, tpot), fix={"tensor": 1}, split=False)
+                cheapest = mw.mix(TYPES, question(path, rate, tpot), fix={"tensor": 1}, split=False)
                 alone = {
                     kind: allocation.usd_per_hour
-                    for kind, allocation in found.alone.items()
+                    for kind, allocation in cheapest.alone.items()
                     if isinstance(allocation, Allocation)
                 }
-                savings += [1 - found.best.usd_per_hour / cost for cost in alone.values()]
+                savings += [1 - cheapest.best.usd_per_hour / cost for cost in alone.values()]
                 rented = " + ".join(
                     f"{count} {option.offer.name}"
-                    for option, count in zip(found.options, found.best.replicas, strict=True)
+                    for option, count in zip(cheapest.options, cheapest.best.replicas, strict=True)
                     if count
                 )
                 costs = "  ".join(f"{kind} {cost:6.2f}" for kind, cost in alone.items())
                 print(
-                    f"{name:7} TPOT {1e3 * tpot:3.0f} ms {rate:4g}/s: {found.best.usd_per_hour:6.2f} $/h "
-                    f"(gap {found.best.gap:.1%}) {rented}; alone: {costs}",
+                    f"{name:7} TPOT {1e3 * tpot:3.0f} ms {rate:4g}/s: {cheapest.best.usd_per_hour:6.2f} $/h "
+                    f"(gap {cheapest.best.gap:.1%}) {rented}; alone: {costs}",
                     flush=True,
                 )
             print(

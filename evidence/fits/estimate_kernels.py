@@ -117,15 +117,15 @@ def estimate(row: dict[str, str]) -> Mapped:
     if row["ratio"]:
         print(f"{row['calibration']:14} {row['dtype']:5} {row['based_on']} times {row['ratio']}")
         return scaled(row, float(row["ratio"]))
-    device, wanted = devices.get(row["device"]), float(row["tflops"]) * 1e12
+    device, target = devices.get(row["device"]), float(row["tflops"]) * 1e12
     low, high = 0.1, 4.0
     middle = low
     for _ in range(50):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if reached(row, device, middle) < wanted else (low, middle)
+        low, high = (middle, high) if reached(row, device, middle) < target else (low, middle)
     content = scaled(row, middle)
     reached_flops = reached(row, device, middle) / 1e12
-    published = f"{wanted / 1e12:7.1f} TFLOP/s published"
+    published = f"{target / 1e12:7.1f} TFLOP/s published"
     print(f"{row['calibration']:14} {row['dtype']:5} {published}, {reached_flops:7.1f} given at {middle:.3f}")
     return content
 

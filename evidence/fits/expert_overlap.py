@@ -103,7 +103,7 @@ def _of(case: TrainingCase) -> tuple[Setting, Plan]:
 
 def between_nodes(files: Sequence[Path], generation: str) -> list[Observation]:
     """Runs on devices of a generation that overlap an exchange which leaves its domain of links."""
-    found: dict[tuple[object, ...], Observation] = {}
+    by_run: dict[tuple[object, ...], Observation] = {}
     for path in files:
         undecidable = named(path, sources().no_figure)
         for case in read_cases(path)[0]:
@@ -118,8 +118,8 @@ def between_nodes(files: Sequence[Path], generation: str) -> list[Observation]:
                 source = source_of(case.case_id)
                 key = case.setting.model.name, cluster.device.name, measured
                 run = Observation(sources().same_as.get(source, source), measured, *_of(case), False)
-                found.setdefault(key, run)
-    return list(found.values())
+                by_run.setdefault(key, run)
+    return list(by_run.values())
 
 
 def predicted(case: Observation, slowdown: float) -> float:

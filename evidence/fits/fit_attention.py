@@ -213,14 +213,14 @@ def reaching(form: FlashAttention, share: float, direction: str) -> FlashAttenti
     products = BACKWARD_FLOPS if direction == "backward" else 1.0
     batch, length, heads, head_dim = (np.array([value]) for value in (1.0, 16384.0, 16.0, 128.0))
     flops = 4.0 * products * heads * length**2 * head_dim
-    wanted, scaled = share, form
+    target, scaled = share, form
     for _ in range(4):
-        scaled = at_share(form, wanted)
+        scaled = at_share(form, target)
         call = AttentionCalls(batch, length, length, heads, heads, head_dim)
         reached = (
             flops / flash_attention_seconds(scaled, figures, call, False, False, products) / figures.peak
         )
-        wanted *= share / float(reached[0])
+        target *= share / float(reached[0])
     return scaled
 
 

@@ -59,12 +59,12 @@ def main() -> int:
 
         def predict(
             form: RemoteReads,
-            chosen: np.ndarray,
+            part: np.ndarray,
             ranks: np.ndarray = ranks,
             size: np.ndarray = size,
             bandwidth: float = bandwidth,
         ) -> np.ndarray:
-            return remote_read_seconds(form, bandwidth, ranks[chosen], size[chosen])
+            return remote_read_seconds(form, bandwidth, ranks[part], size[part])
 
         form = fit(prior, NUMBERS, predict, seconds)
         wrong = np.abs(predict(form, np.arange(len(ranks))) / seconds - 1.0)

@@ -99,10 +99,10 @@ def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> C
         left: errors on all models left out.
         model: whose rows are to decide nothing; None: all decide.
     """
-    found = gains(entry for entry in left if entry.model != model)
-    if not found:
+    other_gains = gains(entry for entry in left if entry.model != model)
+    if not other_gains:
         return lambda group: 1.0
-    by_class, common = expected(found)
+    by_class, common = expected(other_gains)
     share = {of: float(SHARES[np.argmin(errors)]) for of, errors in by_class.items()}
     others = float(SHARES[np.argmin(common)])
     return lambda group: share.get(TimesClass.of(group), others)

@@ -66,15 +66,15 @@ class LinearErrors(NamedTuple):
 
     def only(self, rows: NDArray[np.bool_]) -> LinearErrors:
         """The same of some rows."""
-        own, shared, block = self.noise
-        noise = Noise(own[rows], shared[rows], block[rows])
+        independent, shared, block = self.noise
+        noise = Noise(independent[rows], shared[rows], block[rows])
         return LinearErrors(self.at, self.errors[rows], self.slopes[rows], noise)
 
     def weights(self, constants: Array) -> Array:
         """Inverse covariance of the rows' errors, those far off with less weight (pseudo-Huber)."""
-        own, shared, block = self.noise
-        off = (self.errors + self.slopes @ (constants - self.at)) / own
-        weight = 1.0 / np.sqrt(1.0 + off**2) / own**2
+        independent, shared, block = self.noise
+        off = (self.errors + self.slopes @ (constants - self.at)) / independent
+        weight = 1.0 / np.sqrt(1.0 + off**2) / independent**2
         inverse = np.diag(weight)
         for number in np.unique(block):
             members = (block == number) * weight
@@ -84,11 +84,11 @@ class LinearErrors(NamedTuple):
 
     def cost(self, off: Array) -> float:
         """Loss of the rows where their errors are ``off``."""
-        own, shared, block = self.noise
-        loss = np.hypot(1.0, off / own) - 1.0
+        apart, shared, block = self.noise
+        loss = np.hypot(1.0, off / apart) - 1.0
         for number in np.unique(block):
             same = block == number
-            loss[same] /= 1.0 + same.sum() * (np.max(shared[same]) / np.max(own[same])) ** 2
+            loss[same] /= 1.0 + same.sum() * (np.max(shared[same]) / np.max(apart[same])) ** 2
         return float(2.0 * loss.sum())
 
 

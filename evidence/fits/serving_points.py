@@ -86,13 +86,13 @@ def read(folder: Path) -> Iterator[LayerTable]:
                 {key: value if key == "layer" else float(value) for key, value in row.items()}
                 for row in csv.DictReader(file)
             ]
-        whole, tensor = SHAPES[named["model"]], int(named["tensor"])
+        shape, tensor = SHAPES[named["model"]], int(named["tensor"])
         rank = ModelShape(
-            whole.hidden,
-            whole.feed_forward // tensor,
-            whole.heads // tensor,
-            whole.kv_heads // tensor,
-            whole.vocabulary // tensor,
+            shape.hidden,
+            shape.feed_forward // tensor,
+            shape.heads // tensor,
+            shape.kv_heads // tensor,
+            shape.vocabulary // tensor,
         )
         yield LayerTable(GPUS[named["gpu"]], rank, tensor, named["kind"], rows)
 

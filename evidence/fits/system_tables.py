@@ -178,14 +178,14 @@ def _split(
     source: str,
     columns: Columns,
     dtypes: np.ndarray,
-    found: Columns,
+    points: Columns,
 ) -> Iterator[_Found]:
     """Yield one table's points by format."""
-    found = found | {"time_us": MICROSECONDS * columns["latency"].astype(np.float64)}
-    valid = found["time_us"] > 0.0
+    points = points | {"time_us": MICROSECONDS * columns["latency"].astype(np.float64)}
+    valid = points["time_us"] > 0.0
     for dtype in np.unique(dtypes[valid]):
         selected = valid & (dtypes == dtype)
-        part = {name: values[selected] for name, values in found.items()}
+        part = {name: values[selected] for name, values in points.items()}
         count = int(selected.sum())
         part |= {
             name: np.full(count, text)

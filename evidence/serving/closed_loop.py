@@ -141,8 +141,8 @@ class ClosedLoop(ReplicaQuestion):
         engine = self.serving.engine
         batch = max(clients / self.serving.pool.data, SMALLEST_BATCH)
         limit = self.stated.limits_factor * engine.sequence_limit(self.serving.cluster.device)
-        most = self.stated.max_sequences or limit
-        sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most)
+        most_sequences = self.stated.max_sequences or limit
+        sequences = min(1 << (int(np.ceil(batch)) - 1).bit_length(), most_sequences)
         budget = self.budget if engine.chunked_prefill.value else max(self.budget, int(self.longest))
         options: dict[str, Any] = {
             "token_budget": min(budget, MOST_BUDGET),

@@ -87,12 +87,12 @@ class Cost:
 
     def __getitem__(self, index: ArrayLike) -> Cost:
         """Return the costs that an index array or a mask selects, along the last axis of (...)."""
-        chosen = np.asarray(index)
-        if chosen.dtype == bool:
-            chosen = np.flatnonzero(chosen)
+        rows = np.asarray(index)
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
         # ``take`` is five times as fast as an index array after an ellipsis.
-        seconds = np.take(self.seconds, chosen, axis=-1)
-        return Cost(seconds, lambda: Links(*(np.take(part, chosen, axis=-1) for part in self.links())))
+        seconds = np.take(self.seconds, rows, axis=-1)
+        return Cost(seconds, lambda: Links(*(np.take(part, rows, axis=-1) for part in self.links())))
 
     def sum(self) -> Cost:
         """Return the sum along the first axis of (...)."""

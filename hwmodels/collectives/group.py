@@ -29,10 +29,10 @@ class Group:
     sharing: Ints
     """Groups of this kind that cross the boundary of a domain and so share its NICs."""
 
-    def take(self, chosen: NDArray[np.bool_]) -> Group:
+    def take(self, mask: NDArray[np.bool_]) -> Group:
         """Return some of the groups."""
         fields = (self.size, self.stride, self.level, self.domains, self.sharing)
-        return Group(*(field[chosen] for field in fields))
+        return Group(*(field[mask] for field in fields))
 
 
 def pairs(stride: Ints, level: Ints, levels: tuple[int, ...]) -> Group:

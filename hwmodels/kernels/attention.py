@@ -60,8 +60,8 @@ class FlashAttention(Strict):
 
     def at_head_dim(self, head_dim: Array) -> Array:
         """Return the efficiency, interpolated over the log of the head dimension (clamped outside)."""
-        known = sorted(self.efficiency)
-        return np.interp(np.log(head_dim), np.log(known), [self.efficiency[d] for d in known])
+        head_dims = sorted(self.efficiency)
+        return np.interp(np.log(head_dim), np.log(head_dims), [self.efficiency[d] for d in head_dims])
 
 
 class AttentionCalls(NamedTuple):
@@ -132,5 +132,5 @@ def _keys_per_block(rows: float, seq_q: Array, seq_kv: Array, causal: bool) -> A
     if not causal:
         return KEY_STEP * np.ceil(seq_kv / KEY_STEP)
     per_head = np.ceil(seq_q / rows)
-    own = rows * (per_head - 1.0) / 2.0 + KEY_STEP * np.ceil(seq_q / KEY_STEP) / per_head
-    return np.maximum(seq_kv - seq_q, 0.0) + own
+    diagonal = rows * (per_head - 1.0) / 2.0 + KEY_STEP * np.ceil(seq_q / KEY_STEP) / per_head
+    return np.maximum(seq_kv - seq_q, 0.0) + diagonal

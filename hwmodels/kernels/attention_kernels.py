@@ -108,10 +108,10 @@ class AttentionKernels(Kernels):
             cache_in_l2: whether a cache that fits lies in L2, as in a benchmark loop.
         """
         if kv_dtype is not None and kv_dtype.startswith("fp8") and not self._has("fp8"):
-            whole = self.attention_decode(
+            wide = self.attention_decode(
                 batch, seq_kv, heads, kv_heads, head_dim, dtype, cache_in_l2=cache_in_l2
             )
-            return attention_decode.EMULATED_CACHE * whole
+            return attention_decode.EMULATED_CACHE * wide
         batch, seq_kv, heads, kv_heads, head_dim = as_floats(batch, seq_kv, heads, kv_heads, head_dim)
         figures = self._chip(dtype)
         kv_bytes = self._cache_bytes(dtype, kv_dtype)

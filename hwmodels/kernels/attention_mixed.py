@@ -70,7 +70,7 @@ def mixed_seconds(
     reads = 1.0 + (group / np.clip(side_by_side, 1.0, group) - 1.0) * outside
     memory = pass_bytes * kv_heads * reads / (chip.bandwidth * form.memory_efficiency)
 
-    own = power_norm(power_norm(work, longest, 4.0), np.maximum(memory, 1e-12), 2.0)
+    decode_s = power_norm(power_norm(work, longest, 4.0), np.maximum(memory, 1e-12), 2.0)
     chunk = np.maximum(prefill_s - kernel.overhead_s, 1e-9)
-    together = kernel.overhead_s + power_norm(chunk, own, form.overlap_exponent)
+    together = kernel.overhead_s + power_norm(chunk, decode_s, form.overlap_exponent)
     return np.where(sequences > 0.0, together, prefill_s)

@@ -107,10 +107,10 @@ class Kernels:
 
         A format's own constants on the device precede those of another format in the library.
         """
-        own = self.calibration.libraries.get(self.library)
+        library = self.calibration.libraries.get(self.library)
         tables = [
             (prefix, getattr(source, operation, {}))
-            for prefix, source in ((f"{self.library}/", own), ("", self.calibration))
+            for prefix, source in ((f"{self.library}/", library), ("", self.calibration))
         ]
         same, others = SAME_WIDTH.get(dtype, (dtype,)), STANDS_FOR.get(dtype, ())
         for names in (same, others):
@@ -124,8 +124,8 @@ class Kernels:
 
     def _own_entry(self, operation: str, name: str) -> Any:
         """Return the constants of one format or rule: this library's, else the default's, or None."""
-        own = self.calibration.libraries.get(self.library)
-        table = {**getattr(self.calibration, operation), **(getattr(own, operation) if own else {})}
+        library = self.calibration.libraries.get(self.library)
+        table = {**getattr(self.calibration, operation), **(getattr(library, operation) if library else {})}
         return table.get(name)
 
     def _correction(self, operation: str, dtype: str, *coordinates: ArrayLike) -> Array | float:
@@ -150,8 +150,8 @@ class Kernels:
     def _memory_bound(self, kind: str) -> Any:
         if kind not in MEMORY_BOUND_KINDS:
             raise UnknownNameError("memory-bound kernel", kind, MEMORY_BOUND_KINDS)
-        own = self.calibration.libraries.get(self.library)
-        tables = [own.memory_bound] if own else []
+        library = self.calibration.libraries.get(self.library)
+        tables = [library.memory_bound] if library else []
         for table in (*tables, self.calibration.memory_bound):
             for name in (kind, memory_bound.VARIANTS.get(kind)):
                 if name in table:

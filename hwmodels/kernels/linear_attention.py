@@ -79,8 +79,8 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
     solved = delta * (2.0 * chunk * (2.0 * key_dim + value_dim) + chunk**2)
     flops = passes * tokens * heads * (within + states + solved)
     operands = tokens * (2.0 * key_heads * key_dim + (2.0 + 2.0 * delta) * heads * value_dim)
-    kept = form.state_passes * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
-    moved = operands * chip.element_bytes + kept
+    state_bytes = form.state_passes * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
+    moved = operands * chip.element_bytes + state_bytes
     if backward:
         moved = moved * backward_ratio(_sizes(call), chip.element_bytes, delta)
     compute = flops / (chip.peak * form.compute_efficiency)
@@ -128,9 +128,9 @@ def state_step_seconds(
         in_l2: states that fit stay in L2, as in benchmark loops; a model's other layers evict them.
     """
     batch, heads, key_dim, value_dim = states
-    kept = batch * heads * key_dim * value_dim * state_bytes
-    moved = 2.0 * kept + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
+    read = batch * heads * key_dim * value_dim * state_bytes
+    moved = 2.0 * read + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
     seconds = moved / (chip.bandwidth * form.decode_memory_efficiency)
     if in_l2:
-        seconds = seconds / faster_in_l2(kept, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
+        seconds = seconds / faster_in_l2(read, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
     return form.decode_overhead_s + seconds

@@ -44,10 +44,10 @@ def mamba_bytes(sizes: ScanSizes, width: float, backward: bool) -> Array:
     """
     keys, values, states, products = sizes.keys, sizes.values, sizes.states, sizes.products
     if backward:
-        whole = 6.0 * states + 6.0 * products + 4.0 * keys
-        return width * (11.0 * values + 11.0 * keys + 5.0 * states) + FLOAT_BYTES * whole
-    whole = 2.0 * states + 2.0 * products
-    return width * (3.0 * values + 4.0 * keys + 2.0 * states) + FLOAT_BYTES * whole
+        float_elements = 6.0 * states + 6.0 * products + 4.0 * keys
+        return width * (11.0 * values + 11.0 * keys + 5.0 * states) + FLOAT_BYTES * float_elements
+    float_elements = 2.0 * states + 2.0 * products
+    return width * (3.0 * values + 4.0 * keys + 2.0 * states) + FLOAT_BYTES * float_elements
 
 
 def delta_bytes(sizes: ScanSizes, width: float, backward: bool) -> Array:

@@ -58,9 +58,9 @@ def plan_over_groups(
     data, where, folder = scenario_data(scenario, arguments, "command line")
     search = data.get("search")
     stated = search if isinstance(search, Mapping) else {}
-    wanted = objective or stated.get("objective", "time")
-    if wanted != "time":
-        raise InputError(f"groups are ranked by time, found {wanted!r}", "search.objective")
+    ranked_by = objective or stated.get("objective", "time")
+    if ranked_by != "time":
+        raise InputError(f"groups are ranked by time, found {ranked_by!r}", "search.objective")
     count = top if top is not None else stated.get("top", TOP)
     if not isinstance(count, int) or count < 1:
         raise InputError(f"top must be 1 or more, found {count}", "--top")

@@ -125,8 +125,8 @@ def plan_run(
     for size in sizes:
         setting = replace(asks.setting, cluster=cluster.resized(size))
         count = top or (asks.search.top if len(sizes) == 1 else 1)
-        wanted = asks.search.objective, quantile, count, free
-        rankings.append(rank_runs(setting, asks.run, constraints, *wanted, offload=asks.search.offload))
+        terms = asks.search.objective, quantile, count, free
+        rankings.append(rank_runs(setting, asks.run, constraints, *terms, offload=asks.search.offload))
         if progress:
             progress(len(rankings) / len(sizes))
     title = asks.title or f"{asks.setting.model.name} on {cluster.name}"

@@ -224,8 +224,8 @@ def check_given(flags: LoadFlags, needed: tuple[str, ...]) -> None:
     if missing and not flags.scenario:
         lengths = " (--use chat, code, agents or batch has lengths)" if "isl" in needed else ""
         every = f"--{' --'.join(needed)}{lengths}"
-        told = " (meshwright show clusters lists names)" if "--cluster" in missing else ""
-        raise InputError(f"{' '.join(missing)} missing{told}; give a scenario, or all of {every}")
+        hint = " (meshwright show clusters lists names)" if "--cluster" in missing else ""
+        raise InputError(f"{' '.join(missing)} missing{hint}; give a scenario, or all of {every}")
 
 
 def targets_of(flags: LoadFlags) -> dict[str, Any]:

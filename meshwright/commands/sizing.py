@@ -35,10 +35,10 @@ def compare_sizes(
     ends = None if flags.gpus is None else size_range(flags.gpus)
     names = [name.strip() for name in (flags.cluster or "").split(",") if name.strip()]
     with progress("sizes") as advance:
-        wanted = TRILLION if tokens is None else tokens
+        trained_tokens = TRILLION if tokens is None else tokens
         sizing = api.size(
             flags.scenario or None,
-            tokens=wanted,
+            tokens=trained_tokens,
             days=days,
             budget=budget,
             clusters=names,
@@ -57,7 +57,7 @@ def compare_sizes(
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:
         limits = limit_words(sizing)
-        raise InfeasibleError(f"no size trains {counted(wanted)} tokens{limits}{_enough(sizing)}")
+        raise InfeasibleError(f"no size trains {counted(trained_tokens)} tokens{limits}{_enough(sizing)}")
 
 
 def _enough(sizing: Sizing) -> str:

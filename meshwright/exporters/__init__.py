@@ -101,8 +101,8 @@ def export(question: ExportQuestion, target: str) -> Export:
 
 def _other_framework(gaps: tuple[str, ...]) -> str:
     """The framework that files run, where it is another than the predicted one."""
-    told = next((gap for gap in gaps if gap.startswith("framework = ")), "")
-    return told.rpartition("these files run ")[2]
+    framework_gap = next((gap for gap in gaps if gap.startswith("framework = ")), "")
+    return framework_gap.rpartition("these files run ")[2]
 
 
 def write_files(launch: Export, folder: Path) -> list[Path]:

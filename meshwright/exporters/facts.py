@@ -179,11 +179,13 @@ def check_derived(setting: Setting, plan: Plan, computed: Mapping[str, int]) -> 
     Raises:
         MeshwrightError: they differ.
     """
-    wanted = {"devices": setting.cluster.devices, "data": plan.data}
-    wanted["global_batch"] = setting.training.global_batch
+    planned = {"devices": setting.cluster.devices, "data": plan.data}
+    planned["global_batch"] = setting.training.global_batch
     for name, value in computed.items():
-        if wanted[name] != value:
-            raise MeshwrightError(f"the launcher would compute {name} = {value}, the plan has {wanted[name]}")
+        if planned[name] != value:
+            raise MeshwrightError(
+                f"the launcher would compute {name} = {value}, the plan has {planned[name]}"
+            )
 
 
 def question_gaps(scenario: Scenario, framework: str, expressed: Collection[str] = ()) -> list[str]:

@@ -305,27 +305,27 @@ def _model(facts: Facts, stated: Mapping[str, Any], where: str) -> str | dict[st
     Raises:
         InputError: a part of the shape is missing.
     """
-    told = {
+    sizes = {
         name.removeprefix("model."): _typed(value)
         for name, value in facts.items()
         if name.startswith("model.")
     }
-    if isinstance(name := told.pop("name", None), str):
+    if isinstance(name := sizes.pop("name", None), str):
         return name
     if "vocabulary" in stated:
-        told["vocabulary"] = stated["vocabulary"]
-    if not {"layers", "hidden", "heads"} & told.keys():
+        sizes["vocabulary"] = stated["vocabulary"]
+    if not {"layers", "hidden", "heads"} & sizes.keys():
         named = facts.get("derived.model")
         problem = f"the model {named!r} is not in the catalogue" if named else "no model is in it"
         raise InputError(f"{problem}: give --model", where)
-    if match := catalogue_name(told):
+    if match := catalogue_name(sizes):
         return match
-    if "vocabulary" not in told:
+    if "vocabulary" not in sizes:
         raise InputError(
             "the launch file does not state the vocabulary (its tokenizer does): give --vocabulary", where
         )
     nested: dict[str, Any] = {}
-    for name, value in told.items():
+    for name, value in sizes.items():
         part, _, key = name.rpartition(".")
         (nested.setdefault(part, {}) if part else nested)[key] = value
     nested = {"name": "imported", **nested}
@@ -360,30 +360,30 @@ LOOSE = (
 )
 
 
-def catalogue_name(told: Facts) -> str | None:
+def catalogue_name(sizes: Facts) -> str | None:
     """The catalogue's model with this shape; of several, the one with the same longest sequence."""
     matches = []
     for model in models:
         has = shape(model)
-        if all(same(has.get(name), told.get(name)) for name in MATCHED) and _agrees(model, has, told):
+        if all(same(has.get(name), sizes.get(name)) for name in MATCHED) and _agrees(model, has, sizes):
             matches.append(model)
-    matches.sort(key=lambda model: (not same(model.max_sequence, told.get("max_sequence")), len(model.name)))
+    matches.sort(key=lambda model: (not same(model.max_sequence, sizes.get("max_sequence")), len(model.name)))
     return matches[0].name if matches else None
 
 
-def _agrees(model: Model, has: Facts, told: Facts) -> bool:
+def _agrees(model: Model, has: Facts, sizes: Facts) -> bool:
     """Whether a model agrees with all facts given."""
-    exact = {name: value for name, value in told.items() if name not in LOOSE}
+    exact = {name: value for name, value in sizes.items() if name not in LOOSE}
     if not all(same(has.get(name), value) for name, value in exact.items()):
         return False
     if model.position == "learned" and not same(
-        model.max_sequence, told.get("max_sequence", model.max_sequence)
+        model.max_sequence, sizes.get("max_sequence", model.max_sequence)
     ):
         return False
-    kv_heads = told.get("kv_heads", told["heads"])
-    width = (told.get("moe.shared_experts") or 0) * (told.get("moe.shared_feed_forward") or 0)
+    kv_heads = sizes.get("kv_heads", sizes["heads"])
+    width = (sizes.get("moe.shared_experts") or 0) * (sizes.get("moe.shared_feed_forward") or 0)
     shared = model.moe.shared_experts * model.moe.shared_feed_forward if model.moe else 0
     heads = model.mla is not None or same(kv_heads, model.kv_heads)
     return (
-        heads and same(width, shared) and ("head_dim" not in told or same(told["head_dim"], model.head_dim))
+        heads and same(width, shared) and ("head_dim" not in sizes or same(sizes["head_dim"], model.head_dim))
     )

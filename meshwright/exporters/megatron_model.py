@@ -86,9 +86,9 @@ def _scaled_positions(model: Model, scaling: RotaryScaling | None) -> tuple[Fact
         ]
     facts: Facts = {"derived.yarn_factor": scaling.factor}
     facts |= {"derived.mscale": scaling.mscale, "derived.mscale_all": scaling.mscale_all}
-    told = {f"derived.{option}": getattr(scaling, name) for name, option in YARN.items()}
+    yarn = {f"derived.{option}": getattr(scaling, name) for name, option in YARN.items()}
     if model.mla is None:
-        return {**facts, **told, "model.position": "yarn"}, []
+        return {**facts, **yarn, "model.position": "yarn"}, []
     original = scaling.original_sequence
     stated = f"model.numerics.rotary_scaling.original_sequence = {original}"
     gap = f"{stated}: latent attention takes {LATENT_LENGTH}"

@@ -158,9 +158,9 @@ def _check_batch(config: Mapping[str, Any], options: Options, where: str) -> Non
         ("train_micro_batch_size_per_gpu", "--micro-batch-size"),
         ("train_batch_size", "--global-batch-size"),
     ):
-        told = config.get(key, "auto")
-        if option in options and told != "auto" and not same(told, options[option]):
-            problem = f"{key} is {shown(told)}, and {option} {shown(options[option])}"
+        configured = config.get(key, "auto")
+        if option in options and configured != "auto" and not same(configured, options[option]):
+            problem = f"{key} is {shown(configured)}, and {option} {shown(options[option])}"
             raise InputError(f"{problem}: DeepSpeed refuses that", where)
 
 
@@ -179,9 +179,11 @@ def deepspeed_facts(facts: Facts, options: Options, launcher: LauncherTable, whe
     framework = {2: "deepspeed-zero1", 3: "deepspeed-zero3"}.get(stage, "megatron-deepspeed")
     silent, _ = launcher.read({})
     ours = {f"plan.{name}" for name in OF_THE_FORK}
-    told = {name: value for name, value in facts.items() if name not in ours or value != silent.get(name)}
+    read_facts = {
+        name: value for name, value in facts.items() if name not in ours or value != silent.get(name)
+    }
     if any(name.startswith("--use-flash-attn") for name in options):
-        told["plan.attention"] = "flash"
+        read_facts["plan.attention"] = "flash"
     overlap = {"plan.overlap_gradients": stage == 3, "plan.overlap_parameters": stage == 3}
     taken = [*state.get(TAKEN, ()), ENGINE, STAGE]
-    return {**told, **state, **overlap, "derived.framework": framework, TAKEN: taken}
+    return {**read_facts, **state, **overlap, "derived.framework": framework, TAKEN: taken}

@@ -129,9 +129,9 @@ OF_SIBLING = re.compile(r"\$\{(?:multiply:\s*(\d{1,6})\s*,\s*)?(?:\$\{)?\.(\w+)\
 
 def _interpolated(value: Any, beside: Mapping[str, Any]) -> Any:
     """A value that refers to a number beside it."""
-    told = OF_SIBLING.fullmatch(value.strip()) if isinstance(value, str) else None
-    number = beside.get(told[2]) if told else None
-    return int(told[1] or 1) * number if told and type(number) is int else value
+    reference = OF_SIBLING.fullmatch(value.strip()) if isinstance(value, str) else None
+    number = beside.get(reference[2]) if reference else None
+    return int(reference[1] or 1) * number if reference and type(number) is int else value
 
 
 def megatron_options(launch: Launch, where: str) -> Launch:

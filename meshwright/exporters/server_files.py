@@ -288,13 +288,13 @@ def _replaced(text: str, variables: Mapping[str, str]) -> str:
 
 def _told(node: Mapping[str, Any]) -> dict[str, Any]:
     """Replicas and role that a level of a manifest states."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if type(node.get("replicas")) is int and node["replicas"] > 0:
-        told["replicas"] = node["replicas"]
+        fields["replicas"] = node["replicas"]
     for key in ("subComponentType", "role"):
         if node.get(key) in ("prefill", "decode"):
-            told["role"] = node[key]
-    return told
+            fields["role"] = node[key]
+    return fields
 
 
 def _container(
@@ -307,20 +307,20 @@ def _container(
     ]
     # Tags of Dynamo's images are its own releases.
     version = VERSION.search(str(node.get("image", ""))) if "dynamo" not in str(node.get("image")) else None
-    told = {"version": version[1] if version else "", **around}
+    fields = {"version": version[1] if version else "", **around}
     if words and words[0] in SHELLS:
         script = next((word for word in words[1:] if not word.startswith("-")), "")
         first = next(_script(script, where, beside), None)
-        return None if first is None else _told_server(first, told)
+        return None if first is None else _told_server(first, fields)
     line = shlex.join(words)
     for start, engine in STARTS:
         if start_of := re.search(start, line):
-            return _server(engine, _words(line[start_of.end() :], where), where, beside, **told)
+            return _server(engine, _words(line[start_of.end() :], where), where, beside, **fields)
     image = str(node.get("image", "")).lower()
     engine = next((engine for word, engine in IMAGES if word in image), None)
     if engine is None or not any(word.startswith("--") for word in words):
         return None
-    return _server(engine, words, where, beside, **told)
+    return _server(engine, words, where, beside, **fields)
 
 
 def _told_server(server: LaunchedServer, told: Mapping[str, Any]) -> LaunchedServer:

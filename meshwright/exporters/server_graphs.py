@@ -56,10 +56,10 @@ def read_graphs(options: Options, pool: dict[str, Any], where: str) -> list[str]
             pool["largest_graph"] = 1
             notes.append(f"{name}: graphs of one sequence at most stand for none")
     for name in CONFIGS:
-        told = options.pop(name, None)
-        if told is None or str(told).strip().isdigit():
+        text = options.pop(name, None)
+        if text is None or str(text).strip().isdigit():
             continue
-        _compiled(_json(told, f"{where}: {name}"), pool, notes, f"{where}: {name}")
+        _compiled(_json(text, f"{where}: {name}"), pool, notes, f"{where}: {name}")
     return notes
 
 
@@ -86,9 +86,9 @@ def _compiled(config: Mapping[str, Any], pool: dict[str, Any], notes: list[str],
             raise InputError(problem, f"{where}.{key}")
 
 
-def _json(told: object, where: str) -> Mapping[str, Any]:
+def _json(text: object, where: str) -> Mapping[str, Any]:
     try:
-        value = told if isinstance(told, Mapping) else json.loads(str(told))
+        value = text if isinstance(text, Mapping) else json.loads(str(text))
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, Mapping):

@@ -135,8 +135,8 @@ def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], w
 
 
 def _named(server: LaunchedServer) -> str:
-    told = next((server.options[key] for key in MODEL[server.engine] if key in server.options), server.model)
-    return server.predicted if "$" in str(told) and server.predicted in models.names() else str(told)
+    name = next((server.options[key] for key in MODEL[server.engine] if key in server.options), server.model)
+    return server.predicted if "$" in str(name) and server.predicted in models.names() else str(name)
 
 
 def _pool(
@@ -172,8 +172,8 @@ def _pool(
     if strange:
         spelled = [entry.option for entry in launcher.options.values() if entry.option]
         likely = get_close_matches(strange[0], spelled, 1, 0.8)
-        told = f"; did you mean {likely[0]!r}?" if likely else ""
-        problem = f"is not read, and may change times or memory{told}; leave it out to predict the server"
+        hint = f"; did you mean {likely[0]!r}?" if likely else ""
+        problem = f"is not read, and may change times or memory{hint}; leave it out to predict the server"
         ways = "without it, or state the field of the deployment"
         raise InputError(f"{problem} {ways}", f"{where}: {strange[0]}")
     if (server.replicas or 1) > 1:
@@ -284,8 +284,8 @@ def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> N
     options.pop("--data-parallel-size-local", None)
     if (role := options.pop("--disaggregation-mode", None)) in ("prefill", "decode"):  # Of Dynamo's worker.
         pool["role"] = role
-    if (told := options.pop("--speculative-config", None)) is not None:
-        spec = _json(told, where, "--speculative-config")
+    if (text := options.pop("--speculative-config", None)) is not None:
+        spec = _json(text, where, "--speculative-config")
         kinds = {names[0]: kind for kind, names in DRAFT_METHODS.items() if names[0]}
         _drafts(
             pool,
@@ -298,10 +298,10 @@ def _vllm(options: Options, pool: dict[str, Any], model: Model, where: str) -> N
 
 def _connector(options: Options, pool: dict[str, Any], where: str) -> list[str]:
     """The role of vLLM's ``--kv-transfer-config``, and what a connector that keeps KV elsewhere takes."""
-    told = options.pop("--kv-transfer-config", None)
-    if told is None:
+    text = options.pop("--kv-transfer-config", None)
+    if text is None:
         return []
-    config = _json(told, where, "--kv-transfer-config")
+    config = _json(text, where, "--kv-transfer-config")
     roles = {"kv_producer": "prefill", "kv_consumer": "decode"}
     pool["role"] = roles.get(str(config.get("kv_role")), pool["role"])
     if pool["role"] != "mixed":
@@ -313,9 +313,9 @@ def _connector(options: Options, pool: dict[str, Any], where: str) -> list[str]:
     ]
 
 
-def _json(told: object, where: str, key: str) -> Mapping[str, Any]:
+def _json(text: object, where: str, key: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(str(told))
+        value = json.loads(str(text))
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, Mapping):

@@ -181,12 +181,12 @@ def _speculation_facts(setting: ServingSetting, pool: PoolSetting) -> Facts:
         # Heads inside the checkpoint, or tokens that are looked up, have no name.
         published = (names for kind, names in setting.model.draft_heads.items() if kind == drafted.kind)
         name = next(published, [""])[0]
-    told = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
+    config = {"method": method, "model": name, "num_speculative_tokens": drafted.tokens}
     if not name:
-        del told["model"]
+        del config["model"]
     chained = drafted.kind in CHAINED
     facts = {
-        "derived.speculation": json.dumps(told, separators=(",", ":")) if method else "",
+        "derived.speculation": json.dumps(config, separators=(",", ":")) if method else "",
         "derived.draft": name,
         "derived.draft_algorithm": algorithm,
         "derived.draft_type": kind,
@@ -207,12 +207,12 @@ def pool_options(
 ) -> tuple[Options, list[str]]:
     """Options of one pool, and their gaps; facts of other engines are dropped."""
     facts = pool_facts(setting, pool)
-    wanted = {
+    planned = {
         name: value
         for name, value in facts.items()
         if not name.startswith("derived.") or name in launcher.options
     }
-    options, gaps = launcher.write(wanted)
+    options, gaps = launcher.write(planned)
     shape = pool.pool
     if pool.model.checkpoint == shape.weights == "bf16":
         # An engine takes both from a checkpoint in 16 bits.

@@ -54,14 +54,14 @@ def _ends(line: str, word: str, dash: bool) -> bool:
 
 def slurm_variables(text: str) -> dict[str, str]:
     """The variables that SLURM sets in a job, from the script's directives."""
-    told = dict(DIRECTIVE.findall(text))
-    nodes = told.get("--nodes") or told.get("-N") or ""
-    tasks = told.get("--ntasks-per-node", "")
+    directives = dict(DIRECTIVE.findall(text))
+    nodes = directives.get("--nodes") or directives.get("-N") or ""
+    tasks = directives.get("--ntasks-per-node", "")
     gpus = next(
         (
             count[0]
             for name in ("--gpus-per-node", "--gres", "--gpus-per-task")
-            if (count := re.findall(r"(?:^|gpu.*:|:)(\d+)$", told.get(name, "")))
+            if (count := re.findall(r"(?:^|gpu.*:|:)(\d+)$", directives.get(name, "")))
         ),
         "",
     )
@@ -72,7 +72,7 @@ def slurm_variables(text: str) -> dict[str, str]:
         "SLURM_GPUS_PER_NODE": gpus,
         "SLURM_GPUS_ON_NODE": gpus,
     }
-    total = told.get("--ntasks") or told.get("-n") or ""
+    total = directives.get("--ntasks") or directives.get("-n") or ""
     if not total and nodes.isdigit() and tasks.isdigit():
         total = str(int(nodes[:9]) * int(tasks[:9]))
     return {

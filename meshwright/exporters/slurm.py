@@ -56,8 +56,8 @@ def _serving(question: ExportQuestion, target: str) -> str:
             first = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)'
             inner = f"{first} {inner}"
         if routed:
-            told = f'echo "http://$(hostname):$PORT" > "$ENDPOINTS/{pool.pool.role}-$PORT"'
-            inner = f'[ "$SLURM_PROCID" != 0 ] || {told}; {inner}'
+            announces = f'echo "http://$(hostname):$PORT" > "$ENDPOINTS/{pool.pool.role}-$PORT"'
+            inner = f'[ "$SLURM_PROCID" != 0 ] || {announces}; {inner}'
         lines.append(f"for replica in $(seq 0 {pool.pool.replicas - 1}); do")
         lines.append(f"    PORT=$(({port} + replica)) srun {where} \\")
         lines.append(f"        bash -c '{inner}' &")

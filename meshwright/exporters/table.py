@@ -147,11 +147,11 @@ class LauncherTable(Strict):
                 elif entry.default is not None:
                     facts[field] = entry.default
                 continue
-            told = [choice for choice in entry.choices if within(choice, options)]
-            if told:
-                choice = max(told, key=lambda choice: len(choice.sets))
+            matching = [choice for choice in entry.choices if within(choice, options)]
+            if matching:
+                choice = max(matching, key=lambda choice: len(choice.sets))
                 facts[field] = choice.value
-                read |= {name for other in told if other.value == choice.value for name in other.sets}
+                read |= {name for other in matching if other.value == choice.value for name in other.sets}
         return facts, {name: value for name, value in options.items() if name not in read}
 
     def check(self, options: Options, where: str, named: bool = False) -> None:
@@ -188,8 +188,8 @@ class LauncherTable(Strict):
                 name, known_options, 1, TYPING
             ):
                 likely = get_close_matches(name, known_options - {name}, 1, 0.7)
-                told = f"; did you mean {likely[0]!r}?" if likely else ""
-                problem = f"is not read, and may change the step{told}"
+                hint = f"; did you mean {likely[0]!r}?" if likely else ""
+                problem = f"is not read, and may change the step{hint}"
                 ways = "leave it out to predict the run without it, or state the plan's field with --fix"
                 raise InputError(f"{problem}; {ways}", f"{where}: {name}")
 

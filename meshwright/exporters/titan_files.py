@@ -206,12 +206,12 @@ class _Reader:
                         options |= self.options(value.func.id) if value.func.id != "model_registry" else {}
                 elif isinstance(target, ast.Attribute):
                     path = ast.unparse(target).partition(".")[2]
-                    options |= self.told(path, value, local)
+                    options |= self.options_of(path, value, local)
             elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
-                options |= self.told("", statement.value, local)
+                options |= self.options_of("", statement.value, local)
         return options
 
-    def told(self, path: str, value: ast.expr, local: dict[str, ast.expr]) -> Options:
+    def options_of(self, path: str, value: ast.expr, local: dict[str, ast.expr]) -> Options:
         """Options of one value: a literal, a configuration, or a name assigned before.
 
         Raises:
@@ -221,7 +221,7 @@ class _Reader:
         if self.values > MOST_VALUES:
             raise InputError(f"configures more than {MOST_VALUES:,} values", self.where)
         if isinstance(value, ast.Name) and value.id in local:
-            return self.told(
+            return self.options_of(
                 path, local[value.id], {name: node for name, node in local.items() if name != value.id}
             )
         if path == "activation_checkpoint":
@@ -232,7 +232,7 @@ class _Reader:
             options: Options = {}
             for keyword in value.keywords:
                 if keyword.arg:
-                    options |= self.told(
+                    options |= self.options_of(
                         f"{path}.{keyword.arg}" if path else keyword.arg, keyword.value, local
                     )
             return options

@@ -61,11 +61,11 @@ def sharding(options: Options, where: str, folder: Path) -> tuple[Facts, list[st
     if isinstance(named, str) and named:
         return _named(named, folder, where)
     if "zero_stage" in inner:
-        told = {
+        engine_config = {
             "stage": inner["zero_stage"],
             **{name: {"device": inner.get(f"{name}_device", "none")} for name in OFFLOADS},
         }
-        return _engine(told, f"{where}: deepspeed_config")
+        return _engine(engine_config, f"{where}: deepspeed_config")
     config = options.get("fsdp_config")
     config = config if isinstance(config, Mapping) else {}
     if options.get("fsdp") or config or str(options.get("distributed_type")) == "FSDP":
@@ -85,13 +85,13 @@ def _engine(part: Any, where: str) -> tuple[Facts, list[str]]:
     stage = part.get("stage", 0)
     if type(stage) is not int or not 0 <= stage <= 3:
         raise InputError(f"a stage from 0 to 3 is needed, found {shown(stage)}", f"{where}: stage")
-    told = {
+    config = {
         f"{ZERO}.{name}.{key}": value
         for name in OFFLOADS
         if isinstance(part.get(name), Mapping)
         for key, value in part[name].items()
     }
-    state = deepspeed_state(told, where)
+    state = deepspeed_state(config, where)
     return {"plan.zero": stage, **{k: v for k, v in state.items() if k.startswith("plan.")}}, []
 
 
@@ -116,22 +116,22 @@ def _named(named: str, folder: Path, where: str) -> tuple[Facts, list[str]]:
 def _fully_sharded(options: Options, config: Mapping[str, Any], where: str) -> tuple[Facts, list[str]]:
     """Facts of FSDP: its strategy, and everything on the host where parameters are offloaded."""
 
-    def told(name: str) -> str:
+    def word_of(name: str) -> str:
         return str(config.get(f"fsdp_{name}", config.get(name, options.get(f"fsdp_{name}", "")))).lower()
 
     listed = options.get("fsdp")
     stated = " ".join(map(str, listed)) if isinstance(listed, list) else str(listed or "")
     choices = stated.lower().split()
     strategies = [word for word in choices if word in STRATEGIES or word in HYBRID]
-    strategy = next(iter(strategies), told("sharding_strategy") or told("reshard_after_forward"))
+    strategy = next(iter(strategies), word_of("sharding_strategy") or word_of("reshard_after_forward"))
     if strategy in HYBRID:
         problem = "shards inside groups: state the plan with shard_group, or a strategy of one group"
         raise InputError(f"{strategy} {problem}", f"{where}: fsdp_sharding_strategy")
-    stage = 2 if told("reshard_after_forward") == "false" else STRATEGIES.get(strategy, 3)
+    stage = 2 if word_of("reshard_after_forward") == "false" else STRATEGIES.get(strategy, 3)
     facts: Facts = {"plan.zero": stage}
-    if told("offload_params") == "true" or "offload" in choices:
+    if word_of("offload_params") == "true" or "offload" in choices:
         facts["plan.place"] = {kind: {"host": 1.0} for kind in EVERYTHING}
         facts["plan.update"] = {"on": "host"}
-    if told("activation_checkpointing") == "true":
+    if word_of("activation_checkpointing") == "true":
         facts["plan.recompute"] = "full"
     return facts, []

@@ -32,8 +32,8 @@ def question_of(
     """
     saved = saved_search(reference)
     if saved is not None:
-        found = scenario_of_search(saved, rank or 1, reference)
-        return from_scenario(found, reference, Path(reference).parent, command, allow)
+        scenario = scenario_of_search(saved, rank or 1, reference)
+        return from_scenario(scenario, reference, Path(reference).parent, command, allow)
     if rank is not None:
         raise InputError("only a saved `plan --json` has ranks, this is a scenario", "--rank")
     path = scenario_path(reference)

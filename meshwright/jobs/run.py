@@ -116,11 +116,11 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
     from meshwright.reports.flat import flat
     from meshwright.reports.runs import describe_planned_run
 
-    found = step.row(ask, question)
-    if ask == "plan" or "problem" in found:
-        return found
+    figures = step.row(ask, question)
+    if ask == "plan" or "problem" in figures:
+        return figures
     run = answer(question, AskOptions(), partial=False)
-    return {**found, **flat({"run": describe_planned_run(run.planned)})}
+    return {**figures, **flat({"run": describe_planned_run(run.planned)})}
 
 
 JOB = Job(

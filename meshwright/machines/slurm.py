@@ -55,13 +55,13 @@ def read_slurm(text: str, report: Report, where: str) -> None:
     Raises:
         InputError: a list of nodes that is none.
     """
-    found = _detailed(text, where) or _listed(text, where)
-    kinds = Counter((gpus, name) for gpus, name, _ in found.values() if gpus)
-    if not found:
+    nodes = _detailed(text, where) or _listed(text, where)
+    kinds = Counter((gpus, name) for gpus, name, _ in nodes.values() if gpus)
+    if not nodes:
         return
     report.kinds.append("SLURM")
     if not kinds:
-        report.nodes = len(found)
+        report.nodes = len(nodes)
         report.notes.append("SLURM's list states no GPUs (Gres)")
         return
     (gpus, name), report.nodes = kinds.most_common(1)[0]
@@ -70,9 +70,9 @@ def read_slurm(text: str, report: Report, where: str) -> None:
         report.devices = {name: gpus}
     for (others, other), number in kinds.most_common()[1:]:
         report.notes.append(f"{number} nodes of {others} {other or 'GPUs'} each are left out")
-    if without := len(found) - sum(kinds.values()):
+    if without := len(nodes) - sum(kinds.values()):
         report.notes.append(f"{without} nodes without GPUs are left out")
-    if memory := next((size for size in (found[node][2] for node in found) if size), 0.0):
+    if memory := next((size for size in (nodes[node][2] for node in nodes) if size), 0.0):
         report.host_bytes = report.host_bytes or memory
 
 

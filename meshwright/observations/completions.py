@@ -180,12 +180,12 @@ class Server:
             response = connection.getresponse()
             if response.status == 200:
                 return response
-            told = response.read(LONGEST_SAID).decode("utf-8", "replace")
+            answer = response.read(LONGEST_SAID).decode("utf-8", "replace")
         except (OSError, HTTPException, ValueError) as error:
             connection.close()
             raise InputError(f"no answer: {printable(str(error))}", self.url) from None
         connection.close()
-        said = printable(f"{response.status} {response.reason}: {told}")
+        said = printable(f"{response.status} {response.reason}: {answer}")
         raise InputError(f"answered {said}", self.url + path)
 
     def model(self) -> str:

@@ -130,13 +130,13 @@ def observe(
     server.complete(name, next(prompts), min(osl, LEAST))
     results, left, cut = [], requests, False
     for number, clients in enumerate(concurrency):
-        wanted = max(ROUNDS * clients, LEAST)
-        count = min(wanted, left)
+        target = max(ROUNDS * clients, LEAST)
+        count = min(target, left)
         began = time.perf_counter()
         answers = _level(server, name, prompts, clients, count, osl, end) if count else []
         took = time.perf_counter() - began
         left -= len(answers)
-        cut = cut or len(answers) < wanted
+        cut = cut or len(answers) < target
         if len(answers) >= clients:
             results.append(_result(name, clients, answers, took))
         if progress:

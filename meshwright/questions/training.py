@@ -89,8 +89,8 @@ def scenario_data(
             "states the batch, and so does --global-batch; give one of them", flag("batch_tokens")
         )
     changes = {KEYS[name]: value for name, value in arguments.items() if value is not None and name in KEYS}
-    if isinstance(wanted := changes.get("workload.precision"), str):
-        changes["workload.precision"] = number_format(wanted)
+    if isinstance(precision := changes.get("workload.precision"), str):
+        changes["workload.precision"] = number_format(precision)
     if isinstance(adapter := changes.get("workload.adapter"), str | int):
         changes["workload.adapter"] = adapter_of(str(adapter))
     data: dict[str, Any] = {}

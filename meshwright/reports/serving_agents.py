@@ -54,7 +54,7 @@ def _cells(rank: int, row: Carried) -> list[str]:
 
 
 def _verdict(search: ServingSearch, agents: AgentSearch) -> list[str]:
-    row, wanted = agents.rows[0], agents.question.concurrency
+    row, demand = agents.rows[0], agents.question.concurrency
     plan = row.plan
     gpus = "1 GPU" if plan.devices == 1 else f"{plan.devices:,} GPUs"
     if not row.agents:
@@ -66,7 +66,7 @@ def _verdict(search: ServingSearch, agents: AgentSearch) -> list[str]:
         f"{per_second(plan.goodput)} turns/s",
         short_evidence(search, plan),
     ]
-    more = [f"No deployment tried carries {wanted:,}."] if agents.short else []
+    more = [f"No deployment tried carries {demand:,}."] if agents.short else []
     return ["\n".join(fitted(parts, more))]
 
 

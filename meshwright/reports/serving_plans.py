@@ -209,9 +209,9 @@ def _choices(search: ServingSearch) -> list[Table]:
     if search.fastest is not None:
         plan, first, token = search.fastest
         drafts = plan.groups[-1].shape.pool.speculation
-        told = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
+        note = "; acceptance assumed" if drafts is not None and drafts.assumed else ""
         times = f"TTFT {seconds(first)}" + ("" if prompts_only(search) else f", TPOT {seconds(token)}")
-        rows["fastest for one user"] = f"{plan.describe()}: {times}{told}"
+        rows["fastest for one user"] = f"{plan.describe()}: {times}{note}"
     return [facts(rows, "How to choose")]
 
 
@@ -353,16 +353,16 @@ def _levers(search: ServingSearch, more: bool) -> dict[str, str]:
     rows = {}
     tried = {drafts_words(draft): draft for draft in _drafts(question)}
     if tried:
-        told = ""
+        details = ""
         for word, assumed in (("assumed", True), ("stated", False)):
             yields = [
                 f"{name} {draft.mean():.3g} tokens a step{measured_on(draft, question.model)}"
                 for name, draft in tried.items()
                 if draft.assumed == assumed
             ]
-            told += f"; acceptance {word}: {', '.join(yields)}" if yields else ""
+            details += f"; acceptance {word}: {', '.join(yields)}" if yields else ""
         rows["speculation"] = (
-            f"tried: none, {', '.join(tried)}{told}" if len(tried) > 1 else f"{next(iter(tried))}{told}"
+            f"tried: none, {', '.join(tried)}{details}" if len(tried) > 1 else f"{next(iter(tried))}{details}"
         )
     if question.repeated:
         share = percent(question.repeated / question.prompt, 0)
@@ -386,11 +386,11 @@ def _weights_words(search: ServingSearch) -> str:
     """Format of the weights, and whether it is the checkpoint's."""
     model = search.question.model
     stored = sorted(set().union(*(stored_formats(plan) for plan in search.plans)))
-    told = ", ".join(stored)
+    words = ", ".join(stored)
     if stored != [model.checkpoint]:
         return (
-            f"{told}; the checkpoint holds {model.checkpoint}: another checkpoint, or quantised when loaded"
+            f"{words}; the checkpoint holds {model.checkpoint}: another checkpoint, or quantised when loaded"
         )
     parts = f" ({model.parts.describe()})" if model.parts else ""
     kv = f", KV in {model.checkpoint_kv}" if model.checkpoint_kv else ""
-    return f"{told}, as the checkpoint{parts}{kv}"
+    return f"{words}, as the checkpoint{parts}{kv}"

@@ -63,10 +63,10 @@ def _serve(values: dict[str, Any], page: bool) -> dict[str, Any]:
     from meshwright.reports.serving_shortfall import nearest_words
 
     together = values.pop("together")
-    found = mw.deploy(split=not together, **values)
-    if not found.search.plans:
-        raise InfeasibleError(nearest_words(found.search))
-    return _all(found, _yaml(found.scenario()), page)
+    answer = mw.deploy(split=not together, **values)
+    if not answer.search.plans:
+        raise InfeasibleError(nearest_words(answer.search))
+    return _all(answer, _yaml(answer.scenario()), page)
 
 
 def _size(values: dict[str, Any], page: bool) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def _simulate(values: dict[str, Any], page: bool) -> dict[str, Any]:
         raise InfeasibleError(short)
     # A step's own page needs the event engine, which may take long: its bars and tables stand for it.
     step = isinstance(done, StepSimulation)
-    told = _all(done, _yaml(dict(question[0])), page and not step)
-    return {**told, "page": Result.page(done).text()} if page and step else told
+    answer = _all(done, _yaml(dict(question[0])), page and not step)
+    return {**answer, "page": Result.page(done).text()} if page and step else answer
 
 
 def _rl(values: dict[str, Any], page: bool) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def _rl(values: dict[str, Any], page: bool) -> dict[str, Any]:
     from meshwright.questions.post_training import rl_question
 
     staleness, top = values.pop("staleness", None), values.pop("top")
-    found = search(rl_question("", values), staleness, top)
-    return _all(found, _yaml(dict(found.search.plans[0].data)), page)
+    ranking = search(rl_question("", values), staleness, top)
+    return _all(ranking, _yaml(dict(ranking.search.plans[0].data)), page)
 
 
 ANSWERS: Mapping[str, Callable[[dict[str, Any], bool], dict[str, Any]]] = {

@@ -252,10 +252,10 @@ def _data_parallel_step(config: LiveConfig, machine: Machine, model: nn.Module) 
     def step() -> float:
         optimizer.zero_grad(set_to_none=True)
         losses: list[torch.Tensor] = []
-        for ids, wanted in zip(
+        for ids, labels in zip(
             tokens.split(config.micro_batch), targets.split(config.micro_batch), strict=True
         ):
-            loss = _loss(model(ids), wanted) / config.micro_batches
+            loss = _loss(model(ids), labels) / config.micro_batches
             loss.backward()
             losses.append(loss.detach())
         optimizer.step()

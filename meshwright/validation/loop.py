@@ -53,59 +53,59 @@ class Loop:
     measured: MeasuredSteps
 
 
-def live_loops(wanted: Asked, say: Callable[[str], None]) -> Iterator[Loop]:
+def live_loops(options: Asked, say: Callable[[str], None]) -> Iterator[Loop]:
     """Predict and train every requested model.
 
     Raises:
         InputError: no such device, size or layout, or fewer devices than asked for.
         MeshwrightError: a process failed.
     """
-    configurations = _configurations(wanted)
-    cluster = _cluster(wanted, configurations[0][1], say)
+    configurations = _configurations(options)
+    cluster = _cluster(options, configurations[0][1], say)
     for size, laid_out in configurations:
-        threads = cluster.device.multiprocessors if wanted.device == "cpu" else 0
+        threads = cluster.device.multiprocessors if options.device == "cpu" else 0
         config = replace(laid_out, threads=threads)
         predicted = predict_step(config, cluster)
         say(f"training the {size} model")
-        yield Loop(size, predicted, train(config, wanted.steps))
+        yield Loop(size, predicted, train(config, options.steps))
 
 
-def _cluster(wanted: Asked, config: LiveConfig, say: Callable[[str], None]) -> Cluster:
+def _cluster(options: Asked, config: LiveConfig, say: Callable[[str], None]) -> Cluster:
     """This machine, with as many devices as asked for."""
-    points = wanted.points / f"{config.devices}-processes" if config.devices > 1 else wanted.points
-    if wanted.calibration:
-        device = devices.get(wanted.calibration, "--calibration")
+    points = options.points / f"{config.devices}-processes" if config.devices > 1 else options.points
+    if options.calibration:
+        device = devices.get(options.calibration, "--calibration")
     else:
-        device = measured_device(wanted.device, config.dtype, points, config.threads, say)
-    links = measured_links(wanted.device, config.devices, points, say) if config.devices > 1 else None
+        device = measured_device(options.device, config.dtype, points, config.threads, say)
+    links = measured_links(options.device, config.devices, points, say) if config.devices > 1 else None
     return local_cluster(device, config.devices, links)
 
 
-def _configurations(wanted: Asked) -> list[tuple[str, LiveConfig]]:
-    kind = "cpu" if wanted.device == "cpu" else "cuda"
+def _configurations(options: Asked) -> list[tuple[str, LiveConfig]]:
+    kind = "cpu" if options.device == "cpu" else "cuda"
     sizes = SIZES[kind]
-    if wanted.size not in (*sizes, "all"):
-        raise UnknownNameError("size", wanted.size, (*sizes, "all"), "--size")
-    if wanted.layout not in LAYOUTS:
-        raise UnknownNameError("parallelism", wanted.layout, LAYOUTS, "--parallelism")
-    selected = sizes if wanted.size == "all" else {wanted.size: sizes[wanted.size]}
-    return [(name, _laid_out(config, wanted, kind)) for name, config in selected.items()]
+    if options.size not in (*sizes, "all"):
+        raise UnknownNameError("size", options.size, (*sizes, "all"), "--size")
+    if options.layout not in LAYOUTS:
+        raise UnknownNameError("parallelism", options.layout, LAYOUTS, "--parallelism")
+    selected = sizes if options.size == "all" else {options.size: sizes[options.size]}
+    return [(name, _laid_out(config, options, kind)) for name, config in selected.items()]
 
 
-def _laid_out(config: LiveConfig, wanted: Asked, kind: str) -> LiveConfig:
-    if wanted.devices == 1:
-        return replace(config, device=wanted.device)
+def _laid_out(config: LiveConfig, options: Asked, kind: str) -> LiveConfig:
+    if options.devices == 1:
+        return replace(config, device=options.device)
     threads = 0
     if kind == "cpu":
-        threads = (os.cpu_count() or 1) // wanted.devices
+        threads = (os.cpu_count() or 1) // options.devices
         if threads == 0:
-            raise InputError(f"{wanted.devices} processes need as many cores", "--devices")
-    stages = MICRO_BATCHES_A_STAGE * wanted.devices if wanted.layout == "pipeline" else config.micro_batches
+            raise InputError(f"{options.devices} processes need as many cores", "--devices")
+    stages = MICRO_BATCHES_A_STAGE * options.devices if options.layout == "pipeline" else config.micro_batches
     return replace(
         config,
         device=kind,
-        devices=wanted.devices,
-        parallelism=wanted.layout,
+        devices=options.devices,
+        parallelism=options.layout,
         micro_batches=stages,
         threads=threads,
     )

@@ -158,8 +158,8 @@ def _best(scenario: Scenario) -> Plan:
     constraints = Constraints.of(question.fix, question.limit)
     devices = scenario.setting.cluster.devices
     headroom = headroom_share(question.headroom, scenario.setting)
-    wanted = {"top": 1, "headroom": headroom, "alternatives": True, "offload": question.offload}
-    result = search(scenario.setting, devices, constraints, question.objective, **wanted)
+    terms = {"top": 1, "headroom": headroom, "alternatives": True, "offload": question.offload}
+    result = search(scenario.setting, devices, constraints, question.objective, **terms)
     if not len(result.plans):
         raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
     return result.plans.plan(0)

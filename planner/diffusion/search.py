@@ -95,7 +95,7 @@ def search_diffusion(
     rate = load.arrivals.mean_rate()
     if rate is None or load.latency is None:
         raise InputError("a search needs arrivals at a rate and a latency target", "load")
-    found: list[DiffusionPlan] = []
+    plans: list[DiffusionPlan] = []
     short: list[DiffusionPlan] = []
     removed: dict[str, int] = {}
     tried, fewest, problem = 0, math.inf, ""
@@ -127,15 +127,15 @@ def search_diffusion(
                 short.append(plan)
                 drop("latency target")
             else:
-                found.append(plan)
-    if not found and not short:
+                plans.append(plan)
+    if not plans and not short:
         few = f"{rate:g} a second need at least {fewest:,} devices; {cluster.name} has {cluster.devices:,}"
         raise InfeasibleError(few if fewest < math.inf else problem)
-    found.sort(key=lambda plan: (plan.devices, plan.p90_s))
+    plans.sort(key=lambda plan: (plan.devices, plan.p90_s))
     # Of plans of which none is in time, the quickest.
     within = load.latency or 0.0
     nearest = max(short, key=lambda plan: (plan.result.share_within(within), -plan.p90_s), default=None)
-    return DiffusionSearch(tuple(found[:top]), tried, removed, nearest)
+    return DiffusionSearch(tuple(plans[:top]), tried, removed, nearest)
 
 
 def _fitting(setting: DiffusionSetting) -> DiffusionRequest:

@@ -122,9 +122,9 @@ def _connected(workers: int, address: str) -> Any:
     import ray
 
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}
-    wanted = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+    options = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
     try:
-        ray.init(**wanted, **quiet)
+        ray.init(**options, **quiet)
     except Exception as error:  # ray raises bare exceptions where its processes do not start
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if address:

@@ -64,8 +64,8 @@ def _weights(replicas: Mapping[str, int], room: Mapping[str, float]) -> dict[str
         full = [name for name in free if room[name] < level]
         if len(full) == len(free) or min((room[name] for name in full), default=level) < 0.01:
             return {}
-        held = {name: floor(100 * room[name]) / 100 for name in full}
-        shares |= held or dict.fromkeys(free, round(level, 4))
+        rounded = {name: floor(100 * room[name]) / 100 for name in full}
+        shares |= rounded or dict.fromkeys(free, round(level, 4))
     return shares
 
 

@@ -96,8 +96,8 @@ def search_mixed(
         if each.allowed(limits)
     ]
     if not every:
-        told = ", ".join(f"{name}={value}" for name, value in limits.fixed.items())
-        fixed = f" with {told}" if told else ""
+        fields = ", ".join(f"{name}={value}" for name, value in limits.fixed.items())
+        fixed = f" with {fields}" if fields else ""
         raise InputError(f"no split of stages or replicas over the groups{fixed} has a valid shape", where)
     listed = sorted(fitting(mixed, every), key=lambda each: each.estimate)
     sharded = [each for each in listed if "micro_batch" in each.placement]
@@ -143,8 +143,8 @@ class _Pricing:
         before = len(self.fitting)
         for candidate in listed[:MOST_PRICED]:
             best = min((plan.step.seconds for plan in self.fitting), default=inf)
-            found = len(self.fitting) - before
-            if found >= least and (candidate.estimate > SLACK * best or found >= MOST_FITTING):
+            fitting = len(self.fitting) - before
+            if fitting >= least and (candidate.estimate > SLACK * best or fitting >= MOST_FITTING):
                 break
             self.count += 1
             if (plan := self._plan(candidate)) and plan.fits:

@@ -169,11 +169,11 @@ WITHOUT: Mapping[str, Change] = {"cache affinity": _least_loaded, "KV kept durin
 
 def _order(question: ServingQuestion, rows: Sequence[Carried], measured: Measured | None) -> list[int]:
     """Numbers of the rows: the one to launch, then those with most agents, or the cheapest of those asked."""
-    wanted = question.concurrency
+    demand = question.concurrency
     values = [
-        -row.agents if wanted is None else row.plan.usd_per_hour or float(row.plan.devices) for row in rows
+        -row.agents if demand is None else row.plan.usd_per_hour or float(row.plan.devices) for row in rows
     ]
-    short = [(wanted is not None and row.agents < wanted) or not row.agents for row in rows]
+    short = [(demand is not None and row.agents < demand) or not row.agents for row in rows]
     order = sorted(range(len(rows)), key=lambda number: (short[number], values[number]))
     sure = [number for number in order if short[number] == short[order[0]] and values[number]]
     if measured is None or not sure:
@@ -205,13 +205,13 @@ def _carried(question: ServingQuestion, plan: ServingPlan) -> Carried:
 
 def _enough(question: ServingQuestion, row: Carried) -> Carried:
     """The row with the fewest replicas that carry the number of agents asked for, if it is asked."""
-    wanted, planned_replicas = question.concurrency, row.plan.groups[0].replicas
-    if wanted is None or row.agents < wanted or "replicas" in question.fix:
+    demand, planned_replicas = question.concurrency, row.plan.groups[0].replicas
+    if demand is None or row.agents < demand or "replicas" in question.fix:
         return row
-    for replicas in range(max(ceil(wanted * planned_replicas / row.agents), 1), planned_replicas + 1):
+    for replicas in range(max(ceil(demand * planned_replicas / row.agents), 1), planned_replicas + 1):
         plan = _with_replicas(row.plan, replicas)
-        if _holds(question, plan, wanted)[0]:
-            return _row(question, plan, wanted)
+        if _holds(question, plan, demand)[0]:
+            return _row(question, plan, demand)
     return row
 
 

@@ -152,14 +152,18 @@ def _followed(
     if run.problem or isinstance(setting, MeshwrightError) or not contradicts(plan, run):
         return plan
     rate, closed = question.rate, question.concurrency is not None
-    wanted = plan.load if rate is None else rate
-    load = min(wanted, run.goodput) if run.goodput > 0 else wanted
-    told = replace(plan, goodput=run.goodput, load=load, output_tokens_s=max(load * question.output, 1e-9))
-    told = replace(told, meets=run.goodput > 0 and (rate is None or rate <= run.goodput))
+    demand = plan.load if rate is None else rate
+    load = min(demand, run.goodput) if run.goodput > 0 else demand
+    corrected = replace(
+        plan, goodput=run.goodput, load=load, output_tokens_s=max(load * question.output, 1e-9)
+    )
+    corrected = replace(corrected, meets=run.goodput > 0 and (rate is None or rate <= run.goodput))
     if closed:
-        return told
+        return corrected
     ran = latencies(setting, load, rate)
-    return replace(told, ttft_s=ran.ttft_s, tpot_s=ran.tpot_s, e2e_s=ran.e2e_s, watts=_watts(told, question))
+    return replace(
+        corrected, ttft_s=ran.ttft_s, tpot_s=ran.tpot_s, e2e_s=ran.e2e_s, watts=_watts(corrected, question)
+    )
 
 
 def _watts(plan: ServingPlan, question: ServingQuestion) -> float:

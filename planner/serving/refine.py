@@ -111,9 +111,9 @@ def _largest(
 def lifetime(question: ServingQuestion, plan: ServingPlan) -> float:
     """Seconds of a request in the system where the targets just hold, at most."""
     slo = question.workload.slo
-    told = plan.e2e_s if plan.load >= plan.goodput else inf
+    latency = plan.e2e_s if plan.load >= plan.goodput else inf
     bound = inf if slo.tpot is None else (slo.ttft or 0.0) + slo.tpot * question.output
-    seconds = min(told, bound, slo.e2e or inf)
+    seconds = min(latency, bound, slo.e2e or inf)
     return seconds if seconds < inf else plan.e2e_s
 
 

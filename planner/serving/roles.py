@@ -150,14 +150,14 @@ def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> In
         group: group of each case.
         best: number of the best case of each group.
     """
-    wanted = rates[best] * (1.0 - 2.0 * CLOSE)
+    target = rates[best] * (1.0 - 2.0 * CLOSE)
     budget, sequences = cases.budget[best][group], cases.sequences[best][group]
     limits, left = best.copy(), rates[best] > 0
     for among in (np.ones(len(cases), bool), cases.budget == budget, cases.sequences == sequences):
         order = np.flatnonzero(among)
         order = order[np.lexsort((cases.sequences[order], cases.budget[order], group[order]))]
         default_limits = order[np.append(np.flatnonzero(np.diff(group[order])), len(order) - 1)]
-        taken = left & (rates[default_limits] >= wanted)
+        taken = left & (rates[default_limits] >= target)
         limits, left = np.where(taken, default_limits, limits), left & ~taken
     return limits
 

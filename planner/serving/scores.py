@@ -72,8 +72,8 @@ class Scores:
     @cached_property
     def load(self) -> Array:
         """Requests a second at which the figures hold: those asked for; for goodput, those carried."""
-        wanted = self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
-        return np.minimum(wanted, self.goodput) if self.question.objective == "goodput" else wanted
+        rate = self.goodput if self.question.rate is None else np.full(len(self), self.question.rate)
+        return np.minimum(rate, self.goodput) if self.question.objective == "goodput" else rate
 
     @cached_property
     def latency(self) -> Array:

@@ -69,7 +69,7 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
     narrowed = replace(question.at(question.types[0]), split=False, unasked=False)
     narrowed.__dict__["sample"] = question.sample
     tables: dict[tuple[Any, ...], IterationTable] = {}
-    variant_shapes, told = [], []
+    variant_shapes, variant_plans = [], []
     for weights, kv in other_formats(question):
         for plan in single:
             pool = plan.groups[0].shape.pool
@@ -78,8 +78,8 @@ def variants(question: ServingQuestion, plans: Sequence[ServingPlan]) -> list[Va
             fields = {name: getattr(pool, name) for name in DEGREES} | {"weights": weights, "kv": kv}
             with suppress(InfeasibleError):
                 variant_shapes.append(make_shape(narrowed, fields, tables))
-                told.append((plan, weights, kv))
-    return list(_best(narrowed, variant_shapes, told)) if variant_shapes else []
+                variant_plans.append((plan, weights, kv))
+    return list(_best(narrowed, variant_shapes, variant_plans)) if variant_shapes else []
 
 
 def _fewest(
@@ -107,14 +107,14 @@ def _fewest(
 def _best(
     question: ServingQuestion,
     variant_shapes: Sequence[ReplicaShape],
-    told: Sequence[tuple[ServingPlan, str, str | None]],
+    variant_plans: Sequence[tuple[ServingPlan, str, str | None]],
 ) -> Iterator[Variant]:
     """Replicas of each shape, as `Variant` says; none of a shape that carries nothing."""
     # A layout's limits suit its own room for KV; the engine's own stand beside them.
-    limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in told]
+    limits = [(plan.groups[0].budget, plan.groups[0].sequences) for plan, _, _ in variant_plans]
     limits += [(shape.options.token_budget, shape.options.max_sequences) for shape in variant_shapes]
-    told, variant_shapes = [*told, *told], [*variant_shapes, *variant_shapes]
-    counts = np.array([plan.groups[0].replicas for plan, _, _ in told], float)
+    variant_plans, variant_shapes = [*variant_plans, *variant_plans], [*variant_shapes, *variant_shapes]
+    counts = np.array([plan.groups[0].replicas for plan, _, _ in variant_plans], float)
     most_replicas = np.array([shape.most_replicas for shape in variant_shapes], float)
     cases = ReplicaCases.with_limits(question, variant_shapes, *zip(*limits, strict=True)).shared_by(
         np.minimum(counts, most_replicas)
@@ -137,7 +137,7 @@ def _best(
     for index in sorted(first_of.values(), key=lambda number: number % pairs):
         if not rates[index]:
             continue
-        count, (plan, weights, kv) = int(cases.replicas[index]), told[index]
+        count, (plan, weights, kv) = int(cases.replicas[index]), variant_plans[index]
         budget, sequences = map(int, limits[index])
         group = replace(
             plan.groups[0], shape=variant_shapes[index], replicas=count, budget=budget, sequences=sequences

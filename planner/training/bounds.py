@@ -83,18 +83,18 @@ class ShapeBounds:
     def _fits(self, plans: Plans, stages: Stages, counts: Parameters, zero: int) -> dict[str, np.ndarray]:
         """Which shapes may fit with each kind of recomputation, shape (plans,)."""
         setting, layer_bytes = self.space.setting.of(plans), LayerBytes.of(self.space, plans)
-        layers, kept = kept_by_layers(setting, plans, stages.groups, counts.ops), layer_bytes.of_plans
+        layers, saved = kept_by_layers(setting, plans, stages.groups, counts.ops), layer_bytes.of_plans
         leaving = ("gradients", "optimizer") if len(plans.policies) > 1 else ()
         masks: dict[str, np.ndarray] = {}
         for kind in self.space.recompute:
-            freed = np.zeros_like(kept)
+            freed = np.zeros_like(saved)
             if kind == "selective":
                 freed = layer_bytes.discarded.max(axis=0)[:, layer_bytes.index]
             elif kind == "full":
-                freed = kept - boundary_bytes(setting, plans)
+                freed = saved - boundary_bytes(setting, plans)
             left = [
                 Kept(stored - gone, gone, layer.gradients)
-                for stored, gone, layer in zip(kept, freed, layers, strict=True)
+                for stored, gone, layer in zip(saved, freed, layers, strict=True)
             ]
             least = least_memory(setting, plans, stages, counts, leaving, left, zero)
             masks[kind] = least <= self.usable_bytes * (1 + ROUNDING)

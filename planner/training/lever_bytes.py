@@ -32,13 +32,13 @@ class LayerBytes:
 
     Attributes:
         index: shape (plans,).
-        kept: bytes that a layer keeps, shape (kinds, shapes).
+        saved: bytes that a layer saves for its backward pass, shape (kinds, shapes).
         discarded: bytes of them that recomputing each set of modules discards, shape (sets, kinds, shapes).
         captured: bytes that graphs of parts replay, shape (kinds, shapes), by the name of the graphs.
     """
 
     index: np.ndarray
-    kept: np.ndarray
+    saved: np.ndarray
     discarded: np.ndarray
     captured: dict[str, np.ndarray]
 
@@ -71,7 +71,7 @@ class LayerBytes:
     @property
     def of_plans(self) -> np.ndarray:
         """Bytes that a layer of every plan keeps, shape (kinds, plans)."""
-        return self.kept[:, self.index]
+        return self.saved[:, self.index]
 
     @property
     def captured_of_plans(self) -> dict[str, np.ndarray]:

@@ -65,17 +65,21 @@ class Table:
         prices = _Prices(space, setting, shapes)
         index, origin, share = _by_share(space, plans, index)
 
-        def timed(chosen: Combination) -> np.ndarray:
+        def timed(variant: Combination) -> np.ndarray:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
-            passes = prices.passes(chosen)
+            passes = prices.passes(variant)
             seconds = np.array([_seconds(layer)[:, origin] for layer in passes])
-            if not chosen.overlaps:
+            if not variant.overlaps:
                 return seconds
             return seconds + np.array([share * _gained(layer)[:, origin] for layer in passes])
 
-        known: dict[Combination, np.ndarray] = {chosen: timed(chosen) for chosen in space.combinations}
+        seconds_of: dict[Combination, np.ndarray] = {
+            variant: timed(variant) for variant in space.combinations
+        }
         places = Nearness(setting, shapes)
-        times = [_expected(setting, places, origin, chosen, known, timed) for chosen in space.combinations]
+        times = [
+            _expected(setting, places, origin, variant, seconds_of, timed) for variant in space.combinations
+        ]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
         listed = prices.priced, prices.layers
         return cls(space, setting, shapes, index, origin, *listed, forward, backward, repeated)
@@ -90,36 +94,36 @@ class Table:
         return np.array([len(layers) for layers in self.setting.model.layer_groups.values()], float)
 
     def fastest(
-        self, whole: bool, overlaps: bool, among: np.ndarray | bool = True
+        self, full: bool, overlaps: bool, among: np.ndarray | bool = True
     ) -> tuple[np.ndarray, LayerSeconds]:
         """The fastest combination of each shape and its times, shape (shapes,) and (kinds, shapes).
 
         Args:
-            whole: whether layers are recomputed whole.
+            full: whether layers are recomputed whole.
             overlaps: whether the plans may overlap the exchange with experts.
             among: which combinations may be chosen, shape (combinations,); at least one that is allowed.
         """
-        backward = self.backward + self.repeated if whole else self.backward
-        allowed = self.space.allowed(None if whole else ()) & self.space.in_context(overlaps) & among
+        backward = self.backward + self.repeated if full else self.backward
+        allowed = self.space.allowed(None if full else ()) & self.space.in_context(overlaps) & among
         total = np.einsum("k,ckn->cn", self.weights, self.forward + backward)
-        chosen = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
+        best = _first_least(np.where(allowed[:, np.newaxis], total, np.inf))
         places = np.arange(len(self.origin))
-        return chosen, LayerSeconds(self.forward[chosen, :, places].T, backward[chosen, :, places].T)
+        return best, LayerSeconds(self.forward[best, :, places].T, backward[best, :, places].T)
 
     def modules(self, combination: int, rows: np.ndarray) -> np.ndarray:
         """Seconds to recompute each set of modules in some priced shapes, shape (sets, kinds, rows).
 
         Whether the exchange overlaps does not change them.
         """
-        chosen, sets = self.space.combinations[combination], self.space.modules
-        if chosen.passes not in self.repeats:
+        levers, sets = self.space.combinations[combination], self.space.modules
+        if levers.passes not in self.repeats:
             shape = len(sets), len(self.weights), len(self.shapes)
-            self.repeats[chosen.passes] = np.full(shape, np.nan)
-        repeats = self.repeats[chosen.passes]
+            self.repeats[levers.passes] = np.full(shape, np.nan)
+        repeats = self.repeats[levers.passes]
         new = rows[np.isnan(repeats[0, 0, rows])]
         if len(new):
-            setting, kinds = self.setting.with_choices(**dict(chosen.passes)), self.setting.model.layer_groups
-            ops, passes = self.priced[chosen.ops], self.layers[chosen.passes]
+            setting, kinds = self.setting.with_choices(**dict(levers.passes)), self.setting.model.layer_groups
+            ops, passes = self.priced[levers.ops], self.layers[levers.passes]
             for number, (kind, listed, layer) in enumerate(zip(kinds, ops, passes, strict=True)):
                 repeats[:, number, new] = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
         return repeats[..., rows]
@@ -136,20 +140,22 @@ class _Prices:
         self.priced = _priced(space, setting, shapes, self.kinds)
         self.layers: dict[Acting, list[Layer]] = {}
 
-    def passes(self, chosen: Combination) -> list[Layer]:
+    def passes(self, variant: Combination) -> list[Layer]:
         """Passes of a layer of each kind, all of them beside a partner where the exchange overlaps."""
-        if chosen.ops not in self.priced:
-            own = self.setting.with_choices(**dict(chosen.ops))
-            lists = layer_lists(own, self.shapes, self.kinds)
-            self.priced[chosen.ops] = _repriced(own, self.priced, lists)
-        if chosen.passes not in self.layers:
-            own, exposed = self.setting.with_choices(**dict(chosen.passes)), self._overlapping(False)
-            self.layers[chosen.passes] = [
-                layer_passes(own, exposed, listed, kind)
-                for listed, kind in zip(self.priced[chosen.ops], self.kinds, strict=True)
+        if variant.ops not in self.priced:
+            setting = self.setting.with_choices(**dict(variant.ops))
+            lists = layer_lists(setting, self.shapes, self.kinds)
+            self.priced[variant.ops] = _repriced(setting, self.priced, lists)
+        if variant.passes not in self.layers:
+            setting, exposed = self.setting.with_choices(**dict(variant.passes)), self._overlapping(False)
+            self.layers[variant.passes] = [
+                layer_passes(setting, exposed, listed, kind)
+                for listed, kind in zip(self.priced[variant.ops], self.kinds, strict=True)
             ]
-        layers = self.layers[chosen.passes]
-        return [overlapped(self._overlapping(True), layer) for layer in layers] if chosen.overlaps else layers
+        layers = self.layers[variant.passes]
+        return (
+            [overlapped(self._overlapping(True), layer) for layer in layers] if variant.overlaps else layers
+        )
 
     def _overlapping(self, overlaps: bool) -> Plans:
         return replace(self.shapes, overlap_expert=np.full(len(self.shapes), overlaps))
@@ -165,8 +171,8 @@ def least_seconds(space: LeverSpace, plans: Plans) -> np.ndarray:
     shapes, index = distinct_shapes(plans)
     prices = _Prices(space, setting, shapes)
     seconds = [
-        np.stack([_seconds(layer) for layer in prices.passes(chosen)], axis=1)
-        for chosen in space.combinations
+        np.stack([_seconds(layer) for layer in prices.passes(variant)], axis=1)
+        for variant in space.combinations
     ]
     apart, every = (
         np.minimum.reduce([listed for listed, runs in zip(seconds, open_, strict=True) if runs])[..., index]
@@ -185,27 +191,27 @@ def _priced(
 ) -> dict[Acting, list[list[Priced]]]:
     """Priced ops of a layer of each kind, by dispatcher and kernels."""
     priced: dict[Acting, list[list[Priced]]] = {}
-    for key in dict.fromkeys(chosen.ops for chosen in space.combinations):
-        own = setting.with_choices(**dict(key))
-        lists = layer_lists(own, shapes, kinds)
-        priced[key] = _repriced(own, priced, lists) if priced else price_passes(own, *lists)
+    for key in dict.fromkeys(variant.ops for variant in space.combinations):
+        changed = setting.with_choices(**dict(key))
+        lists = layer_lists(changed, shapes, kinds)
+        priced[key] = _repriced(changed, priced, lists) if priced else price_passes(changed, *lists)
     return priced
 
 
 def _repriced(
-    own: Setting, priced: dict[Acting, list[list[Priced]]], lists: list[list[Op]]
+    setting: Setting, priced: dict[Acting, list[list[Priced]]], lists: list[list[Op]]
 ) -> list[list[Priced]]:
     """Priced ops of layers under other levers; ops of routed tokens alone differ from those before."""
     first = next(iter(priced.values()))
-    return [with_routed(own, listed, ops) for listed, ops in zip(first, lists, strict=True)]
+    return [with_routed(setting, listed, ops) for listed, ops in zip(first, lists, strict=True)]
 
 
 def _expected(
     setting: Setting,
     places: Nearness,
     origin: np.ndarray,
-    chosen: Combination,
-    known: dict[Combination, np.ndarray],
+    variant: Combination,
+    seconds_of: dict[Combination, np.ndarray],
     timed: Callable[[Combination], np.ndarray],
 ) -> np.ndarray:
     """Seconds of a combination with the waits of ``simulator.training.expected``, shape (kinds, 3, shapes).
@@ -214,30 +220,39 @@ def _expected(
         setting: what the plans share.
         places: domains of the distinct shapes that are priced.
         origin: the priced shape of each shape.
-        chosen: the combination.
-        known: seconds of combinations without such waits; those of further ones are added.
+        variant: the combination.
+        seconds_of: seconds of combinations without such waits; those of further ones are added.
         timed: the seconds of a combination.
     """
-    seconds = known[chosen]
+    seconds = seconds_of[variant]
     experts = np.array([kind.experts for kind in setting.model.layer_groups])
     if not experts.any():
         return seconds
-    own, factor = setting.with_choices(**dict(chosen.passes)), np.ones((len(seconds), seconds.shape[2]))
-    plain, before = chosen, _both(seconds)
-    for lever, value in used(own, chosen.overlaps).items():
-        names = contained(own, lever, value)
+    changed, factor = (
+        setting.with_choices(**dict(variant.passes)),
+        np.ones((len(seconds), seconds.shape[2])),
+    )
+    plain, before = variant, _both(seconds)
+    for lever, value in used(changed, variant.overlaps).items():
+        names = contained(changed, lever, value)
         smaller = {name: plain.with_value(lever, name) for name in names}
-        without = False if lever == "overlap_expert" else usual(own, lever)
+        without = False if lever == "overlap_expert" else usual(changed, lever)
         # None says the same of what the setting does, and is priced once.
         plain = plain.with_value(lever, None if without == getattr(setting.choices, lever, "") else without)
         for other in (plain, *smaller.values()):
-            if other not in known:
-                known[other] = timed(other)
-        after = _both(known[plain])
-        parts = {name: np.log(after / _both(known[part])) for name, part in smaller.items()}
+            if other not in seconds_of:
+                seconds_of[other] = timed(other)
+        after = _both(seconds_of[plain])
+        parts = {name: np.log(after / _both(seconds_of[part])) for name, part in smaller.items()}
         waits = [
             waiting(
-                places, lever, value, gain, {n: gains[kind] for n, gains in parts.items()}, origin, own.graphs
+                places,
+                lever,
+                value,
+                gain,
+                {n: gains[kind] for n, gains in parts.items()},
+                origin,
+                changed.graphs,
             )
             for kind, gain in enumerate(np.log(after / before))
         ]

@@ -85,7 +85,7 @@ class Chooser:
         if not len(rows):
             return
         bare, fits = bare.take(rows).priced(), {kind: mask[rows] for kind, mask in fits.items()}
-        _, layers, _ = self._fastest(bare.table, bare.plans, whole=False)
+        _, layers, _ = self._fastest(bare.table, bare.plans, full=False)
         fits = self._worth(bare, layers, fits, bar)
         rows = np.flatnonzero(np.any(list(fits.values()), axis=0))
         if not len(rows):
@@ -94,8 +94,8 @@ class Chooser:
         fits = {kind: mask[rows] for kind, mask in fits.items()}
         bound = bare.step_time(layers.take(rows))
         if "none" in fits and fits["none"].any():
-            chosen = np.flatnonzero(fits["none"])
-            yield from self._combined(bare.take(chosen), bound[chosen])
+            unrepeated = np.flatnonzero(fits["none"])
+            yield from self._combined(bare.take(unrepeated), bound[unrepeated])
         if "full" in fits:
             promising = self._near(recomputing(bare.plans, FULL), bound, bar)
             promising = promising[fits["full"][promising]]
@@ -116,21 +116,21 @@ class Chooser:
         return np.flatnonzero(bound.astype(np.float32) <= bar(plans).astype(np.float32))
 
     def _fastest(
-        self, table: Table, plans: Plans, whole: bool, among: np.ndarray | bool = True
+        self, table: Table, plans: Plans, full: bool, among: np.ndarray | bool = True
     ) -> tuple[np.ndarray, LayerSeconds, np.ndarray]:
         """The fastest combination of each plan, the times of its layers, and which have one."""
         overlaps = self.space.may_overlap(plans)
-        chosen, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
+        combination, runs = np.zeros(len(plans), dtype=np.int64), np.zeros(len(plans), dtype=bool)
         forward, backward = np.zeros((2, table.forward.shape[1], len(plans)))
         for context in (False, True):
             rows = np.flatnonzero(overlaps == context)
             if len(rows):
-                best, times = table.fastest(whole, context, among)
+                best, times = table.fastest(full, context, among)
                 places = table.index[rows]
-                chosen[rows] = best[places]
+                combination[rows] = best[places]
                 forward[:, rows], backward[:, rows] = times.forward[:, places], times.backward[:, places]
-                runs[rows] = (self._open(None if whole else (), context) & among).any()
-        return chosen, LayerSeconds(forward, backward), runs
+                runs[rows] = (self._open(None if full else (), context) & among).any()
+        return combination, LayerSeconds(forward, backward), runs
 
     def _open(self, modules: Modules | None, overlaps: bool) -> np.ndarray:
         """Which combinations go with modules and plans that may overlap or not, shape (combinations,)."""
@@ -143,8 +143,8 @@ class Chooser:
             structures: those that fit with some combination.
             bound: step times with the fastest combinations, s, where known.
         """
-        whole = bool(structures.plans.recompute[0] == FULL)
-        combination, layers, _ = self._fastest(structures.table, structures.plans, whole)
+        full = bool(structures.plans.recompute[0] == FULL)
+        combination, layers, _ = self._fastest(structures.table, structures.plans, full)
         seconds = structures.step_time(layers) if bound is None else bound
         fits = self._holds(structures, self.space.use_of[combination])
         if fits.any():
@@ -157,9 +157,9 @@ class Chooser:
         fitting: list[tuple[np.ndarray, np.ndarray, LayerSeconds]] = []
         for number in range(len(self.space.memory_uses)):
             among = self.space.use_of == number
-            combination, layers, runs = self._fastest(structures.table, structures.plans, whole, among)
-            chosen = np.flatnonzero(runs & self._holds(structures, np.full(len(rest), number)))
-            fitting.append((chosen, combination[chosen], layers.take(chosen)))
+            combination, layers, runs = self._fastest(structures.table, structures.plans, full, among)
+            holding = np.flatnonzero(runs & self._holds(structures, np.full(len(rest), number)))
+            fitting.append((holding, combination[holding], layers.take(holding)))
         owner, combination = (np.concatenate(parts) for parts in list(zip(*fitting, strict=True))[:2])
         if len(owner):
             layers = [layers for _, _, layers in fitting]
@@ -173,10 +173,10 @@ class Chooser:
         if len(rows):
             some = structures.take(rows)
             layer_bytes, plans = some.bytes, some.plans
-            kept, whole = layer_bytes.of_plans, plans.recompute[0] == FULL
-            gone = kept - boundary_bytes(self.space.setting, plans) if whole else np.zeros_like(kept)
-            again, captured = kept if whole else None, layer_bytes.captured_of_plans
-            fits[rows] = some.footprint.fits(self.usable_bytes, kept, gone, again, uses[rows], captured)
+            saved, full = layer_bytes.of_plans, plans.recompute[0] == FULL
+            gone = saved - boundary_bytes(self.space.setting, plans) if full else np.zeros_like(saved)
+            again, captured = saved if full else None, layer_bytes.captured_of_plans
+            fits[rows] = some.footprint.fits(self.usable_bytes, saved, gone, again, uses[rows], captured)
         return fits
 
     def _worth(
@@ -192,7 +192,7 @@ class Chooser:
         for kind, mask in fits.items():
             bound, code = least, Choice["recompute"].index(kind)
             if code == FULL:
-                bound = busiest_stage(*of_stages, self._fastest(structures.table, plans, whole=True)[1])
+                bound = busiest_stage(*of_stages, self._fastest(structures.table, plans, full=True)[1])
             rows = np.flatnonzero(mask)
             promising = self._near(recomputing(plans.take(rows), code), bound[rows], bar)
             worth[kind] = np.zeros(len(mask), dtype=bool)
@@ -202,23 +202,23 @@ class Chooser:
     def _fitting(self, structures: Structures) -> dict[str, np.ndarray]:
         """Which structures fit with each kind of recomputation, at most, shape (plans,)."""
         layer_bytes, kinds = structures.bytes, self.space.recompute
-        kept = layer_bytes.of_plans
+        saved = layer_bytes.of_plans
         masks: dict[str, np.ndarray] = {}
         if "none" in kinds:
-            masks["none"] = self._fits_any(structures, [()], kept, np.zeros_like(kept))
+            masks["none"] = self._fits_any(structures, [()], saved, np.zeros_like(saved))
         if "selective" in kinds:
             gone = layer_bytes.discarded.max(axis=0)[:, layer_bytes.index]
-            masks["selective"] = self._fits_any(structures, self.space.modules, kept, gone)
+            masks["selective"] = self._fits_any(structures, self.space.modules, saved, gone)
         if "full" in kinds:
             boundary = boundary_bytes(self.space.setting, structures.plans)
-            masks["full"] = self._fits_any(structures, [None], kept, kept - boundary, kept)
+            masks["full"] = self._fits_any(structures, [None], saved, saved - boundary, saved)
         return masks
 
     def _fits_any(
         self,
         structures: Structures,
         sets: Sequence[Modules | None],
-        kept: np.ndarray,
+        saved: np.ndarray,
         gone: np.ndarray,
         again: np.ndarray | None = None,
     ) -> np.ndarray:
@@ -226,7 +226,7 @@ class Chooser:
         space, layer_bytes, footprint = self.space, structures.bytes, structures.footprint
         free = np.array([use.is_free for use in space.memory_uses])[space.use_of]
         if any((self._open(modules, False) & free).any() for modules in sets):
-            return footprint.fits(self.usable_bytes, kept, gone, again)
+            return footprint.fits(self.usable_bytes, saved, gone, again)
         fits = np.zeros(len(footprint.plans), dtype=bool)
         overlaps = space.may_overlap(footprint.plans)
         for context in (False, True):
@@ -234,7 +234,7 @@ class Chooser:
             for number in sorted(set(space.use_of[runs].tolist())):
                 uses = np.full(len(fits), number)
                 captured = layer_bytes.captured_of_plans
-                holds = footprint.fits(self.usable_bytes, kept, gone, again, uses, captured)
+                holds = footprint.fits(self.usable_bytes, saved, gone, again, uses, captured)
                 fits |= holds & (overlaps == context)
         return fits
 
@@ -275,12 +275,12 @@ class Chooser:
         if not sum(map(len, rows)):
             return
         owner, size, combination, codes = (
-            np.concatenate([parts[chosen] for parts, chosen in zip(listed, rows, strict=True)])
+            np.concatenate([parts[subset] for parts, subset in zip(listed, rows, strict=True)])
             for listed in list(zip(*fitting, strict=True))[:4]
         )
-        layers = [sets.layers.take(chosen) for sets, chosen in zip(fitting, rows, strict=True)]
+        layers = [sets.layers.take(subset) for sets, subset in zip(fitting, rows, strict=True)]
         # Of equal times the first use of memory, then the set with the fewest modules.
-        number = np.repeat(np.arange(len(fitting)), [len(chosen) for chosen in rows])
+        number = np.repeat(np.arange(len(fitting)), [len(subset) for subset in rows])
         rank = number * (len(self.space.modules) + 1) + size
         best, seconds = _quickest(structures, owner, rank, layers)
         yield self._with(structures.plans.take(owner[best]), combination[best], codes[best]), seconds[best]
@@ -297,24 +297,24 @@ class Chooser:
         sets = ModuleSets.of(table, shapes, context, among)
         if not sets.runs.any():
             return None
-        kept, gone, runs = (
+        saved, gone, runs = (
             layer_bytes.of_plans,
             layer_bytes.discarded[..., layer_bytes.index],
             sets.runs[:, np.newaxis],
         )
-        bare = fits = footprint.fits(self.usable_bytes, kept, gone) & runs
+        bare = fits = footprint.fits(self.usable_bytes, saved, gone) & runs
         uses = use_of[sets.combination]
         if not all(self.space.memory_uses[each].is_free for each in set(uses.ravel().tolist())):
             captured = layer_bytes.captured_of_plans
-            fits = footprint.fits(self.usable_bytes, kept, gone, None, uses[:, places], captured) & runs
+            fits = footprint.fits(self.usable_bytes, saved, gone, None, uses[:, places], captured) & runs
         settled = np.ones(len(structures), dtype=bool)
         if bare is not fits:
             settled = ~np.any(sets.undominated(bare, places) & ~fits, axis=0)
-        chosen, owner = np.nonzero(sets.undominated(fits, places))
+        lever_set, owner = np.nonzero(sets.undominated(fits, places))
         shape = places[owner]
-        layers = LayerSeconds(sets.forward[chosen, :, shape].T, sets.backward[chosen, :, shape].T)
+        layers = LayerSeconds(sets.forward[lever_set, :, shape].T, sets.backward[lever_set, :, shape].T)
         return FittingSets(
-            owner, chosen, sets.combination[chosen, shape], sets.codes[chosen], layers, settled
+            owner, lever_set, sets.combination[lever_set, shape], sets.codes[lever_set], layers, settled
         )
 
 

@@ -268,13 +268,13 @@ class RunEvidence:
     def of(self, plan: Plan, utilisation: float | None = None) -> PlanEvidence:
         """The evidence for a plan; ``utilisation``: its predicted causal MFU, where known."""
         used = mechanisms(self.setting, plan)
-        wanted = frozenset(used)
+        together = frozenset(used)
         return PlanEvidence(
             {name: self.used.get(name, 0) for name in used},
-            sum(run.count for run in self.runs if wanted <= run.mechanisms),
-            self._nearest(wanted),
+            sum(run.count for run in self.runs if together <= run.mechanisms),
+            self._nearest(together),
             tuple(self._apart(used)),
-            _errors_of(run for run in self.near_runs if wanted <= run.mechanisms) or self.near_error,
+            _errors_of(run for run in self.near_runs if together <= run.mechanisms) or self.near_error,
             None if utilisation is None else self._promise(utilisation),
         )
 
@@ -344,10 +344,10 @@ class RunEvidence:
             for run in self.runs
         ]
 
-    def _nearest(self, wanted: frozenset[str]) -> MeasuredRun | None:
+    def _nearest(self, mechanisms: frozenset[str]) -> MeasuredRun | None:
         """The run with the fewest mechanisms that differ, then by device and size; the first of equals."""
         distances = (
-            (len(run.mechanisms ^ wanted), *apart)
+            (len(run.mechanisms ^ mechanisms), *apart)
             for run, apart in zip(self.runs, self._apart_in_size, strict=True)
         )
         return min(zip(distances, self.runs, strict=True), key=lambda pair: pair[0], default=(None, None))[1]
@@ -378,7 +378,7 @@ class RunEvidence:
         return f"{self.code} on {self.generation}{' racks' if self._rack else ''} with {kind}"
 
     @property
-    def kept(self) -> str:
+    def basis(self) -> str:
         """The runs that ``--proven`` keeps to, in words."""
         which = f" of about these widths in {format_mechanism(self.setting)}" if self.near_runs else ""
         return f"{self.place}{which}"
@@ -395,7 +395,7 @@ def proven(setting: Setting, constraints: Constraints) -> Constraints:
     for name, value in constraints.fixed.items():
         lacking += evidence.lacking(name, value)
     if lacking:
-        raise InputError(f"no measured run of {evidence.kept} used {', '.join(lacking)}", "--proven")
+        raise InputError(f"no measured run of {evidence.basis} used {', '.join(lacking)}", "--proven")
     return replace(constraints, keeps=evidence)
 
 
@@ -406,7 +406,7 @@ def nothing_proven(setting: Setting) -> InputError:
         words for name, of in VALUES.items() for v in of(setting) for words in evidence.lacking(name, v)
     ]
     return InputError(
-        f"no plan fits that keeps to what one run of {evidence.kept} used and came near; without a run: "
+        f"no plan fits that keeps to what one run of {evidence.basis} used and came near; without a run: "
         f"{', '.join(dict.fromkeys(lacking)) or 'nothing'}",
         "--proven",
     )

@@ -57,11 +57,11 @@ def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Bar) -> Itera
     busiest = dict.fromkeys(bounds.space.recompute, bounds.busiest[rest])
     rest = rest[_below(bounds.plans.take(rest), busiest, bar, zeros)]
     closer = bounds.passes(rest)
-    chosen = rest[_below(bounds.plans.take(rest), closer, bar, zeros)]
-    if len(chosen):
-        yield from chunks(enumeration.branched(shapes.take(chosen), depth))
+    nearer = rest[_below(bounds.plans.take(rest), closer, bar, zeros)]
+    if len(nearer):
+        yield from chunks(enumeration.branched(shapes.take(nearer), depth))
     unfit = int(np.isinf(np.minimum.reduce([*closer.values()])).sum())
-    slower = shapes.count - FIRST - len(chosen) - unfit
+    slower = shapes.count - FIRST - len(nearer) - unfit
     enumeration.removed[SLOWER] += slower * enumeration.candidates_of(depth)
 
 

@@ -187,11 +187,11 @@ def _chooser(space: Space) -> Chooser | None:
 
 def _rules(space: Space, offload: bool) -> tuple[CandidateRule, ...]:
     """The rules of a search."""
-    chosen = space.levers is not None and space.levers.varies
+    varies = space.levers is not None and space.levers.varies
     # Memory without that of layers is computed once for all choices of levers.
-    rules = PLACEMENT_RULES if offload else RULES[:-1] if chosen else RULES
+    rules = PLACEMENT_RULES if offload else RULES[:-1] if varies else RULES
     shapes, memory_rules, keeps = structure(space), rules[len(STRUCTURE) :], space.constraints.keeps
-    return (*shapes, *(() if keeps is None else (proven_rule(keeps, not chosen),)), *memory_rules)
+    return (*shapes, *(() if keeps is None else (proven_rule(keeps, not varies),)), *memory_rules)
 
 
 def _removed(space: Space, enumeration: Enumeration, chooser: Chooser | None, beyond: int) -> dict[str, int]:
@@ -249,8 +249,8 @@ def _timed(
     if chooser is None:
         yield plans, _measure(setting, plans, objective)
         return
-    for chosen, seconds in chooser.timed(plans, bar):
-        yield chosen, seconds if objective == "time" else _measure(setting, chosen, objective)
+    for timed_plans, seconds in chooser.timed(plans, bar):
+        yield timed_plans, seconds if objective == "time" else _measure(setting, timed_plans, objective)
 
 
 def _measure(setting: Setting, plans: Plans, objective: str) -> np.ndarray:
@@ -323,19 +323,19 @@ class _Ranking:
         if self.best.plans is None:
             return Candidates(space, {}).take(slice(0, 0)).plans, ()
         plans, values = self.best.plans, self.best.values
-        kept = {
+        best_of = {
             name: (best.plans, best.values)
             for name, (_, best) in self.families.items()
             if best.plans is not None
         }
         if finalists:
             plans, values = finalists.ranked(plans, values, top)
-            kept = {name: finalists.ranked(*best, 1) for name, best in kept.items()}
+            best_of = {name: finalists.ranked(*best, 1) for name, best in best_of.items()}
             if not len(plans) and finalists.problem:
                 raise finalists.problem
-            kept = {name: best for name, best in kept.items() if len(best[0])}
+            best_of = {name: best for name, best in best_of.items() if len(best[0])}
         if self.alternatives:
-            return shortlist(space.setting, plans, values, kept, top)
+            return shortlist(space.setting, plans, values, best_of, top)
         return plans.take(np.arange(min(top, len(plans)))), ()
 
 

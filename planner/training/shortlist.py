@@ -95,13 +95,13 @@ def shortlist(
     picks = [_pick(pool, values, first, (RECOMMENDED, FASTEST) if first == 0 else (RECOMMENDED,))]
     rows = np.flatnonzero(values <= values[0] * (1 + MEMORY_WITHIN))
     peaks = _peaks(setting, pool.take(rows))
-    wanted = [_pick(pool, values, 0, (FASTEST,))]
+    listed = [_pick(pool, values, 0, (FASTEST,))]
     for family in FAMILIES:
         if family.name in families and not family.holds(picks[0].plans)[0]:
-            wanted.append(_Pick(families[family.name][0], float(families[family.name][1][0]), (family.name,)))
-    wanted.append(_pick(pool, values, int(rows[np.argmin(peaks)]), (LEAST_MEMORY,)))
-    wanted.append(_pick(pool, values, int(rows[np.argmin(mechanisms(pool.take(rows)))]), (SIMPLEST,)))
-    for pick in sorted(wanted, key=lambda pick: pick.value):
+            listed.append(_Pick(families[family.name][0], float(families[family.name][1][0]), (family.name,)))
+    listed.append(_pick(pool, values, int(rows[np.argmin(peaks)]), (LEAST_MEMORY,)))
+    listed.append(_pick(pool, values, int(rows[np.argmin(mechanisms(pool.take(rows)))]), (SIMPLEST,)))
+    for pick in sorted(listed, key=lambda pick: pick.value):
         _add(picks, pick)
     picks = _safe_first(setting, _filled(picks[:top], pool, values, top))
     plans = concatenate([pick.plans for pick in picks])
@@ -132,13 +132,13 @@ def recommended_row(setting: Setting, pool: Plans, values: np.ndarray) -> int:
 
     even_rows, other_rows = weighed[: len(even)], weighed[len(even) :]
     safe_even, safe_others = even_rows[safe[: len(even)]], other_rows[safe[len(even) :]]
-    for rows, wanted in (
+    for rows, fits in (
         (safe_even, measured),
         (safe_others, measured),
         (safe_even, None),
         (safe_others, None),
     ):
-        index = next((int(row) for row in rows if wanted is None or wanted(int(row))), None)
+        index = next((int(row) for row in rows if fits is None or fits(int(row))), None)
         if index is not None and (rows is safe_even or _close(setting, pool, index)):
             return index
     return next((int(row) for row in even_rows if measured(int(row))), int(even[0]))

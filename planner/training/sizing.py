@@ -42,8 +42,8 @@ class Size:
 
     def __repr__(self) -> str:
         """The size and its cost, or why there is no plan."""
-        told = self.problem or f"{self.days:,.1f} days, {self.usd:,.0f} $"
-        return f"Size({self.gpus:,} x {self.cluster}: {told})"
+        words = self.problem or f"{self.days:,.1f} days, {self.usd:,.0f} $"
+        return f"Size({self.gpus:,} x {self.cluster}: {words})"
 
     @property
     def planned(self) -> bool:
@@ -124,11 +124,11 @@ class Sizing:
             slope = log(smaller.days / largest.days) / log(largest.gpus / smaller.gpus)
         if slope < LEAST_SLOPE:
             return None
-        wanted = largest.gpus * (largest.days / days) ** (1 / min(slope, 1.0))
-        if not wanted < MOST_DEVICES:
+        devices = largest.gpus * (largest.days / days) ** (1 / min(slope, 1.0))
+        if not devices < MOST_DEVICES:
             return None
-        step = 10 ** max(floor(log10(wanted)) - 1, 0)
-        return ceil(wanted / step) * step
+        step = 10 ** max(floor(log10(devices)) - 1, 0)
+        return ceil(devices / step) * step
 
 
 def counts(cluster: Cluster, least: int, largest: int) -> list[int]:

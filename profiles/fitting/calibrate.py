@@ -114,12 +114,12 @@ def calibrate(
         for points in parts:
             names = np.unique(points["gpu"].astype(str)).tolist()
             devices.update(names)
-            wanted = gpu or (device.name if device.name in names or len(names) != 1 else names[0])
-            own = points.where(points["gpu"].astype(str) == wanted)
-            if wanted not in (gpu, device.name):
-                runner.say(f"{table}: the points are of {wanted!r}; they are taken as {device.name}")
-            if len(own):
-                runner.table(table, own)
+            gpu_name = gpu or (device.name if device.name in names or len(names) != 1 else names[0])
+            points_of_gpu = points.where(points["gpu"].astype(str) == gpu_name)
+            if gpu_name not in (gpu, device.name):
+                runner.say(f"{table}: the points are of {gpu_name!r}; they are taken as {device.name}")
+            if len(points_of_gpu):
+                runner.table(table, points_of_gpu)
     if not fit.errors:
         few = "; ".join(fit.missing) or f"the points are of {', '.join(sorted(devices)) or 'no device'}"
         raise InputError(f"nothing to fit for {gpu or device.name}: {few}")
@@ -168,8 +168,8 @@ class _Runner:
         for operation in choices[table]:
             part = points
             if "direction" in points.columns:
-                wanted = "backward" if operation is BACKWARD else "forward"
-                part = points.where(points["direction"].astype(str) == wanted)
+                direction = "backward" if operation is BACKWARD else "forward"
+                part = points.where(points["direction"].astype(str) == direction)
             if not self._enough(operation, part, dtype, library):
                 continue
             prior = self._prior(operation, dtype)
@@ -189,19 +189,19 @@ class _Runner:
             simple_prior = QuantisingRoofline(**simple_prior.model_dump())
             rich_prior = QuantisingTileWave(**rich_prior.model_dump())
         simple = fit_entry(simple_fit, figures, forward, simple_prior, self.share, False)
-        chosen, forms = simple, {"simple": split_off_cast(simple.form)[0]}
+        best, forms = simple, {"simple": split_off_cast(simple.form)[0]}
         if len(forward) >= RICH.least:
             throttling = settled_throttling(forward, figures)
             if throttling is not None:
                 rich_fit, rich_prior = at_throttling(rich_fit, rich_prior, throttling)
             rich = fit_entry(rich_fit, figures, forward, rich_prior, self.share, self._keeps(forward))
             if better(rich, simple):
-                own, cast = split_off_cast(rich.form)
-                chosen = rich
-                forms |= {"rich": own} | ({"quantisation": cast} if cast else {})
-        self._store("gemm", dtype, library, forward, chosen, forms)
+                product, cast = split_off_cast(rich.form)
+                best = rich
+                forms |= {"rich": product} | ({"quantisation": cast} if cast else {})
+        self._store("gemm", dtype, library, forward, best, forms)
         if not library:
-            self._layouts(points, figures, chosen.form)
+            self._layouts(points, figures, best.form)
 
     def _layouts(self, points: Points, figures: Chip, form: Any) -> None:
         operation: FittedOperation[Any] = RICH if hasattr(form, "fixed_depth") else SIMPLE
@@ -222,9 +222,9 @@ class _Runner:
         )
         parts = {str(kind): points.where(kinds == kind) for kind in np.unique(kinds[kinds != ""])}
         for name, kind in VARIANTS.items():
-            own = points["op"].astype(str) == name
-            if own.any() and not np.array_equal(own, kinds == kind):
-                parts[name] = points.where(own)
+            rows = points["op"].astype(str) == name
+            if rows.any() and not np.array_equal(rows, kinds == kind):
+                parts[name] = points.where(rows)
         for name, part in parts.items():
             if self._enough(MEMORY_BOUND, part, name, library):
                 table = self.base.memory_bound

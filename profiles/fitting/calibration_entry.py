@@ -229,10 +229,10 @@ def better(first: FittedEntry, second: FittedEntry) -> bool:
 
 def _with_keys(prior: Strict, points: Points) -> Strict:
     """Give the prior one efficiency for each head dimension that the points have (and no others)."""
-    known = getattr(prior, "efficiency", None)
-    if not isinstance(known, Mapping) or "head_dim" not in points.columns:
+    efficiency = getattr(prior, "efficiency", None)
+    if not isinstance(efficiency, Mapping) or "head_dim" not in points.columns:
         return prior
     needed = np.unique(points["head_dim"]).astype(int)
-    logs = np.log(sorted(known))
-    values = np.interp(np.log(needed), logs, [known[key] for key in sorted(known)])
+    logs = np.log(sorted(efficiency))
+    values = np.interp(np.log(needed), logs, [efficiency[key] for key in sorted(efficiency)])
     return prior.model_copy(update={"efficiency": dict(zip(needed.tolist(), values.tolist(), strict=True))})

@@ -29,9 +29,9 @@ def held_out(keys: NDArray[np.str_], share: float, salt: str = "meshwright") -> 
         unique, inverse = np.arange(len(keys)).astype(str), np.arange(len(keys))
     digests = [hashlib.md5(f"{salt}{key}".encode(), usedforsecurity=False).digest() for key in unique]
     order = sorted(range(len(unique)), key=lambda index: digests[index])
-    chosen = np.zeros(len(unique), dtype=bool)
-    chosen[order[: max(1, round(share * len(unique)))]] = True
-    return chosen[inverse] if len(unique) > 1 else np.zeros(len(keys), dtype=bool)
+    mask = np.zeros(len(unique), dtype=bool)
+    mask[order[: max(1, round(share * len(unique)))]] = True
+    return mask[inverse] if len(unique) > 1 else np.zeros(len(keys), dtype=bool)
 
 
 def folds(keys: NDArray[np.str_], share: float) -> list[NDArray[np.bool_]]:
@@ -57,11 +57,11 @@ def errors(predicted_s: Array, measured_s: Array) -> ErrorOnUnseen:
     """Return median and 90th percentile of the relative error, large and small kernels apart."""
     relative = np.abs(predicted_s / measured_s - 1.0)
     large = measured_s > LARGE_S
-    whole = _quantiles(relative)
+    quantiles = _quantiles(relative)
     return ErrorOnUnseen(
         shapes=len(relative),
-        median=whole[0] or 0.0,
-        p90=whole[1] or 0.0,
+        median=quantiles[0] or 0.0,
+        p90=quantiles[1] or 0.0,
         large_median=_quantiles(relative[large])[0],
         large_p90=_quantiles(relative[large])[1],
         small_median=_quantiles(relative[~large])[0],

@@ -133,19 +133,19 @@ def _merged(points: Array, logs: Array) -> tuple[Array, Array]:
 
 def _with_exchanged(points: Array, logs: Array, axis: int, other: int, least: float) -> tuple[Array, Array]:
     """Return the points with their mirror images, where no point lies already."""
-    chosen = (points[:, [axis, other]].min(axis=1) >= least) & (points[:, axis] != points[:, other])
-    images = points[chosen].copy()
+    rows = (points[:, [axis, other]].min(axis=1) >= least) & (points[:, axis] != points[:, other])
+    images = points[rows].copy()
     images[:, [axis, other]] = images[:, [other, axis]]
     taken = {tuple(row) for row in np.round(points, 6)}
     new = np.array([tuple(row) not in taken for row in np.round(images, 6)], dtype=bool)
-    return np.concatenate([points, images[new]]), np.concatenate([logs, logs[chosen][new]])
+    return np.concatenate([points, images[new]]), np.concatenate([logs, logs[rows][new]])
 
 
 def _axes(points: Array, most_nodes: int) -> tuple[Array, ...]:
     """Return the places of the points along each coordinate, thinned until the grid is small enough."""
     axes = [np.unique(column) for column in points.T]
-    most = min(most_nodes, NODES_A_POINT * len(points))
-    while np.prod([len(axis) for axis in axes]) > most:
+    node_limit = min(most_nodes, NODES_A_POINT * len(points))
+    while np.prod([len(axis) for axis in axes]) > node_limit:
         longest = max(range(len(axes)), key=lambda i: len(axes[i]))
         axis = axes[longest]
         gaps = np.diff(axis)
@@ -160,15 +160,15 @@ def _krige(points: Array, logs: Array, nodes: Array, smoother: Smoother) -> Arra
     for start in range(0, len(nodes), CHUNK):
         chunk = nodes[start : start + CHUNK]
         around = _around(points, chunk, smoother)
-        own, own_logs = points[around], logs[around]
-        neighbours = min(NEIGHBOURS, len(own))
-        covariance = _covariance(chunk[:, None, :], own[None, :, :], smoother)
-        chosen = np.argpartition(-covariance, neighbours - 1, axis=1)[:, :neighbours]
-        among = _covariance(own[chosen][:, :, None, :], own[chosen][:, None, :, :], smoother)
+        local, own_logs = points[around], logs[around]
+        neighbours = min(NEIGHBOURS, len(local))
+        covariance = _covariance(chunk[:, None, :], local[None, :, :], smoother)
+        nearest = np.argpartition(-covariance, neighbours - 1, axis=1)[:, :neighbours]
+        among = _covariance(local[nearest][:, :, None, :], local[nearest][:, None, :, :], smoother)
         among += smoother.noise * np.eye(neighbours, dtype=among.dtype)
-        towards = np.take_along_axis(covariance, chosen, axis=1)
+        towards = np.take_along_axis(covariance, nearest, axis=1)
         weights = np.linalg.solve(among.astype(np.float64), towards.astype(np.float64)[..., None])[..., 0]
-        total[start : start + CHUNK] = (weights * own_logs[chosen]).sum(axis=1)
+        total[start : start + CHUNK] = (weights * own_logs[nearest]).sum(axis=1)
     return total
 
 

@@ -71,8 +71,8 @@ def with_numbers(form: FormT, values: Mapping[str, float]) -> FormT:
 def free_numbers(numbers: Sequence[Number], points: int) -> list[Number]:
     """Return the numbers that a count of points can identify: the first ranks up to 30 and up to 100
     points."""
-    most = 0 if points <= 30 else 1 if points <= 100 else 2
-    return [number for number in numbers if number.rank <= most]
+    highest = 0 if points <= 30 else 1 if points <= 100 else 2
+    return [number for number in numbers if number.rank <= highest]
 
 
 def fit(
@@ -94,10 +94,10 @@ def fit(
         starts: values that replace the prior's at the start of each attempt; the best attempt wins.
     """
     least_squares = scipy_function("least_squares")
-    chosen = np.arange(len(measured_s))
-    if len(chosen) > MOST_POINTS:
-        chosen = np.sort(np.random.default_rng(0).permutation(len(chosen))[:MOST_POINTS])
-    logs = np.log(measured_s[chosen])
+    rows = np.arange(len(measured_s))
+    if len(rows) > MOST_POINTS:
+        rows = np.sort(np.random.default_rng(0).permutation(len(rows))[:MOST_POINTS])
+    logs = np.log(measured_s[rows])
     values = read_numbers(prior, numbers)
     free = [number for number in free_numbers(numbers, len(measured_s)) if number.path in values]
     low = np.log([number.low for number in free])
@@ -110,7 +110,7 @@ def fit(
         )
 
     def residuals(point: Array) -> Array:
-        errors = np.log(predict(build(point), chosen)) - logs
+        errors = np.log(predict(build(point), rows)) - logs
         return np.concatenate([errors, PRIOR_WEIGHT * (point - centre)])
 
     best, best_cost = prior, np.inf

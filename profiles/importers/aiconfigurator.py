@@ -112,8 +112,8 @@ def _recognises(path: Path) -> bool:
 def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
     operation = _operation(path)
     if operation not in READERS:
-        known = ", ".join(f"{name}_perf.txt" for name in READERS)
-        raise InputError(f"is not a table that can be read; those are {known}", str(path))
+        tables = ", ".join(f"{name}_perf.txt" for name in READERS)
+        raise InputError(f"is not a table that can be read; those are {tables}", str(path))
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _text_rows(path)
     for row in rows:
         point = READERS[operation](row)

@@ -184,8 +184,8 @@ def csv_rows(path: Path) -> Iterator[CsvRow]:
                 if not cells:
                     continue
                 if len(cells) != len(header):
-                    wanted = f"{len(header)} values are needed, found {len(cells)}"
-                    raise InputError(f"line {reader.line_num}: {wanted}", str(path))
+                    needed = f"{len(header)} values are needed, found {len(cells)}"
+                    raise InputError(f"line {reader.line_num}: {needed}", str(path))
                 yield CsvRow(dict(zip(header, cells, strict=True)), path, reader.line_num)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read ({error})", str(path)) from None

@@ -46,14 +46,14 @@ def impossible(points: Points) -> np.ndarray:
         device = device_of(str(name))
         if device is None:
             continue
-        chosen = np.flatnonzero(points[owner] == name)
-        part = points.where(chosen)
+        rows = np.flatnonzero(points[owner] == name)
+        part = points.where(rows)
         flops, moved = WORK[points.table.name](part)
         bound = np.maximum(
             flops / _peaks(part, device),
             np.maximum(0.0, moved - device.l2_bytes) / device.memory_bandwidth,
         )
-        too_fast[chosen] = part["time_us"] * 1e-6 < TOLERANCE * bound
+        too_fast[rows] = part["time_us"] * 1e-6 < TOLERANCE * bound
     return too_fast
 
 
@@ -107,8 +107,8 @@ def _collective(points: Points) -> Work:
 
 def _elementwise(points: Points) -> Work:
     """Copies to a host or a drive are bound by their link, which is not known here."""
-    own = ~np.char.startswith(points["op"], "copy_")
-    return np.zeros(len(points)), np.where(own, 1.0 * points["tokens"] * points["bytes_per_token"], 0.0)
+    computes = ~np.char.startswith(points["op"], "copy_")
+    return np.zeros(len(points)), np.where(computes, 1.0 * points["tokens"] * points["bytes_per_token"], 0.0)
 
 
 WORK = {

@@ -56,19 +56,19 @@ def import_points(
     source, out = Path(source), Path(out)
     if form and form not in IMPORTERS:
         raise UnknownNameError("import format", form, IMPORTERS)
-    chosen = [IMPORTERS[form]] if form else list(IMPORTERS.values())
+    importers = [IMPORTERS[form]] if form else list(IMPORTERS.values())
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     read: Counter[str] = Counter()
     candidates = _candidates(source)
     for path in candidates:
-        importer = _importer(path, chosen, forced=bool(form) and path == source)
+        importer = _importer(path, importers, forced=bool(form) and path == source)
         if importer is not None:
             read[importer.name] += 1
             for table, row in importer.read(path, options or ImportOptions()):
                 rows[table].append(row)
     if not any(rows.values()):
-        known = "; ".join(f"{importer.name}: {importer.description}" for importer in chosen)
-        raise InputError(f"holds nothing that can be imported ({known})", str(source))
+        listed = "; ".join(f"{importer.name}: {importer.description}" for importer in importers)
+        raise InputError(f"holds nothing that can be imported ({listed})", str(source))
     return _written(out, rows, dict(read), len(candidates) - read.total())
 
 
@@ -80,16 +80,16 @@ def _candidates(source: Path) -> list[Path]:
     return [source]
 
 
-def _importer(path: Path, chosen: list[Importer], forced: bool) -> Importer | None:
+def _importer(path: Path, importers: list[Importer], forced: bool) -> Importer | None:
     if forced:
-        return chosen[0]
-    return next((importer for importer in chosen if importer.recognises(path)), None)
+        return importers[0]
+    return next((importer for importer in importers if importer.recognises(path)), None)
 
 
 def _written(
     out: Path, rows: dict[str, list[dict[str, Any]]], read: dict[str, int], passed_over: int
 ) -> ImportResult:
-    files, kept, dropped, zero = {}, {}, {}, {}
+    files, written, dropped, zero = {}, {}, {}, {}
     merged = 0
     for name, table_rows in rows.items():
         table = points.TABLES[name]
@@ -101,9 +101,9 @@ def _written(
         bad = impossible(points.Points(table, columns)) if once else np.zeros(0, dtype=bool)
         good = [row for row, wrong in zip(once, bad, strict=True) if not wrong]
         files[name] = out / f"{name}.csv"
-        kept[name] = points.write(files[name], table, good)
+        written[name] = points.write(files[name], table, good)
         dropped[name] = int(bad.sum())
-    return ImportResult(files, kept, dropped, zero, merged, read, passed_over)
+    return ImportResult(files, written, dropped, zero, merged, read, passed_over)
 
 
 def _medians(table: points.PointTable, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -96,6 +96,6 @@ def profile_collectives(
     """
     from profiles.measure.collectives import OPERATIONS, MeasurementRequest, launch
 
-    chosen = tuple(operations) or OPERATIONS
-    request = MeasurementRequest(Path(out), mode, chosen, tuple(group_sizes), system)
+    selected = tuple(operations) or OPERATIONS
+    request = MeasurementRequest(Path(out), mode, selected, tuple(group_sizes), system)
     return launch(request, processes, device, show_progress)

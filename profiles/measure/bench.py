@@ -146,8 +146,8 @@ class Bench:
 
     def copies(self, bytes_each: int) -> int:
         """Number of copies in a rotation."""
-        wanted = -(-ROTATION_CACHES * self.machine.cache_bytes // max(bytes_each, 1))
-        return max(1, min(wanted, MAX_COPIES))
+        copies = -(-ROTATION_CACHES * self.machine.cache_bytes // max(bytes_each, 1))
+        return max(1, min(copies, MAX_COPIES))
 
     def time(self, operation: MeasuredOperation, point: BenchPoint) -> Timing:
         """Measure one point.

@@ -274,9 +274,9 @@ def _call(point: BenchPoint, host: Machine, group: torch.distributed.ProcessGrou
     elements = int(point.values["bytes"]) // BYTES_PER_ELEMENT[dtype]
     share = max(1, elements // ranks)
     torch_dtype = getattr(torch, TORCH_NAMES[dtype])
-    whole = torch.zeros(share * ranks, dtype=torch_dtype, device=host.torch_device)
+    buffer = torch.zeros(share * ranks, dtype=torch_dtype, device=host.torch_device)
     part = torch.zeros(share, dtype=torch_dtype, device=host.torch_device)
-    received = torch.zeros_like(whole)
+    received = torch.zeros_like(buffer)
     # torch 2.13 renames these two and warns of the old names
     gather = getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
     scatter = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
@@ -284,15 +284,15 @@ def _call(point: BenchPoint, host: Machine, group: torch.distributed.ProcessGrou
 
     def send_recv() -> None:
         if first:
-            distributed.send(whole, 1, group)
+            distributed.send(buffer, 1, group)
         else:
             distributed.recv(received, 0, group)
 
     calls: dict[str, Call] = {
-        "all_reduce": lambda: distributed.all_reduce(whole, group=group),
+        "all_reduce": lambda: distributed.all_reduce(buffer, group=group),
         "all_gather": lambda: gather(received, part, group=group),
-        "reduce_scatter": lambda: scatter(part, whole, group=group),
-        "alltoall": lambda: distributed.all_to_all_single(received, whole, group=group),
+        "reduce_scatter": lambda: scatter(part, buffer, group=group),
+        "alltoall": lambda: distributed.all_to_all_single(received, buffer, group=group),
         "send_recv": send_recv,
     }
     return calls[str(point.values["op"])]

@@ -98,17 +98,17 @@ class Machine:
         main = "bf16" if "bf16" in self.dtypes else "fp16"
         return (main, "fp8") if "fp8" in self.dtypes else (main,)
 
-    def checked_dtypes(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    def checked_dtypes(self, dtypes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the dtypes to measure.
 
         Raises:
             InputError: one that the device cannot compute in; the message says which it can.
         """
-        for dtype in wanted:
+        for dtype in dtypes:
             if dtype not in self.dtypes:
                 has = ", ".join(self.dtypes)
                 raise InputError(f"{self.full_name} has no {dtype}; it has {has}", "--dtypes")
-        return tuple(dict.fromkeys(wanted)) or self.default_dtypes()
+        return tuple(dict.fromkeys(dtypes)) or self.default_dtypes()
 
 
 def require_torch() -> ModuleType:

@@ -43,12 +43,12 @@ def run(
     notice = notice or (lambda line: None)
     if mode not in CPU_LIMITS:
         raise UnknownNameError("mode", mode, CPU_LIMITS)
-    chosen = _chosen(operations)
+    selected = _chosen(operations)
     if storage is not None and not storage.is_dir():
         raise InputError("a folder on the drive to measure is needed", str(storage))
     host = machine.find(device, name)
     scope = _scope(host, mode, host.checked_dtypes(dtypes), storage)
-    plan = planned(scope, chosen)
+    plan = planned(scope, selected)
     store = PointStore(out, host)
     todo = [point for point in plan if point not in store]
     if len(todo) < len(plan):
@@ -154,8 +154,8 @@ class Session:
         try:
             self.bench.release()
         except RuntimeError as error:
-            kept = f"{self.measured} finished points are kept in {self.store.folder}"
-            raise MeshwrightError(f"the device failed at {point} ({reason(error)}); {kept}") from None
+            note = f"{self.measured} finished points are kept in {self.store.folder}"
+            raise MeshwrightError(f"the device failed at {point} ({reason(error)}); {note}") from None
 
     def _skip(self, point: BenchPoint, why: str) -> None:
         self.skipped.append(SkippedPoint(str(point), why))

@@ -136,8 +136,8 @@ def self_attention(call: TransformerCall, name: str, text: float) -> Iterator[Op
     """Attention of the patches of every sample over each other, and over ``text`` tokens of each."""
     model = call.model
     heads = model.heads / call.ulysses
-    whole = call.tokens + text
-    queries, keys = whole / call.ring, whole / call.ring
+    sequence = call.tokens + text
+    queries, keys = sequence / call.ring, sequence / call.ring
     if call.patches > 1:
         others = call.conditioning * call.tokens * (1.0 - 1.0 / call.patches)
         queries, keys = call.tokens / call.patches + text, call.tokens / call.patches + others + text

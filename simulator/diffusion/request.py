@@ -397,8 +397,8 @@ def streamed_seconds(setting: DiffusionSetting) -> float:
     """Seconds in which the weights of all blocks of a step come from the host; 0 where they stay."""
     if setting.layout.offload == "none":
         return 0.0
-    whole = WIDTH * transformer_parameters(setting.model) / setting.layout.pipefusion
-    return float(setting.cluster.device.kernels.host_copy(whole))
+    weight_bytes = WIDTH * transformer_parameters(setting.model) / setting.layout.pipefusion
+    return float(setting.cluster.device.kernels.host_copy(weight_bytes))
 
 
 def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) -> float:

@@ -129,11 +129,11 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
             f"{where}: layout.tiling",
         )
     if setting.addons.controls and not model.control:
-        known = ", ".join(
+        listed = ", ".join(
             each.name for each in map(diffusion_models.get, diffusion_models.names()) if each.control
         )
         raise InputError(
-            f"no ControlNet of {model.name} is known; known: {known}, or `control` of a model file",
+            f"no ControlNet of {model.name} is known; known: {listed}, or `control` of a model file",
             f"{where}: addons.controls",
         )
     _check_rows(setting, where)

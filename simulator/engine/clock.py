@@ -398,16 +398,16 @@ class Clock:
             rates = fair_rates([flow.links for flow in flows], [flow.rate for flow in flows], self._capacity)
             if len(self._rates) < MOST_MEETINGS:
                 self._rates[flows] = rates
-        for task, (wanted, _), rate in zip(tasks, flows, rates, strict=True):
+        for task, (demand, _), rate in zip(tasks, flows, rates, strict=True):
             rank, kind = self._place[self._lane[task]]
             group = self._running[rank][kind]
             running = group[task]
             if running is None:
-                if rate == wanted:
+                if rate == demand:
                     continue
                 running = Running(task, rank, kind, self._seconds[task], 1.0, 1.0, self._starts[task])
                 group[task] = running
-            running.share = rate / wanted
+            running.share = rate / demand
             self._adjust(running)
 
 

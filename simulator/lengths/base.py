@@ -28,6 +28,6 @@ class Lengths(Strict):
         """Longest length that can be drawn, tokens."""
 
 
-def whole(values: np.ndarray) -> np.ndarray:
+def rounded(values: np.ndarray) -> np.ndarray:
     """Lengths rounded to whole numbers of at least one."""
     return np.maximum(np.rint(values), 1).astype(np.int64)

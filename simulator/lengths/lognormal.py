@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from core.quantities import Tokens
-from simulator.lengths.base import Lengths, whole
+from simulator.lengths.base import Lengths, rounded
 
 HALVINGS = 50
 ROOM = 8.0
@@ -27,7 +27,7 @@ class Lognormal(Lengths):
     def draw(self, random: np.random.Generator, count: int) -> np.ndarray:
         """See `Lengths.draw`."""
         drawn = np.exp(random.normal(log(self.median), self.sigma, count))
-        return np.minimum(whole(drawn), self.most)
+        return np.minimum(rounded(drawn), self.most)
 
     def mean(self) -> float:
         """Mean of the lengths, longer ones cut."""

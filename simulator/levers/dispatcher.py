@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field
 
-from simulator.levers.lever import Lever, Partial, chosen, column
+from simulator.levers.lever import Lever, Partial, choice, column
 from simulator.levers.rule import MEGATRON_CORE, Columns, LeverSetting, ReleaseRule, every, uses
 
 Value = Literal["all-to-all", "flex", "flex-between-nodes"]
@@ -22,7 +22,7 @@ class StatedDispatcher(Partial):
     )
 
 
-@chosen
+@choice
 class ChosenDispatcher:
     """As a release does it."""
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from simulator.levers.dispatcher import flex
 from simulator.levers.grouped_launches import fused_mlp
-from simulator.levers.lever import Lever, Partial, chosen, column
+from simulator.levers.lever import Lever, Partial, choice, column
 from simulator.levers.recompute_modules import repeats_experts, repeats_layers
 from simulator.levers.rule import MEGATRON_CORE, Columns, LeverSetting, ReleaseRule, every, uses
 
@@ -30,7 +30,7 @@ class StatedGraphs(Partial):
     )
 
 
-@chosen
+@choice
 class ChosenGraphs:
     """As a release does it."""
 

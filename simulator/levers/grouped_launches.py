@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field
 
-from simulator.levers.lever import Lever, Partial, chosen, column
+from simulator.levers.lever import Lever, Partial, choice, column
 from simulator.levers.rule import Columns, LeverSetting, ReleaseRule, every, uses
 
 Value = Literal["one", "per-expert", "fused-mlp"]
@@ -22,7 +22,7 @@ class StatedGroupedLaunches(Partial):
     )
 
 
-@chosen
+@choice
 class ChosenGroupedLaunches:
     """As a release does it."""
 

@@ -18,14 +18,14 @@ class Partial(Strict):
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def chosen(cls: ClassT) -> ClassT:
+def choice(cls: ClassT) -> ClassT:
     """A part of ``Choices``: a dataclass without methods, which takes no time to define."""
     return dataclass(init=False, repr=False, eq=False)(cls)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def column(cls: ClassT) -> ClassT:
-    """A part of arrays of plans, as ``chosen``."""
+    """A part of arrays of plans, as ``choice``."""
     return dataclass(init=False, repr=False, eq=False)(cls)
 
 

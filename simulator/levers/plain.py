@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from simulator.levers.lever import Lever, Partial, chosen
+from simulator.levers.lever import Lever, Partial, choice
 
 Attention = Literal[
     "flash", "flash-mx8", "flash-3", "flash-torch", "flash-2", "flash-1", "flash-1-triton", "unfused"
@@ -141,7 +141,7 @@ class StatedPlain(Partial):
     )
 
 
-@chosen
+@choice
 class ChosenPlain:
     """As a release does them that states nothing."""
 

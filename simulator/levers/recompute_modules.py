@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, field_validator
 
-from simulator.levers.lever import Lever, Partial, chosen, column
+from simulator.levers.lever import Lever, Partial, choice, column
 from simulator.levers.rule import Columns, LeverSetting
 
 Recompute = Literal["none", "selective", "full"]
@@ -37,7 +37,7 @@ class StatedRecomputeModules(Partial):
         return tuple(named + [name for name in value if name not in MODULE_NAMES])
 
 
-@chosen
+@choice
 class ChosenRecomputeModules:
     """As a release does it."""
 

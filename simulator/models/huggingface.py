@@ -193,9 +193,9 @@ def _model_type(config: Config) -> tuple[str, str]:
         raise InputError(problem, config.where)
     if config.values.get("hidden_act") not in LIKE_LLAMA_GATES:
         gates = ", ".join(LIKE_LLAMA_GATES)
-        told = shown(config.values.get("hidden_act"))
+        act = shown(config.values.get("hidden_act"))
         problem = (
-            f"hidden_act: model_type {shown(named)} is not known, and {told} does not tell whether its MLP "
+            f"hidden_act: model_type {shown(named)} is not known, and {act} does not tell whether its MLP "
             f"has a gate ({gates} do); a model YAML can state its shape"
         )
         raise InputError(problem, config.where)

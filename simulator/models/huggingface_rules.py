@@ -168,8 +168,8 @@ def _nemotron_h(config: Config) -> dict[str, Any]:
         pattern = [LETTERS.get(str(part), str(part)) for part in listed]
     unknown = [part for part in pattern if part not in PATTERN_OF_PARTS]
     if unknown or not pattern:
-        told = shown(unknown[0]) if unknown else "nothing"
-        problem = f"hybrid_override_pattern: expected M, *, - and E, found {told}"
+        offending = shown(unknown[0]) if unknown else "nothing"
+        problem = f"hybrid_override_pattern: expected M, *, - and E, found {offending}"
         raise InputError(problem, config.where)
     places = tuple(layer for layer, part in enumerate(pattern) if part == "E") if "-" in pattern else ()
     parts = [PATTERN_OF_PARTS[part] for part in pattern]

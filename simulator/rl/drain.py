@@ -63,7 +63,7 @@ def rollout_seconds(
 
 
 def resume_seconds(
-    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most: float = math.inf
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most_answers: float = math.inf
 ) -> float:
     """Seconds in which a rank computes the KV of its running answers again, as after new weights.
 
@@ -71,12 +71,12 @@ def resume_seconds(
         rollouts: the engine on its devices.
         steps: of ``plain_steps``.
         workload: prompts and lengths of answers.
-        most: answers that run on a rank, where other bounds than those of the engine hold.
+        most_answers: answers that run on a rank, where other bounds than those of the engine hold.
     """
     pool, lengths = rollouts.pools[0], workload.output.draw(np.random.default_rng(0), SAMPLE)
     running = _slots(rollouts, workload, lengths)
     answers = int(rollouts.serving.requests) / (pool.pool.replicas * pool.pool.data)
-    tokens = min(running, answers, most) * _held(workload, lengths)
+    tokens = min(running, answers, most_answers) * _held(workload, lengths)
     chunk = min(float(pool.options.token_budget), tokens)
     context = _held(workload, lengths)
     each = steps.cases.mixed_seconds(chunk, context / 2, 0.0, 1.0, max(chunk / context, 1.0))
@@ -84,7 +84,11 @@ def resume_seconds(
 
 
 def prompt_queue(
-    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, most: int | None, busy_s: float
+    rollouts: ServingSetting,
+    steps: IterationTable,
+    workload: RlWorkload,
+    most_prompts: int | None,
+    busy_s: float,
 ) -> PromptQueue | None:
     """Rollouts whose prompts go to a trainer as they are done; None: too many answers a replica to play.
 
@@ -94,7 +98,7 @@ def prompt_queue(
         rollouts: the engine on its devices.
         steps: of ``plain_steps``.
         workload: prompts and lengths of answers.
-        most: prompts that a replica answers at once; None: as many as its KV holds.
+        most_prompts: prompts that a replica answers at once; None: as many as its KV holds.
         busy_s: of a step's rollouts on busy replicas.
     """
     pool, samples = rollouts.pools[0], workload.samples
@@ -107,12 +111,12 @@ def prompt_queue(
     of_prompts = lengths.reshape(-1, samples)
     spread = float(of_prompts.max(axis=1).mean() / of_prompts.mean())  # Slots that a prompt leaves empty.
     room = max(int(_slots(rollouts, workload, lengths) * spread / samples), 1)
-    on_replica = min(most or room, room)
+    on_replica = min(most_prompts or room, room)
     running = np.arange(1.0, on_replica * samples + 2)
-    held = np.full_like(running, _held(workload, lengths))
+    kv_tokens = np.full_like(running, _held(workload, lengths))
     return PromptQueue(
         lengths=of_prompts,
-        engine_step_s=np.concatenate([[0.0], steps.cases.decode_seconds(running, held)]),
+        engine_step_s=np.concatenate([[0.0], steps.cases.decode_seconds(running, kv_tokens)]),
         replicas=replicas,
         in_flight=min(replicas * on_replica, prompts * samples),
         prompt_s=_prompt_seconds(rollouts, steps.cases, workload, samples),

@@ -92,13 +92,13 @@ def least_beside(setting: RlSetting, trainer: Setting, shared: bool) -> float:
     return others / devices + (sleeping_bytes(setting) if shared else 0.0)
 
 
-def lacking(held: RlMemory) -> str:
+def lacking(memory: RlMemory) -> str:
     """Which half does not fit, and by how much."""
-    halves = {"the trainer": held.trainer, "the rollout engine": held.rollouts}
+    halves = {"the trainer": memory.trainer, "the rollout engine": memory.rollouts}
     role = max(halves, key=lambda name: halves[name])
     return (
         f"{role} needs {halves[role] / GIB:,.1f} GiB of a device, with what lies beside it, of "
-        f"{held.capacity / GIB:,.1f}"
+        f"{memory.capacity / GIB:,.1f}"
     )
 
 
@@ -118,11 +118,13 @@ def scoring_bytes(setting: RlSetting) -> float:
     """Weights of the reference and the reward model, where the system keeps them on the trainer's devices."""
     if not setting.framework.scorers_on_device:
         return 0.0
-    whole = sum(model_parameters(each.model) for role, each in setting.scorers.items() if role != "critic")
+    parameters = sum(
+        model_parameters(each.model) for role, each in setting.scorers.items() if role != "critic"
+    )
     plan = setting.plan
     ranks = setting.trainer.cluster.devices
     shards = ranks if plan.zero == 3 else plan.pipeline * plan.tensor
-    return WEIGHT_BYTES * whole / min(shards, ranks)
+    return WEIGHT_BYTES * parameters / min(shards, ranks)
 
 
 def _workspace_bytes(setting: RlSetting) -> float:
@@ -137,8 +139,8 @@ def _workspace_bytes(setting: RlSetting) -> float:
     )
     activations = WORKSPACE_ACTIVATIONS * setting.model.heads * setting.model.head_dim
     scores = setting.model.heads / served.pool.devices * work.longest
-    kept = served.costs.kv_token_bytes / served.pool.devices + WEIGHT_BYTES * (activations + scores)
-    return sequences * work.longest * kept
+    token_bytes = served.costs.kv_token_bytes / served.pool.devices + WEIGHT_BYTES * (activations + scores)
+    return sequences * work.longest * token_bytes
 
 
 def sleeping_bytes(setting: RlSetting) -> float:

@@ -76,11 +76,11 @@ class PromptQueue:
         """
         engine = _Engine(self, busy_s / self.busy_s, running == "recompute")
         trainer = _Trainer(self.prompts, max(math.ceil(pulls), 1), trainer_s)
-        most = max(int((1.0 + staleness) * self.prompts), self.prompts)
+        most_started = max(int((1.0 + staleness) * self.prompts), self.prompts)
         moves: list[float] = []
         now, draining = 0.0, False
         while len(moves) < WARM + COUNTED:
-            while not draining and engine.started < most and len(engine.left) < self.in_flight:
+            while not draining and engine.started < most_started and len(engine.left) < self.in_flight:
                 engine.start(now)
             if not draining:
                 trainer.take(now, engine.done)

@@ -84,7 +84,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     rollouts = _generation(setting, setting.rollouts, engine)
     generation, served = _with_calls(setting, rollouts, 1)
     more, _ = _with_calls(setting, rollouts + _added(setting, rollouts), 2)
-    move, held = _weights(setting), step_memory(setting, trained, critic)
+    move, memory = _weights(setting), step_memory(setting, trained, critic)
     busy = min(max(more - generation, 0.0), generation)
     queue = _queue(setting, busy)
     phases = Phases(
@@ -93,7 +93,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
         scoring=sum(passes.values()),
         update=work.updates * update,
         weights=move.seconds,
-        state=_state(setting, held),
+        state=_state(setting, memory),
         host=setting.host_s,
         resume=_resume(setting, queue),
         batches=work.answers // (work.mini_batch or work.answers),
@@ -103,7 +103,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     return RlStep(
         *(setting, phases, setting.schedule.timing(phases), passes, move),
         half_width=half_width(setting, phases, trained),
-        memory=held,
+        memory=memory,
         cores=_cores(setting, rollouts, served),
     )
 
@@ -144,8 +144,8 @@ def _queue(setting: RlSetting, busy_s: float) -> PromptQueue | None:
     steps = plain_steps(setting.rollouts) if setting.schedule.by_prompt else None
     if steps is None:
         return None
-    most = setting.framework.prompts_in_flight
-    return prompt_queue(setting.rollouts, steps, setting.workload, most, busy_s)
+    most_prompts = setting.framework.prompts_in_flight
+    return prompt_queue(setting.rollouts, steps, setting.workload, most_prompts, busy_s)
 
 
 def _with_calls(setting: RlSetting, seconds: float, steps: int) -> tuple[float, float]:
@@ -176,11 +176,11 @@ def _cores(setting: RlSetting, rollouts: float, served: float) -> float | None:
     return None if calls is None else calls.node_cores * served / (rollouts + calls.waits_s)
 
 
-def _state(setting: RlSetting, held: RlMemory) -> float:
+def _state(setting: RlSetting, memory: RlMemory) -> float:
     """Seconds in which a device's state leaves for rollouts and comes back."""
     if setting.schedule.split is not None or not setting.offload:
         return 0.0
-    return held.state / setting.framework.state_bytes_s
+    return memory.state / setting.framework.state_bytes_s
 
 
 def _weights(setting: RlSetting) -> WeightMove:

@@ -72,9 +72,9 @@ def _units(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     dense = LAYER_TENSORS * model.layers
     routed = tensors(model) - dense
     expert_bytes = WEIGHT_BYTES * expert_parameters(model) / EXPERT_TENSORS if routed else 0.0
-    whole = WEIGHT_BYTES * model_parameters(model)
+    model_bytes = WEIGHT_BYTES * model_parameters(model)
     return np.array([dense, routed], dtype=float), np.array(
-        [(whole - routed * expert_bytes) / dense, expert_bytes]
+        [(model_bytes - routed * expert_bytes) / dense, expert_bytes]
     )
 
 
@@ -97,9 +97,9 @@ def moved(
         tensor_s: host time to hand over one tensor, s.
     """
     model = setting.model
-    whole = WEIGHT_BYTES * model_parameters(model)
+    model_bytes = WEIGHT_BYTES * model_parameters(model)
     counts, sizes = _units(model)
-    calls, buckets = tensors(model), math.ceil(whole * transfer.share / transfer.bucket_bytes)
+    calls, buckets = tensors(model), math.ceil(model_bytes * transfer.share / transfer.bucket_bytes)
     apart = engines.devices > 0
     by_tensor = apart and transfer.send == "tensor"
     loads = transfer.layer_walk_s * model.layers * (calls if by_tensor else buckets)
@@ -107,12 +107,14 @@ def moved(
     if apart and not transfer.through_files:
         size = engines.devices + 1
         stride = max(cluster.devices // size, 1)
-        units = (counts, sizes) if by_tensor else (buckets, whole * transfer.share / buckets)
+        units = (counts, sizes) if by_tensor else (buckets, model_bytes * transfer.share / buckets)
         send = float(np.sum(units[0] * cluster.collective("broadcast", units[1], size, stride, False)))
     return WeightMove(
-        gather=_gathered(setting, plan, transfer, (counts, sizes), whole),
-        host=_through_host(cluster, setting.cluster.devices, transfer, engines, whole) if apart else 0.0,
-        convert=_converted(cluster, setting.cluster.devices, engines, whole),
+        gather=_gathered(setting, plan, transfer, (counts, sizes), model_bytes),
+        host=_through_host(cluster, setting.cluster.devices, transfer, engines, model_bytes)
+        if apart
+        else 0.0,
+        convert=_converted(cluster, setting.cluster.devices, engines, model_bytes),
         send=send,
         load=loads + tensor_s * calls,
     )
@@ -123,7 +125,7 @@ def _gathered(
     plan: Plan,
     transfer: WeightTransfer,
     units: tuple[NDArray[np.float64], NDArray[np.float64]],
-    whole: float,
+    model_bytes: float,
 ) -> float:
     """All-gathers over the ranks that hold a copy of the model together."""
     shards = plan.pipeline * max(plan.tensor * plan.context, plan.expert * (plan.expert_tensor or 1))
@@ -133,28 +135,28 @@ def _gathered(
     if size == 1:
         return 0.0
     if transfer.gather == "all":
-        return float(setting.cluster.collective("all_gather", whole, size))
+        return float(setting.cluster.collective("all_gather", model_bytes, size))
     counts, sizes = units
     return float((counts * setting.cluster.collective("all_gather", sizes, size)).sum())
 
 
 def _through_host(
-    cluster: Cluster, trainers: int, transfer: WeightTransfer, engines: Receivers, whole: float
+    cluster: Cluster, trainers: int, transfer: WeightTransfer, engines: Receivers, model_bytes: float
 ) -> float:
     """Copies down, one tensor after the other, and up, or a checkpoint written and read by every node."""
     if transfer.through_files:
-        files, sent = cluster.full_file_system, whole * transfer.share
+        files, sent = cluster.full_file_system, model_bytes * transfer.share
         readers = cluster.nodes_for(engines.devices)
         return sent / files.write_bytes_s + sent * readers / files.read_bytes_s
     if not transfer.pageable:
         return 0.0
-    up = whole / cluster.nodes_for(trainers) / (cluster.full_node.host_copy_bytes_s or math.inf)
-    return whole / (PAGEABLE * cluster.rates.link) + up
+    up = model_bytes / cluster.nodes_for(trainers) / (cluster.full_node.host_copy_bytes_s or math.inf)
+    return model_bytes / (PAGEABLE * cluster.rates.link) + up
 
 
-def _converted(cluster: Cluster, trainers: int, engines: Receivers, whole: float) -> float:
+def _converted(cluster: Cluster, trainers: int, engines: Receivers, model_bytes: float) -> float:
     """A kernel that reads 16-bit weights and writes the engine's format, on the devices that hold them."""
     if engines.weight_bytes >= WEIGHT_BYTES:
         return 0.0
-    through = whole * (1 + engines.weight_bytes / WEIGHT_BYTES)
+    through = model_bytes * (1 + engines.weight_bytes / WEIGHT_BYTES)
     return through / (engines.devices or trainers) / cluster.device.memory_bandwidth

@@ -122,13 +122,13 @@ def slowest_of_iid(draws: ArrayLike, ranks: int, left_out: int = 0) -> float:
     ordered = np.sort(np.asarray(draws, dtype=np.float64))
     count = len(ordered)
     share = (np.arange(count + 1) / count)[:, np.newaxis]
-    wanted = np.arange(ranks - left_out, ranks + 1)
+    orders = np.arange(ranks - left_out, ranks + 1)
     logs = np.array(
-        [math.lgamma(ranks + 1) - math.lgamma(k + 1) - math.lgamma(ranks - k + 1) for k in wanted]
+        [math.lgamma(ranks + 1) - math.lgamma(k + 1) - math.lgamma(ranks - k + 1) for k in orders]
     )
     with np.errstate(divide="ignore"):
         terms = (
-            logs + wanted * np.log(share) + (ranks - wanted) * np.where(wanted < ranks, np.log1p(-share), 0.0)
+            logs + orders * np.log(share) + (ranks - orders) * np.where(orders < ranks, np.log1p(-share), 0.0)
         )
     below = np.exp(np.where(np.isnan(terms), -np.inf, terms)).sum(axis=1)
     return float((np.diff(below) * ordered).sum())

@@ -233,7 +233,7 @@ def _check_complete(
 ) -> None:
     routes = schedule.routes(stages, chunks)
     kinds = (FORWARD, BACKWARD, WEIGHT) if schedule.splits_backward else (FORWARD, BACKWARD)
-    wanted = Counter(
+    needed = Counter(
         (rank, Task(kind, i, chunk))
         for i in range(micro_batches)
         for rank, chunk in routes[schedule.route_index(i, micro_batches)]
@@ -241,7 +241,7 @@ def _check_complete(
     )
     if schedule.output_barriers:
         shares = (OUTPUT_FORWARD, OUTPUT_WEIGHT)
-        wanted.update(
+        needed.update(
             (rank, Task(kind, i, 0))
             for i in range(micro_batches)
             for rank in range(stages)
@@ -253,12 +253,12 @@ def _check_complete(
         for task in order
         if task.kind not in (OFFLOAD, RELOAD)
     )
-    wrong = (counted - wanted) + (wanted - counted)
+    wrong = (counted - needed) + (needed - counted)
     if wrong:
         rank, task = next(iter(wrong))
         raise InputError(
             f"the schedule {schedule.name!r} runs {task} {counted[rank, task]} times on rank {rank}, "
-            f"not {wanted[rank, task]}"
+            f"not {needed[rank, task]}"
         )
 
 

@@ -257,8 +257,8 @@ class Offload:
         state = np.where(master, MOMENTS, self.state)
         fetch = host_updated * state
         there_and_back = fetch / rates.back + fetch / rates.out + on_device * off * (1 - important)
-        wanted = self.updates("share_on_device")
-        share = np.where(wanted < 0, best_share(adam, there_and_back), wanted)
+        stated = self.updates("share_on_device")
+        share = np.where(stated < 0, best_share(adam, there_and_back), stated)
         share = np.where(on_host, share, off > 0)
         gradient, weight = (np.where(master, 4.0, width) for width in (self.gradient, self.width))
         down = np.where(self.share("gradients") > 0, 0.0, host_updated * gradient / rates.out)

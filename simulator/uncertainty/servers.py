@@ -181,22 +181,22 @@ class ServerLoads:
         self.residual = np.array([errors.residual[kind.partition("_")[0]] for _, kind in self.rows])
         self.plain = _plain_site([load.setting(None, self.tables) for load in loads], source)
 
-    def seconds(self, site: ServerSite | None, wanted: np.ndarray) -> np.ndarray:
+    def seconds(self, site: ServerSite | None, rows: np.ndarray) -> np.ndarray:
         """Predicted latency of the wanted equations, by runs of the event engine; else 1, shape (rows,).
 
         Raises:
             InputError: a latency that the load's answers cannot have.
         """
         latencies = np.ones(len(self.rows))
-        for index in np.unique(self.owner[wanted]):
+        for index in np.unique(self.owner[rows]):
             result = serve(self.loads[index].setting(site, self.tables))
-            for row in np.flatnonzero((self.owner == index) & wanted):
+            for row in np.flatnonzero((self.owner == index) & rows):
                 kind = self.rows[row][1]
                 latencies[row] = statistic(result, kind)
                 if not latencies[row] > 0:
-                    told = "answers of one token have no time per output token"
+                    problem = "answers of one token have no time per output token"
                     raise InputError(
-                        f"{kind.replace('_', ' ')} cannot be predicted: {told}", self.loads[index].name
+                        f"{kind.replace('_', ' ')} cannot be predicted: {problem}", self.loads[index].name
                     )
         return latencies
 

@@ -29,7 +29,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.levers.lever import Lever, Partial, chosen, column
+from simulator.levers.lever import Lever, Partial, choice, column
 from simulator.levers.rule import ReleaseRule
 
 Value = Literal["slow", "fast"]
@@ -39,7 +39,7 @@ class StatedWarp(Partial):
     warp: Value | None = Field(default=None, description="how fast space is crossed")
 
 
-@chosen
+@choice
 class ChosenWarp:
     warp: Value = "slow"
 

@@ -76,7 +76,7 @@ def offer_question(question: ServingQuestion, offer: Offer, longest: Bucket) -> 
 def options(
     question: ServingQuestion,
     offers: Sequence[Offer],
-    wanted: Sequence[Bucket],
+    demand: Sequence[Bucket],
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[Option], Mapping[str, str]]:
     """Every replica that can be rented, and why a type has none.
@@ -90,7 +90,7 @@ def options(
     Returns:
         The options, and by the name of a device why nothing of it is among them.
     """
-    longest = max(wanted, key=lambda bucket: bucket.prompt + bucket.output)
+    longest = max(demand, key=lambda bucket: bucket.prompt + bucket.output)
     rentable: list[tuple[ServingQuestion, Offer, list[ReplicaShape]]] = []
     without: dict[str, str] = {}
     for offer in offers:
@@ -107,7 +107,7 @@ def options(
             option
             for shape in fitting
             for role in roles
-            for option in _options(alone, offer, shape, role, wanted, narrowest)
+            for option in _options(alone, offer, shape, role, demand, narrowest)
         ]
         listed += _undominated([option for option in mine if np.any(option.rates > 0)])
         if progress:
@@ -127,12 +127,12 @@ def _options(
     offer: Offer,
     shape: ReplicaShape,
     role: int,
-    wanted: Sequence[Bucket],
+    demand: Sequence[Bucket],
     narrowest: set[float],
 ) -> list[Option]:
     """Replicas under the limits that carry the buckets of most requests, prompts and outputs best."""
     typical = {
-        max(range(len(wanted)), key=lambda index: wanted[index].rate * weight(wanted[index]))
+        max(range(len(demand)), key=lambda index: demand[index].rate * weight(demand[index]))
         for weight in (lambda bucket: 1.0, lambda bucket: bucket.prompt, lambda bucket: bucket.output)
     }
     nic_bandwidth = shape.nic_bandwidth
@@ -142,13 +142,13 @@ def _options(
         else [nic_bandwidth]
     )
     limits: dict[tuple[float, float], None] = {}
-    for index in sorted(typical, key=lambda index: -wanted[index].rate):
-        alone = replace(question, workload=wanted[index].workload(question.workload))
+    for index in sorted(typical, key=lambda index: -demand[index].rate):
+        alone = replace(question, workload=demand[index].workload(question.workload))
         cases = ReplicaCases.of(alone, [shape], [role])
         group = np.zeros(len(cases), np.int64)
         best = int(best_of_group(largest_rate(cases), group)[0])
         limits[float(cases.budget[best]), float(cases.sequences[best])] = None
-    every = len(wanted) * len(widths)
+    every = len(demand) * len(widths)
     listed = []
     for budget, sequences in limits:
         cases = ReplicaCases.of(question, [shape], [role])[np.zeros(every, np.int64)]
@@ -156,9 +156,9 @@ def _options(
             cases,
             budget=np.full(every, budget),
             sequences=np.full(every, sequences),
-            prompt=np.tile([bucket.prompt for bucket in wanted], len(widths)),
-            output=np.tile([bucket.output for bucket in wanted], len(widths)),
-            bandwidth=np.repeat(widths, len(wanted)),
+            prompt=np.tile([bucket.prompt for bucket in demand], len(widths)),
+            output=np.tile([bucket.output for bucket in demand], len(widths)),
+            bandwidth=np.repeat(widths, len(demand)),
         )
         rates = largest_rate(best_cases)
         state = best_cases.state(np.maximum(rates, LEAST_RATE))
@@ -167,7 +167,7 @@ def _options(
         if role != MIXED:
             rates = np.where(best_cases.output < 2, 0.0, rates)
         watts = float(np.max(np.where(rates > 0, state.watts, 0.0)))
-        table = rates.reshape(len(widths), len(wanted))
+        table = rates.reshape(len(widths), len(demand))
         listed.append(Option(offer, shape, int(budget), int(sequences), role, table, np.array(widths), watts))
     return listed
 
@@ -195,9 +195,9 @@ def _undominated(listed: list[Option]) -> list[Option]:
     ]
 
 
-def costs_of(rented: Sequence[Option], offers: Sequence[Offer], wanted: Sequence[Bucket]) -> Costs:
+def costs_of(rented: Sequence[Option], offers: Sequence[Offer], demand: Sequence[Bucket]) -> Costs:
     """The options as arrays; prefill replicas have a way for every type that decodes."""
-    rate = np.array([bucket.rate for bucket in wanted])
+    rate = np.array([bucket.rate for bucket in demand])
     type_of = np.array([offers.index(option.offer) for option in rented], np.int64)
     decoding = sorted(
         {int(kind) for kind, choice in zip(type_of, rented, strict=True) if choice.role == DECODE}

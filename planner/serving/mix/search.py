@@ -123,23 +123,23 @@ def search_mix(
         raise InputError("a mix needs a target: ttft, tpot or e2e", "workload.slo")
     if question.rate is None:
         raise InputError("a mix needs requests that arrive at a rate", "workload.arrivals")
-    wanted = buckets(question.sample, question.rate)
+    demand = buckets(question.sample, question.rate)
 
     def report(share: float) -> None:
         if progress:
             progress(0.9 * share)
 
-    listed, without = options(question, offers, wanted, report)
+    listed, without = options(question, offers, demand, report)
     if not listed:
         raise InfeasibleError(f"no GPU type on offer serves the workload: {'; '.join(without.values())}")
-    costs = costs_of(listed, offers, wanted)
-    _check_served(wanted, costs.served)
+    costs = costs_of(listed, offers, demand)
+    _check_served(demand, costs.served)
     best = allocate(costs, slices, watts, time_limit_s)
     alone = {
         offer.name: without.get(offer.name) or _alone(costs, kind, slices, watts, time_limit_s)
         for kind, offer in enumerate(offers)
     }
-    return Mix(question, offers, wanted, listed, costs, best, alone, without)
+    return Mix(question, offers, demand, listed, costs, best, alone, without)
 
 
 def _alone(
@@ -159,16 +159,16 @@ def _alone(
     return replace(allocation, replicas=replicas, share=share)
 
 
-def _check_served(wanted: Sequence[Bucket], served: NDArray[np.bool_]) -> None:
+def _check_served(demand: Sequence[Bucket], served: NDArray[np.bool_]) -> None:
     """Refuse a workload with requests that no type serves within the targets.
 
     Raises:
         InfeasibleError: there are such requests.
     """
     if not served.all():
-        missed = wanted[int(np.argmin(served))]
+        missed = demand[int(np.argmin(served))]
         raise InfeasibleError(
             f"no GPU type on offer meets the targets for requests of {missed.prompt:,.0f} prompt and "
-            f"{missed.output:,.0f} output tokens ({np.count_nonzero(~served)} of {len(wanted)} buckets); "
+            f"{missed.output:,.0f} output tokens ({np.count_nonzero(~served)} of {len(demand)} buckets); "
             "wider targets, narrower weights or faster devices would help"
         )

@@ -29,9 +29,9 @@ def experts(points: Points, busiest_exponent: float) -> Experts:
     local = experts_ / ranks
     busiest = np.where(skewed & (ranks > 1.0), ranks**busiest_exponent, 1.0)
     copies = tokens * topk / ranks * busiest
-    own = np.char.find(points["source"].astype(str), "sglang") >= 0
+    sglang = np.char.find(points["source"].astype(str), "sglang") >= 0
     copies = np.where(
-        own, tokens * np.where(skewed, topk, np.minimum(topk, np.maximum(local / 2, 0.5))), copies
+        sglang, tokens * np.where(skewed, topk, np.minimum(topk, np.maximum(local / 2, 0.5))), copies
     )
     return Experts(np.maximum(copies, 1.0), tokens, hidden, inter / tensor, local, skewed, ranks)
 

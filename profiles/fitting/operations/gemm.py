@@ -47,8 +47,8 @@ class QuantisingTileWave(TileWave):
 
 def with_cast(operation: FittedOperation[Any]) -> FittedOperation[Any]:
     """Return the operation for points whose calls cast inside; the product's overhead stays at its prior."""
-    own = tuple(number for number in operation.numbers if number.path != "overhead_s")
-    return replace(operation, numbers=own + CAST_NUMBERS)
+    numbers = tuple(number for number in operation.numbers if number.path != "overhead_s")
+    return replace(operation, numbers=numbers + CAST_NUMBERS)
 
 
 def settled_throttling(points: Points, chip: Chip) -> float | None:
@@ -73,8 +73,8 @@ def at_throttling(
     operation: FittedOperation[Any], form: TileWave, value: float
 ) -> tuple[FittedOperation[Any], TileWave]:
     """Return the operation without throttling among its free numbers, and the form with this value."""
-    own = tuple(number for number in operation.numbers if number.path != "throttling")
-    return replace(operation, numbers=own), form.model_copy(update={"throttling": value})
+    numbers = tuple(number for number in operation.numbers if number.path != "throttling")
+    return replace(operation, numbers=numbers), form.model_copy(update={"throttling": value})
 
 
 def split_off_cast(form: Any) -> tuple[Any, Quantisation | None]:

@@ -45,8 +45,8 @@ def token_counts(
     else:
         multiples = (1 / 8, 4) if small else (4,)
     limit = scope.bytes_limit
-    wanted = [min(multiple * scope.machine.cache_bytes, limit) / bytes_per_token for multiple in multiples]
-    return list(dict.fromkeys(max(1, round(tokens)) for tokens in wanted))
+    counts = [min(multiple * scope.machine.cache_bytes, limit) / bytes_per_token for multiple in multiples]
+    return list(dict.fromkeys(max(1, round(tokens)) for tokens in counts))
 
 
 def elementwise(
@@ -104,6 +104,6 @@ def elementwise(
 
 def gradient_call(bench: Bench, output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> Call:
     """A call that computes the gradients of ``output`` for those inputs that need one."""
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    differentiable = [tensor for tensor in inputs if tensor.requires_grad]
     gradient = bench.torch.randn_like(output)
-    return lambda: bench.torch.autograd.grad(output, wanted, gradient, retain_graph=True)
+    return lambda: bench.torch.autograd.grad(output, differentiable, gradient, retain_graph=True)

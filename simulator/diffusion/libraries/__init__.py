@@ -53,8 +53,13 @@ class DiffusionLibrary(Sourced):
         """
         if device.name in self.times or device.name == REFERENCE:
             return self.times.get(device.name, self.times[DEFAULT])
-        times, (own, reference) = self.times[DEFAULT], map(_flops_a_byte, (device, devices.get(REFERENCE)))
-        return times.model_copy(update={"convolution": 1.0 + (times.convolution - 1.0) * own / reference})
+        times, (intensity, reference) = (
+            self.times[DEFAULT],
+            map(_flops_a_byte, (device, devices.get(REFERENCE))),
+        )
+        return times.model_copy(
+            update={"convolution": 1.0 + (times.convolution - 1.0) * intensity / reference}
+        )
 
 
 def _flops_a_byte(device: Device) -> float:

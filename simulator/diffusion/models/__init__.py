@@ -18,12 +18,12 @@ class DiffusionCatalogue(Catalogue[DiffusionModel]):
 
     def resolve(self, name: str) -> str | None:
         """The catalogue name that a name means: its own, or an alias without the maker."""
-        if (known := super().resolve(name)) is not None:
-            return known
+        if (resolved := super().resolve(name)) is not None:
+            return resolved
         short = name.rpartition("/")[2].lower()
-        for own in self.names():
-            if short in (own, *(alias.lower() for alias in self.definition(own).get("aliases", ()))):
-                return own
+        for entry in self.names():
+            if short in (entry, *(alias.lower() for alias in self.definition(entry).get("aliases", ()))):
+                return entry
         return None
 
     def get(self, reference: str | Path | Mapping[str, Any], where: str = "") -> DiffusionModel:

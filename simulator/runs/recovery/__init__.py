@@ -66,7 +66,7 @@ class Recovery(Strict):
 
     def assumed(self, devices: int) -> list[str]:
         """What the stages assume where the scenario states nothing."""
-        return [told for name in STAGES if (told := self.stage(name).assumed(devices))]
+        return [words for name in STAGES if (words := self.stage(name).assumed(devices))]
 
 
 __all__ = ["STAGES", "Recovery", "RecoveryStage", "StageName"]

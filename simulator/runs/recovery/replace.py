@@ -55,25 +55,25 @@ class Replace(RecoveryStage):
         """Law of a fault that takes nodes."""
         return self.warm_spare or self.requeue or Law.of(scheduling_s(REQUEUE_S, devices))
 
-    def kept(self, devices: int) -> Law:
+    def restarted(self, devices: int) -> Law:
         """Law of a fault that takes none."""
         return self.in_place or Law.of(scheduling_s(IN_PLACE_S, devices))
 
     def mean(self, notice: Notice, nodes: int, devices: int) -> float:
         """Mean seconds, without waiting for spares."""
-        return (self.lost(devices) if nodes else self.kept(devices)).mean
+        return (self.lost(devices) if nodes else self.restarted(devices)).mean
 
     def draw(self, rng: np.random.Generator, faults: FaultList, devices: int) -> NDArray[np.float64]:
         """Seconds after each fault, without waiting for spares."""
         count = len(faults)
-        lost, healthy = self.lost(devices).draw(rng, count), self.kept(devices).draw(rng, count)
+        lost, healthy = self.lost(devices).draw(rng, count), self.restarted(devices).draw(rng, count)
         return np.where(faults.nodes > 0, lost, healthy)
 
     def assumed(self, devices: int) -> str:
         """The scheduling times, where the scenario states none."""
-        told = []
+        parts = []
         if self.warm_spare is None and self.requeue is None:
-            told.append(f"re-queue in {self.lost(devices).mean:.0f} s")
+            parts.append(f"re-queue in {self.lost(devices).mean:.0f} s")
         if self.in_place is None:
-            told.append(f"restart in place in {self.kept(devices).mean:.0f} s")
-        return f"recovery.replace: {', '.join(told)} (ByteRobust, by size)" if told else ""
+            parts.append(f"restart in place in {self.restarted(devices).mean:.0f} s")
+        return f"recovery.replace: {', '.join(parts)} (ByteRobust, by size)" if parts else ""

@@ -41,9 +41,9 @@ class Engines(Catalogue[Engine]):
             InputError: the file or the definition is wrong.
         """
         if isinstance(reference, str) and self.resolve(reference) is None and not looks_like_path(reference):
-            told = RELEASE.fullmatch(reference.strip())
-            if wanted := _family(told["family"] if told else reference):
-                return _nearest_of(wanted, told["version"] if told else "").engine
+            release = RELEASE.fullmatch(reference.strip())
+            if family := _family(release["family"] if release else reference):
+                return _nearest_of(family, release["version"] if release else "").engine
         return super().get(reference, where)
 
 
@@ -110,9 +110,9 @@ def nearest(name: str, version: str = "") -> Preset:
     return _nearest_of(family(name), version)
 
 
-def _nearest_of(wanted: str, version: str) -> Preset:
+def _nearest_of(family: str, version: str) -> Preset:
     presets = sorted(
-        (preset for preset in engines if preset.engine == wanted), key=lambda preset: _number(preset.version)
+        (preset for preset in engines if preset.engine == family), key=lambda preset: _number(preset.version)
     )
     if not re.search(r"\d", version) or re.search("nightly|main|dev-", version):
         return Preset([preset for preset in presets if preset.fitted][-1], True)
@@ -128,14 +128,14 @@ def stands_for(reference: object) -> str:
     """What a stated engine is predicted as, where the catalogue has no preset of that name; else empty."""
     if isinstance(reference, str) and engines.resolve(reference) is None and _family(reference):
         return f"{engines.get(reference).name} stands for {reference}"
-    told = RELEASE.fullmatch(reference.strip()) if isinstance(reference, str) else None
-    if told is None or engines.resolve(told[0]) is not None or _family(told["family"]) is None:
+    match = RELEASE.fullmatch(reference.strip()) if isinstance(reference, str) else None
+    if match is None or engines.resolve(match[0]) is not None or _family(match["family"]) is None:
         return ""
-    engine, release = engines.get(told[0]), _number(told["version"])
+    engine, release = engines.get(match[0]), _number(match["version"])
     line = _number(engine.name)
     if release[: len(line)] == line:
         return ""
-    words = f"{engine.name} stands for {told['version']}"
+    words = f"{engine.name} stands for {match['version']}"
     versions = [_number(preset.version) for preset in engines if preset.engine == engine.engine]
     if release < min(versions):
         return f"{words}, older than every preset of {engine.engine}: its steps are likely longer"

@@ -78,9 +78,9 @@ class RowSupervisor:
         )
         self.budget_w = self.policy.servers * server_w
         self._tables: dict[tuple[str, float | None], StepTimes] = {}
-        wanted = {clock for pair in self.policy.clocks for clock in pair} | {self.policy.brake_mhz}
+        clocks = {clock for pair in self.policy.clocks for clock in pair} | {self.policy.brake_mhz}
         for served in setting.pools:
-            for clock in wanted:
+            for clock in clocks:
                 self._tables[served.name, clock] = _steps_at(setting, served.name, clock)
         self._applied: Clocks = self.policy.clocks[0]
         self._braked = False
@@ -101,10 +101,10 @@ class RowSupervisor:
             used = watts / self.budget_w
             self._capped_s += policy.telemetry * (self._applied != policy.clocks[0])
             self._braked_s += policy.telemetry * self._braked
-            wanted = policy.level(level, used)
-            if wanted != level:
-                level = wanted
-                clock.process(self._later(policy.actuation, policy.clocks[wanted]))
+            next_level = policy.level(level, used)
+            if next_level != level:
+                level = next_level
+                clock.process(self._later(policy.actuation, policy.clocks[next_level]))
             if used > 1.0 and not braking:
                 braking = True
                 self.brakes += 1

@@ -48,20 +48,20 @@ def scale(fleet: Fleet, pool: PoolSetting) -> Generator[Any, Any, Any]:
         slots = pool.options.max_sequences
         if scaler.watches:
             met, seen = met_targets(fleet, seen), len(fleet.records)
-            wanted = scaler.within(len(up) + starting, running, waiting, slots, met)
+            target = scaler.within(len(up) + starting, running, waiting, slots, met)
         elif scaler.reads_replicas:
             loads = tuple(ReplicaLoad(member.kv_use, member.queue) for member in up)
-            wanted = scaler.by_load(PoolLoad(pool.pool.role, loads, starting, clock.now - added_s))
+            target = scaler.by_load(PoolLoad(pool.pool.role, loads, starting, clock.now - added_s))
         elif scaler.reads_requests:
-            wanted = scaler.by_requests(_served(fleet, pool, seen, len(up) + starting))
+            target = scaler.by_requests(_served(fleet, pool, seen, len(up) + starting))
             seen = len(fleet.records)
         else:
-            wanted = scaler.wanted(clock.now, len(up) + starting, running, waiting, slots)
-        for _ in range(wanted - len(up) - starting):
+            target = scaler.target_replicas(clock.now, len(up) + starting, running, waiting, slots)
+        for _ in range(target - len(up) - starting):
             clock.process(begin())
             added_s = clock.now
         drained = sorted(up, key=lambda member: (member.load, -member.index))
-        for member in drained[: max(len(up) - max(wanted, fewest), 0)]:
+        for member in drained[: max(len(up) - max(target, fewest), 0)]:
             fleet.close(member)
             member.drained_s = clock.now
 

@@ -31,7 +31,7 @@ class Overlap(Strict):
         source: publication.
         hides: kinds that run beside products.
         prompts_only: steps without prompt tokens stay as they are.
-        kept: share of the all-reduces that the model still has.
+        kept_network: share of the all-reduces that the model still has.
     """
 
     name: ClassVar[str]
@@ -39,7 +39,7 @@ class Overlap(Strict):
     source: ClassVar[str]
     hides: ClassVar[tuple[str, ...]] = ("network",)
     prompts_only: ClassVar[bool] = False
-    kept: ClassVar[float] = 1.0
+    kept_network: ClassVar[float] = 1.0
 
     pieces: Few = Field(1, description="pieces of a step that run beside each other")
     exposed: ExposedShares = Field(

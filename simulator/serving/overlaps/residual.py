@@ -23,7 +23,7 @@ class Kraken(Overlap):
     name: ClassVar[str] = "kraken"
     rule: ClassVar[str] = "half of the all-reduces, each beside a block"
     source: ClassVar[str] = "Prabhakar et al., Kraken (arXiv 2408.07802)"
-    kept: ClassVar[float] = 0.5
+    kept_network: ClassVar[float] = 0.5
 
 
 class CoherentExperts(Overlap):

@@ -34,7 +34,7 @@ class OverlapFigures(NamedTuple):
     hides_memory: Any = 0.0
     """1 where decodes' attention runs beside products."""
     pieces: Any = 1.0
-    kept: Any = 1.0
+    kept_network: Any = 1.0
     kept_exchange: Any = 1.0
     longest: Any = 1.0
     skipped: Any = 0.0
@@ -77,7 +77,7 @@ def figures_of(overlap: Overlap, most_tokens: int, gaps: float) -> OverlapFigure
         **hidden,
         hides_memory=float("memory" in overlap.hides),
         pieces=overlap.pieces,
-        kept=overlap.kept,
+        kept_network=overlap.kept_network,
         kept_exchange=overlap.kept_exchange,
         longest=overlap.longest,
         skipped=overlap.skipped_prompt,
@@ -138,8 +138,8 @@ def saved_seconds(
     # The wait for the slowest rank is part of all-reduces here, and of the launches in a price.
     compute = larger(cut - network - every, 0.0) + chunks
     skipped = figures.skipped * (prompt / larger(tokens, 1.0) * (cut - every) + chunks)
-    dropped = skipped + (1.0 - figures.kept) * network + (1.0 - figures.kept_exchange) * exchange
-    left = figures.kept * network, figures.kept_exchange * exchange
+    dropped = skipped + (1.0 - figures.kept_network) * network + (1.0 - figures.kept_exchange) * exchange
+    left = figures.kept_network * network, figures.kept_exchange * exchange
     hidden = hidden_seconds(figures, compute, memory, *left, extremes)
     # What is charged is at most the step: its longest stream stays.
     hidden = smaller(hidden, (1.0 - figures.longest) * larger(seconds - dropped, 0.0))

@@ -50,8 +50,8 @@ def checkpoint_of(model: Model) -> CheckpointFormat:
         InputError: it is not known.
     """
     if model.checkpoint_problem:
-        told = "state the format with `weights` of the deployment or --fix weights="
-        raise InputError(f"{model.checkpoint_problem}; {told}", model.name)
+        hint = "state the format with `weights` of the deployment or --fix weights="
+        raise InputError(f"{model.checkpoint_problem}; {hint}", model.name)
     return model.checkpoint
 
 

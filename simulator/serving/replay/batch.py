@@ -2,7 +2,7 @@
 columns.
 
 ``lane`` is the number of a lane, ``base`` and ``step`` are where the blocks of a lane and of a planned step
-begin in ``whole``. See `layout` for the columns.
+begin in ``ints``. See `layout` for the columns.
 """
 
 from __future__ import annotations
@@ -59,42 +59,42 @@ from simulator.serving.replay.lists import drop, least, pop
 
 
 @kernel
-def queue_up(whole: Any, sequences: Any, sequence: int) -> None:
+def queue_up(ints: Any, sequences: Any, sequence: int) -> None:
     """Put a new sequence behind all that wait."""
-    if whole[QUEUE] == whole[QUEUED]:
-        whole[HEAD] = sequence
+    if ints[QUEUE] == ints[QUEUED]:
+        ints[HEAD] = sequence
     else:
-        sequences[whole[TAIL] * SEQUENCE_WIDTH + NEXT_WAITING] = sequence
-    whole[TAIL] = sequence
-    whole[QUEUED] += 1
+        sequences[ints[TAIL] * SEQUENCE_WIDTH + NEXT_WAITING] = sequence
+    ints[TAIL] = sequence
+    ints[QUEUED] += 1
 
 
 @kernel
 def decode(
-    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
 ) -> None:
     """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     first = lane * block
-    need = phases[first + -whole[base + STEPS] % block]
-    while need > whole[FREE]:
-        preempt(whole, sequences, cache, places, phases, heaps, lane, step)
-        if not whole[base + DECODES]:
+    need = phases[first + -ints[base + STEPS] % block]
+    while need > ints[FREE]:
+        preempt(ints, sequences, cache, places, phases, heaps, lane, step)
+        if not ints[base + DECODES]:
             return
-        need = phases[first + -whole[base + STEPS] % block]
+        need = phases[first + -ints[base + STEPS] % block]
     if need:
-        grow(whole, cache, need)
-    decodes, kv_tokens = whole[base + DECODES], whole[base + KV_TOKENS]
-    whole[step + STEP_DECODES] = decodes
-    whole[base + KV_TOKENS] = whole[step + STEP_KV] = kv_tokens + decodes
-    steps = whole[base + STEPS] + 1
-    whole[base + STEPS] = steps
-    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, steps)
+        grow(ints, cache, need)
+    decodes, kv_tokens = ints[base + DECODES], ints[base + KV_TOKENS]
+    ints[step + STEP_DECODES] = decodes
+    ints[base + KV_TOKENS] = ints[step + STEP_KV] = kv_tokens + decodes
+    steps = ints[base + STEPS] + 1
+    ints[base + STEPS] = steps
+    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, steps)
 
 
 @kernel
 def end_sequences(
-    whole: Any,
+    ints: Any,
     sequences: Any,
     cache: Any,
     places: Any,
@@ -105,78 +105,78 @@ def end_sequences(
     steps: int,
 ) -> None:
     """Let the sequences whose last token appears by a decode step leave with the planned step."""
-    room = whole[SLOTS] + 2
+    room = ints[SLOTS] + 2
     key = least(heaps, lane, room)
     if key < 0 or key >> KEY_BITS > steps:
         return
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    leaving = whole[step + STEP_PLACES] + whole[SLOTS]
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    leaving = ints[step + STEP_PLACES] + ints[SLOTS]
     while key >= 0 and key >> KEY_BITS <= steps:
         pop(heaps, lane, room)
         sequence = key % MOST_SEQUENCES
         row = sequence * SEQUENCE_WIDTH
         since = sequences[row + JOIN_KV] - sequences[row + JOIN_STEP]
-        whole[base + DECODES] -= 1
-        whole[base + KV_TOKENS] -= since + (key >> KEY_BITS)
-        if not whole[RESERVES]:
+        ints[base + DECODES] -= 1
+        ints[base + KV_TOKENS] -= since + (key >> KEY_BITS)
+        if not ints[RESERVES]:
             phases[lane * block + since % block] -= 1
-        places[leaving + whole[step + STEP_LEAVING]] = sequence
-        whole[step + STEP_LEAVING] += 1
+        places[leaving + ints[step + STEP_LEAVING]] = sequence
+        ints[step + STEP_LEAVING] += 1
         key = least(heaps, lane, room)
 
 
 @kernel
 def preempt(
-    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
 ) -> None:
     """Free the blocks of the last admitted sequence, and queue it again at the head."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    steps = whole[base + STEPS]
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    steps = ints[base + STEPS]
     while True:
-        whole[base + ADMITTED] -= 1
-        sequence = places[whole[base + PLACES] + whole[base + ADMITTED]]
+        ints[base + ADMITTED] -= 1
+        sequence = places[ints[base + PLACES] + ints[base + ADMITTED]]
         row = sequence * SEQUENCE_WIDTH
         end = sequences[row + END_STEP]
-        if end > steps or sequence == whole[base + PREFILLING]:
+        if end > steps or sequence == ints[base + PREFILLING]:
             break
-    whole[step + STEP_PREEMPTED] = 1
+    ints[step + STEP_PREEMPTED] = 1
     if end > steps:
         since = sequences[row + JOIN_KV] - sequences[row + JOIN_STEP]
         kv_tokens = since + steps
-        whole[base + DECODES] -= 1
-        whole[base + KV_TOKENS] -= kv_tokens
-        if not whole[RESERVES]:
+        ints[base + DECODES] -= 1
+        ints[base + KV_TOKENS] -= kv_tokens
+        if not ints[RESERVES]:
             phases[lane * block + since % block] -= 1
         sequences[row + GENERATED] += steps - sequences[row + JOIN_STEP]
         sequences[row + END_STEP] = -1
-        drop(heaps, lane, whole[SLOTS] + 2, (end << KEY_BITS) + sequence)
+        drop(heaps, lane, ints[SLOTS] + 2, (end << KEY_BITS) + sequence)
     else:
-        whole[base + PREFILLING] = -1
+        ints[base + PREFILLING] = -1
         kv_tokens = sequences[row + COMPUTED]
     prompt = sequences[row + PROMPT]
     sequences[row + TARGET] = prompt + sequences[row + GENERATED]
     sequences[row + COMPUTED] = 0
     sequences[row + PREEMPTIONS] += 1
-    whole[base + RUNNING] -= 1
-    whole[ADMITTED_NOW] -= 1
-    release(whole, sequences, cache, row, kv_tokens, whole[KEEPS] > 0)
-    if whole[RESERVES]:
+    ints[base + RUNNING] -= 1
+    ints[ADMITTED_NOW] -= 1
+    release(ints, sequences, cache, row, kv_tokens, ints[KEEPS] > 0)
+    if ints[RESERVES]:
         reserved = -(-(prompt + sequences[row + OUTPUT]) // block)
-        whole[FREE] += reserved - -(-kv_tokens // block)
-    places[whole[PREEMPTED]] = sequence
-    whole[PREEMPTED] += 1
+        ints[FREE] += reserved - -(-kv_tokens // block)
+    places[ints[PREEMPTED]] = sequence
+    ints[PREEMPTED] += 1
 
 
 @kernel
-def quiet(whole: Any, phases: Any, heaps: Any, lane: int) -> int:
+def quiet(ints: Any, phases: Any, heaps: Any, lane: int) -> int:
     """Steps that can follow the last planned one with the same decodes, without asking the scheduler."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    key = least(heaps, lane, whole[SLOTS] + 2)
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    key = least(heaps, lane, ints[SLOTS] + 2)
     if key < 0:
         return 0
-    at, decodes, free = whole[base + STEPS], whole[base + DECODES], whole[FREE]
+    at, decodes, free = ints[base + STEPS], ints[base + DECODES], ints[FREE]
     steps = (key >> KEY_BITS) - at
-    if decodes * (steps // block + 1) <= free or whole[RESERVES]:
+    if decodes * (steps // block + 1) <= free or ints[RESERVES]:
         return steps
     rounds = free // decodes
     passed, need = rounds * block, rounds * decodes
@@ -190,7 +190,7 @@ def quiet(whole: Any, phases: Any, heaps: Any, lane: int) -> int:
 
 @kernel
 def extend(
-    whole: Any,
+    ints: Any,
     sequences: Any,
     cache: Any,
     places: Any,
@@ -201,9 +201,9 @@ def extend(
     steps: int,
 ) -> None:
     """Append decode steps to a planned step, which then describes the last of them."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    decodes, at = whole[base + DECODES], whole[base + STEPS]
-    if not whole[RESERVES]:
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    decodes, at = ints[base + DECODES], ints[base + STEPS]
+    if not ints[RESERVES]:
         first = lane * block
         end, rest = first + -at % block + 1, steps % block
         blocks = steps // block * decodes
@@ -211,50 +211,50 @@ def extend(
             blocks += sum(phases[end - rest : end])
         else:
             blocks += sum(phases[first:end]) + sum(phases[end - rest + block : first + block])
-        grow(whole, cache, blocks)
-    whole[base + KV_TOKENS] += steps * decodes
-    whole[step + STEP_KV] += steps * decodes
-    whole[base + STEPS] = at + steps
-    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, at + steps)
+        grow(ints, cache, blocks)
+    ints[base + KV_TOKENS] += steps * decodes
+    ints[step + STEP_KV] += steps * decodes
+    ints[base + STEPS] = at + steps
+    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, at + steps)
 
 
 @kernel
 def again(
-    whole: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
+    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
 ) -> bool:
     """Turn a planned step into the decode step that follows it; False if too few blocks are free."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    steps, decodes = whole[base + STEPS], whole[base + DECODES]
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    steps, decodes = ints[base + STEPS], ints[base + DECODES]
     need = phases[lane * block + -steps % block]
-    if need > whole[FREE]:
+    if need > ints[FREE]:
         return False
-    grow(whole, cache, need)
-    whole[base + KV_TOKENS] += decodes
-    whole[step + STEP_KV] += decodes
-    whole[base + STEPS] = steps + 1
-    end_sequences(whole, sequences, cache, places, phases, heaps, lane, step, steps + 1)
+    grow(ints, cache, need)
+    ints[base + KV_TOKENS] += decodes
+    ints[step + STEP_KV] += decodes
+    ints[base + STEPS] = steps + 1
+    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, steps + 1)
     return True
 
 
 @kernel
 def finish(
-    whole: Any, sequences: Any, cache: Any, times: Any, places: Any, base: int, step: int, now: float
+    ints: Any, sequences: Any, cache: Any, times: Any, places: Any, base: int, step: int, now: float
 ) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
-    firsts = whole[step + STEP_PLACES]
-    for place in range(whole[step + STEP_FIRSTS]):
+    firsts = ints[step + STEP_PLACES]
+    for place in range(ints[step + STEP_FIRSTS]):
         at = places[firsts + place] * TIMES_WIDTH + FIRST_TOKEN_S
         if times[at] != times[at]:
             times[at] = now
-    leaving = firsts + whole[SLOTS]
-    for place in range(whole[step + STEP_LEAVING]):
+    leaving = firsts + ints[SLOTS]
+    for place in range(ints[step + STEP_LEAVING]):
         sequence = places[leaving + place]
         row = sequence * SEQUENCE_WIDTH
         kv_tokens = sequences[row + JOIN_KV] + sequences[row + END_STEP] - sequences[row + JOIN_STEP]
-        if whole[RESERVES]:
+        if ints[RESERVES]:
             kv_tokens = sequences[row + PROMPT] + sequences[row + OUTPUT]
         sequences[row + END_STEP] = -1
-        whole[base + RUNNING] -= 1
-        whole[ADMITTED_NOW] -= 1
-        release(whole, sequences, cache, row, kv_tokens, False)
+        ints[base + RUNNING] -= 1
+        ints[ADMITTED_NOW] -= 1
+        release(ints, sequences, cache, row, kv_tokens, False)
         times[sequence * TIMES_WIDTH + LAST_S] = now

@@ -33,136 +33,136 @@ from simulator.serving.replay.layout import (
 
 
 @kernel
-def matched(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -> int:
+def matched(ints: Any, sequences: Any, cache: Any, row: int, tokens: int) -> int:
     """First units of a sequence that the cache holds; the last of its tokens is always computed."""
     count = sequences[row + UNIT_COUNT]
     if not count:
         return 0
-    most = min((tokens - 1) // whole[UNIT_TOKENS], count)
-    return leading(cache, whole[USERS], sequences[row + FIRST_UNIT], most)
+    limit = min((tokens - 1) // ints[UNIT_TOKENS], count)
+    return leading(cache, ints[USERS], sequences[row + FIRST_UNIT], limit)
 
 
 @kernel
-def leading(cache: Any, users: int, first: int, most: int) -> int:
+def leading(cache: Any, users: int, first: int, limit: int) -> int:
     """How many of the units from ``first`` on a cache holds, up to the first that it lacks."""
     count = 0
-    while count < most and cache[users + cache[first + count]] >= 0:
+    while count < limit and cache[users + cache[first + count]] >= 0:
         count += 1
     return count
 
 
 @kernel
-def grow(whole: Any, cache: Any, blocks: int) -> None:
+def grow(ints: Any, cache: Any, blocks: int) -> None:
     """Take blocks that are free; evicts idle units when no other block is free."""
-    whole[FREE] -= blocks
-    whole[TAKEN] += blocks
-    while whole[IDLE_COUNT] * whole[UNIT_BLOCKS] > whole[FREE]:
-        unit = cache[whole[NEXT_IDLE] + whole[NO_UNIT]]
-        unlink(whole, cache, unit)
-        cache[whole[USERS] + unit] = -1
+    ints[FREE] -= blocks
+    ints[TAKEN] += blocks
+    while ints[IDLE_COUNT] * ints[UNIT_BLOCKS] > ints[FREE]:
+        unit = cache[ints[NEXT_IDLE] + ints[NO_UNIT]]
+        unlink(ints, cache, unit)
+        cache[ints[USERS] + unit] = -1
 
 
 @kernel
-def unlink(whole: Any, cache: Any, unit: int) -> None:
+def unlink(ints: Any, cache: Any, unit: int) -> None:
     """Take a unit out of the ring of idle ones."""
-    following, before = whole[NEXT_IDLE], whole[LAST_IDLE]
+    following, before = ints[NEXT_IDLE], ints[LAST_IDLE]
     later, earlier = cache[following + unit], cache[before + unit]
     cache[following + earlier] = later
     cache[before + later] = earlier
-    whole[IDLE_COUNT] -= 1
+    ints[IDLE_COUNT] -= 1
 
 
 @kernel
-def use_unit(whole: Any, cache: Any, unit: int) -> None:
+def use_unit(ints: Any, cache: Any, unit: int) -> None:
     """Count a user of a cached unit."""
-    users = whole[USERS] + unit
+    users = ints[USERS] + unit
     if cache[users] == 0:
-        unlink(whole, cache, unit)
-        whole[FREE] -= whole[UNIT_BLOCKS]
+        unlink(ints, cache, unit)
+        ints[FREE] -= ints[UNIT_BLOCKS]
     cache[users] += 1
 
 
 @kernel
-def leave_unit(whole: Any, cache: Any, unit: int) -> None:
+def leave_unit(ints: Any, cache: Any, unit: int) -> None:
     """Count a user less; without users a unit is idle, the last to be evicted."""
-    users = whole[USERS] + unit
+    users = ints[USERS] + unit
     cache[users] -= 1
     if cache[users] > 0:
         return
-    following, before, ring = whole[NEXT_IDLE], whole[LAST_IDLE], whole[NO_UNIT]
+    following, before, ring = ints[NEXT_IDLE], ints[LAST_IDLE], ints[NO_UNIT]
     last = cache[before + ring]
     cache[following + last] = unit
     cache[before + unit] = last
     cache[following + unit] = ring
     cache[before + ring] = unit
-    whole[IDLE_COUNT] += 1
-    whole[FREE] += whole[UNIT_BLOCKS]
+    ints[IDLE_COUNT] += 1
+    ints[FREE] += ints[UNIT_BLOCKS]
 
 
 @kernel
-def hold(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, cached: int) -> bool:
+def hold(ints: Any, sequences: Any, cache: Any, row: int, tokens: int, cached: int) -> bool:
     """Take the blocks of a sequence's first tokens; False (and none) if too few are free.
 
     Args:
-        whole, sequences, cache: columns.
+        ints, sequences, cache: columns.
         row: of the sequence.
         tokens: the tokens.
         cached: of a sequence to admit, the tokens that were found.
     """
     units_held, shared, woken = sequences[row + UNITS_HELD], 0, 0
-    first, users, size = sequences[row + FIRST_UNIT], whole[USERS], whole[UNIT_BLOCKS]
+    first, users, size = sequences[row + FIRST_UNIT], ints[USERS], ints[UNIT_BLOCKS]
     if cached and not units_held:
-        shared = matched(whole, sequences, cache, row, sequences[row + TARGET])
+        shared = matched(ints, sequences, cache, row, sequences[row + TARGET])
         for place in range(shared):
             if cache[users + cache[first + place]] == 0:
                 woken += size
-    need = -(-tokens // whole[BLOCK_TOKENS]) - sequences[row + BLOCKS] - (units_held + shared) * size
-    if max(need, 0) + woken > whole[FREE]:
+    need = -(-tokens // ints[BLOCK_TOKENS]) - sequences[row + BLOCKS] - (units_held + shared) * size
+    if max(need, 0) + woken > ints[FREE]:
         return False
     for place in range(shared):
-        use_unit(whole, cache, cache[first + place])
+        use_unit(ints, cache, cache[first + place])
     sequences[row + UNITS_HELD] = units_held + shared
     if need > 0:
-        grow(whole, cache, need)
+        grow(ints, cache, need)
         sequences[row + BLOCKS] += need
     return True
 
 
 @kernel
-def enter_units(whole: Any, sequences: Any, cache: Any, row: int, tokens: int) -> None:
+def enter_units(ints: Any, sequences: Any, cache: Any, row: int, tokens: int) -> None:
     """Turn a sequence's own blocks into shared units; merge those that another sequence entered."""
     count = sequences[row + UNIT_COUNT]
     if not count:
         return
-    first, units_held, size = sequences[row + FIRST_UNIT], sequences[row + UNITS_HELD], whole[UNIT_BLOCKS]
-    most = min(tokens // whole[UNIT_TOKENS], count)
-    while units_held < most:
+    first, units_held, size = sequences[row + FIRST_UNIT], sequences[row + UNITS_HELD], ints[UNIT_BLOCKS]
+    limit = min(tokens // ints[UNIT_TOKENS], count)
+    while units_held < limit:
         unit = cache[first + units_held]
-        if cache[whole[USERS] + unit] >= 0:
-            use_unit(whole, cache, unit)
-            whole[FREE] += size
+        if cache[ints[USERS] + unit] >= 0:
+            use_unit(ints, cache, unit)
+            ints[FREE] += size
         else:
-            cache[whole[USERS] + unit] = 1
+            cache[ints[USERS] + unit] = 1
         units_held += 1
         sequences[row + BLOCKS] -= size
     sequences[row + UNITS_HELD] = units_held
 
 
 @kernel
-def release(whole: Any, sequences: Any, cache: Any, row: int, tokens: int, keeps: bool) -> None:
+def release(ints: Any, sequences: Any, cache: Any, row: int, tokens: int, keeps: bool) -> None:
     """Free all blocks of a sequence that holds ``tokens`` tokens; its units stay, idle.
 
     ``keeps`` notes which full blocks it leaves behind.
     """
-    enter_units(whole, sequences, cache, row, tokens)
+    enter_units(ints, sequences, cache, row, tokens)
     if keeps:
-        sequences[row + GHOST_TAKEN] = whole[TAKEN]
-        sequences[row + GHOST_FREE] = whole[FREE]
-        sequences[row + GHOST_BLOCKS] = tokens // whole[BLOCK_TOKENS]
+        sequences[row + GHOST_TAKEN] = ints[TAKEN]
+        sequences[row + GHOST_FREE] = ints[FREE]
+        sequences[row + GHOST_BLOCKS] = tokens // ints[BLOCK_TOKENS]
     units_held, first = sequences[row + UNITS_HELD], sequences[row + FIRST_UNIT]
-    private = max(-(-tokens // whole[BLOCK_TOKENS]) - units_held * whole[UNIT_BLOCKS], 0)
+    private = max(-(-tokens // ints[BLOCK_TOKENS]) - units_held * ints[UNIT_BLOCKS], 0)
     for place in range(units_held - 1, -1, -1):
-        leave_unit(whole, cache, cache[first + place])
-    whole[FREE] += private
+        leave_unit(ints, cache, cache[first + place])
+    ints[FREE] += private
     sequences[row + UNITS_HELD] = 0
     sequences[row + BLOCKS] = 0

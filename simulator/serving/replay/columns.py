@@ -130,7 +130,7 @@ def state_columns(
     units: Units | None = None,
     number: int = 0,
 ) -> tuple[Ints, Floats, Ints]:
-    """An idle replica: ``whole``, ``reals`` and ``places``.
+    """An idle replica: ``ints``, ``reals`` and ``places``.
 
     Args:
         options: of the engine.
@@ -142,7 +142,7 @@ def state_columns(
         units: of the prefixes, where the replica has a prefix cache.
         number: of its cache among those of `cache_columns`.
     """
-    whole = np.zeros(LANES + lanes * LANE_WIDTH, np.int64)
+    ints = np.zeros(LANES + lanes * LANE_WIDTH, np.int64)
     reals = np.zeros(LANE_REALS + lanes * LANE_REALS_WIDTH)
     rules = {
         BLOCK_TOKENS: options.block_tokens,
@@ -166,20 +166,20 @@ def state_columns(
         rules |= {UNIT_TOKENS: units.tokens, UNIT_BLOCKS: units.blocks, NO_UNIT: ring, USERS: users}
         rules |= {NEXT_IDLE: users + ring, LAST_IDLE: users + 2 * ring + 1}
     for at, value in rules.items():
-        whole[at] = value
+        ints[at] = value
     reals[NEXT_S], reals[TOKEN_S] = inf, -1.0
     # Preempted sequences that wait, the order of the lanes, then the lists of each lane.
-    whole[ORDER] = at = lanes * slots + 1
+    ints[ORDER] = at = lanes * slots + 1
     at += lanes
     for lane in range(lanes):
         base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
-        whole[base + PREFILLING], whole[base + LANE_COUNT_S], reals[real + EXIT_S] = -1, 1, inf
-        whole[base + PLACES], at = at, at + 2 * slots + 66
+        ints[base + PREFILLING], ints[base + LANE_COUNT_S], reals[real + EXIT_S] = -1, 1, inf
+        ints[base + PLACES], at = at, at + 2 * slots + 66
         for number in range(2):
             step = base + STEP + number * STEP_WIDTH
-            whole[step + STEP_PLACES], at = at, at + 2 * slots
-            whole[step + STEP_REAL] = real + CHUNKS_S + number
-    return whole, reals, np.zeros(at, np.int64)
+            ints[step + STEP_PLACES], at = at, at + 2 * slots
+            ints[step + STEP_REAL] = real + CHUNKS_S + number
+    return ints, reals, np.zeros(at, np.int64)
 
 
 INTS, FLOATS, NUMBER = "int64[::1]", "float64[::1]", "int64"
@@ -251,11 +251,11 @@ def run_replica(
         Times of the sequences (queued, scheduled, first and last token, s; shape (sequences, 4)), and their
         cached tokens and preemptions, shape (sequences, 2).
     """
-    whole, reals, places = state
+    ints, reals, places = state
     fast = loop not in PLAIN.values()
-    lanes, slots, block = int(whole[LANE_COUNT]), int(whole[SLOTS]), int(whole[BLOCK_TOKENS])
+    lanes, slots, block = int(ints[LANE_COUNT]), int(ints[SLOTS]), int(ints[BLOCK_TOKENS])
     columns: list[Any] = [
-        whole,
+        ints,
         reals,
         sequences.ravel(),
         cached,
@@ -315,9 +315,9 @@ def run_fleet(
     first = states[0][0]
     slots, block = int(first[SLOTS]), int(first[BLOCK_TOKENS])
     turns = np.array([0, -1, len(sent_s), reads_kv])
-    wholes, realses, placeses = (np.stack(parts) for parts in zip(*states, strict=True))
+    intses, realses, placeses = (np.stack(parts) for parts in zip(*states, strict=True))
     phaseses = np.zeros((count, block), np.int64)
-    columns: list[Any] = [turns, rule, draws, np.zeros(count), sent_s, wholes, realses]
+    columns: list[Any] = [turns, rule, draws, np.zeros(count), sent_s, intses, realses]
     columns += [sequences.ravel(), cached, times.ravel(), placeses, phaseses]
     # A look may keep one more row between the ends of two steps.
     rowses: Any = np.empty((count, (ROWS + 2) * WIDTH)) if fast else [[] for _ in states]

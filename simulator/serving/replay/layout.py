@@ -1,18 +1,18 @@
 """Where the numbers of a replica lie in its columns.
 
-``whole`` holds whole numbers: a head, then one block a lane (a micro batch in flight; a replica without
+``ints`` holds whole numbers: a head, then one block a lane (a micro batch in flight; a replica without
 stages has one lane), each with two planned steps. ``reals`` holds seconds in the same way. ``sequences``
 and ``times`` hold a row a sequence, ``places`` lists of sequences, ``phases`` the decodes of a lane by
 phase, as in `Batcher`.
 """
 
-# Head of ``whole``: the rules.
+# Head of ``ints``: the rules.
 BLOCK_TOKENS, SLOTS, BUDGET, RESERVES, KEEPS, CUTS, ADMITS_WHOLE, AHEAD, LANE_COUNT, ARRIVALS = range(10)
 PROMPTS_FIRST, UNIT_TOKENS, UNIT_BLOCKS, USERS, NEXT_IDLE, LAST_IDLE, NO_UNIT = range(24, 31)
 """Whether prompts come before decodes; tokens and blocks of a unit of the prefix cache, where ``cache``
 counts the users of each unit (-1: not cached), and where it links idle units in order of their last use;
 the unit that closes the ring."""
-# Head of ``whole``: the state.
+# Head of ``ints``: the state.
 FREE, TAKEN, ADMITTED_NOW, PREEMPTED, QUEUE, QUEUED, ROW_COUNT = range(10, 17)
 """Free blocks; blocks taken so far; admitted sequences of all lanes; preempted ones that wait, which stand
 before new ones; new ones that were admitted, and that came; rows that are kept."""
@@ -26,7 +26,7 @@ IDLE_COUNT, HEAD, TAIL, KV_BLOCKS = 31, 32, 33, 34
 LANES = 35
 """First lane."""
 
-# Of a lane in ``whole``.
+# Of a lane in ``ints``.
 RUNNING, DECODES, KV_TOKENS, STEPS, PREFILLING, ADMITTED, PLACES, STAGED, LANE_COUNT_S, VALID = range(10)
 """``PREFILLING`` is the sequence whose prompt is partly computed, or -1: with chunks there is one at most.
 ``ADMITTED`` counts the list at ``PLACES``. With stages: whether it runs, steps since the planned one, steps

@@ -107,7 +107,7 @@ def drop_from_array(heaps: Any, lane: int, room: int, key: int) -> None:
 @kernel
 def put_row(
     rows: Any,
-    whole: Any,
+    ints: Any,
     start: float,
     end: float,
     since: float,
@@ -122,13 +122,13 @@ def put_row(
 ) -> None:
     """Keep a row of a step or stretch; the numbers are those of `Totals.add`, with free blocks at the end."""
     rows += (start, end, since, count, decodes, kv_tokens, prompt, firsts, running, waiting, free)
-    whole[ROW_COUNT] += 1
+    ints[ROW_COUNT] += 1
 
 
 @kernel
 def put_row_in_array(
     rows: Any,
-    whole: Any,
+    ints: Any,
     start: float,
     end: float,
     since: float,
@@ -142,8 +142,8 @@ def put_row_in_array(
     free: int,
 ) -> None:
     """See `put_row`."""
-    at = whole[ROW_COUNT] * WIDTH
-    whole[ROW_COUNT] += 1
+    at = ints[ROW_COUNT] * WIDTH
+    ints[ROW_COUNT] += 1
     rows[at] = start
     rows[at + 1] = end
     rows[at + 2] = since

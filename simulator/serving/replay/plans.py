@@ -65,7 +65,7 @@ from simulator.serving.replay.prices import chunk_seconds
 
 @kernel
 def plan(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -81,24 +81,24 @@ def plan(
 ) -> bool:
     """Plan a lane's next step; False where there is none. See `Scheduler.plan` and `Chunked.fill`."""
     base = LANES + lane * LANE_WIDTH
-    waits = whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
-    fills = waits > 0 or whole[base + PREFILLING] >= 0
-    if not fills and not whole[base + DECODES]:
+    waits = ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]
+    fills = waits > 0 or ints[base + PREFILLING] >= 0
+    if not fills and not ints[base + DECODES]:
         return False
     while True:
-        clear(whole, reals, step)
-        prompts_first = fills and whole[PROMPTS_FIRST]
-        if whole[base + DECODES] and not prompts_first:
-            decode(whole, sequences, cache, places, phases, heaps, lane, step)
+        clear(ints, reals, step)
+        prompts_first = fills and ints[PROMPTS_FIRST]
+        if ints[base + DECODES] and not prompts_first:
+            decode(ints, sequences, cache, places, phases, heaps, lane, step)
         if fills:
-            tokens = whole[BUDGET] - whole[step + STEP_DECODES]
-            if whole[base + PREFILLING] >= 0:
+            tokens = ints[BUDGET] - ints[step + STEP_DECODES]
+            if ints[base + PREFILLING] >= 0:
                 tokens = go_on(
-                    whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, tokens
+                    ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, tokens
                 )
-            if not whole[step + STEP_PREEMPTED]:
+            if not ints[step + STEP_PREEMPTED]:
                 admit(
-                    whole,
+                    ints,
                     reals,
                     sequences,
                     cache,
@@ -113,31 +113,31 @@ def plan(
                     tokens,
                     now,
                 )
-        if prompts_first and whole[base + DECODES] and not whole[step + STEP_CHUNKS]:
-            decode(whole, sequences, cache, places, phases, heaps, lane, step)
-        begun = whole[step + STEP_DECODES] or whole[step + STEP_CHUNKS]
-        if begun or not whole[step + STEP_PREEMPTED]:
-            return begun > 0 or whole[step + STEP_LEAVING] > 0
+        if prompts_first and ints[base + DECODES] and not ints[step + STEP_CHUNKS]:
+            decode(ints, sequences, cache, places, phases, heaps, lane, step)
+        begun = ints[step + STEP_DECODES] or ints[step + STEP_CHUNKS]
+        if begun or not ints[step + STEP_PREEMPTED]:
+            return begun > 0 or ints[step + STEP_LEAVING] > 0
         # All sequences of the step were preempted; their blocks are free now.
         fills = True
 
 
 @kernel
-def clear(whole: Any, reals: Any, step: int) -> None:
+def clear(ints: Any, reals: Any, step: int) -> None:
     """Empty a planned step."""
-    whole[step + STEP_DECODES] = 0
-    whole[step + STEP_KV] = 0
-    whole[step + STEP_PROMPT] = 0
-    whole[step + STEP_CHUNKS] = 0
-    whole[step + STEP_PREEMPTED] = 0
-    whole[step + STEP_FIRSTS] = 0
-    whole[step + STEP_LEAVING] = 0
-    reals[whole[step + STEP_REAL]] = 0.0
+    ints[step + STEP_DECODES] = 0
+    ints[step + STEP_KV] = 0
+    ints[step + STEP_PROMPT] = 0
+    ints[step + STEP_CHUNKS] = 0
+    ints[step + STEP_PREEMPTED] = 0
+    ints[step + STEP_FIRSTS] = 0
+    ints[step + STEP_LEAVING] = 0
+    reals[ints[step + STEP_REAL]] = 0.0
 
 
 @kernel
 def go_on(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -152,22 +152,22 @@ def go_on(
 ) -> int:
     """Put the next chunk of the partly computed prompt into the step; returns the tokens left."""
     base = LANES + lane * LANE_WIDTH
-    sequence = whole[base + PREFILLING]
+    sequence = ints[base + PREFILLING]
     row = sequence * SEQUENCE_WIDTH
     chunk = min(tokens, sequences[row + TARGET] - sequences[row + COMPUTED])
     if chunk <= 0:
         return tokens
-    while not hold(whole, sequences, cache, row, sequences[row + COMPUTED] + chunk, 0):
-        preempt(whole, sequences, cache, places, phases, heaps, lane, step)
-        if whole[base + PREFILLING] != sequence:
+    while not hold(ints, sequences, cache, row, sequences[row + COMPUTED] + chunk, 0):
+        preempt(ints, sequences, cache, places, phases, heaps, lane, step)
+        if ints[base + PREFILLING] != sequence:
             return tokens
-    compute(whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
+    compute(ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
     return tokens - chunk
 
 
 @kernel
 def admit(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -183,89 +183,89 @@ def admit(
     now: float,
 ) -> None:
     """Admit waiting sequences, first come first served, while tokens, slots and blocks last."""
-    base, block = LANES + lane * LANE_WIDTH, whole[BLOCK_TOKENS]
-    while tokens > 0 and whole[base + RUNNING] < whole[SLOTS]:
-        again = whole[PREEMPTED] > 0
+    base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
+    while tokens > 0 and ints[base + RUNNING] < ints[SLOTS]:
+        again = ints[PREEMPTED] > 0
         if again:
-            sequence = places[whole[PREEMPTED] - 1]
-        elif whole[QUEUE] < whole[QUEUED]:
-            sequence = whole[HEAD]
+            sequence = places[ints[PREEMPTED] - 1]
+        elif ints[QUEUE] < ints[QUEUED]:
+            sequence = ints[HEAD]
         else:
             return
         row = sequence * SEQUENCE_WIDTH
-        target, cached = sequences[row + TARGET], match(whole, sequences, cache, row)
+        target, cached = sequences[row + TARGET], match(ints, sequences, cache, row)
         chunk = target - cached
         if chunk > tokens:
-            if whole[CUTS]:
+            if ints[CUTS]:
                 chunk = tokens
-            elif whole[step + STEP_CHUNKS]:
+            elif ints[step + STEP_CHUNKS]:
                 return
-        if whole[ADMITS_WHOLE]:
+        if ints[ADMITS_WHOLE]:
             need = 0
-            if whole[base + PREFILLING] >= 0:
-                other = whole[base + PREFILLING] * SEQUENCE_WIDTH
+            if ints[base + PREFILLING] >= 0:
+                other = ints[base + PREFILLING] * SEQUENCE_WIDTH
                 need = -(-sequences[other + TARGET] // block) + -sequences[other + COMPUTED] // block
-            if need - (-target // block) + -cached // block > whole[FREE]:
+            if need - (-target // block) + -cached // block > ints[FREE]:
                 return
         tokens_held = cached + chunk
-        if whole[RESERVES]:
+        if ints[RESERVES]:
             tokens_held = sequences[row + PROMPT] + sequences[row + OUTPUT]
-        if not hold(whole, sequences, cache, row, tokens_held, cached):
+        if not hold(ints, sequences, cache, row, tokens_held, cached):
             return
         if again:
-            whole[PREEMPTED] -= 1
+            ints[PREEMPTED] -= 1
         else:
-            whole[QUEUE] += 1
-            whole[HEAD] = sequences[row + NEXT_WAITING]
-        take_slot(whole, sequences, times, places, base, sequence, cached, now)
+            ints[QUEUE] += 1
+            ints[HEAD] = sequences[row + NEXT_WAITING]
+        take_slot(ints, sequences, times, places, base, sequence, cached, now)
         compute(
-            whole, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk
+            ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk
         )
         tokens -= chunk
 
 
 @kernel
-def match(whole: Any, sequences: Any, cache: Any, row: int) -> int:
+def match(ints: Any, sequences: Any, cache: Any, row: int) -> int:
     """Tokens of a waiting sequence in the prefix cache, or in its blocks that none has taken since its
     preemption."""
     target = sequences[row + TARGET]
-    cached = matched(whole, sequences, cache, row, target) * whole[UNIT_TOKENS]
+    cached = matched(ints, sequences, cache, row, target) * ints[UNIT_TOKENS]
     blocks = sequences[row + GHOST_BLOCKS]
     if blocks <= 0:
         return cached
-    left = blocks - max(whole[TAKEN] - sequences[row + GHOST_TAKEN] - sequences[row + GHOST_FREE], 0)
-    most = (target - 1) // whole[BLOCK_TOKENS]
-    return max(max(min(left, most), 0) * whole[BLOCK_TOKENS], cached)
+    left = blocks - max(ints[TAKEN] - sequences[row + GHOST_TAKEN] - sequences[row + GHOST_FREE], 0)
+    limit = (target - 1) // ints[BLOCK_TOKENS]
+    return max(max(min(left, limit), 0) * ints[BLOCK_TOKENS], cached)
 
 
 @kernel
 def take_slot(
-    whole: Any, sequences: Any, times: Any, places: Any, base: int, sequence: int, cached: int, now: float
+    ints: Any, sequences: Any, times: Any, places: Any, base: int, sequence: int, cached: int, now: float
 ) -> None:
     """Give a waiting sequence a slot; ``cached`` of its tokens are in the cache."""
     row, begun = sequence * SEQUENCE_WIDTH, sequence * TIMES_WIDTH + SCHEDULED_S
-    whole[base + RUNNING] += 1
-    whole[ADMITTED_NOW] += 1
+    ints[base + RUNNING] += 1
+    ints[ADMITTED_NOW] += 1
     sequences[row + COMPUTED] = cached
     if times[begun] != times[begun]:
         times[begun] = now
         sequences[row + CACHED] = cached
-    first, count = whole[base + PLACES], whole[base + ADMITTED]
-    if count > 2 * whole[base + RUNNING] + 64:
+    first, count = ints[base + PLACES], ints[base + ADMITTED]
+    if count > 2 * ints[base + RUNNING] + 64:
         inside = 0
         for place in range(count):
             other = places[first + place]
-            if sequences[other * SEQUENCE_WIDTH + END_STEP] >= 0 or other == whole[base + PREFILLING]:
+            if sequences[other * SEQUENCE_WIDTH + END_STEP] >= 0 or other == ints[base + PREFILLING]:
                 places[first + inside] = other
                 inside += 1
         count = inside
     places[first + count] = sequence
-    whole[base + ADMITTED] = count + 1
+    ints[base + ADMITTED] = count + 1
 
 
 @kernel
 def compute(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -282,20 +282,20 @@ def compute(
     """Put the next tokens of an admitted sequence into the step; after the last it joins the decodes."""
     base, row = LANES + lane * LANE_WIDTH, sequence * SEQUENCE_WIDTH
     before, target = sequences[row + COMPUTED], sequences[row + TARGET]
-    reals[whole[step + STEP_REAL]] += chunk_seconds(prices, marks, tokens, before)
-    whole[step + STEP_CHUNKS] += 1
-    whole[step + STEP_PROMPT] += tokens
+    reals[ints[step + STEP_REAL]] += chunk_seconds(prices, marks, tokens, before)
+    ints[step + STEP_CHUNKS] += 1
+    ints[step + STEP_PROMPT] += tokens
     sequences[row + COMPUTED] = before + tokens
-    enter_units(whole, sequences, cache, row, before + tokens)
+    enter_units(ints, sequences, cache, row, before + tokens)
     if before + tokens < target:
-        whole[base + PREFILLING] = sequence
+        ints[base + PREFILLING] = sequence
         return
-    if whole[base + PREFILLING] == sequence:
-        whole[base + PREFILLING] = -1
-    firsts = whole[step + STEP_PLACES]
-    places[firsts + whole[step + STEP_FIRSTS]] = sequence
-    whole[step + STEP_FIRSTS] += 1
-    steps = whole[base + STEPS]
+    if ints[base + PREFILLING] == sequence:
+        ints[base + PREFILLING] = -1
+    firsts = ints[step + STEP_PLACES]
+    places[firsts + ints[step + STEP_FIRSTS]] = sequence
+    ints[step + STEP_FIRSTS] += 1
+    steps = ints[base + STEPS]
     generated = sequences[row + GENERATED] + 1
     end = steps + sequences[row + OUTPUT] - generated
     sequences[row + GENERATED] = generated
@@ -303,12 +303,12 @@ def compute(
     sequences[row + JOIN_KV] = target
     if end <= steps:
         sequences[row + END_STEP] = steps
-        places[firsts + whole[SLOTS] + whole[step + STEP_LEAVING]] = sequence
-        whole[step + STEP_LEAVING] += 1
+        places[firsts + ints[SLOTS] + ints[step + STEP_LEAVING]] = sequence
+        ints[step + STEP_LEAVING] += 1
         return
     sequences[row + END_STEP] = end
-    whole[base + DECODES] += 1
-    whole[base + KV_TOKENS] += target
-    if not whole[RESERVES]:
-        phases[lane * whole[BLOCK_TOKENS] + (target - steps) % whole[BLOCK_TOKENS]] += 1
-    push(heaps, lane, whole[SLOTS] + 2, (end << KEY_BITS) + sequence)
+    ints[base + DECODES] += 1
+    ints[base + KV_TOKENS] += target
+    if not ints[RESERVES]:
+        phases[lane * ints[BLOCK_TOKENS] + (target - steps) % ints[BLOCK_TOKENS]] += 1
+    push(heaps, lane, ints[SLOTS] + 2, (end << KEY_BITS) + sequence)

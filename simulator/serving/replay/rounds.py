@@ -58,7 +58,7 @@ def exit_after(reals: Any, lane: int, rounds: int) -> float:
 
 @kernel
 def run_rounds(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -70,50 +70,50 @@ def run_rounds(
 ) -> None:
     """Set the rounds that a lane has run; see `PipelineLane.run`."""
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
-    if whole[base + STAGED]:
-        extend(whole, sequences, cache, places, phases, heaps, lane, base + STEP, rounds)
-        whole[base + VALID] = 0 if whole[base + STEP + STEP_LEAVING] else whole[base + VALID] - rounds
+    if ints[base + STAGED]:
+        extend(ints, sequences, cache, places, phases, heaps, lane, base + STEP, rounds)
+        ints[base + VALID] = 0 if ints[base + STEP + STEP_LEAVING] else ints[base + VALID] - rounds
     reals[real + SECONDS] += rounds * reals[real + LANE_GROWTH_S]
-    whole[base + LANE_COUNT_S] += rounds
+    ints[base + LANE_COUNT_S] += rounds
 
 
 @kernel
-def stretched(whole: Any, reals: Any, places: Any, phases: Any, heaps: Any, now: float) -> float:
+def stretched(ints: Any, reals: Any, places: Any, phases: Any, heaps: Any, now: float) -> float:
     """Begin a stretch of rounds where all lanes only decode and the longest leads; returns its end, or
     ``now``."""
-    if whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]:
-        for lane in range(whole[LANE_COUNT]):
-            if whole[LANES + lane * LANE_WIDTH + RUNNING] < whole[SLOTS]:
+    if ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]:
+        for lane in range(ints[LANE_COUNT]):
+            if ints[LANES + lane * LANE_WIDTH + RUNNING] < ints[SLOTS]:
                 return now
-    order = whole[ORDER]
-    rounds, decodes, longest, most = NO_END, 0, 0, -1.0
-    for place in range(whole[LANES_UNDER_WAY]):
+    order = ints[ORDER]
+    rounds, decodes, longest, most_s = NO_END, 0, 0, -1.0
+    for place in range(ints[LANES_UNDER_WAY]):
         lane = places[order + place]
         base = LANES + lane * LANE_WIDTH
-        steps = min(quiet(whole, phases, heaps, lane), whole[base + VALID] - 1)
+        steps = min(quiet(ints, phases, heaps, lane), ints[base + VALID] - 1)
         if steps < rounds:
             if steps < SHORTEST_ROUNDS:
                 return now
             rounds = steps
-        decodes += whole[base + DECODES]
+        decodes += ints[base + DECODES]
         seconds = seconds_after(reals, lane, 1)
-        if seconds > most:
-            longest, most = place, seconds
-    if decodes * (rounds // whole[BLOCK_TOKENS] + 1) > whole[FREE] and not whole[RESERVES]:
+        if seconds > most_s:
+            longest, most_s = place, seconds
+    if decodes * (rounds // ints[BLOCK_TOKENS] + 1) > ints[FREE] and not ints[RESERVES]:
         return now
-    if not leads(whole, reals, places, places[order + longest], rounds):
+    if not leads(ints, reals, places, places[order + longest], rounds):
         return now
-    whole[LONGEST], whole[ROUNDS] = longest, rounds
-    return first_exit(whole, reals, places, rounds)
+    ints[LONGEST], ints[ROUNDS] = longest, rounds
+    return first_exit(ints, reals, places, rounds)
 
 
 @kernel
-def leads(whole: Any, reals: Any, places: Any, lead: int, rounds: int) -> bool:
+def leads(ints: Any, reals: Any, places: Any, lead: int, rounds: int) -> bool:
     """Whether a lane is the longest throughout, and the next round is the same step by step."""
-    free, last, stages = reals[FREE_S], reals[LAST_EXIT_S], whole[LANE_COUNT]
-    order, under_way = whole[ORDER], whole[LANES_UNDER_WAY]
+    free, last, stages = reals[FREE_S], reals[LAST_EXIT_S], ints[LANE_COUNT]
+    order, under_way = ints[ORDER], ints[LANES_UNDER_WAY]
     expected = reals[LANE_REALS + places[order + under_way - 1] * LANE_REALS_WIDTH + EXIT_S]
-    first, most, final = (
+    first, most_s, final = (
         seconds_after(reals, lead, 0),
         seconds_after(reals, lead, 1),
         seconds_after(reals, lead, rounds),
@@ -123,7 +123,7 @@ def leads(whole: Any, reals: Any, places: Any, lead: int, rounds: int) -> bool:
         real = LANE_REALS + lane * LANE_REALS_WIDTH
         seconds, leave = reals[real + SECONDS], reals[real + EXIT_S]
         if lane == lead:
-            seconds = most
+            seconds = most_s
             expected = leave + seconds
         else:
             growth = reals[real + LANE_GROWTH_S]
@@ -141,10 +141,10 @@ def leads(whole: Any, reals: Any, places: Any, lead: int, rounds: int) -> bool:
 
 
 @kernel
-def first_exit(whole: Any, reals: Any, places: Any, rounds: int) -> float:
+def first_exit(ints: Any, reals: Any, places: Any, rounds: int) -> float:
     """When the first lane ends its step of a round, from the first on."""
-    order, at, stages = whole[ORDER], whole[LONGEST], whole[LANE_COUNT]
-    lead, under_way, earlier = places[order + at], whole[LANES_UNDER_WAY], rounds - 1
+    order, at, stages = ints[ORDER], ints[LONGEST], ints[LANE_COUNT]
+    lead, under_way, earlier = places[order + at], ints[LANES_UNDER_WAY], rounds - 1
     if not at:
         return exit_after(reals, lead, rounds)
     if earlier:
@@ -157,9 +157,9 @@ def first_exit(whole: Any, reals: Any, places: Any, rounds: int) -> float:
 
 
 @kernel
-def rotate(whole: Any, places: Any, count: int) -> None:
+def rotate(ints: Any, places: Any, count: int) -> None:
     """Move the first lanes of the order behind the others."""
-    order, last = whole[ORDER], whole[LANES_UNDER_WAY] - 1
+    order, last = ints[ORDER], ints[LANES_UNDER_WAY] - 1
     for _ in range(count):
         lane = places[order]
         for place in range(last):
@@ -168,38 +168,38 @@ def rotate(whole: Any, places: Any, count: int) -> None:
 
 
 @kernel
-def ended(whole: Any, reals: Any, lead: int, now: float) -> int:
+def ended(ints: Any, reals: Any, lead: int, now: float) -> int:
     """Exits of the longest lane before a time."""
-    real, most = LANE_REALS + lead * LANE_REALS_WIDTH, whole[ROUNDS]
+    real, limit = LANE_REALS + lead * LANE_REALS_WIDTH, ints[ROUNDS]
     passed, growth = now - reals[real + EXIT_S], reals[real + LANE_GROWTH_S]
     if passed <= 0.0:
         return 0
-    exits = min(int(steps_within(passed, reals[real + SECONDS] + growth, growth)) + 1, most)
+    exits = min(int(steps_within(passed, reals[real + SECONDS] + growth, growth)) + 1, limit)
     # Correct rounding errors of one or two exits.
     while exit_after(reals, lead, exits - 1) >= now:
         exits -= 1
-    while exits < most and exit_after(reals, lead, exits) < now:
+    while exits < limit and exit_after(reals, lead, exits) < now:
         exits += 1
     return exits
 
 
 @kernel
 def commit(
-    whole: Any, reals: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, now: float
+    ints: Any, reals: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, now: float
 ) -> None:
     """End the stretch: all lanes have run the steps that ended before a time, and run the next ones."""
-    order, stages, under_way = whole[ORDER], whole[LANE_COUNT], whole[LANES_UNDER_WAY]
-    longest = whole[LONGEST]
+    order, stages, under_way = ints[ORDER], ints[LANE_COUNT], ints[LANES_UNDER_WAY]
+    longest = ints[LONGEST]
     lead, free = places[order + longest], reals[FREE_S]
     time = reals[LANE_REALS + places[order + under_way - 1] * LANE_REALS_WIDTH + EXIT_S]
-    exit_s, exits = time, ended(whole, reals, lead, now)
-    whole[ROUNDS] = 0
+    exit_s, exits = time, ended(ints, reals, lead, now)
+    ints[ROUNDS] = 0
     passed = behind = 0
     if exits:
-        rotate(whole, places, longest)
+        rotate(ints, places, longest)
         behind = under_way - longest
         passed, exit_s, time = 1, exit_after(reals, lead, exits - 1), exit_after(reals, lead, exits)
-        run_rounds(whole, reals, sequences, cache, places, phases, heaps, lead, exits)
+        run_rounds(ints, reals, sequences, cache, places, phases, heaps, lead, exits)
         free = exit_s + seconds_after(reals, lead, 0) / stages
     for place in range(passed, under_way):
         # The next exit of the lane, which belongs to a round after that of the longest lane, or not.
@@ -209,18 +209,18 @@ def commit(
         exit_s = exit_s + seconds_after(reals, lane, rounds) / stages if rounds else reals[real + EXIT_S]
         if passed == place and exit_s < now:
             passed += 1
-            run_rounds(whole, reals, sequences, cache, places, phases, heaps, lane, rounds + 1)
+            run_rounds(ints, reals, sequences, cache, places, phases, heaps, lane, rounds + 1)
             free = (exit_s if exit_s > free else free) + reals[real + SECONDS] / stages
         else:
             reals[real + EXIT_S] = exit_s
             if rounds:
-                run_rounds(whole, reals, sequences, cache, places, phases, heaps, lane, rounds)
+                run_rounds(ints, reals, sequences, cache, places, phases, heaps, lane, rounds)
     for place in range(passed):
         lane = places[order + place]
         if lane != lead:
             time += reals[LANE_REALS + lane * LANE_REALS_WIDTH + SECONDS] / stages
         reals[LANE_REALS + lane * LANE_REALS_WIDTH + EXIT_S] = time
-    rotate(whole, places, passed)
+    rotate(ints, places, passed)
     reals[FREE_S] = free
     reals[LAST_EXIT_S] = reals[LANE_REALS + places[order + under_way - 1] * LANE_REALS_WIDTH + EXIT_S]
     reals[NEXT_S] = reals[LANE_REALS + places[order] * LANE_REALS_WIDTH + EXIT_S]

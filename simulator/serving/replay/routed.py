@@ -52,7 +52,7 @@ def run_routed(
     draws: Any,
     scores: Any,
     sent_s: Any,
-    wholes: Any,
+    intses: Any,
     realses: Any,
     sequences: Any,
     cache: Any,
@@ -73,7 +73,7 @@ def run_routed(
         draws: random numbers that it uses, two a request.
         scores: room for a number of each replica.
         sent_s: when each request is sent to the fleet, s.
-        wholes, realses, placeses, phaseses, heapses, rowses: columns of each replica.
+        intses, realses, placeses, phaseses, heapses, rowses: columns of each replica.
         sequences, cache, times: columns of all sequences, by number of arrival.
         prices, marks: of all replicas.
         room: rows of a replica.
@@ -82,14 +82,14 @@ def run_routed(
         arrival, picked = turns[ARRIVAL], turns[PICKED]
         ends = arrival >= turns[ARRIVAL_COUNT]
         # All replicas up to the request's sending; then the one that takes it up to its arrival there.
-        first, last, until = 0, len(wholes), inf
+        first, last, until = 0, len(intses), inf
         if picked >= 0:
             first, last, until = picked, picked + 1, times[arrival * TIMES_WIDTH + QUEUED_S]
         elif not ends:
             until = sent_s[arrival]
         for number in range(first, last):
             if cell(realses, number, NEXT_S) < until and not advance_single(
-                wholes[number],
+                intses[number],
                 realses[number],
                 sequences,
                 cache,
@@ -105,21 +105,21 @@ def run_routed(
             ):
                 return number
         if picked >= 0:
-            submit_single(wholes[picked], realses[picked], sequences, arrival, until)
+            submit_single(intses[picked], realses[picked], sequences, arrival, until)
             turns[ARRIVAL] = arrival + 1
             turns[PICKED] = -1
             continue
         if ends:
             return -1
         if turns[READS_KV]:
-            settle(wholes, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
-        turns[PICKED] = pick(wholes, sequences, cache, placeses, rule, draws, scores, arrival)
+            settle(intses, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
+        turns[PICKED] = pick(intses, sequences, cache, placeses, rule, draws, scores, arrival)
         sequences[arrival * SEQUENCE_WIDTH + REPLICA] = turns[PICKED]
 
 
 @kernel
 def settle(
-    wholes: Any,
+    intses: Any,
     realses: Any,
     sequences: Any,
     cache: Any,
@@ -130,10 +130,10 @@ def settle(
     now: float,
 ) -> None:
     """Count the blocks of all replicas up to the step under way."""
-    for number in range(len(wholes)):
-        if cell(wholes, number, COUNT) > 1:
+    for number in range(len(intses)):
+        if cell(intses, number, COUNT) > 1:
             settle_single(
-                wholes[number],
+                intses[number],
                 realses[number],
                 sequences,
                 cache,
@@ -147,7 +147,7 @@ def settle(
 
 @kernel
 def pick(
-    wholes: Any,
+    intses: Any,
     sequences: Any,
     cache: Any,
     placeses: Any,
@@ -157,60 +157,60 @@ def pick(
     arrival: int,
 ) -> int:
     """The replica that takes a request."""
-    count, kind = len(wholes), int(rule[0])
+    count, kind = len(intses), int(rule[0])
     if kind == POWER_OF_TWO:
         first, other = int(draws[2 * arrival] * count), int(draws[2 * arrival + 1] * (count - 1))
         if other >= first:
             other += 1
-        return first if load_of(wholes, first) <= load_of(wholes, other) else other
+        return first if load_of(intses, first) <= load_of(intses, other) else other
     if kind == PREFIX_AWARE:
-        return pick_by_prefix(wholes, sequences, cache, rule, scores, arrival)
+        return pick_by_prefix(intses, sequences, cache, rule, scores, arrival)
     if kind == SCORED:
-        return pick_by_scores(wholes, sequences, cache, rule, scores, arrival)
+        return pick_by_scores(intses, sequences, cache, rule, scores, arrival)
     best, least = 0, inf
     for number in range(count):
         if kind == LEAST_LOADED:
-            score = load_of(wholes, number) + (rule[1] - 1.0) * queue_of(wholes, number)
+            score = load_of(intses, number) + (rule[1] - 1.0) * queue_of(intses, number)
         else:
-            free = cell(wholes, number, FREE)
-            if queue_of(wholes, number):
-                free -= demand(wholes[number], sequences, placeses[number])
-            score = -(free / (load_of(wholes, number) + 1))
+            free = cell(intses, number, FREE)
+            if queue_of(intses, number):
+                free -= demand(intses[number], sequences, placeses[number])
+            score = -(free / (load_of(intses, number) + 1))
         if score < least:
             best, least = number, score
     return best
 
 
 @kernel
-def queue_of(wholes: Any, number: int) -> int:
+def queue_of(intses: Any, number: int) -> int:
     """Sequences waiting on a replica."""
-    new = cell(wholes, number, QUEUED) - cell(wholes, number, QUEUE)
-    return cell(wholes, number, PREEMPTED) + new
+    new = cell(intses, number, QUEUED) - cell(intses, number, QUEUE)
+    return cell(intses, number, PREEMPTED) + new
 
 
 @kernel
-def load_of(wholes: Any, number: int) -> int:
+def load_of(intses: Any, number: int) -> int:
     """Sequences waiting and running on a replica."""
-    return queue_of(wholes, number) + cell(wholes, number, LANES + RUNNING)
+    return queue_of(intses, number) + cell(intses, number, LANES + RUNNING)
 
 
 @kernel
-def cached_of(wholes: Any, number: int, sequences: Any, cache: Any, row: int) -> int:
+def cached_of(intses: Any, number: int, sequences: Any, cache: Any, row: int) -> int:
     """Tokens of a new sequence's prompt that a replica's cache holds."""
     if not sequences[row + UNIT_COUNT]:
         return 0
-    tokens = cell(wholes, number, UNIT_TOKENS)
-    most = min((sequences[row + PROMPT] - 1) // tokens, sequences[row + UNIT_COUNT])
-    return leading(cache, cell(wholes, number, USERS), sequences[row + FIRST_UNIT], most) * tokens
+    tokens = cell(intses, number, UNIT_TOKENS)
+    limit = min((sequences[row + PROMPT] - 1) // tokens, sequences[row + UNIT_COUNT])
+    return leading(cache, cell(intses, number, USERS), sequences[row + FIRST_UNIT], limit) * tokens
 
 
 @kernel
-def demand(whole: Any, sequences: Any, places: Any) -> int:
+def demand(ints: Any, sequences: Any, places: Any) -> int:
     """Blocks that the sequences waiting ask for."""
-    total, block, sequence = 0, whole[BLOCK_TOKENS], whole[HEAD]
-    for place in range(whole[PREEMPTED]):
+    total, block, sequence = 0, ints[BLOCK_TOKENS], ints[HEAD]
+    for place in range(ints[PREEMPTED]):
         total += sequences[places[place] * SEQUENCE_WIDTH + TARGET] // block + 1
-    for _ in range(whole[QUEUED] - whole[QUEUE]):
+    for _ in range(ints[QUEUED] - ints[QUEUE]):
         row = sequence * SEQUENCE_WIDTH
         total += sequences[row + TARGET] // block + 1
         sequence = sequences[row + NEXT_WAITING]
@@ -218,61 +218,61 @@ def demand(whole: Any, sequences: Any, places: Any) -> int:
 
 
 @kernel
-def pick_by_prefix(wholes: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
+def pick_by_prefix(intses: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
     """See `PrefixAware.pick`."""
-    count, row = len(wholes), arrival * SEQUENCE_WIDTH
+    count, row = len(intses), arrival * SEQUENCE_WIDTH
     prompt = sequences[row + PROMPT]
-    least = most = load_of(wholes, 0)
+    least = highest = load_of(intses, 0)
     best, cached = 0, -1.0
     for number in range(count):
-        load = load_of(wholes, number)
+        load = load_of(intses, number)
         if load < least:
             best, least = number, load
-        most = max(most, load)
-    if most - least > rule[2] and most > rule[3] * least:
+        highest = max(highest, load)
+    if highest - least > rule[2] and highest > rule[3] * least:
         return best
     for number in range(count):
-        scores[number] = cached_of(wholes, number, sequences, cache, row)
+        scores[number] = cached_of(intses, number, sequences, cache, row)
         cached = max(cached, scores[number])
     if cached < rule[1] * prompt:
         return best
     best, least = -1, 0
     for number in range(count):
         if scores[number] == cached:
-            load = load_of(wholes, number)
+            load = load_of(intses, number)
             if best < 0 or load < least:
                 best, least = number, load
     return best
 
 
 @kernel
-def add_least(scores: Any, wholes: Any, weight: float, loads: bool) -> None:
+def add_least(scores: Any, intses: Any, weight: float, loads: bool) -> None:
     """Add 1 for the shortest queue (or the least load), 0 for the longest, weighted."""
-    low = high = load_of(wholes, 0) if loads else queue_of(wholes, 0)
-    for number in range(len(wholes)):
-        value = load_of(wholes, number) if loads else queue_of(wholes, number)
+    low = high = load_of(intses, 0) if loads else queue_of(intses, 0)
+    for number in range(len(intses)):
+        value = load_of(intses, number) if loads else queue_of(intses, number)
         low, high = min(low, value), max(high, value)
-    for number in range(len(wholes)):
-        value = load_of(wholes, number) if loads else queue_of(wholes, number)
+    for number in range(len(intses)):
+        value = load_of(intses, number) if loads else queue_of(intses, number)
         scores[number] += weight * ((high - value) / (high - low) if high > low else 1.0)
 
 
 @kernel
-def pick_by_scores(wholes: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
+def pick_by_scores(intses: Any, sequences: Any, cache: Any, rule: Any, scores: Any, arrival: int) -> int:
     """See `Scored.pick`; ``rule`` holds the weights of queue, load, blocks and prefix."""
-    count, row = len(wholes), arrival * SEQUENCE_WIDTH
+    count, row = len(intses), arrival * SEQUENCE_WIDTH
     prompt = sequences[row + PROMPT]
     for number in range(count):
         scores[number] = 0.0
     if rule[1] != 0.0:
-        add_least(scores, wholes, rule[1], False)
+        add_least(scores, intses, rule[1], False)
     if rule[2] != 0.0:
-        add_least(scores, wholes, rule[2], True)
+        add_least(scores, intses, rule[2], True)
     for number in range(count):
         if rule[3] != 0.0:
-            use = 1.0 - cell(wholes, number, FREE) / cell(wholes, number, KV_BLOCKS)
+            use = 1.0 - cell(intses, number, FREE) / cell(intses, number, KV_BLOCKS)
             scores[number] += rule[3] * (1.0 - use)
-        cached = cached_of(wholes, number, sequences, cache, row)
+        cached = cached_of(intses, number, sequences, cache, row)
         scores[number] += rule[4] * cached / prompt
     turn = arrival % count
     best, highest = 0, -inf

@@ -57,17 +57,17 @@ def steps_within(passed: float, first: float, growth: float) -> float:
 
 
 @kernel
-def steps_over(passed: float, first: float, growth: float, most: int) -> int:
+def steps_over(passed: float, first: float, growth: float, limit: int) -> int:
     """Steps of a stretch after which ``passed`` seconds are over; see `replica.base.steps_done`."""
     done = max(int(steps_within(passed, first, growth)) - 1, 0)
-    while done < most and done * first + growth * done * (done - 1) * 0.5 < passed:
+    while done < limit and done * first + growth * done * (done - 1) * 0.5 < passed:
         done += 1
     return max(done, 1)
 
 
 @kernel
 def run_single(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -82,21 +82,21 @@ def run_single(
 ) -> bool:
     """Run all arrivals of a replica; False where ``room`` rows are kept and there is more to run."""
     while True:
-        arrival, until = whole[QUEUED], inf
-        if arrival < whole[ARRIVALS]:
+        arrival, until = ints[QUEUED], inf
+        if arrival < ints[ARRIVALS]:
             until = times[arrival * TIMES_WIDTH + QUEUED_S]
         if not advance_single(
-            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, until, room
+            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, until, room
         ):
             return False
         if until == inf:
             return True
-        submit_single(whole, reals, sequences, arrival, until)
+        submit_single(ints, reals, sequences, arrival, until)
 
 
 @kernel
 def advance_single(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -113,28 +113,28 @@ def advance_single(
     """Run all steps that end before a time; False where ``room`` rows are kept before that."""
     while reals[NEXT_S] < until:
         now = reals[NEXT_S]
-        turn_single(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, now)
-        if whole[ROW_COUNT] >= room:
+        turn_single(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, now)
+        if ints[ROW_COUNT] >= room:
             return False
     return True
 
 
 @kernel
-def submit_single(whole: Any, reals: Any, sequences: Any, sequence: int, now: float) -> None:
+def submit_single(ints: Any, reals: Any, sequences: Any, sequence: int, now: float) -> None:
     """Queue a sequence at a time to which the replica was advanced; it cuts a stretch that it could end."""
-    waiting = whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
-    if whole[COUNT] > 1 and waiting == 0 and whole[LANES + RUNNING] < whole[SLOTS]:
-        cut(whole, reals, now)
-    queue_up(whole, sequences, sequence)
+    waiting = ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]
+    if ints[COUNT] > 1 and waiting == 0 and ints[LANES + RUNNING] < ints[SLOTS]:
+        cut(ints, reals, now)
+    queue_up(ints, sequences, sequence)
     if reals[NEXT_S] == inf:
         # Plan after all arrivals of this instant.
         reals[NEXT_S] = now
-        whole[COUNT] = 0
+        ints[COUNT] = 0
 
 
 @kernel
 def settle_single(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -145,44 +145,44 @@ def settle_single(
     now: float,
 ) -> None:
     """End a running stretch with the step under way, and count up to that step; see `Replica.settle`."""
-    step = whole[RUNNING_STEP]
-    if not step or whole[COUNT] < 2:
+    step = ints[RUNNING_STEP]
+    if not step or ints[COUNT] < 2:
         return
-    cut(whole, reals, now)
-    earlier, start = whole[COUNT] - 1, reals[START_S]
-    whole[COUNT] = 1
+    cut(ints, reals, now)
+    earlier, start = ints[COUNT] - 1, reals[START_S]
+    ints[COUNT] = 1
     if not earlier:
         return
     end = start + earlier * reals[FIRST_S] + reals[GROWTH_S] * earlier * (earlier - 1) * 0.5
     since = reals[TOKEN_S] if reals[TOKEN_S] > 0.0 else start
-    decodes, waiting = whole[step + STEP_DECODES], whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
-    running, free = whole[LANES + RUNNING], whole[FREE]
+    decodes, waiting = ints[step + STEP_DECODES], ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]
+    running, free = ints[LANES + RUNNING], ints[FREE]
     put_row(
-        rows, whole, start, end, since, earlier, decodes, whole[step + STEP_KV], 0, 0, running, waiting, free
+        rows, ints, start, end, since, earlier, decodes, ints[step + STEP_KV], 0, 0, running, waiting, free
     )
     reals[START_S] = end
     reals[TOKEN_S] = end
-    planned = whole[PLANNED_STEP]
+    planned = ints[PLANNED_STEP]
     if planned:
-        extend(whole, sequences, cache, places, phases, heaps, 0, planned, earlier)
-        whole[step + STEP_KV] += earlier * decodes
+        extend(ints, sequences, cache, places, phases, heaps, 0, planned, earlier)
+        ints[step + STEP_KV] += earlier * decodes
     else:
-        extend(whole, sequences, cache, places, phases, heaps, 0, step, earlier)
+        extend(ints, sequences, cache, places, phases, heaps, 0, step, earlier)
 
 
 @kernel
-def cut(whole: Any, reals: Any, now: float) -> None:
+def cut(ints: Any, reals: Any, now: float) -> None:
     """End the running stretch with the step that is under way."""
     first, growth = reals[FIRST_S], reals[GROWTH_S]
-    count = steps_over(now - reals[START_S], first, growth, whole[COUNT])
-    if count < whole[COUNT]:
-        whole[COUNT] = count
+    count = steps_over(now - reals[START_S], first, growth, ints[COUNT])
+    if count < ints[COUNT]:
+        ints[COUNT] = count
         reals[NEXT_S] = reals[START_S] + count * first + growth * count * (count - 1) * 0.5
 
 
 @kernel
 def turn_single(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -196,38 +196,38 @@ def turn_single(
     now: float,
 ) -> None:
     """End the running step or stretch, and start the next; see `Replica.advance`."""
-    step = whole[RUNNING_STEP]
+    step = ints[RUNNING_STEP]
     if step:
-        end_single(whole, reals, sequences, cache, times, places, phases, heaps, rows, step, now)
+        end_single(ints, reals, sequences, cache, times, places, phases, heaps, rows, step, now)
     free = SECOND_STEP if step == FIRST_STEP else FIRST_STEP
-    if whole[AHEAD]:
-        begun, planned = whole[PLANNED_STEP], 0
+    if ints[AHEAD]:
+        begun, planned = ints[PLANNED_STEP], 0
         if not begun and plan(
-            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now
+            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now
         ):
             begun = free
         other = SECOND_STEP if begun == FIRST_STEP else FIRST_STEP
         if begun and plan(
-            whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, other, now
+            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, other, now
         ):
             planned = other
-        whole[PLANNED_STEP] = planned
+        ints[PLANNED_STEP] = planned
         step = begun
-    elif plan(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now):
+    elif plan(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now):
         step = free
     else:
         step = 0
-    whole[RUNNING_STEP] = step
+    ints[RUNNING_STEP] = step
     if step:
         reals[START_S] = now
-        reals[NEXT_S] = now + launch(whole, reals, phases, heaps, prices, marks, step)
+        reals[NEXT_S] = now + launch(ints, reals, phases, heaps, prices, marks, step)
     else:
-        reals[NEXT_S], whole[COUNT], reals[TOKEN_S] = inf, 1, -1.0
+        reals[NEXT_S], ints[COUNT], reals[TOKEN_S] = inf, 1, -1.0
 
 
 @kernel
 def end_single(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -240,61 +240,61 @@ def end_single(
     now: float,
 ) -> None:
     """End the running step or stretch."""
-    decodes, since, count = whole[step + STEP_DECODES], reals[TOKEN_S], whole[COUNT]
+    decodes, since, count = ints[step + STEP_DECODES], reals[TOKEN_S], ints[COUNT]
     if decodes:
         reals[TOKEN_S] = now
         if since <= 0.0:
             since = reals[START_S]
     put_row(
         rows,
-        whole,
+        ints,
         reals[START_S],
         now,
         since,
         count,
         decodes,
-        whole[step + STEP_KV],
-        whole[step + STEP_PROMPT],
-        whole[step + STEP_FIRSTS],
-        whole[LANES + RUNNING],
-        whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE],
-        whole[FREE],
+        ints[step + STEP_KV],
+        ints[step + STEP_PROMPT],
+        ints[step + STEP_FIRSTS],
+        ints[LANES + RUNNING],
+        ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE],
+        ints[FREE],
     )
     if count > 1:
-        planned = whole[PLANNED_STEP] if whole[AHEAD] else step
-        extend(whole, sequences, cache, places, phases, heaps, 0, planned, count - 1)
-    if whole[step + STEP_FIRSTS] or whole[step + STEP_LEAVING]:
-        finish(whole, sequences, cache, times, places, LANES, step, now)
+        planned = ints[PLANNED_STEP] if ints[AHEAD] else step
+        extend(ints, sequences, cache, places, phases, heaps, 0, planned, count - 1)
+    if ints[step + STEP_FIRSTS] or ints[step + STEP_LEAVING]:
+        finish(ints, sequences, cache, times, places, LANES, step, now)
 
 
 @kernel
-def launch(whole: Any, reals: Any, phases: Any, heaps: Any, prices: Any, marks: Any, step: int) -> float:
+def launch(ints: Any, reals: Any, phases: Any, heaps: Any, prices: Any, marks: Any, step: int) -> float:
     """Seconds of the step to launch, or of the stretch that it begins."""
-    decodes, kv_tokens = whole[step + STEP_DECODES], whole[step + STEP_KV]
-    changes = whole[step + STEP_CHUNKS] + whole[step + STEP_LEAVING] + whole[step + STEP_PREEMPTED]
+    decodes, kv_tokens = ints[step + STEP_DECODES], ints[step + STEP_KV]
+    changes = ints[step + STEP_CHUNKS] + ints[step + STEP_LEAVING] + ints[step + STEP_PREEMPTED]
     if decodes and not changes:
-        if whole[AHEAD]:
-            planned, more = whole[PLANNED_STEP], 0
+        if ints[AHEAD]:
+            planned, more = ints[PLANNED_STEP], 0
             if planned:
-                changes = whole[planned + STEP_CHUNKS] + whole[planned + STEP_LEAVING]
-                changes += whole[planned + STEP_PREEMPTED]
-                if not changes and whole[planned + STEP_DECODES] == decodes:
-                    more = quiet(whole, phases, heaps, 0)
+                changes = ints[planned + STEP_CHUNKS] + ints[planned + STEP_LEAVING]
+                changes += ints[planned + STEP_PREEMPTED]
+                if not changes and ints[planned + STEP_DECODES] == decodes:
+                    more = quiet(ints, phases, heaps, 0)
         else:
-            more = quiet(whole, phases, heaps, 0)
+            more = quiet(ints, phases, heaps, 0)
         if more:
             first, growth, count = stretch_seconds(prices, marks, decodes, kv_tokens)
             if count > more:
                 count = more + 1
-            whole[COUNT], reals[FIRST_S], reals[GROWTH_S] = count, first, growth
+            ints[COUNT], reals[FIRST_S], reals[GROWTH_S] = count, first, growth
             return count * first + growth * count * (count - 1) * 0.5
-    whole[COUNT] = 1
+    ints[COUNT] = 1
     return step_seconds(
         prices,
         marks,
         decodes,
         kv_tokens,
-        whole[step + STEP_CHUNKS],
-        whole[step + STEP_PROMPT],
-        reals[whole[step + STEP_REAL]],
+        ints[step + STEP_CHUNKS],
+        ints[step + STEP_PROMPT],
+        reals[ints[step + STEP_REAL]],
     )

@@ -58,7 +58,7 @@ from simulator.serving.replica.pipeline import SHORTEST_ROUNDS
 
 @kernel
 def run_staged(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -73,14 +73,14 @@ def run_staged(
 ) -> bool:
     """Run all arrivals of a replica; False where ``room`` rows are kept and there is more to run."""
     while True:
-        arrival, until = whole[QUEUED], inf
-        if arrival < whole[ARRIVALS]:
+        arrival, until = ints[QUEUED], inf
+        if arrival < ints[ARRIVALS]:
             until = times[arrival * TIMES_WIDTH + QUEUED_S]
         while reals[NEXT_S] < until:
-            if whole[ROW_COUNT] >= room:
+            if ints[ROW_COUNT] >= room:
                 return False
             turn_staged(
-                whole,
+                ints,
                 reals,
                 sequences,
                 cache,
@@ -96,20 +96,20 @@ def run_staged(
         if until == inf:
             return True
         # Queue the arrival; it ends a stretch unless all lanes are full or others wait.
-        if whole[ROUNDS] and whole[PREEMPTED] + arrival - whole[QUEUE] == 0:
-            for lane in range(whole[LANE_COUNT]):
-                if whole[LANES + lane * LANE_WIDTH + RUNNING] < whole[SLOTS]:
-                    commit(whole, reals, sequences, cache, places, phases, heaps, until)
+        if ints[ROUNDS] and ints[PREEMPTED] + arrival - ints[QUEUE] == 0:
+            for lane in range(ints[LANE_COUNT]):
+                if ints[LANES + lane * LANE_WIDTH + RUNNING] < ints[SLOTS]:
+                    commit(ints, reals, sequences, cache, places, phases, heaps, until)
                     break
-        queue_up(whole, sequences, arrival)
+        queue_up(ints, sequences, arrival)
         start = max(until, reals[TURNED_S])
-        if reals[NEXT_S] > start and whole[LANES_UNDER_WAY] < whole[LANE_COUNT]:
+        if reals[NEXT_S] > start and ints[LANES_UNDER_WAY] < ints[LANE_COUNT]:
             reals[NEXT_S] = start
 
 
 @kernel
 def turn_staged(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -124,40 +124,38 @@ def turn_staged(
 ) -> None:
     """End the lane step that ends next, and launch idle lanes; see `PipelinedReplica.advance`."""
     reals[TURNED_S] = now
-    if whole[ROUNDS]:
-        commit(whole, reals, sequences, cache, places, phases, heaps, now)
-    order = whole[ORDER]
-    if whole[LANES_UNDER_WAY]:
+    if ints[ROUNDS]:
+        commit(ints, reals, sequences, cache, places, phases, heaps, now)
+    order = ints[ORDER]
+    if ints[LANES_UNDER_WAY]:
         lane = places[order]
         if reals[LANE_REALS + lane * LANE_REALS_WIDTH + EXIT_S] <= now:
             end_staged(
-                whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, lane, now
+                ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, lane, now
             )
-    for lane in range(whole[LANE_COUNT]):
-        if whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE] == 0:
+    for lane in range(ints[LANE_COUNT]):
+        if ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE] == 0:
             break
-        if not whole[LANES + lane * LANE_WIDTH + STAGED]:
-            launch_lane(
-                whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now
-            )
-    under_way = whole[LANES_UNDER_WAY]
+        if not ints[LANES + lane * LANE_WIDTH + STAGED]:
+            launch_lane(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
+    under_way = ints[LANES_UNDER_WAY]
     if not under_way:
         reals[NEXT_S] = inf
         return
     first = places[order]
     next_s = reals[LANE_REALS + first * LANE_REALS_WIDTH + EXIT_S]
     valid = min(
-        whole[LANES + first * LANE_WIDTH + VALID],
-        whole[LANES + places[order + under_way - 1] * LANE_WIDTH + VALID],
+        ints[LANES + first * LANE_WIDTH + VALID],
+        ints[LANES + places[order + under_way - 1] * LANE_WIDTH + VALID],
     )
     if valid > SHORTEST_ROUNDS:
-        next_s = stretched(whole, reals, places, phases, heaps, next_s)
+        next_s = stretched(ints, reals, places, phases, heaps, next_s)
     reals[NEXT_S] = next_s
 
 
 @kernel
 def end_staged(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -172,45 +170,45 @@ def end_staged(
     now: float,
 ) -> None:
     """End the step of the lane that leaves first, and start its next."""
-    base, real, order = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH, whole[ORDER]
-    step, under_way = base + STEP, whole[LANES_UNDER_WAY] - 1
+    base, real, order = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH, ints[ORDER]
+    step, under_way = base + STEP, ints[LANES_UNDER_WAY] - 1
     for place in range(under_way):
         places[order + place] = places[order + place + 1]
-    whole[LANES_UNDER_WAY] = under_way
-    waiting = whole[PREEMPTED] + whole[QUEUED] - whole[QUEUE]
+    ints[LANES_UNDER_WAY] = under_way
+    waiting = ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]
     put_row(
         rows,
-        whole,
+        ints,
         reals[BUSY_FROM_S],
         now,
         reals[real + READY_S],
-        whole[base + LANE_COUNT_S],
-        whole[step + STEP_DECODES],
-        whole[step + STEP_KV],
-        whole[step + STEP_PROMPT],
-        whole[step + STEP_FIRSTS],
-        whole[ADMITTED_NOW],
+        ints[base + LANE_COUNT_S],
+        ints[step + STEP_DECODES],
+        ints[step + STEP_KV],
+        ints[step + STEP_PROMPT],
+        ints[step + STEP_FIRSTS],
+        ints[ADMITTED_NOW],
         waiting,
-        whole[FREE],
+        ints[FREE],
     )
     reals[BUSY_FROM_S] = now
-    whole[base + LANE_COUNT_S] = 1
-    if whole[step + STEP_FIRSTS] or whole[step + STEP_LEAVING]:
-        finish(whole, sequences, cache, times, places, base, step, now)
-    goes_on = whole[base + VALID] > 2 and waiting == 0
-    if goes_on and again(whole, sequences, cache, places, phases, heaps, lane, step):
+    ints[base + LANE_COUNT_S] = 1
+    if ints[step + STEP_FIRSTS] or ints[step + STEP_LEAVING]:
+        finish(ints, sequences, cache, times, places, base, step, now)
+    goes_on = ints[base + VALID] > 2 and waiting == 0
+    if goes_on and again(ints, sequences, cache, places, phases, heaps, lane, step):
         # The same decodes again, on the same line segment of the table.
         reals[real + SECONDS] += reals[real + LANE_GROWTH_S]
-        whole[base + VALID] = 0 if whole[step + STEP_LEAVING] else whole[base + VALID] - 1
-        enter(whole, reals, places, lane, now)
+        ints[base + VALID] = 0 if ints[step + STEP_LEAVING] else ints[base + VALID] - 1
+        enter(ints, reals, places, lane, now)
         return
-    whole[base + STAGED] = 0
-    launch_lane(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
+    ints[base + STAGED] = 0
+    launch_lane(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
 
 
 @kernel
 def launch_lane(
-    whole: Any,
+    ints: Any,
     reals: Any,
     sequences: Any,
     cache: Any,
@@ -226,34 +224,34 @@ def launch_lane(
     """Plan a lane's next step and let it in."""
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     step = base + STEP
-    if not plan(whole, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, step, now):
+    if not plan(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, step, now):
         return
-    decodes, kv_tokens = whole[step + STEP_DECODES], whole[step + STEP_KV]
-    changes = whole[step + STEP_CHUNKS] + whole[step + STEP_LEAVING] + whole[step + STEP_PREEMPTED]
+    decodes, kv_tokens = ints[step + STEP_DECODES], ints[step + STEP_KV]
+    changes = ints[step + STEP_CHUNKS] + ints[step + STEP_LEAVING] + ints[step + STEP_PREEMPTED]
     if decodes and not changes:
         seconds, growth, valid = stretch_seconds(prices, marks, decodes, kv_tokens)
     else:
         chunks, prompt, chunks_s = (
-            whole[step + STEP_CHUNKS],
-            whole[step + STEP_PROMPT],
+            ints[step + STEP_CHUNKS],
+            ints[step + STEP_PROMPT],
             reals[real + CHUNKS_S],
         )
         seconds = step_seconds(prices, marks, decodes, kv_tokens, chunks, prompt, chunks_s)
         growth, valid = 0.0, 0
-    whole[base + STAGED] = 1
-    whole[base + VALID] = valid
+    ints[base + STAGED] = 1
+    ints[base + VALID] = valid
     reals[real + SECONDS] = seconds
     reals[real + LANE_GROWTH_S] = growth
-    enter(whole, reals, places, lane, now)
+    enter(ints, reals, places, lane, now)
 
 
 @kernel
-def enter(whole: Any, reals: Any, places: Any, lane: int, now: float) -> None:
+def enter(ints: Any, reals: Any, places: Any, lane: int, now: float) -> None:
     """Let a lane's next step into the first stage."""
     real = LANE_REALS + lane * LANE_REALS_WIDTH
     seconds = reals[real + SECONDS]
-    share = seconds / whole[LANE_COUNT]
-    under_way = whole[LANES_UNDER_WAY]
+    share = seconds / ints[LANE_COUNT]
+    under_way = ints[LANES_UNDER_WAY]
     if not under_way:
         reals[BUSY_FROM_S] = now
     begin, last = max(reals[FREE_S], now), reals[LAST_EXIT_S] + share
@@ -262,5 +260,5 @@ def enter(whole: Any, reals: Any, places: Any, lane: int, now: float) -> None:
     reals[real + EXIT_S] = leave
     reals[FREE_S] = begin + share
     reals[LAST_EXIT_S] = leave
-    places[whole[ORDER] + under_way] = lane
-    whole[LANES_UNDER_WAY] = under_way + 1
+    places[ints[ORDER] + under_way] = lane
+    ints[LANES_UNDER_WAY] = under_way + 1

@@ -21,13 +21,13 @@ def go_on(batcher: Batcher, step: PlannedStep, tokens: int) -> int:
     return tokens
 
 
-def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: bool = False) -> None:
+def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, uncut: bool = False) -> None:
     """Admit waiting sequences, first come first served, while tokens, slots and blocks last.
 
     Args:
         batcher, step, now: as in `Scheduler.fill`.
         tokens: left of the budget.
-        whole: prompts are not cut; one that exceeds the budget runs in a step without other prompts.
+        uncut: prompts are not cut; one that exceeds the budget runs in a step without other prompts.
     """
     waiting, kv = batcher.waiting, batcher.kv
     while waiting and tokens > 0 and batcher.running < batcher.slots:
@@ -35,7 +35,7 @@ def admit(batcher: Batcher, step: PlannedStep, tokens: int, now: float, whole: b
         cached = kv.match(sequence)
         chunk = sequence.target - cached
         if chunk > tokens:
-            if not whole:
+            if not uncut:
                 chunk = tokens
             elif step.chunks:
                 return

@@ -243,9 +243,9 @@ def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[flo
     """Percentiles of gaps between tokens from their histogram, s (to 0.5 %)."""
     total, passed = sum(gaps.values()), 0
     percentiles: list[float] = []
-    wanted = [share * total for share in shares]
+    times = [share * total for share in shares]
     for index in sorted(gaps):
         passed += gaps[index]
-        while len(percentiles) < len(wanted) and passed >= wanted[len(percentiles)]:
+        while len(percentiles) < len(times) and passed >= times[len(percentiles)]:
             percentiles.append(exp((index + (0.5 if index >= 0 else -0.5)) / GAP_STEPS))
     return percentiles

@@ -93,7 +93,7 @@ class Scaler(Strict):
         return 1
 
     @abstractmethod
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
         """Replicas that the pool should have.
 
         Args:
@@ -108,7 +108,7 @@ class Scaler(Strict):
         """Replicas that the pool should have by the share of requests that met the targets.
 
         Args:
-            replicas, running, waiting, slots: as in `wanted`.
+            replicas, running, waiting, slots: as in `target_replicas`.
             met: share since the last look.
         """
         return replicas

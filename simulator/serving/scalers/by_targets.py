@@ -28,8 +28,8 @@ class ByTargets(Scaler):
     least: Few = Field(1, description="fewest replicas")
     most: Few = Field(64, description="most replicas")
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`: without a request, one less."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`: without a request, one less."""
         return self.within(replicas, running, waiting, slots, 1.0)
 
     def within(self, replicas: int, running: int, waiting: int, slots: int, met: float) -> int:

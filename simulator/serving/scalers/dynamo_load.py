@@ -39,8 +39,8 @@ class DynamoLoadPlanner(Scaler):
     least: Few = Field(1, description="fewest replicas")
     most: Few = Field(8, description="most replicas")
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`: without metrics of replicas, as many as there are."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`: without metrics of replicas, as many as there are."""
         return replicas
 
     def by_load(self, pool: PoolLoad) -> int:

@@ -33,8 +33,8 @@ class DynamoSlaPlanner(Scaler):
     least: Few = Field(1, description="fewest replicas")
     most: Few = Field(8, description="most replicas")
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`: without requests, as many as there are."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`: without requests, as many as there are."""
         return replicas
 
     def by_requests(self, seen: EndedRequests) -> int:

@@ -14,6 +14,6 @@ class FixedReplicas(Scaler):
     rule: ClassVar[str] = "as many replicas as the deployment says"
     source: ClassVar[str] = "default"
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`."""
         return replicas

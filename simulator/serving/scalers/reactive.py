@@ -32,8 +32,8 @@ class Reactive(Scaler):
         """See `Scaler.fewest`."""
         return min(self.least, 1)
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`."""
         needed = (running + waiting) / self.target
         if replicas and abs(needed / replicas - 1.0) <= self.tolerance:
             return replicas

@@ -19,8 +19,8 @@ class Scheduled(Scaler):
     period: float = Field(3600.0, ge=1, le=1e7, description="seconds that each entry lasts")
     replicas: list[Few] = Field(min_length=1, description="replicas, one entry after the other, in a cycle")
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`."""
         ahead = int((now + self.start + self.interval) // self.period)
         entries = range(int(now // self.period), ahead + 1)
         return max(self.replicas[entry % len(self.replicas)] for entry in entries)

@@ -30,8 +30,8 @@ class WorkloadVariantAutoscaler(Scaler):
     spare_queue: float = Field(3.0, ge=0, le=1e6, description="mean sequences below queue that are kept")
     most: Few = Field(64, description="most replicas")
 
-    def wanted(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
-        """See `Scaler.wanted`: without metrics of replicas, as many as there are."""
+    def target_replicas(self, now: float, replicas: int, running: int, waiting: int, slots: int) -> int:
+        """See `Scaler.target_replicas`: without metrics of replicas, as many as there are."""
         return replicas
 
     def by_load(self, pool: PoolLoad) -> int:

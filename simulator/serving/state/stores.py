@@ -107,7 +107,7 @@ class KvTiers:
         """The first tier that holds a unit."""
         return next((store for store in self.stores if unit in store.units), None)
 
-    def kept(self, hits: Hits) -> int:
+    def read_tokens(self, hits: Hits) -> int:
         """Tokens of units that need no computing."""
         return sum(int((1.0 - store.recompute) * store.unit_tokens) for _, store in hits)
 
@@ -124,7 +124,7 @@ class KvTiers:
         routes: dict[Crossed, float] = {}
         for _, store in hits:
             routes[store.read] = routes.get(store.read, 0.0) + store.read_s
-        read = before + self.kept(hits)
+        read = before + self.read_tokens(hits)
         computing = self._prefill_s(target - read, read)
         return max(max(routes.values()), computing) < self._prefill_s(target - before, before)
 

@@ -67,10 +67,10 @@ class DataStream:
         for place, (kind, micro_batch, chunk) in enumerate(order):
             if kind not in (FORWARD, BACKWARD) or (once and kind == BACKWARD):
                 continue
-            wanted = works[chunk].forward_gathers if kind == FORWARD else works[chunk].backward_gathers
+            gathers = works[chunk].forward_gathers if kind == FORWARD else works[chunk].backward_gathers
             key = kind, chunk, micro_batch // gathering
-            if wanted and key in last_use:
-                self.gathers[place], self._ends[place] = wanted, last_use.pop(key)
+            if gathers and key in last_use:
+                self.gathers[place], self._ends[place] = gathers, last_use.pop(key)
         for (kind, chunk, _), place in completes.items():
             if kind == reducing and works[chunk].reductions:
                 self.reductions[place] = works[chunk].reductions

@@ -227,9 +227,9 @@ def test_only_one_run_with_all_mechanisms_proves_a_plan():
 def test_runs_near_a_plan_are_its_only_proof():
     known = RunEvidence(setting(), [near(0.0), run("16 bits; pipeline", hidden=16384)])
     assert known.together(("16 bits", "ZeRO-1")) and not known.together(("16 bits", "pipeline"))
-    assert "about these widths in 16 bits" in known.kept
+    assert "about these widths in 16 bits" in known.basis
     far = RunEvidence(setting(), [run("16 bits; pipeline", hidden=16384)])
-    assert far.together(("16 bits", "pipeline")) and "widths" not in far.kept
+    assert far.together(("16 bits", "pipeline")) and "widths" not in far.basis
 
 
 def test_a_proven_search_leaves_out_plans_that_promise_far_more_than_the_fastest_run():

@@ -45,10 +45,10 @@ class Tiles(Strict):
         return sorted(grids, key=lambda grid: (grid[0] * grid[1], grid))
 
     def _ratio(self, picture: Picture) -> tuple[int, int]:
-        wanted, area = picture.width / picture.height, picture.width * picture.height
+        ratio, area = picture.width / picture.height, picture.width * picture.height
         closest, best = math.inf, (1, 1)
         for rows, columns in self._grids():
-            distance = abs(wanted - columns / rows)
+            distance = abs(ratio - columns / rows)
             larger = area > 0.5 * self.tile**2 * rows * columns
             if distance < closest or (distance == closest and larger):
                 closest, best = distance, (rows, columns)

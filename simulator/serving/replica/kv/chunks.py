@@ -31,7 +31,7 @@ class ChunkBlocks(PagedBlocks):
 
     def cached(self, request: Request) -> int:
         """See `PagedBlocks.cached`."""
-        return self.tiers.kept(self._found(request))
+        return self.tiers.read_tokens(self._found(request))
 
     def in_memory(self, request: Request) -> int:
         """See `PagedBlocks.in_memory`: documents lie in tiers only."""
@@ -44,7 +44,7 @@ class ChunkBlocks(PagedBlocks):
         if not self.tiers.sooner(hits, in_memory, sequence.target):
             hits = []
         self._hits = sequence, hits
-        return min(in_memory + self.tiers.kept(hits), sequence.target - 1)
+        return min(in_memory + self.tiers.read_tokens(hits), sequence.target - 1)
 
     def wait_seconds(self, sequence: Sequence, now: float) -> float:
         """See `PagedBlocks.wait_seconds`."""

@@ -47,7 +47,7 @@ class LinkedBlocks(PrefixBlocks):
         if self.tiers is None or not self.tiers.sooner(hits, in_memory, sequence.target):
             hits = []
         self._hits = sequence, hits
-        return in_memory + (self.tiers.kept(hits) if self.tiers is not None else 0)
+        return in_memory + (self.tiers.read_tokens(hits) if self.tiers is not None else 0)
 
     def wait_seconds(self, sequence: Sequence, now: float) -> float:
         """See `PagedBlocks.wait_seconds`."""

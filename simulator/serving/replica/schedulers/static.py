@@ -34,7 +34,7 @@ class Static(Scheduler):
             for sequence in batch:
                 sequence.output = longest
             later = [waiting.pop() for _ in range(len(waiting) - len(batch))]
-            admit(batcher, step, 1 << 60, now, whole=True)
+            admit(batcher, step, 1 << 60, now, uncut=True)
             waiting.extend(reversed(later))
             if self.pads and step.chunks:
                 longest_prompt = max(tokens for tokens, _ in step.chunks)

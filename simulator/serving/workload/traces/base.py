@@ -231,8 +231,8 @@ def number(
     try:
         value = kind(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        wanted = "a whole number" if kind is int else "a number"
-        raise InputError(f"column {column!r}: {wanted} is needed, found {shown(text)}", where) from None
+        needed = "a whole number" if kind is int else "a number"
+        raise InputError(f"column {column!r}: {needed} is needed, found {shown(text)}", where) from None
     if not value >= least:
         raise InputError(f"column {column!r}: at least {least:g} is needed, found {shown(text)}", where)
     if value > largest:
