@@ -66,9 +66,6 @@ UNPRICED: Mapping[str, str] = {
     "zaya": "convolutions over queries and keys, and layers of routers, take memory, not time",
     "axk2": "gates of queries and of norms take memory, not time",
     "doge": "attention is priced over all keys, not over those that its mask keeps",
-    "xmod": f"adapters of languages take memory, not time; {ENCODERS}",
-    "big_bird": f"{BLOCKS}; {ENCODERS}",
-    "bigbird_pegasus": f"{BLOCKS}; {DECODERS}",
     "xlnet": f"relative positions take memory, not time; {ENCODERS}",
     "xlm": ENCODERS,
     "prophetnet": f"streams of further tokens are not priced; {DECODERS}",
@@ -80,8 +77,12 @@ UNPRICED: Mapping[str, str] = {
     "whisper": f"the convolutions over sound, and {DECODERS}",
     "distilbert": ENCODERS,
     "longcat_flash": "experts that compute nothing are left out of the experts of a token in the mean",
+    "xmod": f"adapters of languages take memory, not time; {ENCODERS}",
+    "big_bird": f"{BLOCKS}; {ENCODERS}",
+    "bigbird_pegasus": f"{BLOCKS}; {DECODERS}",
 }
-"""What the predictions of a family leave out, in words for the user."""
+"""What the predictions of a family leave out, in words for the user. Of types with one rule, the first listed
+stands for those that are not."""
 
 
 def deepseek_v4(config: Config) -> dict[str, Any]:

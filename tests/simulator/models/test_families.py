@@ -162,3 +162,10 @@ def test_minicpm_v_has_the_layers_of_its_version(tmp_path: Path) -> None:
     assert model_parameters(read(tmp_path, config)) == 7_615_616_512 - 2 * 3584 * (152064 - 151666)
     with pytest.raises(InputError, match=r"version: one of 2\.5, 2\.6, 4\.0, 4\.5 is needed, found 'x'"):
         read(tmp_path, config | {"version": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("ernie", "pooling"), ("xmod", "adapters"), ("mvp", "no constant")]
+)
+def test_types_of_one_rule_have_notes_of_their_own(name: str, words: str, tmp_path: Path) -> None:
+    assert read(tmp_path, DECODERS[name]["config"]).left_out.startswith(words)
