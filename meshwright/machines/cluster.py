@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.errors import InputError, suggestion
+from core.loading import build
 from core.parsing import read_text
 from hwmodels.cluster import Cluster, clusters
 from hwmodels.device import devices
@@ -92,7 +93,7 @@ def read_machine(
     _check_device(device, report, notes, where)
     unsaid = "latencies, shape of the network and power of hosts"
     notes.append(f"no report states {unsaid}: those of {name} stand for them")
-    Cluster.model_validate(cluster)
+    build(Cluster, cluster, where)
     return ReportedMachine(cluster, tuple(report.kinds), tuple(notes))
 
 

@@ -172,3 +172,8 @@ def test_a_broken_topology_names_its_row(tmp_path):
     text = topology(4, 4).replace("GPU2\tNV18\tNV18", "GPU2\tNV18\tXX")
     with pytest.raises(InputError, match="paths of GPU2"):
         read(tmp_path, topo=text, names=listed("NVIDIA H100 80GB HBM3", 4))
+
+
+def test_a_rate_that_no_link_has_is_refused_by_its_key(tmp_path):
+    with pytest.raises(InputError, match=r"network\.nic_gbps: is in Gb/s .* found 9\.22"):
+        read(tmp_path, cluster="dgx-h100", ib=ibstat([2**63]))
