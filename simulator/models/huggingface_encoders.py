@@ -23,34 +23,37 @@ def bert(config: Config) -> dict[str, Any]:
         return {}
     # The pooler, or the product in front of the head of the task; BigBird has both.
     other = whole_of(config, "type_vocab_size", 2) * width + hidden * (width + 1)
-    fields = {}
+    fields: dict[str, Any] = {}
     if width != hidden:
-        fields["embedding_width"] = width
+        fields = {"embedding_width": width, "tied_embeddings": True}
         outputs = config.number("output_embedding_size")
-        fields["tied_embeddings"] = True
         # RemBERT's output layer has a table of its own, ELECTRA's the embedding's.
         rows = whole_of(config, "vocab_size")
         other += (hidden + rows) * outputs if outputs else hidden * width + rows
+    return {**fields, "other_parameters": other + _beside_bert(config, kind, hidden)}
+
+
+def _beside_bert(config: Config, kind: str, hidden: int) -> int:
+    """Parameters that a kind of BERT has beside BERT's."""
     if kind == "big_bird":
-        other += hidden * (hidden + 1)
+        return hidden * (hidden + 1)
     if kind == "ernie" and config.flag("use_task_id"):
-        other += whole_of(config, "task_type_vocab_size", 3) * hidden
+        return whole_of(config, "task_type_vocab_size", 3) * hidden
     if kind == "roformer":
-        width = hidden // max(whole_of(config, "num_attention_heads", 1), 1)
-        other += whole_of(config, "max_position_embeddings") * width
+        heads = max(whole_of(config, "num_attention_heads", 1), 1)
+        return whole_of(config, "max_position_embeddings") * (hidden // heads)
     if kind == "roc_bert":
         widths = [whole_of(config, f"{name}_embed_dim") for name in ("pronunciation", "shape")]
         rows = [whole_of(config, f"{name}_vocab_size") for name in ("pronunciation", "shape")]
-        other += sum(row * width for row, width in zip(rows, widths, strict=True))
-        other += hidden * (hidden + sum(widths) + 1)
+        tables = sum(row * width for row, width in zip(rows, widths, strict=True))
+        return tables + hidden * (hidden + sum(widths) + 1)
     if kind == "xmod":
-        languages, narrow = config.values.get("languages"), whole_of(config, "adapter_reduction_factor", 2)
-        narrow = hidden // max(narrow, 1)
-        adapters = whole_of(config, "num_hidden_layers") * (
-            len(languages) if isinstance(languages, list) else 1
-        )
-        other += adapters * (2 * hidden * narrow + narrow + hidden)
-    return {**fields, "other_parameters": other}
+        languages = config.values.get("languages")
+        narrow = hidden // max(whole_of(config, "adapter_reduction_factor", 2), 1)
+        adapters = whole_of(config, "num_hidden_layers")
+        adapters *= len(languages) if isinstance(languages, list) else 1
+        return adapters * (2 * hidden * narrow + narrow + hidden)
+    return 0
 
 
 def xlnet(config: Config) -> dict[str, Any]:
@@ -127,11 +130,8 @@ def prophetnet(config: Config) -> dict[str, Any]:
         keys |= {f"{stack}_layers": f"num_{stack}_layers"}
         keys |= {f"{stack}_attention_heads": f"num_{stack}_attention_heads"}
     spelled = {new: config.values[old] for new, old in keys.items() if old in config.values}
-    fields = bart(config._replace(values={**config.values, **spelled}))
-    hidden, stack = (
-        whole_of(config, "hidden_size"),
-        _stack(Config(spelled | dict(config.values), ""), "decoder"),
-    )
+    config = config._replace(values={**config.values, **spelled})
+    fields, hidden, stack = bart(config), whole_of(config, "hidden_size"), _stack(config, "decoder")
     buckets = whole_of(config, "num_buckets", 32) * stack["heads"]
     other = stack["layers"] * buckets * (hidden + 1) + whole_of(config, "ngram") * hidden
     return fields | {"other_parameters": other}
