@@ -15,6 +15,7 @@ from core.errors import InputError
 from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import Imported
+from meshwright.exporters.tuning_sharding import yaml_of
 from simulator.models import models
 from simulator.rl.scenario import make_rl
 
@@ -67,10 +68,7 @@ def _imported(scenario: dict[str, Any], target: str, values: _Values, stated: Ma
 
 def _flat_yaml(text: str, where: str, path: Path | None, depth: int = 0) -> Flat:
     """A YAML file with the recipes that its ``defaults`` names, as dotted keys; empty if it is none."""
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
-        return {}
+    data = yaml_of(text)
     if not isinstance(data, Mapping):
         return {}
     below = data.get("defaults")
@@ -153,7 +151,7 @@ def _scalar(value: str) -> Any:
     """A word as YAML reads it; the word itself where it is no YAML."""
     try:
         return yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, LookupError, ValueError):
         return value
 
 

@@ -93,7 +93,7 @@ class Beside(NamedTuple):
 def _mapping(text: str, where: str) -> Mapping[str, Any]:
     try:
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, LookupError, ValueError) as error:
         raise InputError(f"not readable as YAML ({str(error)[:80]})", where) from None
     if not isinstance(data, Mapping):
         raise InputError("a mapping of options is needed", where)
@@ -134,7 +134,7 @@ def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]
 def _documents(text: str) -> list[Any]:
     try:
         return [part for part in yaml.load_all(text, Loader=yaml.CSafeLoader) if isinstance(part, Mapping)]
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except (yaml.YAMLError, RecursionError, LookupError, ValueError):
         return []
 
 

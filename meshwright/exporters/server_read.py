@@ -210,7 +210,7 @@ def _formats(options: Options, pool: dict[str, Any], name: str, where: str) -> N
 def _older(version: str, engine: Engine) -> bool:
     """Whether a release is older than a preset that stands for it."""
     numbers = [
-        tuple(int(part) for part in re.findall(r"\d+", text)[:3]) for text in (version, engine.version)
+        tuple(int(part) for part in re.findall(r"\d{1,9}", text)[:3]) for text in (version, engine.version)
     ]
     return bool(numbers[0]) and numbers[0] < numbers[1]
 

@@ -38,7 +38,7 @@ def yaml_of(text: str) -> Any:
     """The value of a YAML text; None where it is none."""
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except (yaml.YAMLError, RecursionError, LookupError, ValueError):  # others: a tag of another form
         return None
 
 

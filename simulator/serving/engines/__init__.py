@@ -93,7 +93,7 @@ def _family(name: str) -> str | None:
 
 def _number(version: str) -> tuple[int, ...]:
     """Return the release number of a version text."""
-    release = re.search(r"\d+(\.\d+)*", version)
+    release = re.search(r"\d{1,9}(\.\d{1,9})*", version)
     return tuple(int(part) for part in release.group().split(".")) if release else (0,)
 
 

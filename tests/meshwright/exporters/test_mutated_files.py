@@ -111,3 +111,17 @@ def test_mutated_configurations(name: str, tmp_path: Path) -> None:
                 config[key] = value
         path.write_text(json.dumps(config), encoding="utf-8")
         ends_well(lambda: model_parameters(read_config(path)), json.dumps(config))
+
+
+ODD_FILES = {
+    "docker.sh": f"docker run --gpus all vllm/vllm-openai:v0.{'1' * 5000} --model Qwen/Qwen3-32B -tp 4",
+    "ppo.yaml": "algorithm: !!bool y\nmodel: Qwen/Qwen3-8B\n",
+    "values.yaml": "image: {tag: !!int x}\nargs: [vllm, serve, Qwen/Qwen3-32B]\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_versions_and_tags_that_nothing_can_be(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(ODD_FILES[name], encoding="utf-8")
+    stated = {"cluster": "dgx-h200", "gpus": 8}
+    ends_well(lambda: read_launch(str(tmp_path / name), stated=stated), ODD_FILES[name])
