@@ -9,6 +9,10 @@ from simulator.ops.counts import flops_per_token, model_parameters
 from simulator.serving.setting import ServingSetting
 
 
+BATCHES = 64
+"""Batches of which the fastest within a target counts."""
+
+
 def _products(setting: ServingSetting) -> float:
     """Tokens a second and GPU of products alone at their settled rate."""
     return setting.cluster.device.settled("bf16") / (2.0 * model_parameters(setting.model))
@@ -46,10 +50,31 @@ def _peak_token(setting: ServingSetting) -> float:
     return 1e3 * read / setting.cluster.device.memory_bandwidth
 
 
+def _decode_rate(setting: ServingSetting) -> float:
+    """Tokens a second of a decoding device, those for attention among them: the most within the TPOT target
+    of equal requests, whose KV all fits. Prefill devices do not count."""
+    pools = {each.name: each for each in setting.pools}
+    decode, target = pools["decode"], setting.serving.slo.tpot
+    if target is None or setting.serving.output is None:
+        raise InputError("a claim on decodes needs output lengths and a target", f"{setting.where}: workload")
+    tokens = _prompt(setting), float(setting.serving.output.mean())
+    fits = decode.costs.kv_blocks * decode.options.block_tokens // sum(tokens)
+    most = int(min(fits, decode.options.max_sequences))
+    keys = tokens[0] + 0.5 * tokens[1]
+    rates = [0.0]
+    for part in range(1, BATCHES + 1):
+        batch = max(most * part // BATCHES, 1)
+        seconds = decode.costs.steps.step((), batch, int(batch * keys))
+        if seconds <= target:
+            rates.append(batch / seconds)
+    return max(rates) / (setting.gpus - pools["prefill"].pool.devices)
+
+
 BY_HAND: dict[str, Callable[[ServingSetting], float]] = {
     "peak_prefill": _peak_prefill,
     "peak_token": _peak_token,
     "products": _products,
     "kv_gb": _kv_gb,
     "users": _users,
+    "decode_rate": _decode_rate,
 }
