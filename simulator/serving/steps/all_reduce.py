@@ -14,6 +14,11 @@ from simulator.serving.engines import Engine
 
 Array = NDArray[np.float64]
 
+DEEPEP_BARRIERS = 2.6
+"""Start of a DeepEP kernel over that of an all-reduce by remote reads, which has one barrier: its low-latency
+dispatch and combine take 12.5 us each on 8 H200, 22 on 8 B200 and 17.5 on 4 GB200 and GB300, for 1 to 16 tokens of a
+rank (2.5, 2.75, 2.5 times; aiconfigurator 0.12, wideep_deepep_ll_perf of SGLang 0.5.12)."""
+
 
 def star_seconds(cluster: Cluster, ranks: int, size: Array) -> Array:
     """Return seconds in which all ranks send to one of them, and receive the sum from it.
@@ -55,7 +60,7 @@ def all_reduce_seconds(
     return np.where(size <= engine.custom_all_reduce_bytes.value, np.minimum(custom, nccl), nccl)
 
 
-def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
+def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, barriers: float = 1.0) -> Array:
     """Return seconds of an all-to-all over neighbouring ranks: direct writes or NCCL, the faster.
 
     Inside a domain of fast links, kernels such as DeepEP's write each token into the memory of the ranks that
@@ -65,6 +70,7 @@ def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
         cluster: provides the links.
         ranks: number of ranks in the group.
         sent: bytes that each rank sends.
+        barriers: start of the kernel over that of an all-reduce's.
     """
     library = cluster.collective("all_to_all", sent, ranks)
     level = cluster.levels[0]
@@ -73,4 +79,5 @@ def exchange_seconds(cluster: Cluster, ranks: int, sent: Array) -> Array:
         return library
     start = remote_reads.start_s + remote_reads.rank_s * (min(ranks, remote_reads.most_ranks) - 2)
     share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
-    return np.minimum(library, start + sent / (remote_reads.efficiency * share * level.bandwidth))
+    direct = barriers * start + sent / (remote_reads.efficiency * share * level.bandwidth)
+    return np.minimum(library, direct)
