@@ -97,7 +97,8 @@ class ClosedLoop(ReplicaQuestion):
         if not self.sized or self.prefill is not None:
             nominal = self.prompt / (JITTER_MEAN if self.jitters else 1.0)
             return self.flags.token_budget or round(self.flags.budget_prompts * nominal) or default
-        return int(self.prompt + self.concurrency / self.replicas) + int(CLIENT["sized_margin"])
+        margin = CLIENT.get(f"sized_margin_of_{engine.engine}", CLIENT["sized_margin"])
+        return int(self.prompt + self.concurrency / self.replicas + margin)
 
     @property
     def start_s(self) -> float:

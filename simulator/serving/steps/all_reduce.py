@@ -60,8 +60,8 @@ def all_reduce_seconds(
     return np.where(size <= engine.custom_all_reduce_bytes.value, np.minimum(custom, nccl), nccl)
 
 
-def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, barriers: float = 1.0) -> Array:
-    """Return seconds of an all-to-all over neighbouring ranks: direct writes or NCCL, the faster.
+def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, deepep: bool = False) -> Array:
+    """Return seconds of an all-to-all over neighbouring ranks: direct writes or NCCL, the faster, or DeepEP's.
 
     Inside a domain of fast links, kernels such as DeepEP's write each token into the memory of the ranks that
     need it: one barrier, then what a rank receives.
@@ -70,7 +70,7 @@ def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, barriers: float 
         cluster: provides the links.
         ranks: number of ranks in the group.
         sent: bytes that each rank sends.
-        barriers: start of the kernel over that of an all-reduce's.
+        deepep: whether its kernels write, inside a domain.
     """
     library = cluster.collective("all_to_all", sent, ranks)
     level = cluster.levels[0]
@@ -79,5 +79,5 @@ def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, barriers: float 
         return library
     start = remote_reads.start_s + remote_reads.rank_s * (min(ranks, remote_reads.most_ranks) - 2)
     share = (ranks - 1) / (level.devices - 1) if level.mesh else 1.0
-    direct = barriers * start + sent / (remote_reads.efficiency * share * level.bandwidth)
-    return np.minimum(library, direct)
+    written_s = sent / (remote_reads.efficiency * share * level.bandwidth)
+    return DEEPEP_BARRIERS * start + written_s if deepep else np.minimum(library, start + written_s)

@@ -35,7 +35,7 @@ from simulator.pricing import Prices, price
 from simulator.serving.engines import Engine, LayerTimes, generation_of, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
 from simulator.serving.question.deployment import Pool
-from simulator.serving.steps.all_reduce import DEEPEP_BARRIERS, all_reduce_seconds, exchange_seconds
+from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.steps.deepgemm import flashinfer_seconds, packing_seconds, padded_seconds
 from simulator.serving.steps.site_times import at_site
 from simulator.serving.steps.weight_only import (
@@ -425,9 +425,9 @@ class StepPrice:
         hit = self.pool.expert * -np.expm1(moe.top_k * np.log1p(-1.0 / self.pool.expert))
         sent = tokens / ranks * hit * wide
         dispatch = sent * (1.0 if peak_dtype(self.weights.experts) not in ("bf16", "fp16") else 2.0)
-        barriers = DEEPEP_BARRIERS if self.pool.exchange == "deepep" else 1.0
-        there = exchange_seconds(self.cluster, ranks, dispatch, barriers)
-        both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent, barriers)
+        deepep = self.engine.sends_to_experts.value
+        there = exchange_seconds(self.cluster, ranks, dispatch, deepep)
+        both = there + exchange_seconds(self.cluster, ranks, 2.0 * sent, deepep)
         return both if self.pool.exchange == "deepep" else np.minimum(gathered, both)
 
     def between_stages(self, tokens: Array) -> Array:
