@@ -8,7 +8,6 @@ from core.errors import InputError
 from simulator.ops.counts import flops_per_token, model_parameters
 from simulator.serving.setting import ServingSetting
 
-
 BATCHES = 64
 """Batches of which the fastest within a target counts."""
 

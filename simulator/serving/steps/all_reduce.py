@@ -16,8 +16,8 @@ Array = NDArray[np.float64]
 
 DEEPEP_BARRIERS = 2.6
 """Start of a DeepEP kernel over that of an all-reduce by remote reads, which has one barrier: its low-latency
-dispatch and combine take 12.5 us each on 8 H200, 22 on 8 B200 and 17.5 on 4 GB200 and GB300, for 1 to 16 tokens of a
-rank (2.5, 2.75, 2.5 times; aiconfigurator 0.12, wideep_deepep_ll_perf of SGLang 0.5.12)."""
+dispatch and combine take 12.5 us each on 8 H200, 22 on 8 B200 and 17.5 on 4 GB200 and GB300, for 1 to 16
+tokens of a rank (2.5, 2.75, 2.5 times; aiconfigurator 0.12, wideep_deepep_ll_perf of SGLang 0.5.12)."""
 
 
 def star_seconds(cluster: Cluster, ranks: int, size: Array) -> Array:
@@ -61,7 +61,7 @@ def all_reduce_seconds(
 
 
 def exchange_seconds(cluster: Cluster, ranks: int, sent: Array, deepep: bool = False) -> Array:
-    """Return seconds of an all-to-all over neighbouring ranks: direct writes or NCCL, the faster, or DeepEP's.
+    """Return seconds of an all-to-all over neighbours: direct writes or NCCL, the faster; or DeepEP's.
 
     Inside a domain of fast links, kernels such as DeepEP's write each token into the memory of the ranks that
     need it: one barrier, then what a rank receives.

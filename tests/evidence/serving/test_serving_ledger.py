@@ -186,8 +186,8 @@ def test_quantised_checkpoints_of_tensorrt_llm_take_an_fp8_cache():
 
 
 def test_rows_of_aiconfigurator_run_on_servers_that_its_rules_size():
-    """One prompt, a token of each client and 1,500 more, 1,000 under TensorRT-LLM, whose steps take one prompt
-    of 1,024 tokens; other clients' servers keep the engine's default."""
+    """One prompt, a token of each client and 1,500 more, 1,000 under TensorRT-LLM, whose steps take one
+    prompt of 1,024 tokens; other clients' servers keep the engine's default."""
     row = CLOSED | {"harness": "aic-internal", "length_jitter": "", "concurrency": "32"}
     found = read(MeasuredRow(row, "row"), "closed_loop.csv").question
     assert found.sized and found.budget == 1024 + 32 + 1500

@@ -148,7 +148,8 @@ def test_a_pool_states_how_tokens_reach_experts():
 
 
 @pytest.mark.parametrize(
-    ("cluster", "ranks", "published"), [("dgx-h200", 8, 25e-6), ("dgx-b200", 8, 44e-6), ("gb300-nvl72", 4, 35e-6)]
+    ("cluster", "ranks", "published"),
+    [("dgx-h200", 8, 25e-6), ("dgx-b200", 8, 44e-6), ("gb300-nvl72", 4, 35e-6)],
 )
 def test_deepep_takes_what_its_tables_say_for_few_tokens(cluster, ranks, published):
     """Dispatch and combine of a layer of DeepSeek-V3 with four tokens a rank (SGLang 0.5.12's collectors)."""
