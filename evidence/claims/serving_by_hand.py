@@ -57,12 +57,12 @@ def _decode_rate(setting: ServingSetting) -> float:
     if target is None or setting.serving.output is None:
         raise InputError("a claim on decodes needs output lengths and a target", f"{setting.where}: workload")
     tokens = _prompt(setting), float(setting.serving.output.mean())
-    fits = decode.costs.kv_blocks * decode.options.block_tokens // sum(tokens)
-    most = int(min(fits, decode.options.max_sequences))
+    kv_sequences = decode.costs.kv_blocks * decode.options.block_tokens // sum(tokens)
+    sequences = int(min(kv_sequences, decode.options.max_sequences))
     keys = tokens[0] + 0.5 * tokens[1]
     rates = [0.0]
     for part in range(1, BATCHES + 1):
-        batch = max(most * part // BATCHES, 1)
+        batch = max(sequences * part // BATCHES, 1)
         seconds = decode.costs.steps.step((), batch, int(batch * keys))
         if seconds <= target:
             rates.append(batch / seconds)
