@@ -24,7 +24,7 @@ from simulator.scenario import Scenario, make_scenario
 from simulator.workload import Training
 
 MOST_DIGITS = 12
-BARE_NUMBERS = re.compile(r"-?\d[\d_]*")
+BARE_NUMBERS = re.compile(r"-?\d[\d_]{0,40}")
 
 
 def read_launch(

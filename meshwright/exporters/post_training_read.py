@@ -15,7 +15,7 @@ from core.errors import InputError
 from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.base import Imported
-from meshwright.exporters.tuning_sharding import yaml_of
+from meshwright.exporters.tuning_sharding import NOT_YAML, yaml_of
 from simulator.models import models
 from simulator.rl.scenario import make_rl
 
@@ -151,7 +151,7 @@ def _scalar(value: str) -> Any:
     """A word as YAML reads it; the word itself where it is no YAML."""
     try:
         return yaml.safe_load(value)
-    except (yaml.YAMLError, LookupError, ValueError):
+    except NOT_YAML:
         return value
 
 

@@ -20,6 +20,7 @@ from core.loading import exists
 from core.parsing import read_text
 from meshwright.exporters.shell import expanded_commands, read_options
 from meshwright.exporters.table import Options
+from meshwright.exporters.tuning_sharding import NOT_YAML
 
 MOST_DEPTH = 40
 """Nesting of a manifest."""
@@ -93,7 +94,7 @@ class Beside(NamedTuple):
 def _mapping(text: str, where: str) -> Mapping[str, Any]:
     try:
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, LookupError, ValueError) as error:
+    except NOT_YAML as error:
         raise InputError(f"not readable as YAML ({str(error)[:80]})", where) from None
     if not isinstance(data, Mapping):
         raise InputError("a mapping of options is needed", where)
@@ -134,7 +135,7 @@ def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]
 def _documents(text: str) -> list[Any]:
     try:
         return [part for part in yaml.load_all(text, Loader=yaml.CSafeLoader) if isinstance(part, Mapping)]
-    except (yaml.YAMLError, RecursionError, LookupError, ValueError):
+    except NOT_YAML:
         return []
 
 

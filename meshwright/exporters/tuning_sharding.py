@@ -34,11 +34,15 @@ MORE_THAN_A_STAGE = re.compile(r"tp|alst|ulysses|sp\d|hpz|mics|moe|nvme")
 """Parts of a configuration's name that say more than ZeRO's stage."""
 
 
+NOT_YAML = (yaml.YAMLError, RecursionError, LookupError, ValueError, AttributeError)
+"""Errors of texts that are no YAML; the last three are tags of values that have another form."""
+
+
 def yaml_of(text: str) -> Any:
     """The value of a YAML text; None where it is none."""
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, RecursionError, LookupError, ValueError):  # others: a tag of another form
+    except NOT_YAML:
         return None
 
 

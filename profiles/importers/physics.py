@@ -48,7 +48,8 @@ def impossible(points: Points) -> np.ndarray:
             continue
         rows = np.flatnonzero(points[owner] == name)
         part = points.where(rows)
-        flops, moved = WORK[points.table.name](part)
+        with np.errstate(over="ignore"):  # a product of huge sizes is impossible as well
+            flops, moved = WORK[points.table.name](part)
         bound = np.maximum(
             flops / _peaks(part, device),
             np.maximum(0.0, moved - device.l2_bytes) / device.memory_bandwidth,
@@ -70,6 +71,8 @@ def _element(points: Points) -> np.ndarray:
     return np.array([ELEMENT_BYTES.get(PEAKS.get(str(d), str(d)), 0.0) for d in dtypes])[index]
 
 
+MOST_BYTES = 2**62
+"""A size of a message that counts as this where it is more."""
 Work = tuple[np.ndarray, np.ndarray]
 """FLOP and bytes that a kernel cannot do without."""
 
@@ -102,7 +105,8 @@ def _moe(points: Points) -> Work:
 def _collective(points: Points) -> Work:
     """A rank reads what it sends at least once: (n - 1) / n of its buffer."""
     ranks = points["n_gpus"].astype(float)
-    return np.zeros(len(points)), points["bytes"] * (ranks - 1) / ranks
+    sizes = np.minimum(points["bytes"], MOST_BYTES).astype(float)
+    return np.zeros(len(points)), sizes * (ranks - 1) / ranks
 
 
 def _elementwise(points: Points) -> Work:

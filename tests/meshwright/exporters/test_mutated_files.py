@@ -116,6 +116,8 @@ def test_mutated_configurations(name: str, tmp_path: Path) -> None:
 ODD_FILES = {
     "docker.sh": f"docker run --gpus all vllm/vllm-openai:v0.{'1' * 5000} --model Qwen/Qwen3-32B -tp 4",
     "ppo.yaml": "algorithm: !!bool y\nmodel: Qwen/Qwen3-8B\n",
+    "grpo.yaml": "algorithm: !!timestamp x\nmodel: Qwen/Qwen3-8B\n",
+    "pretrain.sh": f"torchrun pretrain_gpt.py --num-layers {'9' * 5000} --hidden-size 4096",
     "values.yaml": "image: {tag: !!int x}\nargs: [vllm, serve, Qwen/Qwen3-32B]\n",
 }
 

@@ -123,3 +123,18 @@ def test_device_from_the_options_or_the_row(tmp_path):
     assert rows_of(import_points(path, tmp_path / "a"), "gemm")[0]["gpu"] == "h100-sxm"
     options = ImportOptions(gpu="b200")
     assert rows_of(import_points(path, tmp_path / "b", options=options), "gemm")[0]["gpu"] == "b200"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "gemm_perf.txt",
+            GEMM.splitlines()[0] + "\nT,1,NVIDIA H100 80GB HBM3,gemm,x,bfloat16,4096,1e308,4096,1\n",
+        ),
+        ("nccl_perf.txt", NCCL.splitlines()[0] + "\nn,2,NVIDIA H100 80GB HBM3,all_gather,x,half,8,1e308,1\n"),
+    ],
+)
+def test_sizes_beyond_any_device_are_impossible(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    assert sum(import_points(tmp_path / name, tmp_path / "out").impossible.values()) == 1
