@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from math import gcd, inf
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,8 @@ def search_mixed(
     if not every:
         fields = ", ".join(f"{name}={value}" for name, value in limits.fixed.items())
         fixed = f" with {fields}" if fields else ""
-        raise InputError(f"no split of stages or replicas over the groups{fixed} has a valid shape", where)
+        valid = f"over the groups{fixed} has a valid shape{_nearest(mixed)}"
+        raise InputError(f"no split of stages or replicas {valid}", where)
     listed = sorted(fitting(mixed, every), key=lambda each: each.estimate)
     sharded = [each for each in listed if "micro_batch" in each.placement]
     equal = [each for each in listed if "micro_batch" not in each.placement]
@@ -109,6 +110,19 @@ def search_mixed(
     timed = [_on_engine(plan, where) if rank < ON_ENGINE else plan for rank, plan in enumerate(ranked[:top])]
     least = least_seconds(speeds, mixed.cluster.groups, _sizes(mixed, limits), mixed.training.global_batch)
     return MixedSearch(tuple(sorted(timed, key=lambda each: each.seconds)), len(every), pricing.count, least)
+
+
+def _nearest(mixed: MixedSetting) -> str:
+    """The batch that whole replicas of the widest tensor degree could share, if the question's is another."""
+    widest = max(tensor for tensor, _, _ in shapes(mixed))
+    shared = gcd(*(group.devices // widest for group in mixed.cluster.groups))
+    batch = mixed.training.global_batch
+    if batch % shared == 0:
+        return ""
+    near = max(round(batch / shared), 1) * shared
+    return (
+        f"; shares are equal within a group: {shared} must divide the global batch ({batch:,}), as {near:,}"
+    )
 
 
 def _sizes(mixed: MixedSetting, limits: Constraints) -> list[tuple[int, int, str]]:

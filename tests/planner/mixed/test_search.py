@@ -141,3 +141,13 @@ def test_unequal_state_fits_what_equal_state_does_not():
     assert found.plans
     shares = {group.share.group.name: group.share.state.device for group in found.plans[0].step.groups}
     assert shares["one"] > 1 > shares["other"]
+
+
+def test_a_batch_that_no_group_can_share_names_one_that_all_can():
+    asked = question(gpus=80)
+    for group in asked["cluster"]["groups"]:
+        group["nodes"] = 5
+    with pytest.raises(InputError, match=r"5 must divide the global batch \(64\), as 65"):
+        best(asked)
+    asked["workload"]["global_batch"] = 65
+    assert best(asked).plans
