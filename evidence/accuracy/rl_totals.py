@@ -18,6 +18,7 @@ import yaml
 
 from evidence.accuracy.errors import Errors
 from simulator.lengths.lognormal import median_of_mean
+from simulator.ops.counts import model_parameters
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting
@@ -141,20 +142,33 @@ def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
     }
 
 
+def gathered(row: dict[str, Any]) -> float:
+    """Seconds of DeepSpeed-Chat's generation if every token gathers all weights, layer by layer (ZeRO-3)."""
+    facts, setting = FACTS["openrlhf"], setting_of(compared(row, "deepspeed-chat"))
+    layers = setting.model.layers
+    weights = 2.0 * model_parameters(setting.model) / layers
+    rounds = facts["prompts"] / (row["batch"] * row["gpus"])
+    each = float(setting.cluster.collective("all_gather", weights, row["gpus"]))
+    return rounds * facts["output"] * layers * each
+
+
 def totals_table(folder: Path) -> None:
     """Seconds of 1,024 prompts under DeepSpeed-Chat and OpenRLHF."""
     facts = FACTS["openrlhf"]
     for row in rows_of(folder / "openrlhf.csv"):
         named = facts["models"][row["model"]]
         gpus = {"gpus": int(row["gpus"])}
-        theirs = seconds(compared(named["deepspeed-chat"] | gpus, "deepspeed-chat"))
+        chat_row = named["deepspeed-chat"] | gpus
+        phases = predict_rl(setting_of(compared(chat_row, "deepspeed-chat"))).phases
         ours = seconds(compared(named["openrlhf"] | gpus, "openrlhf"))
         print(
-            f"{row['id']}  {row['model']}: DeepSpeed-Chat {theirs:.0f} s ({row['deepspeed_chat_s']}), "
-            f"OpenRLHF {ours:.0f} s ({row['openrlhf_s']}), ratio {theirs / ours:.2f}, "
+            f"{row['id']}  {row['model']}: DeepSpeed-Chat {phases.total:.0f} s ({row['deepspeed_chat_s']}), "
+            f"OpenRLHF {ours:.0f} s ({row['openrlhf_s']}), ratio {phases.total / ours:.2f}, "
             f"published {row['ratio']}",
             flush=True,
         )
+        by_token = phases.total - phases.generation + gathered(chat_row)
+        print(f"  with all weights gathered for every token: {by_token:.0f} s, ratio {by_token / ours:.2f}")
     errors = Errors()
     for row in facts["phases"]:
         phases = predict_rl(setting_of(compared(row, row["system"]))).phases
