@@ -3,7 +3,7 @@
 Machines differ, and a shared one changes from minute to minute, so a ratio to a known version says more than
 seconds. The other version is checked out in a temporary git worktree and runs with the installed libraries.
 
-python -m benchmarks.against REF [--runs N]
+python -m benchmarks.against REF [--runs N] [--only WORD ...]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,19 @@ from statistics import median
 from benchmarks.start import PLAN, ROOT, run
 
 NUMBER = r"([\d.,]+)"
+EXPERTS = "--model deepseek-v3 --cluster dgx-h100 --seq-len 4096 --global-batch 15360"
+SERVED = "plan serve --gpus 16 --isl 2048 --osl 256 --rate 12 --ttft 1 --tpot 0.05"
+PROCESSES = {
+    "--help": "--help",
+    "README's plan": " ".join(PLAN),
+    "plan train, DeepSeek-V3 on 2,048": f"plan train {EXPERTS} --gpus 2048",
+    "plan size, DeepSeek-V3 on 256..2048": f"plan size {EXPERTS} --gpus 256..2048 --tokens 15e12",
+    "plan serve, README's": "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8"
+    " --isl 1000 --osl 200 --rate 20 --ttft 0.5 --tpot 0.03",
+    "plan serve, Llama 3.1 70B on 16": f"{SERVED} --model llama3.1-70b --cluster dgx-h100",
+    "plan serve, DeepSeek-V3 on 16": f"{SERVED} --model deepseek-v3 --cluster dgx-h200",
+}
+"""Commands by name."""
 PRINTED = {
     "benchmarks.search": {
         "whole search, CPU s": rf"whole search .*?\({NUMBER} s of CPU",
@@ -34,17 +47,19 @@ PRINTED = {
     "benchmarks.serving --small": {
         "served, requests/s of CPU": rf'"requests_per_cpu_s": {NUMBER}',
     },
+    "benchmarks.engine": {
+        "engine, tasks/s": rf"linear in tasks: 64 stages x 400 .*? s +{NUMBER} tasks/s",
+    },
 }
 """Figures that benchmarks print."""
 Figures = dict[str, float]
 
 
-def process(words: tuple[str, ...]) -> Callable[[Path], Figures]:
+def process(name: str, words: str) -> Callable[[Path], Figures]:
     """CPU seconds of a command as a process."""
-    name = "--help" if words == ("--help",) else "README's plan"
 
     def measure(root: Path) -> Figures:
-        return {f"{name} as a process, CPU s": run(("-m", "meshwright", *words), root)[0].cpu}
+        return {f"{name} as a process, CPU s": run(("-m", "meshwright", *words.split()), root)[0].cpu}
 
     return measure
 
@@ -63,12 +78,11 @@ def printed(module: str, patterns: Mapping[str, str]) -> Callable[[Path], Figure
     return measure
 
 
-MEASURES = (
-    process(("--help",)),
-    process(PLAN),
-    *(printed(module, patterns) for module, patterns in PRINTED.items()),
-)
-HIGHER_IS_BETTER = ("plans/s", "requests/s of CPU")
+MEASURES = {
+    **{name: process(name, words) for name, words in PROCESSES.items()},
+    **{module: printed(module, patterns) for module, patterns in PRINTED.items()},
+}
+HIGHER_IS_BETTER = ("plans/s", "requests/s of CPU", "tasks/s")
 
 
 def text(figure: float) -> str:
@@ -76,10 +90,10 @@ def text(figure: float) -> str:
     return f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
 
 
-def compare(other: Path, runs: int) -> None:
+def compare(other: Path, runs: int, measures: Iterable[Callable[[Path], Figures]]) -> None:
     """Print each figure of both checkouts, and their ratio."""
-    print(f"{'best (median)':38} {'there':>21} {'here':>21}   here/there")
-    for measure in MEASURES:
+    print(f"{'best (median)':58} {'there':>21} {'here':>21}   here/there")
+    for measure in measures:
         pairs = [(measure(other), measure(ROOT)) for _ in range(runs + 1)][1:]  # the first run fills caches
         for name in pairs[0][1]:
             best = max if name.endswith(HIGHER_IS_BETTER) else min
@@ -87,10 +101,13 @@ def compare(other: Path, runs: int) -> None:
             there = [theirs[name] for theirs, _ in pairs if name in theirs]
             figures = f"{text(best(here))} ({text(median(here))})"
             if not there:
-                print(f"{name:38} {'not measured there':>21} {figures:>21}")
+                print(f"{name:58} {'not measured there':>21} {figures:>21}")
                 continue
             ratio = f"{best(here) / best(there):.3f} ({median(here) / median(there):.3f})"
-            print(f"{name:38} {f'{text(best(there))} ({text(median(there))})':>21} {figures:>21}   {ratio}")
+            print(
+                f"{name:58} {f'{text(best(there))} ({text(median(there))})':>21} {figures:>21}   {ratio}",
+                flush=True,
+            )
 
 
 @contextmanager
@@ -111,9 +128,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ref")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="measures whose name has one of these")
     options = parser.parse_args()
+    words = options.only or [""]
+    measures = [measure for name, measure in MEASURES.items() if any(word in name for word in words)]
+    if not measures:
+        parser.error(f"--only: no measure has {' or '.join(words)}; there are {', '.join(MEASURES)}")
     with checkout(options.ref) as other:
-        compare(other, options.runs)
+        compare(other, options.runs, measures)
 
 
 if __name__ == "__main__":
