@@ -15,7 +15,7 @@ import numpy as np
 from core.records import record
 from planner.training.lever_bytes import LayerBytes
 from planner.training.lever_space import LeverSpace
-from planner.training.lever_times import least_seconds
+from planner.training.lever_times import LayerPrices
 from planner.training.rules import ROUNDING
 from planner.training.structures import recomputing
 from simulator.layout.model_ops import ModelOps
@@ -44,7 +44,7 @@ class ShapeBounds:
     plans).
     """
 
-    space: LeverSpace
+    prices: LayerPrices
     usable_bytes: float
     plans: Plans
     least: np.ndarray
@@ -54,7 +54,13 @@ class ShapeBounds:
         """Price the layers of shapes; levers, sharding and placement of ``plans`` are not read."""
         plain = dict.fromkeys(("zero", "shard_group", "policy"), np.zeros(len(plans), dtype=np.int64))
         plans = recomputing(replace(plans, **plain), Choice["recompute"].index("none"))
-        return cls(space, usable_bytes, plans, least_seconds(space, plans))
+        prices = LayerPrices(space, plans)
+        return cls(prices, usable_bytes, plans, prices.least_seconds(plans))
+
+    @property
+    def space(self) -> LeverSpace:
+        """The levers."""
+        return self.prices.space
 
     @cached_property
     def busiest(self) -> np.ndarray:

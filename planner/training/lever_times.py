@@ -7,19 +7,19 @@ modules act on priced ops. All combinations share the price of a shape, and a pl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from core.records import record
-from planner.training.lever_bytes import distinct_shapes, in_sets
+from planner.training.lever_bytes import SHAPE_FIELDS, distinct_shapes, in_sets
 from planner.training.lever_space import Acting, Combination, LeverSpace, Modules
 from simulator.layout.model_ops import layer_lists
 from simulator.models import LayerKind
 from simulator.ops import Collective, Op
 from simulator.ops.op import Size
-from simulator.plan import Plans, numbered
+from simulator.plan import Plans, concatenate, numbered
 from simulator.setting import Setting
 from simulator.training.combined import alone_share
 from simulator.training.components import LayerSeconds
@@ -44,45 +44,30 @@ class Table:
     """
 
     space: LeverSpace
-    setting: Setting
-    shapes: Plans
+    prices: LayerPrices
     index: np.ndarray
     origin: np.ndarray
-    priced: dict[Acting, list[list[Priced]]]
-    layers: dict[Acting, list[Layer]]
     forward: np.ndarray
     backward: np.ndarray
     repeated: np.ndarray
-    repeats: dict[Acting, np.ndarray] = field(default_factory=dict)
-    """Results of ``modules`` of all priced shapes, NaN where not asked for; parts that ``take`` makes share
-    them."""
 
     @classmethod
-    def of(cls, space: LeverSpace, plans: Plans) -> Table:
-        """Price the layers of plans under every combination."""
-        setting = space.setting.of(plans)
-        shapes, index = distinct_shapes(plans)
-        prices = _Prices(space, setting, shapes)
-        index, origin, share = _by_share(space, plans, index)
+    def of(cls, prices: LayerPrices, plans: Plans) -> Table:
+        """Look the layers of plans up under every combination."""
+        space = prices.space
+        index, origin, share = _by_share(space, plans, prices.places(plans))
 
         def timed(variant: Combination) -> np.ndarray:
             """Seconds of one layer of each kind, shape (kinds, 3, shapes)."""
-            passes = prices.passes(variant)
-            seconds = np.array([_seconds(layer)[:, origin] for layer in passes])
-            if not variant.overlaps:
-                return seconds
-            return seconds + np.array([share * _gained(layer)[:, origin] for layer in passes])
+            seconds = prices.seconds(variant)[..., origin]
+            return seconds + share * prices.gained(variant)[..., origin] if variant.overlaps else seconds
 
         seconds_of: dict[Combination, np.ndarray] = {
             variant: timed(variant) for variant in space.combinations
         }
-        places = Nearness(setting, shapes)
-        times = [
-            _expected(setting, places, origin, variant, seconds_of, timed) for variant in space.combinations
-        ]
+        times = [_expected(prices, origin, variant, seconds_of, timed) for variant in space.combinations]
         forward, backward, repeated = np.moveaxis(np.array(times), 2, 0)
-        listed = prices.priced, prices.layers
-        return cls(space, setting, shapes, index, origin, *listed, forward, backward, repeated)
+        return cls(space, prices, index, origin, forward, backward, repeated)
 
     def take(self, rows: np.ndarray) -> Table:
         """The table of some of the plans."""
@@ -91,7 +76,8 @@ class Table:
     @cached_property
     def weights(self) -> np.ndarray:
         """Layers of each kind, shape (kinds,)."""
-        return np.array([len(layers) for layers in self.setting.model.layer_groups.values()], float)
+        groups = self.space.setting.model.layer_groups
+        return np.array([len(layers) for layers in groups.values()], float)
 
     def fastest(
         self, full: bool, overlaps: bool, among: np.ndarray | bool = True
@@ -111,48 +97,73 @@ class Table:
         return best, LayerSeconds(self.forward[best, :, places].T, backward[best, :, places].T)
 
     def modules(self, combination: int, rows: np.ndarray) -> np.ndarray:
-        """Seconds to recompute each set of modules in some priced shapes, shape (sets, kinds, rows).
-
-        Whether the exchange overlaps does not change them.
-        """
-        levers, sets = self.space.combinations[combination], self.space.modules
-        if levers.passes not in self.repeats:
-            shape = len(sets), len(self.weights), len(self.shapes)
-            self.repeats[levers.passes] = np.full(shape, np.nan)
-        repeats = self.repeats[levers.passes]
-        new = rows[np.isnan(repeats[0, 0, rows])]
-        if len(new):
-            setting, kinds = self.setting.with_choices(**dict(levers.passes)), self.setting.model.layer_groups
-            ops, passes = self.priced[levers.ops], self.layers[levers.passes]
-            for number, (kind, listed, layer) in enumerate(zip(kinds, ops, passes, strict=True)):
-                repeats[:, number, new] = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
-        return repeats[..., rows]
+        """Seconds to recompute each set of modules in some priced shapes, shape (sets, kinds, rows)."""
+        return self.prices.modules(self.space.combinations[combination], rows)
 
 
-class _Prices:
+class LayerPrices:
     """Layers of distinct shapes, priced once for each choice of levers.
 
-    ``priced`` are their ops, ``layers`` the passes of these where no exchange with experts overlaps.
+    Attributes:
+        shapes: the distinct shapes of the layers of plans.
+        index: every plan's, shape (plans,).
     """
 
-    def __init__(self, space: LeverSpace, setting: Setting, shapes: Plans) -> None:
-        self.setting, self.shapes, self.kinds = setting, shapes, list(setting.model.layer_groups)
-        self.priced = _priced(space, setting, shapes, self.kinds)
-        self.layers: dict[Acting, list[Layer]] = {}
+    def __init__(self, space: LeverSpace, plans: Plans) -> None:
+        self.space, self.setting = space, space.setting.of(plans)
+        self.shapes, self.index = distinct_shapes(plans)
+        self.kinds = list(self.setting.model.layer_groups)
+        self.nearness = Nearness(self.setting, self.shapes)
+        self._priced = _priced(space, self.setting, self.shapes, self.kinds)
+        self._layers: dict[Acting, list[Layer]] = {}
+        """Passes of these where no exchange with experts overlaps."""
+        self._seconds: dict[Combination, np.ndarray] = {}
+        self._gained: dict[Combination, np.ndarray] = {}
+        self._repeats: dict[Acting, np.ndarray] = {}
+        """Results of ``modules`` of all shapes, NaN where not asked for."""
 
-    def passes(self, variant: Combination) -> list[Layer]:
+    def places(self, plans: Plans) -> np.ndarray:
+        """The shape of every plan, whose shapes are among those that are priced, shape (plans,)."""
+        shapes, index = distinct_shapes(plans)
+        _, number = concatenate([self.shapes, shapes]).distinct(*SHAPE_FIELDS)
+        place = np.empty(len(number), dtype=np.int64)
+        place[number[: len(self.shapes)]] = np.arange(len(self.shapes))
+        return place[number[len(self.shapes) :]][index]
+
+    def seconds(self, variant: Combination) -> np.ndarray:
+        """Seconds of a layer of each kind forward, backward and recomputed, shape (kinds, 3, shapes).
+
+        All passes run beside a partner where the exchange overlaps.
+        """
+        if variant not in self._seconds:
+            self._time(variant)
+        return self._seconds[variant]
+
+    def gained(self, variant: Combination) -> np.ndarray:
+        """Seconds that passes without a partner add to them, shape (kinds, 3, shapes)."""
+        if variant not in self._gained:
+            self._time(variant)
+        return self._gained[variant]
+
+    def _time(self, variant: Combination) -> None:
+        passes = self._passes(variant)
+        self._seconds[variant] = np.array([_seconds(layer) for layer in passes])
+        if variant.overlaps:
+            self._gained[variant] = np.array([_gained(layer) for layer in passes])
+
+    def _passes(self, variant: Combination) -> list[Layer]:
         """Passes of a layer of each kind, all of them beside a partner where the exchange overlaps."""
-        if variant.ops not in self.priced:
-            setting = self.setting.with_choices(**dict(variant.ops))
-            lists = layer_lists(setting, self.shapes, self.kinds)
-            self.priced[variant.ops] = _repriced(setting, self.priced, lists)
-        if variant.passes not in self.layers:
-            setting, exposed = self.setting.with_choices(**dict(variant.passes)), self._overlapping(False)
-            self.layers[variant.passes] = [
-                layer_passes(setting, exposed, listed, kind)
-                for listed, kind in zip(self.priced[variant.ops], self.kinds, strict=True)
+        if variant.ops not in self._priced:
+            changed = self.setting.with_choices(**dict(variant.ops))
+            lists = layer_lists(changed, self.shapes, self.kinds)
+            self._priced[variant.ops] = _repriced(changed, self._priced, lists)
+        if variant.passes not in self._layers:
+            changed, exposed = self.setting.with_choices(**dict(variant.passes)), self._overlapping(False)
+            self._layers[variant.passes] = [
+                layer_passes(changed, exposed, listed, kind)
+                for listed, kind in zip(self._priced[variant.ops], self.kinds, strict=True)
             ]
-        layers = self.layers[variant.passes]
+        layers = self._layers[variant.passes]
         return (
             [overlapped(self._overlapping(True), layer) for layer in layers] if variant.overlaps else layers
         )
@@ -160,25 +171,38 @@ class _Prices:
     def _overlapping(self, overlaps: bool) -> Plans:
         return replace(self.shapes, overlap_expert=np.full(len(self.shapes), overlaps))
 
+    def modules(self, variant: Combination, rows: np.ndarray) -> np.ndarray:
+        """Seconds to recompute each set of modules in some shapes, shape (sets, kinds, rows).
 
-def least_seconds(space: LeverSpace, plans: Plans) -> np.ndarray:
-    """Seconds below which no combination brings a layer of plans, shape (3, kinds, plans).
+        Whether the exchange overlaps does not change them.
+        """
+        sets = self.space.modules
+        if variant.passes not in self._repeats:
+            shape = len(sets), len(self.kinds), len(self.shapes)
+            self._repeats[variant.passes] = np.full(shape, np.nan)
+        repeats = self._repeats[variant.passes]
+        new = rows[np.isnan(repeats[0, 0, rows])]
+        if len(new):
+            setting = self.setting.with_choices(**dict(variant.passes))
+            ops, passes = self._priced[variant.ops], self._layers[variant.passes]
+            for number, (kind, listed, layer) in enumerate(zip(self.kinds, ops, passes, strict=True)):
+                repeats[:, number, new] = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
+        return repeats[..., rows]
 
-    Forward, backward and recomputed, each of its fastest combination, with all passes beside a partner where
-    the exchange with experts may overlap, and without the waits of ``simulator.training.expected``.
-    """
-    setting = space.setting.of(plans)
-    shapes, index = distinct_shapes(plans)
-    prices = _Prices(space, setting, shapes)
-    seconds = [
-        np.stack([_seconds(layer) for layer in prices.passes(variant)], axis=1)
-        for variant in space.combinations
-    ]
-    apart, every = (
-        np.minimum.reduce([listed for listed, runs in zip(seconds, open_, strict=True) if runs])[..., index]
-        for open_ in (space.in_context(False), space.in_context(True))
-    )
-    return np.where(space.may_overlap(plans), every, apart)
+    def least_seconds(self, plans: Plans) -> np.ndarray:
+        """Seconds below which no combination brings a layer of the plans, shape (3, kinds, plans).
+
+        Forward, backward and recomputed, each of its fastest combination, with all passes beside a partner
+        where the exchange with experts may overlap, and without the waits of ``simulator.training.expected``.
+        """
+        seconds = [np.moveaxis(self.seconds(variant), 1, 0) for variant in self.space.combinations]
+        apart, every = (
+            np.minimum.reduce([listed for listed, runs in zip(seconds, open_, strict=True) if runs])[
+                ..., self.index
+            ]
+            for open_ in (self.space.in_context(False), self.space.in_context(True))
+        )
+        return np.where(self.space.may_overlap(plans), every, apart)
 
 
 def _first_least(values: np.ndarray) -> np.ndarray:
@@ -207,8 +231,7 @@ def _repriced(
 
 
 def _expected(
-    setting: Setting,
-    places: Nearness,
+    prices: LayerPrices,
     origin: np.ndarray,
     variant: Combination,
     seconds_of: dict[Combination, np.ndarray],
@@ -217,21 +240,17 @@ def _expected(
     """Seconds of a combination with the waits of ``simulator.training.expected``, shape (kinds, 3, shapes).
 
     Args:
-        setting: what the plans share.
-        places: domains of the distinct shapes that are priced.
+        prices: of the distinct shapes.
         origin: the priced shape of each shape.
         variant: the combination.
         seconds_of: seconds of combinations without such waits; those of further ones are added.
         timed: the seconds of a combination.
     """
-    seconds = seconds_of[variant]
+    seconds, setting = seconds_of[variant], prices.setting
     experts = np.array([kind.experts for kind in setting.model.layer_groups])
     if not experts.any():
         return seconds
-    changed, factor = (
-        setting.with_choices(**dict(variant.passes)),
-        np.ones((len(seconds), seconds.shape[2])),
-    )
+    changed, factor = setting.with_choices(**dict(variant.passes)), np.ones((len(seconds), seconds.shape[2]))
     plain, before = variant, _both(seconds)
     for lever, value in used(changed, variant.overlaps).items():
         names = contained(changed, lever, value)
@@ -246,7 +265,7 @@ def _expected(
         parts = {name: np.log(after / _both(seconds_of[part])) for name, part in smaller.items()}
         waits = [
             waiting(
-                places,
+                prices.nearness,
                 lever,
                 value,
                 gain,

@@ -18,7 +18,7 @@ import numpy as np
 from planner.training.bounds import busiest_stage
 from planner.training.lever_sets import ModuleSets
 from planner.training.lever_space import LeverSpace, Modules
-from planner.training.lever_times import Table
+from planner.training.lever_times import LayerPrices, Table
 from planner.training.structures import Structures, recomputing
 from simulator.plan import Choice, Plans
 from simulator.training.activations import boundary_bytes
@@ -63,11 +63,13 @@ class Chooser:
         space: the levers.
         usable_bytes: memory of a device that a plan may fill.
         fitting: structures that fit so far, counted once for each kind of recomputation.
+        prices: of the layers of all structures, where they are known before.
     """
 
     space: LeverSpace
     usable_bytes: float
     fitting: int = 0
+    prices: LayerPrices | None = None
 
     def timed(self, plans: Plans, bar: Bar) -> Iterator[Timed]:
         """Yield plans with their fastest levers and their step times, s, block by block.
@@ -84,7 +86,7 @@ class Chooser:
         rows = np.flatnonzero(np.any(list(fits.values()), axis=0))
         if not len(rows):
             return
-        bare, fits = bare.take(rows).priced(), {kind: mask[rows] for kind, mask in fits.items()}
+        bare, fits = bare.take(rows).priced(self.prices), {kind: mask[rows] for kind, mask in fits.items()}
         _, layers, _ = self._fastest(bare.table, bare.plans, full=False)
         fits = self._worth(bare, layers, fits, bar)
         rows = np.flatnonzero(np.any(list(fits.values()), axis=0))

@@ -49,6 +49,7 @@ def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Bar) -> Itera
         ShapeBounds.of(chooser.space, chooser.usable_bytes, shapes.plans),
         enumeration.space.codes("zero"),
     )
+    chooser.prices = bounds.prices
     order = np.argsort(bounds.busiest, kind="stable")
     closest, later = order[:NEAR], order[NEAR:]
     usual = np.argsort(np.minimum.reduce([*bounds.passes(closest, zero=1).values()]), kind="stable")

@@ -10,7 +10,7 @@ from core.records import record
 from planner.training.footprints import Footprint
 from planner.training.lever_bytes import LayerBytes
 from planner.training.lever_space import LeverSpace
-from planner.training.lever_times import Table
+from planner.training.lever_times import LayerPrices, Table
 from simulator.layout.model_ops import ModelOps
 from simulator.plan import Plans
 from simulator.training import step_time
@@ -36,9 +36,9 @@ class Structures:
         """Compute the memory of plans."""
         return cls(space, plans, LayerBytes.of(space, plans), Footprint.of(space, plans))
 
-    def priced(self) -> Structures:
-        """The structures with the times of their layers."""
-        return replace(self, prices=Table.of(self.space, self.plans))
+    def priced(self, prices: LayerPrices | None = None) -> Structures:
+        """The structures with the times of their layers, from prices of all their shapes if there are any."""
+        return replace(self, prices=Table.of(prices or LayerPrices(self.space, self.plans), self.plans))
 
     @property
     def table(self) -> Table:
