@@ -73,6 +73,11 @@ class Setting:
         """Layers of stages that were computed before, by the plan fields of ``simulator.layout.stages``."""
         return {}
 
+    @cached_property
+    def ops(self) -> dict[tuple[Any, ...], Any]:
+        """Ops of lone plans that were listed before, by what ``simulator.layout.model_ops`` reads of them."""
+        return {}
+
     def with_choices(self, **levers: Any) -> Setting:
         """The setting with some levers chosen; None leaves one to the framework."""
         changed = tuple((n, v) for n, v in levers.items() if v is not None and v != getattr(self.choices, n))

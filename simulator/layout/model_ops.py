@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from simulator.ops.ends import further_prediction
 from simulator.plan import FULL_OVERLAP, Plans
 from simulator.setting import Setting
 
+MOST_KEPT = 64
+"""Lone plans whose ops a setting keeps."""
 SOURCE = "source"
 """Kind of attention of the layers of an encoder."""
 LAYER_FIELDS = (
@@ -70,23 +73,39 @@ class ModelOps:
     """Forward ops of one micro batch of distinct plans, by their levers.
 
     ``plans`` are the distinct plans by ``LAYER_FIELDS``, ``index`` maps every plan to its distinct one, shape
-    (plans,).
+    (plans,). ``components`` are what is computed of the ops once.
     """
 
     plans: Plans
     index: np.ndarray
     by_levers: list[LeverOps]
+    components: list[Any] = field(default_factory=list)
 
     @classmethod
     def of(cls, setting: Setting, plans: Plans, groups: Iterable[LayerKind]) -> ModelOps:
-        """List the ops of a model with these groups of equal layers."""
+        """List the ops of a model with these groups of layers; the setting keeps those of lone plans."""
         # Where the exchange overlaps, the share of passes without a partner counts too.
         fields = (plans.pipeline, plans.virtual_pipeline, plans.data) if plans.overlap_expert.any() else ()
         apart = [np.where(plans.overlap_expert, values, 0) for values in fields]
         if setting.training.drawn is not None:
             # The slowest of more replicas holds longer documents; a lone stage has the output layer too.
             apart += [plans.data, plans.pipeline]
-        distinct, index = plans.unique(*LAYER_FIELDS, values=apart)
+        if len(plans) > 1:
+            return cls._of(setting, *plans.unique(*LAYER_FIELDS, values=apart), groups)
+        columns = *(getattr(plans, name) for name in LAYER_FIELDS), *apart
+        schedule = plans.schedule_names[plans.schedule[0]] if fields else ""
+        key = tuple(groups), schedule, *(column.item() for column in columns)
+        known = setting.ops
+        if key not in known:
+            if len(known) == MOST_KEPT:
+                known.clear()
+            known[key] = cls._of(setting, plans, np.zeros(1, dtype=np.int64), groups)
+        return known[key]
+
+    @classmethod
+    def _of(
+        cls, setting: Setting, distinct: Plans, index: np.ndarray, groups: Iterable[LayerKind]
+    ) -> ModelOps:
         kinds, split = list(groups), setting.by_levers(distinct)
         single = len(split) == 1
         parts = [

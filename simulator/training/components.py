@@ -68,10 +68,11 @@ class KnownStep:
 
 def components(plans: Plans, stages: Stages, ops: ModelOps) -> list[Component]:
     """Components of stages: layers of each kind, then the first and the last end of the model."""
-    by_levers = [_pieces(part, stages) for part in ops.by_levers]
+    if not ops.components:
+        ops.components.extend(_pieces(part, stages) for part in ops.by_levers)
     return [
         _component(count, pieces, ops)
-        for count, pieces in zip(_counts(plans, stages), zip(*by_levers, strict=True), strict=True)
+        for count, pieces in zip(_counts(plans, stages), zip(*ops.components, strict=True), strict=True)
     ]
 
 
