@@ -26,20 +26,27 @@ NEAR = 1 << 14
 """Shapes of the least busiest stages, among which the first round is chosen."""
 FIRST = 1 << 12
 """Shapes of the first round. Fewer are not bounded."""
+KINDS = 8
+"""The first round has a share of one over it more of each kind of recomputation."""
+ROUND = 1 << 13
+"""Shapes of each later round."""
 ROUNDING = 1e-6
 """Relative difference of times that rank as equal, at most."""
 
 
-def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Bar) -> Iterator[Plans]:
+def nearest_first(
+    enumeration: Enumeration, chooser: Chooser, bar: Bar, families: bool = False
+) -> Iterator[Plans]:
     """Yield chunks of structures, those with the lowest bounds first; those above the bar count as slower.
 
     The first are of the fastest shapes that may fit without sharded gradients and parameters: they lower the
-    bar most.
+    bar most. Among them are those of each kind of recomputation, which may be a family.
 
     Args:
         enumeration: of the structures.
         chooser: of their levers.
         bar: the slowest step of interest so far.
+        families: whether the best plan of each family is of interest.
     """
     shapes, depth = enumeration.before(*LATER)
     if shapes.count <= FIRST:
@@ -51,18 +58,29 @@ def nearest_first(enumeration: Enumeration, chooser: Chooser, bar: Bar) -> Itera
     )
     chooser.prices = bounds.prices
     order = np.argsort(bounds.busiest, kind="stable")
-    closest, later = order[:NEAR], order[NEAR:]
+    closest = order[:NEAR]
     usual = np.argsort(np.minimum.reduce([*bounds.passes(closest, zero=1).values()]), kind="stable")
-    yield from chunks(enumeration.branched(shapes.take(np.sort(closest[usual[:FIRST]])), depth))
-    rest = np.sort(np.concatenate([closest[usual[FIRST:]], later]))
+    first = closest[usual[:FIRST]]
+    for seconds in bounds.passes(closest).values() if families else ():
+        fastest = np.argsort(seconds, kind="stable")[: FIRST // KINDS]
+        first = np.concatenate([first, closest[fastest[np.isfinite(seconds[fastest])]]])
+    first = np.unique(first)
+    yield from chunks(enumeration.branched(shapes.take(first), depth))
+    rest = np.setdiff1d(order, first)
     busiest = dict.fromkeys(bounds.space.recompute, bounds.busiest[rest])
     rest = rest[_below(bounds.plans.take(rest), busiest, bar, zeros)]
     closer = bounds.passes(rest)
-    nearer = rest[_below(bounds.plans.take(rest), closer, bar, zeros)]
-    if len(nearer):
-        yield from chunks(enumeration.branched(shapes.take(nearer), depth))
-    unfit = int(np.isinf(np.minimum.reduce([*closer.values()])).sum())
-    slower = shapes.count - FIRST - len(nearer) - unfit
+    least = np.minimum.reduce([*closer.values()])
+    waiting, tried = np.argsort(least, kind="stable"), 0
+    while True:
+        passes = {kind: seconds[waiting] for kind, seconds in closer.items()}
+        waiting = waiting[_below(bounds.plans.take(rest[waiting]), passes, bar, zeros)]
+        if not len(waiting):
+            break
+        nearer, waiting = np.sort(waiting[:ROUND]), waiting[ROUND:]
+        tried += len(nearer)
+        yield from chunks(enumeration.branched(shapes.take(rest[nearer]), depth))
+    slower = shapes.count - len(first) - tried - int(np.isinf(least).sum())
     enumeration.removed[SLOWER] += slower * enumeration.candidates_of(depth)
 
 

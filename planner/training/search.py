@@ -123,7 +123,7 @@ def search(
     fitting = beyond = 0
     blocks = chunks(enumeration.blocks())
     if chooser and bounded:
-        blocks = nearest_first(enumeration, chooser, ranking.bar)
+        blocks = nearest_first(enumeration, chooser, ranking.bar, bool(ranking.families))
     for structures in blocks:
         for plans, values in _timed(space.setting, structures, objective, chooser, ranking.bar):
             credible, figures = _credible(space, plans, values, objective)
