@@ -90,7 +90,7 @@ class ModelOps:
         if setting.training.drawn is not None:
             # The slowest of more replicas holds longer documents; a lone stage has the output layer too.
             apart += [plans.data, plans.pipeline]
-        if len(plans) > 1:
+        if len(plans) != 1:
             return cls._of(setting, *plans.unique(*LAYER_FIELDS, values=apart), groups)
         columns = *(getattr(plans, name) for name in LAYER_FIELDS), *apart
         schedule = plans.schedule_names[plans.schedule[0]] if fields else ""
