@@ -95,12 +95,12 @@ class ModelOps:
         columns = *(getattr(plans, name) for name in LAYER_FIELDS), *apart
         schedule = plans.schedule_names[plans.schedule[0]] if fields else ""
         key = tuple(groups), schedule, *(column.item() for column in columns)
-        known = setting.ops
-        if key not in known:
-            if len(known) == MOST_KEPT:
-                known.clear()
-            known[key] = cls._of(setting, plans, np.zeros(1, dtype=np.int64), groups)
-        return known[key]
+        lone = setting.ops
+        if key not in lone:
+            if len(lone) == MOST_KEPT:
+                lone.clear()
+            lone[key] = cls._of(setting, plans, np.zeros(1, dtype=np.int64), groups)
+        return lone[key]
 
     @classmethod
     def _of(
