@@ -70,12 +70,7 @@ class Setting:
 
     @cached_property
     def layouts(self) -> dict[tuple[Any, ...], Any]:
-        """Layers of stages that were computed before, by the plan fields of ``simulator.layout.stages``."""
-        return {}
-
-    @cached_property
-    def ops(self) -> dict[tuple[Any, ...], Any]:
-        """Ops of lone plans that were listed before, by what ``simulator.layout.model_ops`` reads of them."""
+        """Layers of stages and ops of lone plans that were listed before, by what is read of the plans."""
         return {}
 
     def with_choices(self, **levers: Any) -> Setting:

@@ -20,8 +20,8 @@ from simulator.ops.ends import further_prediction
 from simulator.plan import FULL_OVERLAP, Plans
 from simulator.setting import Setting
 
-MOST_KEPT = 64
-"""Lone plans whose ops a setting keeps."""
+MOST_LAYOUTS = 256
+"""Layouts and ops of lone plans that a setting keeps before it lists more ops."""
 SOURCE = "source"
 """Kind of attention of the layers of an encoder."""
 LAYER_FIELDS = (
@@ -95,12 +95,11 @@ class ModelOps:
         columns = *(getattr(plans, name) for name in LAYER_FIELDS), *apart
         schedule = plans.schedule_names[plans.schedule[0]] if fields else ""
         key = tuple(groups), schedule, *(column.item() for column in columns)
-        lone = setting.ops
-        if key not in lone:
-            if len(lone) == MOST_KEPT:
-                lone.clear()
-            lone[key] = cls._of(setting, plans, np.zeros(1, dtype=np.int64), groups)
-        return lone[key]
+        if key not in setting.layouts:
+            if len(setting.layouts) >= MOST_LAYOUTS:
+                setting.layouts.clear()
+            setting.layouts[key] = cls._of(setting, plans, np.zeros(1, dtype=np.int64), groups)
+        return setting.layouts[key]
 
     @classmethod
     def _of(

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
-from simulator.layout.model_ops import MOST_KEPT
+from simulator.layout import model_ops
 from simulator.models import models
 from simulator.plan import Plan, Plans
 from simulator.setting import Setting
@@ -65,8 +65,9 @@ def test_predictions_do_not_depend_on_those_before(model: str, plans: list[Plan]
         np.testing.assert_array_equal(held, of_one)
 
 
-def test_few_are_kept() -> None:
+def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = setting_of("llama3-8b", 64)
-    for batch in range(1, MOST_KEPT + 10):
+    monkeypatch.setattr(model_ops, "MOST_LAYOUTS", 8)
+    for batch in range(1, 20):
         predict(setting, Plans.of([Plan(data=64, micro_batch=batch)]))
-        assert len(setting.of(Plan()).ops) <= MOST_KEPT
+        assert len(setting.of(Plan()).layouts) <= 8 + 1
