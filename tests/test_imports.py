@@ -56,6 +56,32 @@ def test_planning_needs_no_torch_and_no_solver():
     assert done.stdout.strip() == "[]"
 
 
+SERVED = (
+    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000 --osl 200 --rate 20 --ttft 0.5"
+)
+MOST_MODULES = {
+    "--help": 40,
+    "plan --model gpt3-175b --cluster dgx-a100-80gb --gpus 1024 --seq-len 2048 --global-batch 1536": 330,
+    SERVED: 570,
+}
+"""Modules of our own that a command may import: about a third of a millisecond each."""
+
+
+@pytest.mark.parametrize("words", list(MOST_MODULES), ids=["help", "train", "serve"])
+def test_a_command_imports_few_modules(words):
+    script = (
+        "import contextlib, io, sys\n"
+        "from meshwright.__main__ import main\n"
+        f"sys.argv = ['meshwright', *{words.split()!r}]\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    main()\n"
+        f"print(sum(name.split('.')[0] in {tuple(ALLOWED)!r} for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    imported_modules = int(done.stdout.split()[-1])
+    assert MOST_MODULES[words] // 2 < imported_modules <= MOST_MODULES[words]
+
+
 def test_a_public_class_name_has_one_meaning():
     places: dict[str, list[str]] = {}
     for package in ALLOWED:
