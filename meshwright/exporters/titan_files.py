@@ -136,7 +136,7 @@ def _renamed(options: Options, where: str) -> Options:
     renamed: Options = {}
     for key, value in options.items():
         name = RENAMED.get(key, key)
-        if renamed.get(name, value) != value:
+        if name in renamed and renamed[name] != value:
             raise InputError(f"{key} and {name} disagree: {value} and {renamed[name]}", where)
         renamed[name] = value
     for key in FLOAT8:

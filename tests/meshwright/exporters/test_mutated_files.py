@@ -118,6 +118,7 @@ ODD_FILES = {
     "ppo.yaml": "algorithm: !!bool y\nmodel: Qwen/Qwen3-8B\n",
     "grpo.yaml": "algorithm: !!timestamp x\nmodel: Qwen/Qwen3-8B\n",
     "pretrain.sh": f"torchrun pretrain_gpt.py --num-layers {'9' * 5000} --hidden-size 4096",
+    "train.toml": '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = nan\n[parallelism]\n',
     "values.yaml": "image: {tag: !!int x}\nargs: [vllm, serve, Qwen/Qwen3-32B]\n",
 }
 
