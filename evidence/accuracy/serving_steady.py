@@ -1,18 +1,20 @@
 """Steady states beside the event engine on random searches: ``python -m benchmarks.serving_steady``.
 
-    python -m benchmarks.serving_steady [--searches 200] [--seed 35] [--share 0.6] [--worst 8]
+    python -m benchmarks.serving_steady [--searches 200] [--seed 35] [--share 0.6] [--worst 8] [--store FILE]
 
 Each search is a question drawn at random: model, cluster, devices, engine, lengths and targets. Its first
 deployment runs on the event engine at ``--share`` of its goodput. Printed are the mean end-to-end time of the
 steady state over the engine's: the median distance, the worst, and the questions behind the worst ones.
+``--store`` keeps each search in a file as it ends, and takes those that it has: a stopped run goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -121,21 +123,39 @@ class Compared:
     words: str
 
 
-def compared(searches: int, seed: int, share: float) -> Iterator[Compared]:
-    """Searches that have an answer, one after another, from a seed on."""
+def search_of(seed: int, share: float) -> Compared | None:
+    """The search of a seed; None where it has no answer."""
+    flags = drawn(seed)
+    first = first_of(flags)
+    if first is None:
+        return None
+    question, plan = first
+    rate = share * plan.goodput
+    steady = float(steady_e2e(question, plan, np.array([rate]))[0])
+    flag_words = " ".join(str(value) for value in flags.values() if value is not None)
+    words = f"seed {seed}: {flag_words}: {plan.describe()}, {plan.goodput:.4g}/s"
+    return Compared(steady / engine_e2e(question, plan, rate) - 1.0, words)
+
+
+def compared(searches: int, seed: int, share: float, store: Path | None) -> Iterator[Compared]:
+    """Searches that have an answer, one after another, from a seed on.
+
+    Args:
+        store: file of searches that ended, a line each; None keeps none.
+    """
+    lines = store.read_text().splitlines() if store and store.exists() else []
+    held = {(key, at): row and Compared(*row) for key, at, row in map(json.loads, lines)}
     done = 0
     while done < searches:
-        flags, seed = drawn(seed), seed + 1
-        first = first_of(flags)
-        if first is None:
-            continue
-        question, plan = first
-        rate = share * plan.goodput
-        steady = float(steady_e2e(question, plan, np.array([rate]))[0])
-        done += 1
-        flag_words = " ".join(str(value) for value in flags.values() if value is not None)
-        words = f"{flag_words}: {plan.describe()}, {plan.goodput:.4g}/s"
-        yield Compared(steady / engine_e2e(question, plan, rate) - 1.0, words)
+        if (seed, share) not in held:
+            row = held[seed, share] = search_of(seed, share)
+            if store:
+                with store.open("a") as file:
+                    file.write(json.dumps([seed, share, row and astuple(row)]) + "\n")
+        row, seed = held[seed, share], seed + 1
+        if row is not None:
+            done += 1
+            yield row
 
 
 def main() -> None:
@@ -145,8 +165,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=35_000)
     parser.add_argument("--share", type=float, default=0.6, help="of the goodput")
     parser.add_argument("--worst", type=int, default=8, help="questions printed")
+    parser.add_argument("--store", type=Path, help="file that keeps searches as they end")
     options = parser.parse_args()
-    rows = sorted(compared(options.searches, options.seed, options.share), key=lambda row: -abs(row.ratio))
+    found = compared(options.searches, options.seed, options.share, options.store)
+    rows = sorted(found, key=lambda row: -abs(row.ratio))
     distances = np.array([abs(row.ratio) for row in rows])
     print(
         f"{len(rows)} searches at {options.share:.0%} of goodput: median distance "
