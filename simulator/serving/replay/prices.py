@@ -16,8 +16,8 @@ from simulator.serving.steps.joined import knots_below
 from simulator.serving.steps.table import NO_END, IterationTable
 
 # Head of ``prices``.
-POWER, PREFILL_FACTOR, LEAST_MIXED_S, SEQUENCE_S = range(4)
-FIRST_PRICE = 4
+POWER, PREFILL_FACTOR, LEAST_MIXED_S, SEQUENCE_S, EAGER_ABOVE = range(5)
+FIRST_PRICE = 5
 # ``marks``: where each part begins in ``prices``, and its length.
 KEYS, KEY_COUNT, ROWS, ROW_WIDTH, ROW_COUNT = range(5)
 MIXED, MIXED_COUNT, HEADS, HEAD_COUNT, HOSTS, HOST_COUNT = range(5, 11)
@@ -83,6 +83,7 @@ class TableColumns:
             CHUNKS_Y: chunks.y,
         }
         head = [table.overlap_exponent, table.prefill_factor, table.least_mixed_s, table.sequence_s]
+        head.append(table.eager_above)
         prices, marks = [np.array(head)], np.zeros(FIRST_MARK, np.int64)
         at = FIRST_PRICE
         for mark, part in parts.items():
@@ -154,7 +155,7 @@ def step_seconds(
         decodes, kv_tokens: sequences that decode, and their KV tokens.
         chunks, prompt, chunks_s: prompt chunks, their tokens, and seconds of their attention alone.
     """
-    alone, beside = 0.0, 0.0
+    alone, beside, decode_s = 0.0, 0.0, 0.0
     if decodes:
         count = marks[KEY_COUNT]
         row = marks[ROWS] + decodes * marks[ROW_WIDTH]
@@ -164,9 +165,10 @@ def step_seconds(
         past = mean - prices[marks[KEYS] + at]
         attention = prices[row + at] + prices[row + count + at] * past
         last = row + 4 * count - 2
+        decode_s = attention + prices[last]
         if not chunks:
-            return attention + prices[last]
-        alone = attention + prices[last] - prices[last + 1]
+            return decode_s
+        alone = decode_s - prices[last + 1]
         mixed_row = row + 2 * count - 1
         beside = prices[mixed_row + at] + prices[mixed_row + count + at] * past
     elif not chunks:
@@ -184,7 +186,10 @@ def step_seconds(
     else:
         around = prices[marks[HOSTS] + hosts - 1] + prices[SEQUENCE_S] * (sequences + 1 - hosts)
     seconds = around + alone + prices[PREFILL_FACTOR] * (mixed - alone)
-    return seconds if seconds > prices[LEAST_MIXED_S] else prices[LEAST_MIXED_S]
+    least = prices[LEAST_MIXED_S]
+    if decodes > prices[EAGER_ABOVE]:
+        least = max(least, decode_s)
+    return seconds if seconds > least else least
 
 
 @kernel

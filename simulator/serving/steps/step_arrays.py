@@ -46,6 +46,7 @@ class PricedTable(Protocol):
     overlap_exponent: float
     graphs_mixed: bool
     largest_graph: int
+    eager_above: int
     window: SlidingKv
 
 
@@ -86,6 +87,7 @@ class StepArrays:
             "overlap_exponent": figures(lambda table: table.overlap_exponent),
             "graphs_mixed": figures(lambda table: table.graphs_mixed),
             "largest_graph": figures(lambda table: table.largest_graph),
+            "eager_above": figures(lambda table: table.eager_above),
             "longest": figures(lambda table: len(table.mixed_s) - 1),
             "window": figures(lambda table: table.window.tokens),
             "windows": figures(lambda table: table.window.ratio),
@@ -173,6 +175,7 @@ class StepCases:
         self._least_mixed_s, self._prefill_factor = figures["least_mixed_s"], figures["prefill_factor"]
         self._exponent = figures["overlap_exponent"]
         self._graphs_mixed, self._largest_graph = figures["graphs_mixed"] > 0, figures["largest_graph"]
+        self._eager_above = figures["eager_above"]
         self._pads_ranks = arrays.engine.pads_ranks.value
         self.spreads = bool(np.any(self.ranks > 1)) and not self._pads_ranks
         self.spread = np.zeros(which.shape, np.int64)
@@ -299,7 +302,11 @@ class StepCases:
         plain = bool(np.all(power == 1.0))
         step_s = step_s + (chunks_s + beside if plain else (chunks_s**power + beside**power) ** (1.0 / power))
         around = self.around_s + self.sequence_s * (sequences + chunks)
-        return np.maximum(around + alone + self._prefill_factor * (step_s - alone), self._least_mixed_s)
+        decode_s = np.where(
+            rows > self._eager_above, self.around_s + self.sequence_s * sequences + alone, 0.0
+        )
+        least = np.maximum(decode_s, self._least_mixed_s)
+        return np.maximum(around + alone + self._prefill_factor * (step_s - alone), least)
 
     def others_seconds(
         self,

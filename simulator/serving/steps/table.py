@@ -220,12 +220,14 @@ class IterationTable:
         padded = np.where(inside, sizes[np.minimum(index, len(sizes) - 1)], every) if len(sizes) else every
         padded = np.minimum(padded, self.max_tokens)
         padded[0] = 0
-        least = max(self.price.eager - self.price.gaps, 0.0) * (every > 0)
-        eager = np.maximum(self.tokens_s, least)
+        self.eager_s = max(self.price.eager - self.price.gaps, 0.0)
+        eager = np.maximum(self.tokens_s, self.eager_s * (every > 0))
         self.padded = padded
         self.padded_s = np.where(inside, self.tokens_s[padded], eager)
         self.least_mixed_s = 0.0 if self.graphs_mixed else self.price.eager
         self.mixed_s = self.padded_s if self.graphs_mixed else self.tokens_s
+        self.eager_above = NO_END if self.graphs_mixed else self.largest_graph
+        """Tokens of decodes beyond which a prompt makes no step shorter: neither runs in a graph."""
 
     # Scalar interface: the event engine. Its lists, which searches do not need, are made at the first step:
     # as plain attributes, which Python reads faster than cached properties.
@@ -288,7 +290,7 @@ class IterationTable:
         """Seconds of one step; see `StepTimes`."""
         if not self._listed:
             self._make_lists()
-        alone, beside = 0.0, 0.0
+        alone, beside, attention, outside = 0.0, 0.0, 0.0, 0.0
         if decodes:
             row = self._rows[queries].get(decodes) or self._row(decodes, queries)
             values, slopes, mixed_values, mixed_slopes, outside, around = row
@@ -317,7 +319,10 @@ class IterationTable:
         mixed += chunks
         around = hosts[sequences] if sequences < len(hosts) else self._around_at(sequences)
         seconds = around + alone + self.prefill_factor * (mixed - alone)
-        return seconds if seconds > self.least_mixed_s else self.least_mixed_s
+        least = self.least_mixed_s
+        if decodes * queries > self.eager_above:
+            least = max(least, attention + outside)
+        return seconds if seconds > least else least
 
     @property
     def below_keys(self) -> array[int]:
@@ -381,6 +386,8 @@ class IterationTable:
         if not prompts:
             return rank_s + alone
         mixed = self._shared(tokens, self.graphs_mixed)
+        if max(verified) > self.eager_above:
+            mixed = max(mixed, alone)
         return max(rank_s + alone + self.prefill_factor * (mixed - alone), self.least_mixed_s)
 
     def _shared(self, tokens: Sequence[int], graphed: bool) -> float:
@@ -388,12 +395,14 @@ class IterationTable:
         most_tokens = max(tokens)
         if not most_tokens:
             return 0.0
-        graphed = graphed and most_tokens <= self.largest_graph
+        launched = graphed and most_tokens > self.largest_graph
+        graphed = graphed and not launched
         padded = self.padded.item(most_tokens) if graphed and most_tokens < len(self.padded) else most_tokens
         rank_s = self.rank_s.item(padded) if padded < len(self.rank_s) else float(self.price.linear(padded))
         even = graphed or self.price.engine.pads_ranks.value
         all_tokens = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
-        return rank_s + self.experts_s.item(all_tokens)
+        seconds = rank_s + self.experts_s.item(all_tokens)
+        return max(seconds, self.eager_s) if launched else seconds
 
     def _own(self, batch: RankBatch, queries: int = 1) -> float:
         """Seconds of one rank in lockstep beside products and experts."""
