@@ -39,9 +39,10 @@ PRINTED = (".txt", ".log", ".out")
 CLOSED_LOOPS = ("isl_tokens", "osl_tokens", "concurrency")
 """Columns that tell a CSV of closed loops from one of training steps."""
 LATENCIES = ("ttft_mean", "ttft_p50", "tpot_mean", "tpot_p50")
-MOST_TOKENS, MOST_REQUESTS = 2**24, 2**24
-ROUNDS = 10
-"""Requests of a client where a file states none, as InferenceX's."""
+MOST_TOKENS, MOST_CLIENTS = 2**24, 2**16
+ROUNDS, MOST_REQUESTS = 10, 20_000
+"""Requests of a client where a file states none, as InferenceX's; most of a run that has more than these: its
+means have settled."""
 
 
 def is_servers(path: Path) -> bool:
@@ -317,6 +318,9 @@ def _load(
     clients, rate = round(entry["clients"]), entry["rate"]
     if clients < 1 and rate <= 0:
         raise InputError("states neither a concurrency nor a rate", where)
+    if clients > MOST_CLIENTS:
+        raise InputError(f"states {clients:,} clients; at most {MOST_CLIENTS:,} are run", where)
+    rounds = ROUNDS * max(clients, ROUNDS)
     latencies = {kind: entry[kind] for kind in LATENCIES if entry[kind] > 0}
     if not latencies:
         raise InputError("states neither TTFT nor TPOT", where)
@@ -327,7 +331,7 @@ def _load(
     )
     workload = {
         "kind": "serving",
-        "requests": min(round(entry["requests"]) or ROUNDS * max(clients, ROUNDS), MOST_REQUESTS),
+        "requests": min(round(entry["requests"]) or rounds, max(rounds, MOST_REQUESTS)),
         "arrivals": arrivals,
         "input": {"kind": "fixed", "tokens": round(entry["prompt"])},
         "output": {"kind": "fixed", "tokens": round(entry["output"])},

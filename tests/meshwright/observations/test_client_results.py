@@ -124,3 +124,14 @@ def test_a_result_of_another_model_is_refused(folder, name):
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.1-8B-Instruct", "my-model", "unheard-of-8b", None])
 def test_a_result_of_the_same_model_or_of_no_name_is_taken(folder, name):
     assert read_servers(written(folder, bench(4, model_id=name)))[0]
+
+
+def test_a_run_has_as_many_requests_as_settle_its_means(folder):
+    """A million requests took 109 CPU seconds."""
+    million = json.loads(json.dumps(GUIDELLM))
+    million["benchmarks"][0]["metrics"]["request_totals"] = {"successful": 2**20}
+    (load,), _ = read_servers(written(folder, million))
+    assert load.data["workload"]["requests"] == 20_000
+    million["benchmarks"][0]["config"]["strategy"]["streams"] = 2**17
+    with pytest.raises(InputError, match=r"states 131,072 clients; at most 65,536 are run"):
+        read_servers(written(folder, million))
