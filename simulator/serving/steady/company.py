@@ -39,3 +39,29 @@ def met_share(mean: Array, replicas: Array) -> Array:
     """
     mean = np.maximum(mean, 1e-9)
     return companions(mean, replicas) / mean
+
+
+def any_comes(mean: Array, replicas: Array) -> Array:
+    """Chance that a step's time has an arrival.
+
+    A balanced replica gets about each ``replicas``-th of random arrivals, more evenly than they come: the
+    chance is the mean share of replicas that get one, where each arrival goes to one without. Several that
+    began in one step end in one, and so do those that follow them: beyond one a step, arrivals stay as chance
+    made them.
+
+    Args:
+        mean: arrivals at a replica in the time.
+        replicas: replicas among which arrivals are balanced.
+    """
+    several, dealt = np.maximum(replicas, 2.0), np.minimum(mean, 1.0)
+    even = dealt - poisson_excess(several * dealt, several)[0] / several
+    by_chance = -np.expm1(-mean)
+    return np.where(replicas > 1.0, np.maximum(even, by_chance), by_chance)
+
+
+def poisson_excess(mean: Array, limit: Array) -> tuple[Array, Array]:
+    """Mean by which a Poisson number exceeds a limit, and the chance that it does (normal, logistic tail)."""
+    deviation = np.sqrt(mean) + 1e-9
+    z = np.clip((limit - mean) / deviation, -20.0, 20.0)
+    above = 1.0 / (1.0 + np.exp(1.702 * z))
+    return np.maximum(deviation * (np.exp(-0.5 * z * z) / 2.5066 - z * above), 0.0), above

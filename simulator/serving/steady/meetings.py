@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
+from simulator.serving.steady.company import any_comes
 from simulator.serving.steady.prompts_first import lane_steps, longest_rank, rank_steps
 from simulator.serving.steady.prompts_only import prompts_only
 from simulator.serving.steady.steady_cases import Cases, Prefills
@@ -137,7 +138,8 @@ def _prompts(
     if cases.lockstep:
         met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
     met = np.minimum(met, most_chunks - 1.0 + 1e-9)
-    together = np.minimum(np.maximum(met / -np.expm1(-np.maximum(met, 1e-9)), 1.0), most_chunks)
+    some = any_comes(np.maximum(met, 1e-9), cases.others_take)
+    together = np.minimum(np.maximum(met / some, 1.0), most_chunks)
     if cases.interleaved and cases.lockstep:
         met, together = _met_in_lockstep(cases, arriving, step, tpot, steps, met, together)
     if cases.equal:

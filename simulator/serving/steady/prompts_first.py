@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.serving.steady.company import poisson_excess
 from simulator.serving.steady.steady_cases import Cases, Prefills
 
 Array = NDArray[np.float64]
@@ -143,20 +144,12 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own_s, wait)
 
 
-def _excess(mean: Array, limit: Array) -> tuple[Array, Array]:
-    """Mean by which a Poisson number exceeds a limit, and the chance that it does (normal, logistic tail)."""
-    deviation = np.sqrt(mean) + 1e-9
-    z = np.clip((limit - mean) / deviation, -20.0, 20.0)
-    above = 1.0 / (1.0 + np.exp(1.702 * z))
-    return np.maximum(deviation * (np.exp(-0.5 * z * z) / 2.5066 - z * above), 0.0), above
-
-
 def _busy_ranks(mean: Array, ranks: Array) -> Array:
     """Mean of the ranks that get a prompt, of a Poisson number: each goes to a rank without one."""
-    return np.minimum(mean - _excess(mean, ranks)[0], ranks)
+    return np.minimum(mean - poisson_excess(mean, ranks)[0], ranks)
 
 
 def longest_rank(chunks: Array, ranks: Array, most_chunks: Array) -> Array:
     """Chunks of the rank with most of them."""
-    excess, above = _excess(chunks, ranks)
+    excess, above = poisson_excess(chunks, ranks)
     return np.clip(1.0 + excess / ranks + 0.5 * above, 1.0, most_chunks)

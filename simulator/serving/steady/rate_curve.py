@@ -24,6 +24,7 @@ from simulator.serving.steady.meetings import (
     beside_prompts_only,
     meetings,
 )
+from simulator.serving.steady.small_batches import mean_steps
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
 from simulator.serving.steady.waits import MOST_FILLED, budget_wait, rank_wait, slot_wait
@@ -46,6 +47,9 @@ CORRELATED = 0.5 / AVERAGED
 """Correlation of that average with the number of arrivals in the same time."""
 LONGEST_SPREAD = 0.2
 """Variance of that maximum over their mean, for two to eight numbers 0.18 to 0.25."""
+SMALL = 8.0
+"""Mean sequences of all batches that share arrivals, up to which the chance of each number is counted; up to
+twice as many in part. ``POINTS`` numbers hold nearly all of these."""
 LIKELY = 2.33
 """Deviations above the mean up to which the TPOT of a share of requests does not fall: 99 % of them."""
 RISING = (
@@ -226,6 +230,8 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         delay = met.delay_s
         # At a given batch a longer step meets fewer prompts a second, and as many a step.
         tpot = met.mean_s if cases.interleaved else step + tpot * (1.0 - step / met.mean_s)
+    taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
+    tpot = _of_small_batches(cases, around, through, tpot, taken, count)
     met = beside_prompts_only(cases, meeting, steps, met)
     longest = _longest(cases, meeting, met.chunks)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
@@ -258,6 +264,35 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     }
     per_case = {name: np.broadcast_to(values, slots.shape)[:count] for name, values in per_case.items()}
     return RateCurve(**points, **per_case)
+
+
+def _of_small_batches(
+    cases: Cases, around: Array, through: Array, tpot: Array, taken: Array, count: int
+) -> Array:
+    """Mean time between decodes, s: by the chance of each number of sequences where batches are small.
+
+    Args:
+        cases: the loads, ``count`` of them at each point.
+        around: mean sequences of a batch.
+        through: requests a second of one batch.
+        tpot: mean time between decodes beside a mean batch, s.
+        taken: share of time that prompts take from decodes.
+        count: number of cases.
+    """
+    few_slots = cases.slots * cases.shared <= 2.0 * SMALL
+    small = np.where(few_slots, 1.0, np.clip(2.0 - around * cases.shared / SMALL, 0.0, 1.0))
+    small = np.where(cases.decodes & (cases.stages == 1.0) & ~cases.in_turn, small, 0.0)
+    some = np.flatnonzero(small)
+    if not len(some):
+        return tpot
+    number = np.repeat(np.arange(1.0, POINTS + 1.0), count)
+    seconds = cases.decode_steady(np.clip(number / cases.shared, 1.0, cases.slots)).reshape(POINTS, count)
+    figures = through, cases.gaps, cases.slots, cases.shared, taken
+    rate, gaps, slots, shared, taken = (np.broadcast_to(values, small.shape)[some] for values in figures)
+    mean = mean_steps(rate, gaps, slots, shared, seconds[:, some % count], taken)
+    tpot = np.array(np.broadcast_to(tpot, small.shape))
+    tpot[some] += small[some] * (mean - tpot[some])
+    return tpot
 
 
 def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:

@@ -291,16 +291,20 @@ class Cases:
         return steps.chunks * steps.one_chunk, steps.chunks * steps.seconds(self.ranks)
 
     @cached_property
+    def decode_steady(self) -> Callable[[Array], Array]:
+        """Seconds of a pure decode step of a batch that does not vary."""
+        return self.table.decodes_at(self.keys, float(self.slots.max(initial=1.0)))
+
+    @cached_property
     def decode(self) -> Callable[[Array], Array]:
         """Mean seconds of a pure decode step, of a mean batch.
 
         Batches of random arrivals vary; the fuller the slots are, the less.
         """
-        most_slots = float(self.slots.max(initial=1.0))
-        steady = self.table.decodes_at(self.keys, most_slots)
+        steady = self.decode_steady
         if bool(np.all(self.closed)):
             return steady
-        varied = self.table.varying(self.shared).decodes_at(self.keys, most_slots)
+        varied = self.table.varying(self.shared).decodes_at(self.keys, float(self.slots.max(initial=1.0)))
         free = 1.0 / np.maximum(self.slots - 1.0, 1e-9)
         fixed = self.closed | (self.slots <= 1.0)
 
