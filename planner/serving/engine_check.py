@@ -34,6 +34,9 @@ LOOK = Steps(factor=1.05, close=0.05, runs=12, short=4, follow=True)
 """Trial rates: a run that fails ends early, so that short steps downwards cost little."""
 MOST_REQUESTS = 10_000
 """Requests of one run of each deployment, in all: below a second with two or three rates each."""
+MOST_ALONE = 20_000
+"""Requests of one run of the first deployment, where all would take more than `MOST_REQUESTS`. Others run as
+they come to rank first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,7 @@ class Check:
         search: with rates replaced where the engine contradicts them.
         runs: rates found, by the number of the deployment.
         replaced: deployments as the steady state had them, with the number that they have now.
-        skipped: requests of a run of each, where they are too many for a look.
+        skipped: requests of a run of each, where those of the first are too many for a look.
     """
 
     search: ServingSearch
@@ -64,18 +67,22 @@ def check(search: ServingSearch, measured: Measured | None = None) -> Check:
     if not question.workload.slo.has_targets:
         return Check(search, {})
     settings = [_setting(question, plan) for plan in plans[:CHECKED]]
-    requests = sum(setting.serving.requests for setting in settings if isinstance(setting, ServingSetting))
-    if requests > MOST_REQUESTS:
-        return Check(search, {}, skipped=requests)
-    runs = [_run(setting, plan, question.rate) for setting, plan in zip(settings, plans, strict=False)]
-    followed = [
-        _followed(plan, run, setting, question)
-        for plan, run, setting in zip(plans, runs, settings, strict=False)
-    ]
-    after = [*followed, *plans[len(followed) :]]
-    order = list(range(len(plans)))
-    if any(new is not old for new, old in zip(after, plans, strict=True)):
-        order = _ranked(after, question, measured)
+    requests = [run.serving.requests if isinstance(run, ServingSetting) else 0 for run in settings]
+    together = sum(requests) <= MOST_REQUESTS
+    if not together and requests[0] > MOST_ALONE:
+        return Check(search, {}, skipped=sum(requests))
+    after, order, runs = list(plans), list(range(len(plans))), dict[int, RefinedServing]()
+    waiting = list(range(len(settings))) if together else [0]
+    while waiting:
+        for number in waiting:
+            setting, plan = settings[number], plans[number]
+            runs[number] = _run(setting, plan, question.rate)
+            after[number] = _followed(plan, runs[number], setting, question)
+        if any(after[number] is not plans[number] for number in waiting):
+            order = _ranked(after, question, measured)
+        first = order[0]
+        runs_next = first < len(settings) and first not in runs and requests[first] <= MOST_ALONE
+        waiting = [first] if runs_next else []
     at = {number: place for place, number in enumerate(order)}
     reordered = [(old, at[number]) for number, old in enumerate(plans) if after[number] is not old]
     ranked = replace(
@@ -83,7 +90,7 @@ def check(search: ServingSearch, measured: Measured | None = None) -> Check:
         plans=[after[number] for number in order],
         reasons=_reasons(search.reasons, order),
     )
-    return Check(ranked, {at[number]: run for number, run in enumerate(runs)}, reordered)
+    return Check(ranked, {at[number]: run for number, run in runs.items()}, reordered)
 
 
 def _ranked(plans: Sequence[ServingPlan], question: ServingQuestion, measured: Measured | None) -> list[int]:
