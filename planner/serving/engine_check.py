@@ -16,12 +16,12 @@ import numpy as np
 from core.errors import MeshwrightError
 from planner.serving.alternatives import FIRST, NEXT, STEADY_ERROR
 from planner.serving.deployment import scenario_of
-from planner.serving.engine_run import latencies
+from planner.serving.engine_run import latencies, trial_run
 from planner.serving.largest_rate import Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured, measured_rows, mechanisms, preferred
 from planner.serving.question import ServingQuestion
-from planner.serving.refine import RefinedServing, closed_rate, lifetime, settled
+from planner.serving.refine import RefinedServing, closed_rate, lifetime, longer, settled
 from planner.serving.score import ReplicaCases
 from planner.serving.search import ServingSearch
 from planner.serving.search_tables import PricedTables
@@ -133,9 +133,24 @@ def _run(
             rate = closed_rate(setting)
             return RefinedServing(rate, 0.5 * LOOK.close * rate)
         low, high = bracket(setting, plan.goodput, natural, LOOK)
+        if low > plan.goodput * (1.0 + STEADY_ERROR):
+            low, high = _confirmed(setting, (low, high), plan.goodput, natural)
     except MeshwrightError as error:
         return RefinedServing(0.0, 0.0, str(error))
     return RefinedServing(0.5 * (low + high), 0.5 * (high - low))
+
+
+def _confirmed(
+    setting: ServingSetting, found: tuple[float, float], expected: float, natural: float | None
+) -> tuple[float, float]:
+    """An interval above the steady state's rate, lowered until a longer run holds.
+
+    A short run ends before a queue that grows by a few percent of the arrivals breaks a target.
+    """
+    (low, high), confirming = found, longer(setting)
+    while low > expected and not trial_run(confirming, low, natural).holds:
+        low, high = max(low * (1.0 - LOOK.close), expected), low
+    return low, high
 
 
 def _reasons(reasons: Sequence[str], order: Sequence[int]) -> list[str]:
