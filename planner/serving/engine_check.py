@@ -141,13 +141,13 @@ def _run(
 
 
 def _confirmed(
-    setting: ServingSetting, found: tuple[float, float], expected: float, natural: float | None
+    setting: ServingSetting, interval: tuple[float, float], expected: float, natural: float | None
 ) -> tuple[float, float]:
     """An interval above the steady state's rate, lowered until a longer run holds.
 
     A short run ends before a queue that grows by a few percent of the arrivals breaks a target.
     """
-    (low, high), confirming = found, longer(setting)
+    (low, high), confirming = interval, longer(setting)
     while low > expected and not trial_run(confirming, low, natural).holds:
         low, high = max(low * (1.0 - LOOK.close), expected), low
     return low, high
