@@ -12,6 +12,7 @@ allowed, and the nearest valid name.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -135,6 +136,8 @@ def suggestion(unknown: str, allowed: Iterable[str]) -> str:
     if (same := (SHORT_NAMES | OTHER_KEYS).get(unknown.lower())) in names:
         return f"; did you mean {same!r}?"
     longer = [name for name in names if unknown and name.lower().startswith(unknown.lower())][:3]
+    if not longer and len(unknown) >= SHORTEST:
+        longer = [name for name in names if unknown.lower() in re.split(r"[-_.]", name.lower())][:3]
     if longer:
         return f"; did you mean {' or '.join(repr(name) for name in longer)}?"
     lowered = {name.lower(): name for name in names}

@@ -122,7 +122,7 @@ def _describe(model: type[BaseModel], problem: Any) -> str:
         return f"{path + '.' if path else ''}{key}: unknown {key} {shown(tag)}{suggestion(tag, tags)}"
     if problem["type"] == "union_tag_not_found":
         key = problem["ctx"]["discriminator"].strip("'")
-        return f"{path + ': ' if path else ''}key {key!r} is missing"
+        return f"{path + ': ' if path else ''}key {key!r} is missing{_tags_at(model, problem['loc'], key)}"
     message = plain_problem(problem["msg"])
     if path == "":
         return message
@@ -153,14 +153,24 @@ def plain_number(text: str) -> str:
 
 
 def _fields_at(model: Any, loc: tuple[Any, ...]) -> list[str]:
+    return [info.alias or name for m in _models_at(model, loc) for name, info in m.model_fields.items()]
+
+
+def _tags_at(model: Any, loc: tuple[Any, ...], key: str) -> str:
+    """The values of a key that tells the models at a place apart: "; allowed: a, b"."""
+    kinds = [m.model_fields[key].annotation for m in _models_at(model, loc) if key in m.model_fields]
+    tags = dict.fromkeys(str(tag) for kind in kinds for tag in get_args(kind))
+    return f"; allowed: {', '.join(tags)}" if tags else ""
+
+
+def _models_at(model: Any, loc: tuple[Any, ...]) -> list[type[BaseModel]]:
     for part in loc:
         candidates = [m for m in _models_in(model) if part in m.model_fields]
         if candidates:
             model = candidates[0].model_fields[part].annotation
         elif isinstance(part, int) or get_origin(model) in (dict, Mapping):
             model = get_args(model)[-1] if get_args(model) else model
-    models = _models_in(model)
-    return [info.alias or name for m in models for name, info in m.model_fields.items()]
+    return _models_in(model)
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

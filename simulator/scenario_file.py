@@ -60,6 +60,8 @@ def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, An
     for name in names_of(entry):
         if catalogue.resolve(name):
             shipped = catalogue.get(name)
+            if hasattr(shipped, "left_out"):  # What an answer leaves out depends on its question.
+                shipped = shipped.model_copy(update={"left_out": entry.left_out})
             if entry in (shipped, getattr(shipped, "stacked", shipped)):
                 return name
     return entry.model_dump(mode="json", exclude_none=True)

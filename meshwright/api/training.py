@@ -214,6 +214,7 @@ def size(
     scenario: Reference | None = None,
     *,
     tokens: float | str,
+    epochs: float = 1.0,
     days: float | None = None,
     budget: float | str | None = None,
     clusters: Sequence[ClusterReference] | str = (),
@@ -226,7 +227,7 @@ def size(
 
     Args:
         scenario: file, shipped name or mapping; ``arguments`` replace its keys.
-        tokens: tokens to train on (15e12, "15T").
+        tokens, epochs: tokens to train on (15e12, "15T"), and passes over them.
         days, budget: most days and dollars ("2M" is 2e6); the cheapest and the fastest size are chosen among
             those that meet both.
         clusters: clusters to compare, as a list or "dgx-h100,dgx-b200"; by default the scenario's.
@@ -242,6 +243,7 @@ def size(
     fix, limit = values.pop("fix"), values.pop("limit")
     tokens = number(tokens, "tokens") if isinstance(tokens, str) else tokens
     budget = number(budget, "budget") if isinstance(budget, str) else budget
+    tokens *= epochs
     if budget is not None and not 0 < budget < MOST_DOLLARS:
         raise InputError(f"must be dollars above 0, found {budget:g}", "budget")
     if not 0 < tokens < MOST_TOKENS:

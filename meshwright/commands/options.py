@@ -204,6 +204,7 @@ Html = Annotated[
 ]
 Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Write all scored plans as CSV.")]
 Tokens = Annotated[float, typer.Option(parser=_number, metavar="N", help="Training tokens (15e12, 15T).")]
+Epochs = Annotated[float, typer.Option(min=0.01, max=10_000, help="Passes over these tokens.")]
 Days = Annotated[float | None, typer.Option(min=0, help="Deadline, in days.")]
 Budget = Annotated[
     float | None,

@@ -108,7 +108,7 @@ def note_model(model: Model, seq_len: int = 0) -> None:
         built = f"the {model.max_sequence:,} that {model.name} was built for"
         note(f"note: sequences of {seq_len:,} tokens are longer than {built}")
     if model.left_out:
-        note(f"note: {model.name}: {model.left_out}")
+        note(f"note: left out of {model.name}: {model.left_out}")
 
 
 MOST_TOKENS = 1e9

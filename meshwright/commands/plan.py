@@ -161,7 +161,7 @@ def _execution(flags: RankingFlags, tries: bool = False) -> Execution:
 def _answer_sizes(flags: SizeFlags) -> None:
     from meshwright.commands.sizing import compare_sizes
 
-    compare_sizes(flags, flags.tokens, flags.days, flags.budget)
+    compare_sizes(flags, flags.tokens, flags.days, flags.budget, flags.epochs)
 
 
 def _answer_training(flags: TrainFlags) -> None:

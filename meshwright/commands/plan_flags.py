@@ -135,10 +135,11 @@ class SizeFlags(JobFlags):
 
     name: ClassVar[str] = "size"
     first: ClassVar[tuple[str, ...]] = words(
-        "scenario tokens days budget model cluster gpus seq_len global_batch batch_tokens json"
+        "scenario tokens epochs days budget model cluster gpus seq_len global_batch batch_tokens json"
     )
 
     tokens: options.Tokens
+    epochs: options.Epochs = 1.0
     days: options.Days = None
     budget: options.Budget = None
 

@@ -14,13 +14,18 @@ TRILLION = 1e12
 
 
 def compare_sizes(
-    flags: JobFlags, tokens: float | None = None, days: float | None = None, budget: float | None = None
+    flags: JobFlags,
+    tokens: float | None = None,
+    days: float | None = None,
+    budget: float | None = None,
+    epochs: float = 1.0,
 ) -> None:
     """Plan every size and cluster; a fixed number of GPUs is a range of one.
 
     Args:
         flags: the job, its clusters and sizes.
         tokens, days, budget: training tokens, and most days and dollars of the run.
+        epochs: passes over these tokens.
 
     Raises:
         InfeasibleError: no plan fits at any size, or none meets the deadline.
@@ -39,6 +44,7 @@ def compare_sizes(
         sizing = api.size(
             flags.scenario or None,
             tokens=trained_tokens,
+            epochs=epochs,
             days=days,
             budget=budget,
             clusters=names,
@@ -57,22 +63,24 @@ def compare_sizes(
         raise InfeasibleError("no plan fits at any size")
     if sizing.cheapest is None:
         limits = limit_words(sizing)
-        raise InfeasibleError(f"no size trains {counted(trained_tokens)} tokens{limits}{_enough(sizing)}")
+        raise InfeasibleError(f"no size trains {counted(sizing.tokens)} tokens{limits}{_enough(sizing)}")
 
 
 def _enough(sizing: Sizing) -> str:
     """Words on what would meet the limits: the number of devices for the deadline, the least of dollars."""
+    from meshwright.reports.sizing import time_words, usd_words
+
     best, deadline = sizing.fastest, sizing.deadline_days
     cheapest = replace(sizing, deadline_days=None, budget_usd=None).cheapest
     if best is None or cheapest is None:
         return ""
     if sizing.budget_usd is not None and cheapest.usd > sizing.budget_usd:
-        return f"; the cheapest, {cheapest.gpus:,} GPUs of {cheapest.cluster}, takes {cheapest.usd:,.0f} $"
+        return f"; the cheapest, {cheapest.gpus:,} GPUs of {cheapest.cluster}, takes {usd_words(cheapest)} $"
     if deadline is None:
         return ""
     if best.days <= deadline:
         within = replace(sizing, budget_usd=None).cheapest or best
-        return f"; {within.gpus:,} GPUs of {within.cluster} meet the deadline for {within.usd:,.0f} $"
-    words = f"; {best.gpus:,} GPUs of {best.cluster} take {best.days:,.1f}"
+        return f"; {within.gpus:,} GPUs of {within.cluster} meet the deadline for {usd_words(within)} $"
+    words = f"; {best.gpus:,} GPUs of {best.cluster} take {time_words(best)}"
     devices = sizing.devices_for(deadline)
     return words + (f", about {devices:,} would meet them" if devices else ", and more hardly help")

@@ -43,6 +43,20 @@ OTHER_WORDS = MappingProxyType(
         "--max-num-seqs": "--fix max_sequences=N",
         "--zero": "--fix zero=N",
         "--optimizer": "--fix states=8-bit",
+        "--fsdp": "--fix zero=3",
+        "--itl": "--tpot",
+        "--inter-token-latency": "--tpot",
+        "--slo-ttft": "--ttft",
+        "--slo-tpot": "--tpot",
+        "--p99": "--ttft p99=SECONDS",
+        "--deadline": "--days",
+        "--quant": "--fix weights=FORMAT",
+        "--grad-accum": "--global-batch",
+        "--gradient-accumulation-steps": "--global-batch",
+        "--gradient-checkpointing": "--fix recompute=full",
+        "--samples": "--tokens, sequences times their length",
+        "--examples": "--tokens, sequences times their length",
+        "--layers": "--model FILE, a config.json",
     }
 )
 """Options of other tools, by the option that says the same here: the first that the command has."""

@@ -81,11 +81,11 @@ def answer(question: Question, terms: AskOptions, partial: bool = True) -> RunSi
 
 
 def tables(run: RunSimulation) -> Sequence[Any]:
-    """Figures of the step and of the run."""
+    """Figures of the run, then those of its step."""
     from meshwright.reports.plans import whole_plan
     from meshwright.reports.runs import run_tables_of
 
-    return [*whole_plan(run.planned.prediction, run.title), *run_tables_of(run.planned)]
+    return [*run_tables_of(run.planned), *whole_plan(run.planned.prediction, run.title)]
 
 
 def write_trace(run: RunSimulation, path: Path) -> None:

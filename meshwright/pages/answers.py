@@ -180,7 +180,7 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         bars = {
             "best run": f"{ranking.best.plan.describe()} on {ranking.best.gpus:,} GPUs",
             "finish": days.words("days"),
-            "cost": in_proportion(ranking.best.run.usd, days).words("USD"),
+            "cost": in_proportion(ranking.best.run.usd, days).words("$"),
             "goodput": percent(ranking.best.run.outcome.goodput),
             "evidence": short_runs(ranking.best.run.prediction.confidence) or "timed by the engine",
         }
@@ -196,12 +196,12 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         "hovertext": [
             label(f"{each.plan.describe()}, {each.mechanism or 'no'} checkpoints") for each in runs
         ],
-        "hovertemplate": "%{hovertext}<br>%{x:.3g} days, %{y:,.3g} USD<extra></extra>",
+        "hovertemplate": "%{hovertext}<br>%{x:.3g} days, %{y:,.3g} $<extra></extra>",
         "marker": {"size": 9, "color": COLOURS[0]},
     }
     figure = {
         "data": [points],
-        "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("USD")),
+        "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("$")),
     }
     shown_by = "GPUs" if several else "rank"
     words = (

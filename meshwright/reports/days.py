@@ -51,13 +51,14 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
         f"{plan.question.model.name}, {plan.group.shape.describe()} on {plan.question.cluster.device.name}"
     )
     saved = 1 - plan.timetable_usd / plan.fixed_usd
+    most, least = plan.needed.max(), plan.needed.min()
     words = (
-        f"A replica carries {plan.rate:.3g} requests/s within the targets ({percent(slo.share, 0)} of them). "
-        f"The timetable costs {plan.timetable_usd:,.2f} $ a cycle, {_less(saved)} "
-        f"{plan.needed.max()} {'replica' if plan.needed.max() == 1 else 'replicas'} throughout "
-        f"({plan.fixed_usd:,.2f} $)."
+        f"{least} to {most} replicas: {plan.timetable_usd:,.0f} $ a cycle, {_less(saved)} "
+        f"{most} {'replica' if most == 1 else 'replicas'} throughout ({plan.fixed_usd:,.0f} $).\n"
+        f"A replica carries {plan.rate:.3g} requests/s within the targets ({percent(slo.share, 0)} of them)."
     )
-    tables: list[Table | str] = [table(("from", "rate", "replicas", "GPUs"), rows, title, left=1), words]
+    timetable = table(("from", "rate", "replicas", "GPUs"), rows, left=1)
+    tables: list[Table | str] = [words, title, timetable]
     if runs:
         lines = [[run.scaler, f"{run.usd:,.2f}", percent(run.slo_share), str(run.started)] for run in runs]
         headings = ("on the event engine", "$ a cycle", "within targets", "replicas started")

@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from core.records import record
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.ops import transformer_parameters
@@ -127,8 +127,8 @@ def binding(request: DiffusionRequest) -> str:
     return max(waits, key=waits.__getitem__)
 
 
-def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None) -> list[Table]:
-    """Figures of the batch, and what its steps are made of."""
+def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None) -> list[Table | str]:
+    """A verdict, figures of the batch, and what its steps are made of."""
     setting, times = request.setting, request.times
     work, kind = setting.workload, "video" if setting.model.video else "image"
     frames = f", {work.frames} frames" if setting.model.video else ""
@@ -142,11 +142,7 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         f"{setting.tokens:,} patches each",
         "steps": f"{setting.steps:,}, {calls}",
         **({"add-ons": _addons(setting)} if has_addons(setting) else {}),
-        "latency": seconds(times.latency_s),
-        "throughput": f"{request.rate:.3g} {kind}s/s, {request.rate / setting.devices:.3g} a GPU",
-        f"energy of one {kind}": f"{request.joules:,.0f} J at {request.watts:,.0f} W",
-        f"price of one {kind}": f"${request.usd:.3g}",
-        "memory": f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
+        "energy": f"{request.joules:,.0f} J each, at {request.watts:,.0f} W",
     }
     steps = times.latency_s - times.encoders_s - times.addons_s - times.decoder_s
     parts = {
@@ -163,7 +159,14 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         "weights from the host": times.stream_s,
     }
     calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
+    verdict = [
+        f"{seconds(times.latency_s)} for {work.batch:,} {kind}{'s' * (work.batch > 1)}",
+        f"{request.rate:.3g} {kind}s/s on {setting.devices:,} GPU{'s' * (setting.devices > 1)}",
+        f"{1e3 * request.usd:.3g} $ per 1,000",
+        f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
+    ]
     return [
+        "\n".join(fitted(verdict)),
         facts(figures, setting.title),
         table(("part", "time", "share"), rows),
         table((f"a step (waits for the {binding(request)})", "time"), calls_rows),

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import percent, seconds
 from planner.diffusion.search import DiffusionPlan, DiffusionSearch
 from simulator.diffusion.load import DiffusionLoad
@@ -53,8 +53,8 @@ def describe_plans(search: DiffusionSearch, load: DiffusionLoad) -> dict[str, An
     }
 
 
-def plan_tables(search: DiffusionSearch, setting: DiffusionSetting, load: DiffusionLoad) -> list[Table]:
-    """The question, the plans, and what removed the others."""
+def plan_tables(search: DiffusionSearch, setting: DiffusionSetting, load: DiffusionLoad) -> list[Table | str]:
+    """A verdict, the question, the plans, and what removed the others."""
     work = setting.workload
     frames = f", {work.frames} frames" if work.frames > 1 else ""
     question = {
@@ -80,7 +80,25 @@ def plan_tables(search: DiffusionSearch, setting: DiffusionSetting, load: Diffus
         for plan in search.plans
     ]
     left = {reason: f"{count:,} of {search.tried:,}" for reason, count in search.removed.items()}
-    return [facts(question), table(names, rows), *([facts(left, "removed")] if left else [])]
+    return [
+        *_verdict(search, load),
+        table(names, rows),
+        facts(question),
+        *([facts(left, "removed")] if left else []),
+    ]
+
+
+def _verdict(search: DiffusionSearch, load: DiffusionLoad) -> list[str]:
+    """The first plan in a line; without plans nothing."""
+    if not search.plans:
+        return []
+    plan = search.plans[0]
+    parts = [
+        f"{plan.replicas:,} x {layout_words(plan)}: p90 {seconds(plan.p90_s)} on {plan.devices:,} GPUs",
+        f"{percent(plan.result.share_within(load.latency or 0.0))} within {seconds(load.latency or 0.0)}",
+        f"{1e3 * plan.usd:.3g} $ per 1,000",
+    ]
+    return ["\n".join(fitted(parts))]
 
 
 def nearest_plan(search: DiffusionSearch, load: DiffusionLoad) -> str:

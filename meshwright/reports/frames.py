@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.frames.rates import FrameRates, keeping_up
 
@@ -44,17 +44,15 @@ def describe_frames(rates: FrameRates) -> dict[str, Any]:
     }
 
 
-def frames_tables(rates: FrameRates) -> list[Table]:
-    """Figures of the rates, and what each station could take."""
+def frames_tables(rates: FrameRates) -> list[Table | str]:
+    """A verdict, figures of the rates, and what each station could take."""
     setting, figures = rates.setting, describe_frames(rates)
     where = f"{setting.cores:,} cores on {setting.nodes:,} node{'s' * (setting.nodes > 1)}"
     rows_of_step = {
         "policy": f"{figures['model']}, {counted(figures['parameters'])} parameters",
         "environments": f"{setting.count:,} on {where}, {setting.sampler.name}",
         "devices": f"{setting.cluster.devices:,} x {setting.cluster.device.name} ({setting.cluster.name})",
-        "frames": f"{rates.frames_s:,.0f} a second, {rates.steps_s:,.0f} steps of "
-        f"{setting.workload.frames:,}, ${figures['usd_per_million_frames']:.3g} a million",
-        "decides": _deciding(rates, figures["node_cores_keeping_up"]),
+        "steps": f"{rates.steps_s:,.0f} a second, of {setting.workload.frames:,} frames",
         "cycle": f"{seconds(rates.cycle_s)}; pass of the policy {seconds(rates.inference_s)} over "
         f"{rates.batch:,.0f} observations; optimizer step {seconds(rates.learner_s)}",
     }
@@ -66,11 +64,19 @@ def frames_tables(rates: FrameRates) -> list[Table]:
         ]
         for name, bound in rates.bounds.items()
     ]
-    return [facts(rows_of_step, setting.title), table(("station", "frames/s at most", "busy"), rows)]
+    verdict = [
+        f"{rates.frames_s:,.0f} frames/s",
+        f"{figures['usd_per_million_frames']:.3g} $ a million",
+        _deciding(rates, figures["node_cores_keeping_up"]),
+    ]
+    return [
+        "\n".join(fitted(verdict)),
+        facts(rows_of_step, setting.title),
+        table(("station", "frames/s at most", "busy"), rows),
+    ]
 
 
 def _deciding(rates: FrameRates, cores: int | None) -> str:
     """What decides, and with how many cores environments keep up."""
-    if cores is None:
-        return rates.binding
-    return f"{rates.binding}; environments keep up with {counted(cores)} cores a node"
+    decides = f"{rates.binding} decide"
+    return decides if cores is None else f"{decides}; environments keep up with {counted(cores)} cores a node"

@@ -43,9 +43,25 @@ def describe_fronts(fronts: Fronts) -> dict[str, Any]:
 
 
 def front_tables(fronts: Fronts) -> list[Table | str]:
-    """One table per front, and what its band is."""
+    """The ends of the first front, one table per front, and what its band is."""
     has_bands = any(fronts.band(int(point)) is not None for front in fronts.fronts for point in front.points)
-    return [*(_table(fronts, front) for front in fronts.fronts), *([BAND] if has_bands else [])]
+    tables = [part for front in fronts.fronts for part in (_title(fronts, front), _table(fronts, front))]
+    return [*(_ends(front) for front in fronts.fronts[:1]), *tables, *([BAND] if has_bands else [])]
+
+
+def _ends(front: Front) -> str:
+    """The first and the last point of a front."""
+    ends = [
+        ", ".join(f"{each.name} {cell(float(each.values[point]))}" for each in (front.x, front.y))
+        for point in (front.points[0], front.points[-1])
+    ]
+    return f"From {ends[0]} to {ends[1]}."
+
+
+def _title(fronts: Fronts, front: Front) -> str:
+    """The question, and how many points the front has."""
+    more = f"; {MOST_ROWS} of {len(front.points)} shown" if len(front.points) > MOST_ROWS else ""
+    return f"{fronts.subject}: front of {len(fronts):,} plans{more}"
 
 
 def _table(fronts: Fronts, front: Front) -> Table:
@@ -54,16 +70,14 @@ def _table(fronts: Fronts, front: Front) -> Table:
         points = points[np.unique(np.linspace(0, len(points) - 1, MOST_ROWS).round().astype(int))]
     rows = [
         [
-            fronts.name(point),
             cell(float(front.x.values[point])),
             band_words(fronts, point),
             cell(float(front.y.values[point])),
+            fronts.name(point),
         ]
         for point in points.tolist()
     ]
-    more = f"; {len(points)} of {len(front.points)} shown" if len(points) < len(front.points) else ""
-    title = f"{fronts.subject}: front of {len(fronts):,} plans{more}"
-    return table(("plan", front.x.name, "±", front.y.name), rows, title, left=1)
+    return table((front.x.name, "±", front.y.name, "plan"), rows)
 
 
 def band_words(fronts: Fronts, point: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.graphs.epoch import Epoch
 
@@ -42,8 +42,8 @@ def describe_epoch(epoch: Epoch) -> dict[str, Any]:
     }
 
 
-def epoch_tables(epoch: Epoch) -> list[Table]:
-    """Figures of the epoch, and what it is made of."""
+def epoch_tables(epoch: Epoch) -> list[Table | str]:
+    """A verdict, figures of the epoch, and what it is made of."""
     setting, figures = epoch.setting, describe_epoch(epoch)
     model, work, layout, device = setting.model, setting.workload, setting.layout, setting.cluster.device
     rows_of_epoch = {
@@ -51,10 +51,8 @@ def epoch_tables(epoch: Epoch) -> list[Table]:
         "graph": f"{counted(work.vertices)} vertices, {counted(work.edges)} edges",
         "devices": f"{layout.devices:,} x {device.name} ({setting.cluster.name}): {layout.stages:,} stages, "
         f"{layout.chunks:,} chunks, {layout.partitions:,} partitions",
-        "epoch": f"{seconds(epoch.epoch_s)}, ${figures['usd']:.3g}",
         "exchanged": f"{epoch.boundary_bytes / GIGA:.3g} GB between stages, "
         f"{epoch.replica_bytes / GIGA:.3g} GB of copies between partitions",
-        "memory": f"{figures['memory_total_bytes'] / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
     }
     words = {"copies": "copies of vertices", "gradients": "gradients over partitions"}
     rows = [
@@ -62,4 +60,13 @@ def epoch_tables(epoch: Epoch) -> list[Table]:
         for name, time in figures["parts_s"].items()
         if time
     ]
-    return [facts(rows_of_epoch, setting.title), table(("part", "time", "share"), rows)]
+    verdict = [
+        f"{seconds(epoch.epoch_s)} an epoch",
+        f"{figures['usd']:.3g} $",
+        f"{figures['memory_total_bytes'] / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB a device",
+    ]
+    return [
+        "\n".join(fitted(verdict)),
+        facts(rows_of_epoch, setting.title),
+        table(("part", "time", "share"), rows),
+    ]

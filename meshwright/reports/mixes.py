@@ -106,7 +106,7 @@ def _sent(mix: Mix, bucket: int) -> dict[str, float]:
 def mix_tables(mix: Mix, run: MixRun | None = None) -> list[Table | str]:
     """A mix for people: replicas, its run, requests by length, single types, and assumptions."""
     ran = [] if run is None else [_ran(run)]
-    return [_rented(mix), _verdict(mix), *ran, _routing(mix), _alone(mix), _basis(mix)]
+    return [_verdict(mix), _rented(mix), *ran, _routing(mix), _alone(mix), _basis(mix)]
 
 
 def _ran(run: MixRun) -> str:
@@ -141,7 +141,8 @@ def _rented(mix: Mix) -> Table:
 def _verdict(mix: Mix) -> str:
     best = mix.best
     proof = "no mix costs less" if best.proved else f"no mix costs less than {best.bound:.2f} $ an hour"
-    cost = f"{best.usd_per_hour:.2f} $ an hour, {mix.watts:,.0f} W; {proof}"
+    rented = " + ".join(f"{count} x {option.describe()}" for option, count, _ in mix.pools)
+    cost = f"{rented}: {best.usd_per_hour:.2f} $ an hour, {mix.watts:,.0f} W; {proof}"
     if mix.saving is None:
         return f"{cost}. No type carries this load alone."
     if mix.saving < 1e-9:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import counted, gibibytes, percent, seconds
 from simulator.rl.lanes import ALL, GENERATE, TRAIN
 from simulator.rl.memory import RlMemory, lacking
@@ -115,13 +115,27 @@ def memory_words(memory: RlMemory) -> str:
     return f"trainer {trainer}, rollouts {rollouts} of {gibibytes(memory.capacity)}"
 
 
-def rl_tables(step: RlStep) -> list[Table]:
-    """A step for people: what decides it, its figures, and its phases."""
+def rl_verdict(step: RlStep) -> list[str]:
+    """A step in parts of a sentence: how long it is, its answers and their price, and what decides it."""
+    price = f"{step.usd / step.setting.workload.answers * 1000:.3g} $ per 1,000"
+    return [
+        f"{places(step)}: {seconds(step.timing.seconds)} a step ± {percent(step.half_width, 0)}",
+        f"{answers_per_hour(step):,.0f} answers/h",
+        price,
+        f"{WORDS[step.timing.binding]} decide" if step.memory.fits else "does not fit",
+    ]
+
+
+def rl_tables(step: RlStep) -> list[Table | str]:
+    """A step for people: a verdict, its figures, and its phases."""
     rows = [
         [WORDS[name], seconds(getattr(step.phases, name))] for name in WORDS if getattr(step.phases, name)
     ]
+    said = ("step", "price", *(["verdict"] if step.memory.fits else []))
+    figures = {name: words for name, words in rl_facts(step).items() if name not in said}
     return [
-        facts(rl_facts(step), step.setting.title),
+        "\n".join(fitted(rl_verdict(step))),
+        facts(figures, step.setting.title),
         table(("phase", "time"), rows, "Phases of a step", left=1),
     ]
 
@@ -134,14 +148,11 @@ ROLES = {
 }
 
 
-def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]:
-    """A ranking for people: what decides the first plan, what a node more brings, and a plan a line."""
-    best, first = steps[0], steps[0].timing
-    words = {
-        "verdict": f"{places(best)}: {seconds(first.seconds)} a step ± {percent(best.half_width, 0)}, "
-        f"{WORDS[first.binding]} decide",
-        **{ROLES[role]: f"{100 * share:+.1f} % answers" for role, share in more.items()},
-    }
+def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table | str]:
+    """A ranking for people: the first plan, what a node more brings, and a plan a line."""
+    best = steps[0]
+    gains = ", ".join(f"{ROLES[role]} {100 * share:+.1f} %" for role, share in more.items())
+    verdict = fitted(rl_verdict(best), [f"Answers by {gains}."] if gains else [])
     rows = []
     for rank, step in enumerate(steps, start=1):
         setting, answers = step.setting, step.setting.workload.answers
@@ -159,7 +170,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table]
             ]
         )
     headings = ("rank", "devices", "trainer", "rollouts", "decided by", "step", "answers/h", "$/1,000")
-    return [facts(words, best.setting.title), table(headings, rows, left=5)]
+    return ["\n".join(verdict), table(headings, rows, best.setting.title, left=5)]
 
 
 def answers_per_hour(step: RlStep) -> float:

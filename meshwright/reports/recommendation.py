@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import counted, percent, seconds
 from simulator.tables.ops import dense_parameters
 from simulator.tables.step import TablesStep
@@ -66,12 +66,11 @@ def describe_tables(step: TablesStep) -> dict[str, Any]:
     }
 
 
-def tables_tables(step: TablesStep) -> list[Table]:
-    """Figures of the batch, and what it is made of."""
+def tables_tables(step: TablesStep) -> list[Table | str]:
+    """A verdict, figures of the batch, and what it is made of."""
     setting, sharding = step.setting, step.sharding
     model, device = setting.model, setting.cluster.device
     memory = sum(step.memory_bytes.values())
-    training = "training step" if setting.trains else "scores"
     figures = {
         "model": f"{model.name}, {len(model.rows):,} tables of {counted(model.embeddings)} parameters, "
         f"{counted(dense_parameters(setting))} in MLPs",
@@ -79,13 +78,21 @@ def tables_tables(step: TablesStep) -> list[Table]:
         "library": setting.library.title,
         "shards": f"{len(sharding.pieces.table):,} pieces, {len(sharding.copied):,} tables copied; the "
         f"busiest device has {step.balance:.2f} times the mean work, {percent(sharding.gap)} over the bound",
-        training: f"{seconds(step.step_s)} for {setting.workload.batch:,} samples"
-        + ("; launches on the host decide" if step.host_s > step.device_s else ""),
-        "throughput": f"{counted(step.rate)} samples/s, ${_dollars(step):.3g} a million",
-        "memory": f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB on the fullest device",
     }
     rows = [
         [WORDS[name], seconds(part.device_s), seconds(part.wire_s) if part.wire_s else ""]
         for name, part in step.parts.items()
     ]
-    return [facts(figures, setting.title), table(("part, on its busiest device", "kernels", "wire"), rows)]
+    what = "a training step" if setting.trains else "the scores"
+    verdict = [
+        f"{seconds(step.step_s)} {what} of {setting.workload.batch:,} samples",
+        f"{counted(step.rate)} samples/s",
+        f"{_dollars(step):.3g} $ a million",
+        f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB on the fullest device",
+        *(["launches on the host decide"] if step.host_s > step.device_s else []),
+    ]
+    return [
+        "\n".join(fitted(verdict)),
+        facts(figures, setting.title),
+        table(("part, on its busiest device", "kernels", "wire"), rows),
+    ]

@@ -13,7 +13,7 @@ from meshwright.reports.tables import facts, table
 from meshwright.reports.units import percent
 from planner.run_search import RankedRun, RunRanking, RunSearch
 
-UNITS = {"time": "days", "cost": "USD", "energy": "kWh"}
+UNITS = {"time": "days", "cost": "$", "energy": "kWh"}
 
 
 def describe_run_search(ranking: RunRanking) -> dict[str, Any]:
@@ -44,7 +44,9 @@ def _ranked(each: RankedRun) -> dict[str, Any]:
 
 def run_search_tables(ranking: RunRanking) -> list[Table | str]:
     """A verdict, the best run of each size, then the ranking of the best size."""
-    columns = ["GPUs", "plan", "checkpoints", "period", "days", "90 %", "USD", "MWh", "goodput", "spares"]
+    columns = ["GPUs", "plan", "checkpoints", "period", "days", "90 %", "$", "MWh", "goodput"]
+    if any(each.run.outcome.inputs.spares for size in ranking.sizes for each in size.ranked):
+        columns.append("spares")
     tables: list[Table | str] = [] if ranking.best is None else [run_verdict(ranking.best.run)]
     if len(ranking.sizes) > 1:
         rows = [
@@ -53,11 +55,11 @@ def run_search_tables(ranking: RunRanking) -> list[Table | str]:
             else [f"{size.gpus:,}", size.problem, *[""] * (len(columns) - 2)]
             for size in ranking.sizes
         ]
-        tables.append(table(columns, rows, ranking.title, left=3))
+        tables.append(table(columns, [row[: len(columns)] for row in rows], ranking.title, left=3))
     if ranking.best is not None:
         best = next(size for size in ranking.sizes if size.gpus == ranking.best.gpus)
         title = f"Runs of {best.gpus:,} GPUs, by {ranking.quantile} of {UNITS[ranking.objective]}"
-        tables.append(table(columns, [_row(each) for each in best.ranked], title, left=3))
+        tables.append(table(columns, [_row(each)[: len(columns)] for each in best.ranked], title, left=3))
     if len(ranking.sizes) > 1 and ranking.best is not None and ranking.best.gpus < ranking.sizes[-1].gpus:
         tables.append(
             facts({"more GPUs": f"beyond {ranking.best.gpus:,} they no longer help {ranking.objective}"})

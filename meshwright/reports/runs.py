@@ -185,7 +185,7 @@ def run_verdict(run: PlannedRun) -> str:
     saves = f"{mechanism.mechanism} checkpoints" if mechanism is not None else "no checkpoints"
     parts = [
         f"{run.prediction.plans.plan(0).describe()}: {days.words('d')}",
-        in_proportion(run.usd, days).words("USD"),
+        in_proportion(run.usd, days).words("$"),
         in_proportion(run.kwh / 1000, days).words("MWh"),
         f"{percent(outcome.goodput)} goodput",
         saves,
@@ -205,18 +205,20 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
     """Headline figures of a run by name."""
     outcome, inputs = run.outcome, run.outcome.inputs
     planned, days = describe_planned_run(run), days_band(run)
-    money, energy = in_proportion(run.usd, days).words("USD"), in_proportion(run.kwh, days).words("kWh")
+    money, energy = in_proportion(run.usd, days).words("$"), in_proportion(run.kwh / 1000, days).words("MWh")
     closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
     facts_of_run = {
         "finish": f"{days.words('d')}: 90 % band of step and faults",
         "faults alone": f"{_told(outcome.mean_s)} in the mean, {_told(outcome.quantile(0.1))} (p10) to "
-        f"{_told(outcome.quantile(0.9))} (p90)",
+        f"{_told(outcome.quantile(0.9))} (p90)"
+        if inputs.faults.processes
+        else "",
         "work": f"{inputs.steps:,} steps of {inputs.step_s:.3g} s, {written(inputs.work_s)} without loss",
         "goodput": f"{percent(outcome.goodput)} of the wall time, closed form "
         + ", ".join(f"{percent(value)} ({name})" for name, value in closed.items()),
         "faults": f"{inputs.faults.name}: one in {written(outcome.mtbf_s)}, {outcome.faults:.4g} in the run"
         if inputs.faults.processes
-        else f"none. {NO_FAULTS}",
+        else "none",
         "checkpoints": _checkpoint_words(run, planned),
         "recovery": ", ".join(
             f"{name} {written(took)}" for name, took in planned["recovery_s"].items() if took > 0

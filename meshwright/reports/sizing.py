@@ -7,11 +7,14 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.plans import describe_plan
-from meshwright.reports.run_bands import around
+from meshwright.reports.run_bands import Band, around
 from meshwright.reports.tables import fitted, table
-from meshwright.reports.units import counted, dollars, energy, long_time, percent, seconds
+from meshwright.reports.units import counted, percent, seconds
 from planner.training.prediction import Prediction
 from planner.training.sizing import Size, Sizing
+
+TIMES = ((1.0, "d"), (24.0, "h"), (1440.0, "min"))
+"""Units of a size's time, and how many a day has: the first of which it takes one."""
 
 
 def describe_sizing(sizing: Sizing) -> dict[str, Any]:
@@ -46,10 +49,13 @@ def _described(sizing: Sizing, size: Size, on_front: bool) -> dict[str, Any]:
 def sizing_tables(sizing: Sizing) -> list[Table | str]:
     """All sizes for people, and the cheapest and the fastest."""
     front = sizing.front
-    rows, failed = [], []
+    rows: list[list[str]] = []
+    failed: dict[tuple[str, str], list[str]] = {}
     for size in sizing.sizes:
         if size.result is None or not size.planned:
-            failed.append([size.cluster, str(size.gpus), size.problem])
+            # The reason names the size, which its own column has.
+            reason = size.problem.replace(f" for {size.gpus} devices", "")
+            failed.setdefault((size.cluster, reason), []).append(str(size.gpus))
             continue
         metrics, plan = size.result.metrics, size.result.plans.plan(0)
         late = sizing.deadline_days is not None and size.days > sizing.deadline_days
@@ -71,22 +77,24 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
     headings = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "$", "energy", "")
     tables: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
     if failed:
-        tables.append(table(("cluster", "GPUs", "no plan because"), failed, left=1))
+        lines = [[cluster, ", ".join(gpus), reason] for (cluster, reason), gpus in failed.items()]
+        tables.append(table(("cluster", "GPUs", "no plan because"), lines, left=3))
     return ["\n".join(_words(sizing)), *tables] if front else tables
 
 
 def _words(sizing: Sizing) -> list[str]:
     cheapest, fastest = sizing.cheapest, sizing.fastest
-    words = []
+    words, limits = [], limit_words(sizing)
+    if fastest is not None and fastest is cheapest:
+        return _size(f"Fastest and cheapest{limits}", fastest)
     if fastest is not None:
         words += _size("Fastest", fastest)
     if cheapest is not None:
-        limits = limit_words(sizing)
         words += _size(f"Cheapest{limits}", cheapest)
         if sizing.budget_usd is not None and sizing.fastest_within not in (cheapest, fastest):
             words += _size(f"Fastest{limits}", sizing.fastest_within or cheapest)
     elif fastest is not None:
-        words.append(f"No size is{limit_words(sizing)}.")
+        words.append(f"No size is{limits}.")
     return words
 
 
@@ -102,23 +110,33 @@ def band_words(size: Size) -> str:
     return "" if half is None else percent(half, 0)
 
 
+def time_band(size: Size) -> tuple[Band, str]:
+    """Time of a size with its band, in days, or below a day in hours or minutes."""
+    each, unit = next((each, unit) for each, unit in TIMES if size.days * each >= 1 or unit == "min")
+    return around(size.days * each, band_of(size)), unit
+
+
+def energy_band(size: Size) -> tuple[Band, str]:
+    """Energy of a size with its band."""
+    each, unit = (1000.0, "MWh") if size.kwh >= 1000 else (1.0, "kWh")
+    return around(size.kwh / each, band_of(size)), unit
+
+
 def time_words(size: Size) -> str:
-    """Time of a size, rounded as it is known: days, or below a day hours and minutes."""
-    if size.days < 1:
-        return long_time(size.days)
-    return around(size.days, band_of(size)).middle_words() + " d"
+    """Time of a size, rounded as it is known."""
+    band, unit = time_band(size)
+    return f"{band.middle_words()} {unit}"
 
 
 def usd_words(size: Size) -> str:
     """Dollars of a size, rounded as they are known."""
-    return dollars(size.usd) if size.usd < 1000 else around(size.usd, band_of(size)).middle_words()
+    return around(size.usd, band_of(size)).middle_words()
 
 
 def energy_words(size: Size) -> str:
     """Energy of a size, rounded as it is known."""
-    if size.kwh < 1000:
-        return energy(size.kwh)
-    return around(size.kwh / 1000, band_of(size)).middle_words() + " MWh"
+    band, unit = energy_band(size)
+    return f"{band.middle_words()} {unit}"
 
 
 def days_words(days: float) -> str:
@@ -135,7 +153,6 @@ def limit_words(sizing: Sizing) -> str:
 
 def _size(what: str, size: Size) -> list[str]:
     """A size in lines: what it is, time, dollars and energy with their bands."""
-    half = band_of(size)
-    time = time_words(size) if size.days < 1 else around(size.days, half).words("d")
-    money = usd_words(size) + " $" if size.usd < 1000 else around(size.usd, half).words("$")
-    return fitted([f"{what}: {size.gpus} of {size.cluster}", time, money, energy_words(size)])
+    time, unit = time_band(size)
+    money = around(size.usd, band_of(size)).words("$")
+    return fitted([f"{what}: {size.gpus} of {size.cluster}", time.words(unit), money, energy_words(size)])

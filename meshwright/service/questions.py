@@ -95,6 +95,7 @@ class SizeQuestion(ServiceQuestion):
     clusters: str | list[str] = Field(description="names of the catalogue: dgx-h100,dgx-b200")
     gpus: str = Field(description="range of devices: 64..1024")
     tokens: Number | float = Field(description="tokens to train on: 15T")
+    epochs: float | int = Field(1, gt=0, le=10_000, description="passes over these tokens")
     seq_len: Number | None = Field(None, description="tokens in a sequence: 8192, 8k")
     global_batch: Number | None = Field(None, description="sequences in an optimizer step")
     batch_tokens: Number | None = Field(None, description="tokens in an optimizer step: 4M")

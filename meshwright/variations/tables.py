@@ -122,7 +122,7 @@ def run_comparison(outcomes: Sequence[Outcome]) -> list[Table]:
             lost_to = ", ".join(named[:SHOWN_PARTS]) or "nothing"
             usd = "" if run["usd"] is None else in_proportion(run["usd"], days).middle_words()
             rows.append([outcome.run.label, days.middle_words(), days.ends(), goodput, usd, lost_to])
-    columns = ["run", "days", "90 %", "goodput", "USD", "most time is lost to"]
+    columns = ["run", "days", "90 %", "goodput", "$", "most time is lost to"]
     described = [
         (outcome.run.label, outcome.report["run"])
         for outcome in outcomes

@@ -179,6 +179,12 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
     if space.headroom:
         yield "no headroom", Space.of(setting, space.devices, constraints)
     yield from _adapted(space)
+    for shorter in SHORTER:
+        if shorter < setting.training.seq_len and setting.training.lengths is None:
+            training = setting.training.model_copy(update={"seq_len": shorter})
+            cut = replace(setting, training=training)
+            with suppress(InputError):
+                yield f"--seq-len {shorter}", Space.of(cut, space.devices, constraints, space.headroom)
     if "tensor" not in constraints.fixed and offers(setting, "tensor", 2 * space.domain):
         wider = Constraints(
             {**constraints.fixed, "tensor": 2 * space.domain}, constraints.limits, constraints.keeps
@@ -192,6 +198,8 @@ def _wider(space: Space) -> Iterator[tuple[str, Space]]:
         devices *= 2
 
 
+SHORTER = (8192, 2048)
+"""Lengths of sequences that are offered in place of longer ones."""
 RANK = 16
 """Rank of adapters that are offered where all parameters do not fit."""
 

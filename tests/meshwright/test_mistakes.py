@@ -1,4 +1,4 @@
-"""Ninety mistakes that people type, and the sentence that each prints."""
+"""A hundred mistakes that people type, and the sentence that each prints."""
 
 from __future__ import annotations
 
@@ -148,6 +148,19 @@ MISTAKES = {
     "plan train -m llama3.1-8b": "-m: no such option; did you mean '--model'",
     f"plan mix --types 4xl4 --model llama2-7b --rate 1 {LOAD}": "l4=4 among types",
     "plan size p.yaml --tokens 1T --gpus 8-64": "did you mean '8..64'?",
+    # Words of trainers and of engines, parts of names (30 November 2026, second list).
+    f"plan train {ASKED} --fsdp": "did you mean '--fix zero=3'",
+    f"plan train {ASKED} --epochs 3": "it belongs to 'plan size'",
+    f"plan train {ASKED} --grad-accum 8": "did you mean '--global-batch'",
+    f"plan train {ASKED} --gradient-checkpointing": "did you mean '--fix recompute=full'",
+    f"plan train {ASKED} --layers 40": "a config.json",
+    f"{SERVED} {LOAD} --itl 0.03": "did you mean '--tpot'",
+    f"{SERVED} {LOAD} --p99 1": "did you mean '--ttft p99=SECONDS'",
+    f"{SERVED} {LOAD} --quant awq": "did you mean '--fix weights=FORMAT'",
+    "plan size p.yaml --tokens 1T --deadline 30": "did you mean '--days'",
+    "plan size p.yaml --samples 50000": "did you mean '--tokens",
+    "simulate dlrm": "did you mean 'tables-dlrm-dcnv2'?",
+    f"plan train {ASKED.replace('dgx-h100', 'rtx-4090')} --adapter 16:nf4": "--seq-len 2048: a plan fits",
     "plan size p.yaml --tokens 1T --gpus 8 --days 10d": "found '10d' (Deadline, in days)",
     "plan size p.yaml --tokens 1T --gpus 8 --budget 5000usd": "must be dollars, as 5000, 2M or $2M",
     f"{SERVED} {LOAD} --gpus=8..16".replace("--gpus 1 ", ""): "must be one number of devices, found '8..16'",
