@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -99,3 +101,21 @@ def test_a_bad_range_is_refused(run):
     bad = run("plan", *flags, "--global-batch", "64")
     assert bad.code == 2
     assert "range 256..2048" in bad.err
+
+
+QLORA = (
+    "plan size --model llama3.1-8b --cluster rtx-4090-8 --seq-len 2048 --global-batch 8 --adapter 16:nf4 "
+    "--tokens 50M --gpus"
+).split()
+
+
+def test_passes_over_the_tokens_multiply_time_which_has_its_band_in_hours(run):
+    once, thrice = (json.loads(run(*QLORA, "1", "--json", *more).out) for more in ([], ["--epochs", "3"]))
+    assert thrice["tokens"] == 3 * once["tokens"]
+    assert thrice["sizes"][0]["days"] == pytest.approx(3 * once["sizes"][0]["days"])
+    head = run(*QLORA, "1").out.splitlines()[0]
+    assert re.match(r"Fastest and cheapest: 1 of rtx-4090-8, \d+ h \(\d+ to \d+\), \d+ \$ \(", head), head
+
+
+def test_sizes_without_a_plan_for_one_reason_are_one_line(run):
+    assert "16, 24, 32, 48, 64" in run(*QLORA, "8..64").out
