@@ -103,23 +103,8 @@ def test_a_bad_range_is_refused(run):
     assert "range 256..2048" in bad.err
 
 
-QLORA = [
-    "plan",
-    "size",
-    "--model",
-    "llama3.1-8b",
-    "--cluster",
-    "rtx-4090-8",
-    "--seq-len",
-    "2048",
-    "--global-batch",
-    "8",
-    "--adapter",
-    "16:nf4",
-    "--tokens",
-    "50M",
-    "--gpus",
-]
+QLORA = ["plan", "size", "--model", "llama3.1-8b", "--cluster", "rtx-4090-8", "--seq-len", "2048"]
+QLORA += ["--global-batch", "8", "--adapter", "16:nf4", "--tokens", "50M", "--gpus"]
 
 
 def test_passes_over_the_tokens_multiply_time_which_has_its_band_in_hours(run):
