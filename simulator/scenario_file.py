@@ -12,7 +12,7 @@ from hwmodels.cluster import Cluster, clusters, usual_cluster
 from hwmodels.device import Device, devices
 from hwmodels.usual_clusters import USUAL
 from simulator.frameworks import frameworks
-from simulator.models import models
+from simulator.models import Model, models
 from simulator.plan import Plan
 from simulator.setting import Setting
 
@@ -60,7 +60,7 @@ def reference(catalogue: Catalogue[Any], entry: BaseModel) -> str | dict[str, An
     for name in names_of(entry):
         if catalogue.resolve(name):
             shipped = catalogue.get(name)
-            if hasattr(shipped, "left_out"):  # What an answer leaves out depends on its question.
+            if isinstance(entry, Model):  # What an answer leaves out depends on its question.
                 shipped = shipped.model_copy(update={"left_out": entry.left_out})
             if entry in (shipped, getattr(shipped, "stacked", shipped)):
                 return name

@@ -156,3 +156,10 @@ def test_weights_that_the_device_cannot_multiply_run_in_a_kernel_that_widens_the
     weights = make_serving(asked, "s", tmp_path).pools[0].costs.steps.price.weights
     assert weights.experts_tiled or weights.experts_widened
     assert (weights.dense, weights.expert_bytes < 1.0) == ("bf16", True)
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct", "qwen2.5-vl-7b"])
+def test_a_model_that_sees_has_its_own_name_which_finds_it_again(name):
+    model = models.get(name)
+    assert "-vl-" in model.name
+    assert models.get(model.name) == model

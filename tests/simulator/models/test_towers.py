@@ -214,10 +214,3 @@ def test_a_tower_that_cannot_be_read_is_refused_where_there_are_images(folder, c
 def test_text_models_have_no_tower():
     assert models.get("qwen3-8b").tower is None
     assert models.get("Qwen/Qwen3-VL-8B-Instruct").tower is not None
-
-
-@pytest.mark.parametrize("name", ["qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct", "qwen2.5-vl-7b"])
-def test_a_model_that_sees_has_its_own_name_which_finds_it_again(name):
-    model = models.get(name)
-    assert "-vl-" in model.name
-    assert models.get(model.name) == model
