@@ -51,10 +51,10 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
         f"{plan.question.model.name}, {plan.group.shape.describe()} on {plan.question.cluster.device.name}"
     )
     saved = 1 - plan.timetable_usd / plan.fixed_usd
-    most, least = plan.needed.max(), plan.needed.min()
+    largest, smallest = plan.needed.max(), plan.needed.min()
     words = (
-        f"{least} to {most} replicas: {plan.timetable_usd:,.0f} $ a cycle, {_less(saved)} "
-        f"{most} {'replica' if most == 1 else 'replicas'} throughout ({plan.fixed_usd:,.0f} $).\n"
+        f"{smallest} to {largest} replicas: {plan.timetable_usd:,.0f} $ a cycle, {_less(saved)} "
+        f"{largest} {'replica' if largest == 1 else 'replicas'} throughout ({plan.fixed_usd:,.0f} $).\n"
         f"A replica carries {plan.rate:.3g} requests/s within the targets ({percent(slo.share, 0)} of them)."
     )
     timetable = table(("from", "rate", "replicas", "GPUs"), rows, left=1)

@@ -91,8 +91,8 @@ class ModelCatalogue(Catalogue[Model]):
         if tower is not None:
             update["tower"] = tower
             # A name of its own: files and answers under the language model's have no tower.
-            own = (each for each in model.aliases if _squeezed(short).startswith(_squeezed(each)))
-            update["name"] = max(own, key=len, default=model.name)
+            named = (each for each in model.aliases if _squeezed(short).startswith(_squeezed(each)))
+            update["name"] = max(named, key=len, default=model.name)
         if (tower is not None or SEES.search(name.lower())) and not model.left_out:
             update["left_out"] = VISION
         return model.model_copy(update=update) if update else model
