@@ -16,6 +16,7 @@ from meshwright.questions.arguments import (
     MixArguments,
     check_names,
 )
+from meshwright.questions.numbers import day_rates
 from meshwright.questions.references import Reference
 from meshwright.result_base import as_answer
 from planner.pareto import Fronts
@@ -42,7 +43,7 @@ def _one_type(question: ServingQuestion, what: str) -> None:
 
 
 def mix(
-    types: Sequence[str],
+    types: Sequence[str] | str,
     scenario: Reference | None = None,
     *,
     split: bool = True,
@@ -65,7 +66,7 @@ def mix(
         InfeasibleError: no mix carries the load.
     """
     values = check_names(arguments, MixArguments, inspect.signature(mix).parameters)
-    offers = [Offer.parse(text) for text in types]
+    offers = [Offer.parse(text) for text in (types.split(",") if isinstance(types, str) else types)]
     cluster, watts = offers[0].cluster, power_budget(values.pop("watts"))
     values |= {"cluster": cluster.name, "gpus": cluster.domain, "objective": "cost"}
     question = deployment_question(scenario, values, split)
@@ -106,7 +107,7 @@ def serving_front(
 def day(
     scenario: Reference | None = None,
     *,
-    rates: Sequence[float],
+    rates: Sequence[float] | str,
     cold_start: float = 60.0,
     refine: bool = False,
     progress: Callable[[float], None] | None = None,
@@ -116,7 +117,7 @@ def day(
 
     Args:
         scenario: a serving scenario (file, shipped name or mapping); ``arguments`` replace its keys.
-        rates: requests a second in equal parts of 24 hours.
+        rates: requests a second in equal parts of 24 hours, as a list or "2,5,9".
         cold_start: seconds from renting a replica to its first request.
         refine: run the timetable, autoscaling and a fixed count on the event engine too.
         progress: called with the finished share of the runs on the event engine.
@@ -127,6 +128,7 @@ def day(
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
     values = check_names(arguments, DayArguments, inspect.signature(day).parameters)
+    rates = day_rates(rates) if isinstance(rates, str) else rates
     question = deployment_question(scenario, {**values, "rate": max(rates), "objective": "cost"})
     _one_type(question, "a day")
     arrivals = Piecewise(period=86_400 / len(rates), rates=list(rates))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +104,7 @@ def plan_mix(flags: MixFlags) -> None:
     question |= {**flags.constraints, **targets_of(flags)}
     with progress("searching") as advance:
         mix = serving_api.mix(
-            flags.types.split(","),
+            flags.types,
             flags.scenario or None,
             split=not flags.together,
             progress=advance,
@@ -147,7 +146,7 @@ def plan_days(flags: DayFlags) -> None:
     with progress("planning the day") as advance:
         timetable, runs = serving_api.day(
             flags.scenario or None,
-            rates=_rates(flags.rates),
+            rates=flags.rates,
             gpus=device_count(flags.gpus) if flags.gpus else None,
             cold_start=flags.cold_start,
             refine=bool(flags.refine),
@@ -163,25 +162,6 @@ def plan_days(flags: DayFlags) -> None:
 
         day_page(timetable, day_tables(timetable, runs)).write(flags.html)
         note(f"page written: {flags.html}")
-
-
-def _rates(text: str) -> list[float]:
-    """Rates of equal parts of a day.
-
-    Raises:
-        InputError: unreadable, or no rate above zero.
-    """
-    from core.errors import InputError
-
-    parts = [part.strip() for part in text.split(",")]
-    if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
-        raise InputError(
-            f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {text[:60]!r}", "--rates"
-        )
-    rates = [float(part) for part in parts]
-    if not max(rates) > 0:
-        raise InputError("must hold a rate above 0", "--rates")
-    return rates
 
 
 def _load(flags: ServeFlags) -> dict[str, Any]:

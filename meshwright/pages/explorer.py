@@ -83,6 +83,8 @@ def explorer_data(prediction: Prediction, setting: Setting) -> dict[str, Any]:
         command += ("--source-len", str(training.source_len))
     if adapter := training.adapter:
         command += ("--adapter", f"{adapter.rank}:{adapter.base}")
+    if len(training.images) == 1:
+        command += ("--images", str(training.images[0]))
     return {
         "count": count,
         "fields": fields,

@@ -12,7 +12,7 @@ from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds
-from meshwright.reports.verdict import order_words, reason_rows, removed_rows
+from meshwright.reports.verdict import given_up, order_words, reason_rows, removed_rows
 from planner.training.prediction import Prediction
 from planner.training.scored_plans import ScoredPlans
 from planner.training.search import SearchResult
@@ -79,7 +79,8 @@ def _band(prediction: Prediction) -> str:
 
 def _ranking(result: SearchResult, prediction: Prediction) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns, words = rank_columns(prediction), " ".join(order_words(result, prediction))
+    columns = rank_columns(prediction)
+    words = " ".join(filter(None, [given_up(prediction), *order_words(result, prediction)]))
     if len(result.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))

@@ -78,3 +78,19 @@ def as_numbers(arguments: Mapping[str, Any]) -> dict[str, int]:
         for name, value in arguments.items()
         if name in SIZES and isinstance(value, str)
     }
+
+
+def day_rates(text: str) -> list[float]:
+    """Rates of equal parts of a day, requests/s: 2,5,9,4.
+
+    Raises:
+        InputError: unreadable, or no rate above zero.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
+        found = repr(text[:60])
+        raise InputError(f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {found}", "--rates")
+    rates = [float(part) for part in parts]
+    if not max(rates) > 0:
+        raise InputError("must hold a rate above 0", "--rates")
+    return rates

@@ -55,6 +55,8 @@ def basis_words(result: SearchResult) -> dict[str, str]:
     }
     if setting.model.left_out:
         words["left out"] = setting.model.left_out
+    if not setting.model.decoder_only and setting.model.causal:
+        words["tokens"] = "of the decoder, in tok/s/GPU and $/Mtok; the encoder's are not counted"
     if counts_differ(result.metrics):
         words["MFU"] = "counts all keys of a sequence; causal MFU those that a token may see"
     if setting.training.adapter is not None:

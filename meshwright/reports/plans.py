@@ -213,7 +213,7 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "plan": [_named(prediction, index) for index in many],
         "micro": [str(plan.micro_batch) for plan in plans],
         "schedule": [plan.schedule if plan.pipeline > 1 else "" for plan in plans],
-        "recompute": [recomputed(plan) for plan in plans],
+        "recompute": [recomputed(plan).replace("+", " + ") for plan in plans],
         **_levers(plans),
         "sharding": [sharding(plan) for plan in plans],
         **_off_device(plans),

@@ -14,6 +14,7 @@ from meshwright.reports.serving_checked import checked_words, describe_check
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.serving_shortfall import falls_short, shortfall_words, stored_formats
 from meshwright.reports.serving_verdict import (
+    EQUAL,
     gap_words,
     money_words,
     prompts_only,
@@ -30,6 +31,7 @@ from planner.serving.deployment import scenario_of
 from planner.serving.drafts import measured_on
 from planner.serving.engine_check import Check
 from planner.serving.plan import ReplicaGroup, ServingPlan
+from planner.serving.preferred import mechanisms
 from planner.serving.question import ServingQuestion
 from planner.serving.refine import RefinedServing
 from planner.serving.search import ServingSearch
@@ -195,7 +197,8 @@ def _choices(search: ServingSearch) -> list[Table]:
     """Why each deployment is shown, and others: with assumed acceptance, cheapest, fastest for one user."""
     if not search.plans:
         return []
-    rows = {"first choice": evidence_words(search, search.plans[0])}
+    # Rows of plainer servers say nothing of a mechanism that the verdict calls unmeasured.
+    rows = {} if mechanisms(search.plans[0]) else {"first choice": evidence_words(search, search.plans[0])}
     rows |= _reasons(search)
     if POOL in search.question.pools and not search.apart:
         rows[BESIDE] = "none meets the targets on these GPUs"
@@ -234,7 +237,7 @@ def _variants(search: ServingSearch) -> list[Table]:
     if not search.variants:
         return []
     names: Mapping[str, list[str]] = dict(search.question.model.checkpoints.items())
-    rows = []
+    rows: list[list[str]] = []
     ranked = sorted(search.variants, key=lambda variant: variant.plan.usd_per_hour / variant.plan.goodput)
     for variant in ranked[:VARIANTS]:
         published = variant.weights == search.question.model.checkpoint
@@ -242,7 +245,9 @@ def _variants(search: ServingSearch) -> list[Table]:
         plan = variant.plan
         latency = plan.ttft_s if prompts_only(search) else plan.tpot_s
         cells = [plan.describe(), f"{per_second(plan.goodput)}/s", seconds(latency), str(plan.devices)]
-        rows.append([*cells, f"{usd_per_million(search, plan):.3g}", from_])
+        row = [*cells, f"{usd_per_million(search, plan):.3g}", from_]
+        if row not in rows:  # Plans that differ in limits alone are one row.
+            rows.append(row)
     latency = "TTFT" if prompts_only(search) else "TPOT"
     headings = ("other formats", "goodput", latency, "GPUs", "$/Mtok", "weights from")
     return [table(headings, rows, left=1)]
@@ -308,7 +313,8 @@ def _engine_words(run: RefinedServing | None) -> str:
 
 def _gap(search: ServingSearch) -> list[str]:
     gap = search.runner_up_gap
-    return [] if gap is None else [gap_words(search.question.objective, gap)]
+    # The verdict says what a first plan that is not the best gives up.
+    return [] if gap is None or gap < EQUAL else [gap_words(search.question.objective, gap)]
 
 
 def _basis(search: ServingSearch, more: bool) -> Table:

@@ -72,6 +72,11 @@ def money_words(search: ServingSearch) -> str:
         return (
             f"counts prompt tokens at the rate of the row; rank 1: {1000 * request:.3g} $ for 1,000 requests"
         )
+    if not question.model.decoder_only:
+        return (
+            f"counts the decoder's tokens at the rate of the row, not what the encoder reads; rank 1: "
+            f"{1000 * request:.3g} $ for 1,000 requests"
+        )
     both = 1e6 * request / (question.prompt + question.output)
     return (
         f"counts output tokens at the rate of the row; rank 1: {both:.3g} $/Mtok of input and output, "
@@ -113,17 +118,14 @@ def _named(plan: ServingPlan) -> str:
 
 
 def gap_words(objective: str, gap: float) -> str:
-    """The gap of the second plan to the first in a sentence.
+    """What the second plan gives up to the first in a sentence.
 
     Args:
         objective: of the search.
-        gap: what the second gives up to the first, as a share; negative where it is better.
+        gap: a share, above 0.
     """
-    if abs(gap) < EQUAL:
-        return f"Ranks 1 and 2 are equal in {objective}."
-    first, second = (2, 1) if gap > 0 else (1, 2)
-    words = f"Rank {first} {WORSE[objective].format(percent(abs(gap)), second)}"
-    if abs(gap) < STEADY_ERROR:
+    words = f"Rank 2 {WORSE[objective].format(percent(gap), 1)}"
+    if gap < STEADY_ERROR:
         return f"{words}: too close to tell apart; --refine 2 runs both on the event engine."
     return f"{words}."
 

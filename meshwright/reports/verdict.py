@@ -69,11 +69,8 @@ def band_words(sources: int) -> str:
 
 def order_words(result: SearchResult, prediction: Prediction, more: bool = True) -> list[str]:
     """Certainty of the order of the plans."""
-    errors = model_errors().difference
-    words = []
+    words: list[str] = []
     trust = prediction.confidence
-    if result.rows and prediction.step.time[0] > prediction.step.time.min():
-        words.append(_first_words(prediction, errors.even))
     if trust is None:
         return words
     band = band_words(trust.sources)
@@ -89,13 +86,11 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
     return [*words, *unproven_words(trust, prediction.setting), *left_out_words(result)]
 
 
-def _first_words(prediction: Prediction, even: float) -> str:
-    """Why the first plan goes before the fastest, and what one gives up with it.
-
-    Args:
-        prediction: of the plans shown.
-        even: share of a step that says nothing about an order.
-    """
+def given_up(prediction: Prediction) -> str:
+    """Why the first plan shown goes before the fastest, and what one gives up; empty where it is that."""
+    if not prediction.step.time[0] > prediction.step.time.min():
+        return ""
+    even = model_errors().difference.even
     confidence, times = prediction.confidence, prediction.step.time
     fastest, gap = int(np.argmin(times)), float(times[0] / times.min()) - 1
     capacity = prediction.setting.cluster.device.memory_bytes
@@ -134,7 +129,8 @@ def headline(prediction: Prediction) -> str:
     first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
     as_good = 0 if confidence is None else int((~confidence.differs[1:]).sum())
     others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
-    return "\n".join(fitted([first, *figures], [others] if as_good else []))
+    sentences = filter(None, [others if as_good else "", given_up(prediction)])
+    return "\n".join(fitted([first, *figures], list(sentences)))
 
 
 def unproven_words(confidence: Confidence, setting: Setting) -> list[str]:

@@ -59,7 +59,6 @@ def test_a_target_that_cannot_be_read_is_refused(run, target):
         ("goodput", 0.09, "Rank 2 carries 9.0 % less than rank 1."),
         ("cost", 1.0, "Rank 2 costs 100.0 % more a token than rank 1."),
         ("goodput", 0.01, "too close to tell apart; --refine 2"),
-        ("energy", 1e-6, "Ranks 1 and 2 are equal in energy."),
     ],
 )
 def test_the_gap_of_the_second_plan_is_put_in_words(objective, gap, told):

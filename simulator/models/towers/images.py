@@ -23,6 +23,10 @@ class Images(Strict):
     height: int = Field(ge=1, le=2**16, description="pixels")
     frames: int = Field(1, ge=1, le=2**16, description="frames that are encoded; above 1 it is a video")
 
+    def __str__(self) -> str:
+        """As `WRITTEN` reads it: ``2x1280x720@16``."""
+        return f"{self.count}x{self.width}x{self.height}" + (f"@{self.frames}" if self.frames > 1 else "")
+
     @property
     def picture(self) -> Picture:
         """One of them."""
