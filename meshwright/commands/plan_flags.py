@@ -135,7 +135,7 @@ class SizeFlags(JobFlags):
 
     name: ClassVar[str] = "size"
     first: ClassVar[tuple[str, ...]] = words(
-        "scenario tokens epochs days budget model cluster gpus seq_len global_batch batch_tokens json"
+        "scenario tokens days budget model cluster gpus seq_len global_batch batch_tokens json"
     )
 
     tokens: options.Tokens

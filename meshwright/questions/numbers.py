@@ -88,8 +88,8 @@ def day_rates(text: str) -> list[float]:
     """
     parts = [part.strip() for part in text.split(",")]
     if any(re.fullmatch(r"\d{1,6}(\.\d{1,6})?", part) is None for part in parts) or len(parts) > 1440:
-        found = repr(text[:60])
-        raise InputError(f"must be rates in requests/s, as 2,5,9,4 (1,440 at most), found {found}", "--rates")
+        problem = "must be rates in requests/s, as 2,5,9,4 (1,440 at most)"
+        raise InputError(f"{problem}, found {text[:60]!r}", "--rates")
     rates = [float(part) for part in parts]
     if not max(rates) > 0:
         raise InputError("must hold a rate above 0", "--rates")
