@@ -67,6 +67,15 @@ EXAMPLES = [
     ({"framework": TITAN, "gpu": "b200", "activation_recompute": "full"}, {"loss": "fused"}),
     ({"framework": TITAN, "notes": "ROCm 6.4", "activation_recompute": "full"}, {"loss": "fused"}),
     (
+        {
+            "framework": TITAN,
+            "precision": "bf16",
+            "notes": "GraphTrainer: whole-step CUDA graphs",
+            "activation_recompute": "selective",
+        },
+        {"recompute_kind": "selective", "recompute_modules": "layernorm, mlp_act"},
+    ),
+    (
         {"framework": TITAN, "source": "torchtitan H200 Jun-2025, 8 nodes", "activation_recompute": "full"},
         {"loss": "fused"},
     ),
