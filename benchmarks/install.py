@@ -36,8 +36,8 @@ def main() -> None:
         environment = Path(folder) / "venv"
         venv.create(environment, with_pip=True)
         before = sizes(environment)
-        wanted = f"{ROOT}[{extras}]" if extras else str(ROOT)
-        command = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", wanted]
+        package = f"{ROOT}[{extras}]" if extras else str(ROOT)
+        command = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", package]
         subprocess.run(command, check=True)
         after = {name: size for name, size in sizes(environment).items() if name not in before}
     for name, size in sorted(after.items(), key=lambda item: -item[1])[:SHOWN]:

@@ -110,8 +110,8 @@ def kills(folder: Path, points: int, count: int) -> None:
         sweep = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        wanted = len(before) + rng.randint(1, 40)
-        while len(_stored(store)) < wanted and sweep.poll() is None:
+        target = len(before) + rng.randint(1, 40)
+        while len(_stored(store)) < target and sweep.poll() is None:
             time.sleep(0.1)
         time.sleep(rng.uniform(0.0, 0.5))
         with contextlib.suppress(ProcessLookupError):

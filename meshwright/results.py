@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from core.errors import InfeasibleError
 from meshwright.reports.flat import of_plan
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.mixed import MixedSearch
     from planner.training.refine import Refined
     from planner.training.scored_plans import ScoredPlans
+    from simulator.engine.timeline import Timeline
     from simulator.training.mixed import MixedStep
 
 
@@ -270,8 +271,7 @@ class StepSimulation(Result):
         run = self.simulation
         if run.timeline is None:
             run = simulate_plan(self.scenario.setting, self.plan, engine=True)
-        assert run.timeline is not None
-        return step_page(self.title, run.prediction, run.timeline, run.analytic_step_s)
+        return step_page(self.title, run.prediction, cast("Timeline", run.timeline), run.analytic_step_s)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that ``meshwright simulate --json`` prints."""

@@ -70,7 +70,7 @@ def run_of(entry: PredictedCase) -> PredictedRun:
         source=source_of(entry.case.case_id),
         error=float(entry.relative_error or 0.0),
         exposed=exposure(step)[0],
-        own=np.array([errors[name] for name in PARTS]) ** 2,
+        variances=np.array([errors[name] for name in PARTS]) ** 2,
         framework=setting.framework.name,
         device=setting.cluster.device.name,
         generation=setting.cluster.device.generation.name,

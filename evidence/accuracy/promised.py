@@ -63,7 +63,7 @@ class Promised:
     """A family's first choice.
 
     ``ratio`` is its predicted speed over the best measured one; ``width`` the half-width of its band with the
-    best run's source left out, were the plan borne out by runs; ``known`` what all measured runs say about
+    best run's source left out, were the plan borne out by runs; ``with_source`` what all measured runs say of
     it, ``left`` what those of other sources do; ``given`` says that the layout of the best run was not chosen
     for speed; ``new`` names the levers of experts that the best run had not.
     """
@@ -72,7 +72,7 @@ class Promised:
     kind: str
     ratio: float
     width: float
-    known: PlanEvidence
+    with_source: PlanEvidence
     left: PlanEvidence
     given: bool
     plan: str
@@ -93,9 +93,9 @@ class Promised:
             f"{setting.model.name} {setting.cluster.devices} {setting.cluster.device.name} {case.precision}"
         )
         run_ratio = (case.measured_step_s or np.nan) / self.case.predicted_step_s
-        outside = not self.inside(self.known)
-        marks = f"{'marked' * self.known.marked:6s} {'outside' * outside:7s} {'given' * self.given:5s}"
-        figures = f"{run_ratio:5.2f} {self.ratio:5.2f} +-{self.half_width(self.known):4.0%}"
+        outside = not self.inside(self.with_source)
+        marks = f"{'marked' * self.with_source.marked:6s} {'outside' * outside:7s} {'given' * self.given:5s}"
+        figures = f"{run_ratio:5.2f} {self.ratio:5.2f} +-{self.half_width(self.with_source):4.0%}"
         new = f"; new: {', '.join(self.new)}" if self.new else ""
         return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}{new}"
 
@@ -261,7 +261,7 @@ def summary(name: str, judged: Sequence[Promised]) -> str:
         f"median ({ratios.min():.2f} to {ratios.max():.2f}); {len(far)} above {FAR}"
     )
     for title, evidence in (
-        (", ", attrgetter("known")),
+        (", ", attrgetter("with_source")),
         ("; without the source's runs ", attrgetter("left")),
     ):
         bare = sum(not (evidence(choice).marked or evidence(choice).nowhere) for choice in far)

@@ -29,7 +29,7 @@ NINE_IN_TEN = 0.9
 class PredictedRun:
     """A measured step and its prediction.
 
-    ``error`` is predicted over measured, less 1; ``exposed`` the exposures, ``own`` the variances of parts
+    ``error`` is predicted over measured, less 1; ``exposed`` the exposures, ``variances`` those of parts
     that calibrations state, both of shape (parts,). ``evidence`` is what other sources measured near it;
     ``new`` says that nothing was tuned to its source; ``question`` and ``plan`` identify setting and plan.
     """
@@ -37,7 +37,7 @@ class PredictedRun:
     source: str
     error: float
     exposed: np.ndarray
-    own: np.ndarray
+    variances: np.ndarray
     framework: str = ""
     device: str = ""
     generation: str = ""
@@ -68,12 +68,12 @@ class Variances:
 
     def spread(self, run: PredictedRun) -> float:
         """Standard deviation of a run's error."""
-        return float(np.sqrt(run.exposed**2 @ (self.parts + run.own) + self.residual))
+        return float(np.sqrt(run.exposed**2 @ (self.parts + run.variances) + self.residual))
 
     def pair_spread(self, first: PredictedRun, other: PredictedRun) -> float:
         """Standard deviation of the error of the ratio of two runs of one question."""
         apart = first.exposed - other.exposed
-        return float(np.sqrt(apart**2 @ (self.parts + first.own) + 2 * self.residual))
+        return float(np.sqrt(apart**2 @ (self.parts + first.variances) + 2 * self.residual))
 
 
 def weighted_quantile(
@@ -101,7 +101,7 @@ def fit_variances(
     inner = np.stack([x.T @ x for x in designs])
     cross = np.stack([x.T @ y for x, y in zip(designs, errors, strict=True)])
     squares = np.array([y @ y for y in errors])
-    mean_errors = np.stack([np.mean([run.own for run in group], axis=0) for group in groups])
+    mean_errors = np.stack([np.mean([run.variances for run in group], axis=0) for group in groups])
     parts = np.full(len(PARTS), 0.02) if start is None else start.parts.copy()
     residual = 0.005 if start is None else start.residual
     for _ in range(iterations):

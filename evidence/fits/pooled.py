@@ -47,7 +47,7 @@ class SharedEffect(NamedTuple):
 class Noise(NamedTuple):
     """What errors of rows are taken for granted, arrays of shape (rows,)."""
 
-    own: Array
+    independent: Array
     shared: Array
     """Part that all rows of a block have in common."""
     block: NDArray[np.int64]

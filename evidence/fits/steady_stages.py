@@ -21,7 +21,7 @@ def _steady(stage: Stage) -> dict[str, float]:
     # A load generator with that many users has at most one request of each in flight.
     sequences = min(stage.sequences, stage.users or np.inf)
     room = kv_tokens(serving, stage.budget, stage.sequences, stage.share)
-    prompt = stage.shared + stage.own
+    prompt = stage.shared + stage.own_tokens
     table = table_of(serving, stage.budget, stage.sequences, prompt + stage.output)
     rates, durations = np.array(stage.rates), np.array(stage.durations)
     limits = Limits(stage.budget, sequences, room)

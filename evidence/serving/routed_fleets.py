@@ -51,7 +51,7 @@ class FleetStage(ReplicaQuestion):
     duration_s: float
     shared: float
     """Tokens of a group's system prompt."""
-    own: float
+    own_tokens: float
     output: float
 
     @property
@@ -89,7 +89,7 @@ def ladder(stages: Sequence[FleetStage]) -> ServedRun:
     random = np.random.default_rng(1)
     first, rows, start = stages[0], list[str](), 0.0
     order = random.permutation(first.groups * first.prompts).tolist()
-    tokens, common = int(first.shared) + int(first.own), int(first.shared) // SPAN
+    tokens, common = int(first.shared) + int(first.own_tokens), int(first.shared) // SPAN
     spans = tokens // SPAN
     for rate, duration_s in (WARM_UP, *((stage.rate, stage.duration_s) for stage in stages)):
         gaps = random.exponential(size=max(round(rate * duration_s), 1))

@@ -34,7 +34,7 @@ class Stage(ReplicaQuestion):
     durations: tuple[float, ...]
     shared: float
     """Prompt tokens of the system prompt, which the prefix cache holds."""
-    own: float
+    own_tokens: float
     output: float
     budget: float
     sequences: float
@@ -54,12 +54,12 @@ class Stage(ReplicaQuestion):
             "max_sequences": int(self.sequences),
             "token_budget": int(self.budget),
             "memory_share": self.share,
-            "max_context": 1 << (int(self.shared + self.own + self.output) + 1).bit_length(),
+            "max_context": 1 << (int(self.shared + self.own_tokens + self.output) + 1).bit_length(),
         }
         users = {"users": int(self.users), "user_gap": client_defaults()["gap"]} if self.users else {}
         scenario = scenario_of(self.serving, traced(MOST_REQUESTS, **users), options=options)
         arrivals = self._arrivals()
-        tokens, count = int(self.shared + self.own), len(arrivals)
+        tokens, count = int(self.shared + self.own_tokens), len(arrivals)
         repeated = tokens if self.repeats else int(self.shared)
         first = min(int(self.users), count)
         hits = [int(self.shared)] * first + [repeated] * (count - first)
@@ -93,7 +93,7 @@ def question(row: MeasuredRow, collection: Collection) -> Stage:
         rates=rates,
         durations=durations if len(durations) == len(rates) else tuple(1.0 for _ in rates),
         shared=shared if caches else 0.0,
-        own=row.need("question_tokens") + (0.0 if caches else shared),
+        own_tokens=row.need("question_tokens") + (0.0 if caches else shared),
         output=row.need("output_tokens"),
         budget=row.number("max_num_batched_tokens") or float(engine.token_budget(device)),
         sequences=row.number("max_num_seqs") or float(engine.sequence_limit(device)),

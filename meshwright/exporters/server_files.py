@@ -312,7 +312,9 @@ def _container(
     if words and words[0] in SHELLS:
         script = next((word for word in words[1:] if not word.startswith("-")), "")
         first = next(_script(script, where, beside), None)
-        return None if first is None else _told_server(first, fields)
+        if first is None:
+            return None
+        return LaunchedServer(first.engine, first.options, first.model, **fields)
     line = shlex.join(words)
     for start, engine in STARTS:
         if start_of := re.search(start, line):
@@ -322,10 +324,6 @@ def _container(
     if engine is None or not any(word.startswith("--") for word in words):
         return None
     return _server(engine, words, where, beside, **fields)
-
-
-def _told_server(server: LaunchedServer, told: Mapping[str, Any]) -> LaunchedServer:
-    return LaunchedServer(server.engine, server.options, server.model, **told)
 
 
 def _listed(value: object) -> Sequence[object]:

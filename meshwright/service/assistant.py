@@ -73,10 +73,8 @@ async def called(workers: Workers, name: str, arguments: dict[str, Any]) -> type
         return _told("the question takes longer than this server allows", wrong=True)
     if problem := done.get("problem"):
         return _told(problem)
-    told = f"{done['text']}\n\n{done['scenario']}".strip()
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=told)], structured_content=done["answer"]
-    )
+    text = types.TextContent(type="text", text=f"{done['text']}\n\n{done['scenario']}".strip())
+    return types.CallToolResult(content=[text], structured_content=done["answer"])
 
 
 def _told(text: str, wrong: bool = False) -> types.CallToolResult:

@@ -51,13 +51,13 @@ class LayerBytes:
         first = setting.with_choices(**dict(space.combinations[0].ops))
         lists = list(zip(groups, layer_lists(first, shapes, list(groups)), strict=True))
         none = np.zeros(len(shapes))
-        saved = np.array([sum((op.kept for op in ops), none) for _, ops in lists])
+        saved = np.array([sum((op.saved for op in ops), none) for _, ops in lists])
         core = np.array(["core_attn" in modules for modules in sets])[:, np.newaxis]
         discarded = np.zeros((len(sets), *saved.shape))
         for number, (kind, ops) in enumerate(lists):
             for op in ops:
                 gone = in_sets(frees, sets, op.module, op.part, kind.experts)[:, np.newaxis]
-                discarded[:, number] += core * op.intermediate + gone * op.kept
+                discarded[:, number] += core * op.intermediate + gone * op.saved
         graphs = {
             use.graphs: np.array([none + captured(use.graphs, kind, ops) for kind, ops in lists])
             for use in space.memory_uses

@@ -42,9 +42,8 @@ class Structures:
 
     @property
     def table(self) -> Table:
-        """Times of the layers, which are priced."""
-        assert self.prices is not None
-        return self.prices
+        """Times of the layers."""
+        return Table.of(self.space, self.plans) if self.prices is None else self.prices
 
     def __len__(self) -> int:
         return len(self.plans)

@@ -53,10 +53,10 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     if not isinstance(op, Product) or not op.weights or not np.any(op.parameters):
         return [op]
     width = formats.width
-    saved = op.kept * width / (formats.kept_width if op.dtype == formats.linear else width)
+    saved = op.saved * width / (formats.kept_width if op.dtype == formats.linear else width)
     # Attention keeps its output for its own backward pass.
     keeps = op.module in OF_ATTENTION or adapter.base in KEEPS_INPUTS
-    frozen = op.changed(kept=saved if keeps else 0.0)
+    frozen = op.changed(saved=saved if keeps else 0.0)
     decode: list[Op] = []
     if adapter.is_coded(op.dtype):
         bytes_moved = op.parameters * (BASE_BYTES[adapter.base] + WORKING)
@@ -67,9 +67,9 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     if not {PARTS.get(op.part), op.name} & set(adapter.targets):
         return [frozen, *decode]
     rank, rows = float(adapter.rank), op.m * op.groups * op.repeats
-    bare = {"kept": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
-    first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "kept": saved}
-    second = {"k": rank, "parameters": op.groups * rank * op.n, **bare, "kept": rows * rank * width}
+    bare = {"saved": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
+    first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "saved": saved}
+    second = {"k": rank, "parameters": op.groups * rank * op.n, **bare, "saved": rows * rank * width}
     size = rows * op.n * width
     # The second product's output is scaled (read, written) and added (two read, one written). Backward its
     # gradient is scaled, and the input's gradients by both ways are added.
@@ -83,7 +83,7 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
         backward_launches=2.0,
     )
     return [
-        op.changed(kept=0.0),
+        op.changed(saved=0.0),
         *decode,
         op.changed(name=f"{op.name} first{MARK}", **first),
         op.changed(name=f"{op.name} second{MARK}", **second),

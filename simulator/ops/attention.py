@@ -94,7 +94,7 @@ def _gate(rank: Rank) -> Iterator[Op]:
         elements = rank.tokens * rank.heads * rank.model.v_head_dim
         kept_bytes = 2 * rank.width * elements
         yield kernel(
-            rank, "output_gate", "activation", passes.OUTPUT_GATE, elements, part="core", kept=kept_bytes
+            rank, "output_gate", "activation", passes.OUTPUT_GATE, elements, part="core", saved=kept_bytes
         )
 
 
@@ -113,7 +113,7 @@ def _before_core(rank: Rank) -> Iterator[Op]:
             copies = 0.0 if rank.how.joins_sums else passes.NORMS_KEPT[rank.how.norm]
             kept_bytes, width = copies * rank.width * elements, float(model.head_dim)
             yield kernel(
-                rank, name, "norm", passes.NORM, elements, part="core", kept=kept_bytes, parameters=width
+                rank, name, "norm", passes.NORM, elements, part="core", saved=kept_bytes, parameters=width
             )
     if model.mla:
         yield from latent_norms(rank)
@@ -239,7 +239,7 @@ def _flash(rank: Rank, segment: Segment, name: str, kind: str) -> Iterator[Op]:
         appends=how.appends and model.mla is None,
         latent=model.mla is not None,
         version=how.attention,
-        kept=_kept_heads(rank, segment) + statistics,
+        saved=_kept_heads(rank, segment) + statistics,
         intermediate=statistics,
     )
     if how.attention == NARROW:
@@ -318,7 +318,7 @@ def _unfused(rank: Rank, segment: Segment, name: str) -> Iterator[Op]:
             dtype=rank.formats.core,
             weights=False,
             row_bytes=row_bytes,
-            kept=_kept_heads(rank, segment) if suffix == "scores" else 0.0,
+            saved=_kept_heads(rank, segment) if suffix == "scores" else 0.0,
         )
     yield from _softmax(rank, name, batch, rows * keys)
 
@@ -351,7 +351,7 @@ def _softmax(rank: Rank, name: str, batch: Array, scores: Array) -> Iterator[Op]
             elements,
             part="core",
             module="attention",
-            kept=kept_bytes,
+            saved=kept_bytes,
             repeats=repeats,
         )
         yield op.changed(intermediate=kept_bytes, passing=passing * repeats * elements)

@@ -85,7 +85,7 @@ def linear(
         launches=launches,
         in_turn=rank.how.in_turn if role == "expert" else 0.0,
         parameters=elements + (groups * outputs if bias else 0.0),
-        kept=saved * (formats.kept_width if dtype == formats.linear else formats.width),
+        saved=saved * (formats.kept_width if dtype == formats.linear else formats.width),
         depends_on=depends_on,
         only_backward=tuple(after),
     )
@@ -160,7 +160,7 @@ def kernel(
     part: str,
     variant: str = "",
     repeats: Size = 1.0,
-    kept: Size = 0.0,
+    saved: Size = 0.0,
     parameters: Size = 0.0,
     module: str = "",
     depends_on: Driver = "tokens",
@@ -180,7 +180,7 @@ def kernel(
         launches=repeats * np.float64(count.forward_launches),
         backward_launches=repeats * np.float64(count.backward_launches),
         repeats=repeats,
-        kept=kept,
+        saved=saved,
         parameters=parameters,
         depends_on=depends_on,
     )
@@ -231,7 +231,7 @@ def enter_tensor(
         every = {"repeats": products, "launches": products * gather.launches}
         kept_bytes = np.where(sharded > 1, (products - 1.0 / sharded) * rank.width * size, 0.0)
         back = tuple(op.changed(**every) for op in (scatter, reduce))
-        return [gather.changed(**every, kept=kept_bytes, only_backward=back)]
+        return [gather.changed(**every, saved=kept_bytes, only_backward=back)]
     return [gather.changed(only_backward=(scatter, reduce, again))]
 
 

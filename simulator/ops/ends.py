@@ -114,7 +114,7 @@ def head(rank: Rank) -> list[Op]:
     )
     if rank.how.loss == "log-probabilities":
         *casts, product = logits
-        again = product.changed(name="logits_again", parameters=0.0, kept=0.0, gradient="input")
+        again = product.changed(name="logits_again", parameters=0.0, saved=0.0, gradient="input")
         again = again.changed(only_backward=())
         logits = [*casts, product.changed(only_backward=(*product.only_backward, again))]
     if rank.how.loss and rank.how.gathers_by_product:

@@ -247,7 +247,7 @@ def _scores(rank: Rank, elements: Array) -> Iterator[Op]:
         elements,
         part="routed",
         repeats=apart,
-        kept=passes.EXPERT_SCORES_KEPT * elements * apart,
+        saved=passes.EXPERT_SCORES_KEPT * elements * apart,
     )
     yield op.changed(passing=passes.EXPERT_SCORES_PASSING * elements * apart)
 

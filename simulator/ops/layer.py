@@ -116,7 +116,7 @@ def around(rank: Rank, parts: int) -> list[Op]:
         variant=passes.VARIANTS[model.norm],
         repeats=float(norms),
         # Attention and MLP both save the input of their norm.
-        kept=parts * passes.NORMS_KEPT[fusion] * rank.width * elements,
+        saved=parts * passes.NORMS_KEPT[fusion] * rank.width * elements,
         parameters=float(model.norms_of(parts) * model.norm_width),
     )
     if how.joins_residual:
@@ -124,5 +124,5 @@ def around(rank: Rank, parts: int) -> list[Op]:
     residual = passes.RESIDUAL[how.elementwise, how.dropout]
     mask = parts * elements if how.dropout else np.zeros(())
     times = float(parts)
-    op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=times, kept=mask)
+    op = kernel(rank, "residual", "elementwise", residual, elements, part="around", repeats=times, saved=mask)
     return [norm, op.changed(variant="elementwise")]

@@ -84,7 +84,7 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
         passes.CONVOLUTION,
         elements,
         part="core",
-        kept=rank.width * elements,
+        saved=rank.width * elements,
         parameters=channels * (spec.convolution + spec.convolution_bias),  # type: ignore[arg-type]
     )
     for number, segment in enumerate(rank.batch.segments):
@@ -113,7 +113,7 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
             chunk=spec.chunk,
             delta=spec.delta,
             dtype=rank.formats.core,
-            kept=rank.width * tokens * heads * _saved_by_head(spec),
+            saved=rank.width * tokens * heads * _saved_by_head(spec),
         )
     width = heads * spec.value_dim
     shared = float(spec.value_dim) if spec.norm_per_head else width
@@ -121,7 +121,7 @@ def _core(rank: Rank, spec: LinearAttention, channels: Array, heads: Array, key_
     norm = kernel(rank, "gated_norm", "norm", count, rank.tokens * width, part="core")
     # The norm saves its input, and the gate is saved beside it.
     kept_bytes = 2 * rank.width * rank.tokens * width
-    yield norm.changed(kept=kept_bytes, parameters=shared + spec.head_parameters * heads)
+    yield norm.changed(saved=kept_bytes, parameters=shared + spec.head_parameters * heads)
 
 
 def _saved_by_head(spec: LinearAttention) -> int:

@@ -42,7 +42,7 @@ def activation(rank: Rank, name: str, elements: Size, part: str = "mlp") -> Op:
         elements,
         part=part,
         variant=passes.VARIANTS.get(model.activation, ""),
-        kept=(inputs + between) * rank.width * elements,
+        saved=(inputs + between) * rank.width * elements,
     )
     # Backward the gradients of its inputs lie beside them; that of its output takes the place of the output
     # (autograd's allocations, counted op by op).
@@ -62,6 +62,6 @@ def _narrow(op: MemoryBound, inputs: Size, width: float) -> Op:
         backward_bytes=op.backward_bytes + count.backward * size,
         launches=op.launches + count.forward_launches,
         backward_launches=op.backward_launches + count.backward_launches,
-        kept=op.kept - size + inputs,
+        saved=op.saved - size + inputs,
         passing=2.0 * size,
     )

@@ -42,8 +42,8 @@ class Op:
         looped: further kernels that the same calls launch from a loop in C++.
         repeats: times that the kernel runs with this shape.
         parameters: weights of one rank.
-        kept: bytes saved for the backward pass.
-        intermediate: part of ``kept`` that recomputing the op restores: statistics or scores of a softmax.
+        saved: bytes saved for the backward pass.
+        intermediate: part of ``saved`` that recomputing the op restores: statistics or scores of a softmax.
         passing: bytes that its backward kernels allocate and free beside what is kept, where they count.
         gradient: part of the backward pass: gradient of inputs or of weights; empty: forward.
         beside: whether it serves another op: quantises its operands, or sums its gradient of a bias.
@@ -60,7 +60,7 @@ class Op:
     looped: Size = 0.0
     repeats: Size = 1.0
     parameters: Size = 0.0
-    kept: Size = 0.0
+    saved: Size = 0.0
     intermediate: Size = 0.0
     passing: Size = 0.0
     gradient: Gradient = ""
@@ -92,7 +92,7 @@ class Op:
         """A backward copy of this op, without parameters and saved bytes."""
         return self.changed(
             parameters=0.0,
-            kept=0.0,
+            saved=0.0,
             intermediate=0.0,
             passing=0.0,
             only_backward=(),

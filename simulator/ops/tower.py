@@ -100,7 +100,7 @@ def _repeated(ops: list[Op], times: int, prefix: str) -> list[Op]:
             repeats=op.repeats * times,
             launches=op.launches * times,
             parameters=op.parameters * times,
-            kept=op.kept * times,
+            saved=op.saved * times,
         )
         for op in ops
         if times

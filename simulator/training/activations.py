@@ -73,11 +73,11 @@ def _saved(part: LeverOps, number: int, kind: LayerKind) -> tuple[np.ndarray, ..
     names = ("core_attn",) if named is None else named
     saved, core, passing, sent = np.zeros((4, len(part.plans)))
     for op in part.layers[number]:
-        saved = saved + op.kept
+        saved = saved + op.saved
         passing = np.maximum(passing, op.passing)
         sent = sent + (op.results if isinstance(op, Collective) else 0.0)
         if frees(op, names, kind.experts):
-            core = core + op.kept
+            core = core + op.saved
         elif repeats(op, names, kind.experts):
             core = core + op.intermediate
     return saved, core, passing, sent

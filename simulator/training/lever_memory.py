@@ -32,7 +32,7 @@ def captured(graphs: str, kind: LayerKind, listed: Iterable[Op]) -> np.ndarray |
     """Bytes of one layer's tensors whose kernels graphs of parts replay, shape (plans,) or a number."""
     if graphs in ("none", "step"):
         return 0.0
-    return sum((op.kept for op in listed if in_graph(graphs, kind.experts, op)), 0.0)
+    return sum((op.saved for op in listed if in_graph(graphs, kind.experts, op)), 0.0)
 
 
 def largest(layers: np.ndarray, sizes: Sequence[np.ndarray]) -> np.ndarray:

@@ -37,7 +37,7 @@ def tower_memory(
         sums = [sum(getattr(op, field) for op in part.embedding if is_tower(op)) for part in ops.by_levers]
         return ops.gathered(sums)[ops.index]
 
-    between = total("kept")
+    between = total("saved")
     layer = between / pictures.tower.layers
     patches = sum(count * shape.sequences * shape.rows * shape.columns for count, shape in pictures.groups)
     inputs = plans.micro_batch * patches * pictures.tower.hidden * pictures.tower.layers * setting.width

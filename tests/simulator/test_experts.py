@@ -346,7 +346,7 @@ def test_a_fused_mlp_activates_and_casts_inside_its_products(make_setting):
     plain = casts(make_setting, framework="megatron-bridge")
     fused = casts(make_setting, framework="megatron-bridge", grouped_launches="fused-mlp")
     assert "expert_up.swizzle" in plain and "expert_up.swizzle" not in fused
-    assert not np.any(fused["expert_activation"].bytes) and np.all(fused["expert_activation"].kept > 0)
+    assert not np.any(fused["expert_activation"].bytes) and np.all(fused["expert_activation"].saved > 0)
     assert not np.any(fused["expert_down.cast"].bytes) and np.all(fused["expert_up.cast"].bytes > 0)
     assert fused["expert_up"].launches == 1
 
@@ -612,7 +612,7 @@ def test_the_busiest_rank_computes_receives_and_keeps_its_load(make_setting):
     sent = [exchange(each, EIGHT)[0] for each in (even, uneven)]
     assert sent[1] == pytest.approx(2 * sent[0], rel=0.05)
     kept = [
-        sum(float(np.sum(op.kept)) for op in layer_ops(each, EIGHT, EXPERTS) if op.part == "routed")
+        sum(float(np.sum(op.saved)) for op in layer_ops(each, EIGHT, EXPERTS) if op.part == "routed")
         for each in (even, uneven)
     ]
     assert kept[1] > 1.8 * kept[0]
@@ -697,7 +697,7 @@ def test_scores_that_weigh_by_kernels_of_their_own_keep_and_pass_32_bit_copies(m
     assert ops[0].keys() - ops[1].keys() == {"expert_scores"}
     copies = 4 * 4096 * 8 * 2048
     scores = ops[0]["expert_scores"]
-    assert (scores.kept[0], scores.passing[0]) == (4 * copies, 14 * copies)
+    assert (scores.saved[0], scores.passing[0]) == (4 * copies, 14 * copies)
     assert scores.bytes[0] == 20 * copies
     plans = Plans.of(Plan(data=8, expert=8, micro_batch=4, recompute="full"))
     stages = Stages.of(apart, plans)

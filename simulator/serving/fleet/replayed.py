@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,8 +192,9 @@ def replay(fleet: Run, most_tokens: int, watch: Watch | None = None) -> Iterator
         return fleet.counted(packed.unpacked())
     fleet.sent = len(packed)
     fleet.refused += len(packed) - len(placed)
-    if ROUTED in loops:
-        _run_routed(fleet, placed, loops[ROUTED])
+    rule = rule_of(fleet)
+    if rule is not None:
+        _run_routed(fleet, placed, rule, loops[ROUTED])
         if watch is not None and watch.progress is not None:
             watch.progress(1.0)
         return iter(())
@@ -265,12 +266,15 @@ def _state_of(
     )
 
 
-def _run_routed(fleet: Run, requests: RequestColumns, loop: Callable[..., Any]) -> None:
+def _table_of(member: Member) -> IterationTable:
+    """Prices of a replica that `_reaches` took."""
+    return cast(IterationTable, member.replica.steps)
+
+
+def _run_routed(fleet: Run, requests: RequestColumns, rule: Floats, loop: Callable[..., Any]) -> None:
     """Run replicas whose router looks at them."""
     members, router = fleet.members, fleet.setting.router
-    kv, table, rule = members[0].replica.batchers[0].kv, members[0].replica.steps, rule_of(fleet)
-    assert isinstance(table, IterationTable)
-    assert rule is not None
+    kv, table = members[0].replica.batchers[0].kv, _table_of(members[0])
     units = _units(requests, kv) if isinstance(kv, PrefixBlocks) else None
     queued_s = requests.arrival_s + members[0].ingest_s
     sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)
@@ -308,9 +312,7 @@ def _run_member(fleet: Run, member: Member, requests: RequestColumns, loop: Call
     if not len(requests):
         return
     replica, meter = member.replica, member.meter
-    table, batchers = replica.steps, replica.batchers
-    assert isinstance(table, IterationTable)
-    kv = batchers[0].kv
+    table, kv = _table_of(member), replica.batchers[0].kv
     units = _units(requests, kv) if isinstance(kv, PrefixBlocks) else None
     queued_s = requests.arrival_s + member.ingest_s
     sequences, times = sequence_columns(queued_s, requests.prompt, requests.output, units)

@@ -17,8 +17,8 @@ from simulator.serving.overlaps.base import Overlap
 class Extremes(NamedTuple):
     """The smaller and the larger of two values."""
 
-    least: Callable[[Any, Any], Any]
-    most: Callable[[Any, Any], Any]
+    smaller: Callable[[Any, Any], Any]
+    larger: Callable[[Any, Any], Any]
 
 
 NUMBERS, ARRAYS = Extremes(min, max), Extremes(np.minimum, np.maximum)
@@ -48,7 +48,7 @@ class OverlapFigures(NamedTuple):
 class PieceTimes(NamedTuple):
     """Seconds of a step, by what takes them."""
 
-    whole: Any
+    uncut: Any
     """Products, norms and communication in one piece."""
     cut: Any
     """The same in pieces."""

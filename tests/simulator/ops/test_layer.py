@@ -249,7 +249,7 @@ def test_whole_ends_are_those_of_one_tensor_rank_and_send_nothing(end):
     how = Implementation(whole_ends=True, loss="torch")
     whole = end(Rank(models.get("llama3-8b"), batch, shard, how=how))
     alone = end(Rank(models.get("llama3-8b"), batch, how=how))
-    for what in ("flops", "parameters", "kept"):
+    for what in ("flops", "parameters", "saved"):
         assert total(whole, what) == total(alone, what)
     assert all(op.is_idle for op in whole if op.kind == "tensor")
 
@@ -265,5 +265,5 @@ def test_softmaxes_of_32_bits_keep_them(kernels, passed, passing):
     softmax = next(op for op in layer(Rank(model, Batch.training(4, 2048), how=how)) if op.kind == "softmax")
     scores = 4 * model.heads * 2048**2
     assert float(np.sum(softmax.bytes)) == float(np.sum(softmax.backward_bytes)) == passed * scores
-    assert float(np.sum(softmax.kept)) == 6 * scores
+    assert float(np.sum(softmax.saved)) == 6 * scores
     assert float(np.sum(softmax.passing)) == passing * scores

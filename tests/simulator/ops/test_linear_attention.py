@@ -152,7 +152,7 @@ def test_scans_save_no_states_which_their_backward_pass_computes_again():
     ):
         model = models.get(name)
         ops = layer(Rank(model, Batch.training(1, 4096)), "linear", False, False)
-        kept = sum(float(np.ravel(op.kept)[0]) for op in ops if op.part == "core")
+        kept = sum(float(np.ravel(op.saved)[0]) for op in ops if op.part == "core")
         assert kept == 2 * 4096 * per_token(model.linear)
         assert not any(np.any(op.intermediate) for op in ops)
 

@@ -86,7 +86,7 @@ def test_a_gated_activation_that_keeps_its_inputs_in_8_bits_casts_them_there_and
         for kept in (False, True)
     )
     inputs = 2 * 8192 * 28672
-    assert (wide.kept, narrow.kept) == (2 * inputs, inputs)
+    assert (wide.saved, narrow.saved) == (2 * inputs, inputs)
     assert (narrow.bytes - wide.bytes, narrow.backward_bytes - wide.backward_bytes) == (
         3 * inputs,
         3 * inputs,
