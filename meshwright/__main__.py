@@ -36,9 +36,9 @@ class Commands(CommandGroup):
         elif args and args[0] in PLAN_QUESTIONS and args[0] not in self.commands:
             raise InputError(f"No such command {args[0]!r}. Did you mean 'plan {args[0]}'?")
         elif args and not args[0].startswith("-") and args[0] not in self.commands:
-            from meshwright.commands.usage import OTHER_VERBS
+            from meshwright.commands.usage import other_words
 
-            if same := OTHER_VERBS.get(args[0]):
+            if same := other_words("verbs").get(args[0]):
                 raise InputError(f"unknown command {args[0]!r}; did you mean {same!r}?")
             raise UnknownNameError("command", args[0], COMMANDS)
         elif args[:1] == ["plan"] and args[1:2]:

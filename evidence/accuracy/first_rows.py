@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
+import yaml
 
 import meshwright as mw
 from core.errors import MeshwrightError
@@ -19,33 +21,7 @@ from planner.training.confidence import within_band
 from planner.training.shortlist import SAFE
 from simulator.uncertainty import chance_to_fit
 
-QUESTIONS = (
-    ("llama3.1-8b", "dgx-h100", 8, 64, "bf16"),
-    ("llama3.1-8b", "dgx-h100", 64, 128, "bf16"),
-    ("llama3.1-8b", "dgx-a100-80gb", 64, 128, "bf16"),
-    ("llama3.1-8b", "dgx-b200", 32, 128, "fp8"),
-    ("llama3.1-70b", "dgx-h100", 64, 128, "bf16"),
-    ("llama3.1-70b", "dgx-h100", 256, 512, "bf16"),
-    ("llama3.1-70b", "dgx-h100", 256, 512, "fp8"),
-    ("llama3.1-70b", "dgx-b200", 64, 256, "bf16"),
-    ("llama3.1-70b", "gb200-nvl72", 72, 288, "fp8"),
-    ("llama3.1-405b", "dgx-h100", 1024, 512, "bf16"),
-    ("llama3.1-405b", "dgx-b200", 512, 512, "fp8"),
-    ("gpt3-175b", "dgx-a100-80gb", 1024, 1536, "bf16"),
-    ("gpt3-175b", "dgx-h100", 512, 1024, "bf16"),
-    ("mixtral-8x7b", "dgx-h100", 64, 256, "bf16"),
-    ("mixtral-8x22b", "dgx-h100", 128, 256, "bf16"),
-    ("qwen3-30b-a3b", "dgx-h100", 32, 256, "bf16"),
-    ("qwen3-30b-a3b", "dgx-b200", 16, 256, "bf16"),
-    ("qwen3-235b-a22b", "dgx-h100", 256, 1024, "bf16"),
-    ("qwen3-235b-a22b", "gb200-nvl72", 144, 1152, "bf16"),
-    ("deepseek-v3", "dgx-h100", 1024, 4096, "bf16"),
-    ("deepseek-v3", "gb200-nvl72", 288, 2304, "fp8"),
-    ("qwen3-32b", "dgx-h100", 64, 128, "bf16"),
-    ("llama2-13b", "dgx-a100-40gb", 64, 256, "bf16"),
-    ("llama2-70b", "dgx-a100-80gb", 128, 256, "bf16"),
-)
-"""Model, cluster, GPUs, sequences of 4,096 tokens in a step, number format."""
+QUESTIONS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 def first_row(question):
@@ -54,9 +30,7 @@ def first_row(question):
     Raises:
         MeshwrightError: no plan fits.
     """
-    model, cluster, gpus, batch, precision = question
-    keys = {"model": model, "cluster": cluster, "gpus": gpus, "seq_len": 4096, "global_batch": batch}
-    search = mw.plan(**keys, precision=precision, top=10)
+    search = mw.plan(**question, seq_len=4096, top=10)
     search.check()
     prediction, setting = search.found, search.result.setting
     fits = chance_to_fit(prediction.memory.peak, setting.cluster.device.memory_bytes, setting)
@@ -75,22 +49,33 @@ def first_row(question):
     return f"{prediction.plans.plan(0).describe()}, {figures}", words
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--questions", type=int, default=len(QUESTIONS))
-    wrong, answered = [], 0
-    for question in islice(QUESTIONS, parser.parse_args().questions):
+def answered(questions, first_row):
+    """Print the first rows of questions; returns what stands against each that has one.
+
+    Args:
+        questions: mappings of arguments.
+        first_row: of a question; its line, and words for what stands against it.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--questions", type=int, default=len(questions))
+    rows = []
+    for question in islice(questions, parser.parse_args().questions):
         try:
             line, words = first_row(question)
         except MeshwrightError as error:
-            print(*question, f"no plan: {error}", flush=True)
+            print(*question.values(), f"no plan: {error}", flush=True)
             continue
-        answered += 1
-        wrong += words
-        print(*question, line, *(f"[{word}]" for word in words), flush=True)
+        rows.append(words)
+        print(*question.values(), line, *(f"[{word}]" for word in words), flush=True)
+    return rows
+
+
+def main() -> None:
+    rows = answered(QUESTIONS, first_row)
+    risky, unmeasured = (sum(word in words for words in rows) for word in ("fits below 95 %", "unmeasured"))
     print(
-        f"{answered} first rows: {wrong.count('fits below 95 %')} fit below 95 % beside a safe row, "
-        f"{wrong.count('unmeasured')} unmeasured beside a measured one"
+        f"{len(rows)} first rows: {risky} fit below 95 % beside a safe row, "
+        f"{unmeasured} unmeasured beside a measured one"
     )
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -56,70 +57,16 @@ class FittedLink:
     """Groups to fit."""
 
 
-TABLES = "aiconfigurator NCCL tables (nccl-tests, groups of 2 and 8), Apache-2.0"
-LINKS = (
-    FittedLink(
-        "nvlink3",
-        ("a100-sxm", "vidur-a100_dgx"),
-        300e9,
-        f"{TABLES}, NCCL 2.27; asymptotes with ml-engineering and the Azure AI benchmarking guide; "
-        "send_receive from Vidur's A100 profile",
-        ("A100 node", "Azure ND A100 v4"),
-    ),
-    FittedLink(
-        "nvlink4",
-        ("h100-sxm", "h200-sxm"),
-        450e9,
-        f"{TABLES}, NCCL 2.23 to 2.29, and APEX+ profiles; asymptotes with ml-engineering and the Azure AI "
-        "benchmarking guide; in_switch from the 5th rank as ml-engineering shows",
-        ("H200 node", "Azure ND H100 v5", "Azure ND H200 v5"),
-        switch_from=5,
-    ),
-    FittedLink(
-        "nvlink5",
-        ("b200", "gb200"),
-        900e9,
-        f"{TABLES}, NCCL 2.23 to 2.29, B200 and pairs of GB200; asymptotes with ml-engineering; in_switch "
-        "from the 6th rank as ml-engineering shows",
-        ("B200 node",),
-        switch_from=6,
-    ),
-    FittedLink(
-        "xgmi-mesh",
-        ("Azure ND MI300X v5", "MI300X"),
-        448e9,
-        "Azure AI benchmarking guide, RCCL all-reduce of 8 MI300X, and ml-engineering; other operations use "
-        "all-reduce's constants, an estimate",
-        mesh=8,
-    ),
-    FittedLink("pcie4", ("l40s",), 27e9, f"{TABLES}, pairs of L40S on PCIe 4.0 x16", sizes=(2,)),
-    FittedLink(
-        "pcie4-host",
-        ("l40s",),
-        27e9,
-        f"{TABLES}, 8 L40S in a server without peer-to-peer between sockets",
-        sizes=(8,),
-    ),
-    FittedLink(
-        "pcie4-quad",
-        ("l40s",),
-        27e9,
-        "aiconfigurator NCCL tables (nccl-tests, groups of 4, NCCL 2.27, half of the sizes), Apache-2.0, 4 "
-        "of 8 L40S in a server without peer-to-peer between sockets",
-        sizes=(4,),
-    ),
-    *(
-        FittedLink(
-            f"pcie5{suffix}",
-            ("rtx-pro-6000-server",),
-            54e9,
-            f"aiconfigurator NCCL tables (nccl-tests, groups of {size}, NCCL 2.29, half of the sizes), "
-            "Apache-2.0, 8 RTX PRO 6000 on PCIe 5.0 x16",
-            sizes=(size,),
-        )
-        for suffix, size in (("", 2), ("-quad", 4), ("-octo", 8))
-    ),
-)
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _links() -> list[FittedLink]:
+    data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return [FittedLink(name, **{key: _frozen(keys[key]) for key in keys}) for name, keys in data.items()]
+
+
+LINKS = _links()
 
 
 def predict(theta: Floats, link: FittedLink, operation: str, rows: dict[str, Floats]) -> Floats:

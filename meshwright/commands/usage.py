@@ -2,87 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-OTHER_WORDS = MappingProxyType(
-    {
-        "--batch": "--global-batch",
-        "--batch-size": "--global-batch",
-        "--gbs": "--global-batch",
-        "--input-len": "--isl",
-        "--input-length": "--isl",
-        "--output-len": "--osl",
-        "--output-length": "--osl",
-        "--request-rate": "--rate",
-        "--qps": "--rate",
-        "--sequence-length": "--seq-len",
-        "--context-length": "--seq-len",
-        "--dtype": "--precision",
-        "--num-gpus": "--gpus",
-        "--gpu": "--cluster NAME or --gpus N",
-        "--device": "--cluster",
-        "--gpu-type": "--cluster",
-        "--tp": "--fix tensor=N",
-        "--pp": "--fix pipeline=N",
-        "--tensor-parallel-size": "--fix tensor=N",
-        "--output": "--out | --save FILE, or --json > FILE",
-        "--cluster": "--types",
-        "--quantization": "--fix weights=FORMAT",
-        "--base": "--adapter RANK:nf4",
-        "--nodes": "--gpus",
-        "--num-nodes": "--gpus",
-        "--slo": "--ttft and --tpot",
-        "--qlora": "--adapter RANK:nf4",
-        "--load-in-4bit": "--adapter RANK:nf4",
-        "--lora-rank": "--adapter RANK",
-        "--lora-r": "--adapter RANK",
-        "--seqlen": "--seq-len",
-        "--max-model-len": "--isl and --osl",
-        "--max-num-seqs": "--fix max_sequences=N",
-        "--zero": "--fix zero=N",
-        "--optimizer": "--fix states=8-bit",
-        "--fsdp": "--fix zero=3",
-        "--itl": "--tpot",
-        "--inter-token-latency": "--tpot",
-        "--slo-ttft": "--ttft",
-        "--slo-tpot": "--tpot",
-        "--p99": "--ttft p99=SECONDS",
-        "--deadline": "--days",
-        "--quant": "--fix weights=FORMAT",
-        "--grad-accum": "--global-batch",
-        "--gradient-accumulation-steps": "--global-batch",
-        "--gradient-checkpointing": "--fix recompute=full",
-        "--samples": "--tokens, sequences times their length",
-        "--examples": "--tokens, sequences times their length",
-        "--layers": "--model FILE, a config.json",
-    }
-)
-"""Options of other tools, by the option that says the same here: the first that the command has."""
 
-OTHER_VERBS = MappingProxyType(
-    {
-        "compare": "whatif",
-        "predict": "simulate",
-        "estimate": "simulate",
-        "run": "simulate",
-        "search": "plan",
-        "optimize": "plan",
-        "recommend": "plan",
-        "list": "show",
-        "ls": "show",
-        "help": "--help",
-        "version": "--version",
-        "init": "plan --save",
-        "train": "plan train",
-        "bench": "observe",
-        "benchmark": "observe",
-        "finetune": "plan train --adapter 16",
-        "fine-tune": "plan train --adapter 16",
-    }
-)
-"""Commands of other tools, by the command that answers the same here."""
+@cache
+def other_words(kind: str) -> Mapping[str, str]:
+    """Words of other tools, by those that say the same here: of ``options`` or ``verbs``."""
+    from core.cache import read_shipped
+
+    return read_shipped(Path(__file__).with_name("other_words.yaml"))[kind]
+
 
 OTHER_COMMANDS = MappingProxyType(
     {
@@ -153,7 +87,7 @@ def _nearest(typed: str, spellings: list[str], path: str) -> str:
     from planner.serving.question import FIELDS
     from simulator.plan import Plan
 
-    words = OTHER_WORDS.get(typed, "").split(" | ")
+    words = other_words("options").get(typed, "").split(" | ")
     if len(typed) == SHORT_OPTION:
         words = [name for name in spellings if name.startswith(f"-{typed}")]
     field = typed.removeprefix("--").replace("-", "_")
