@@ -88,8 +88,6 @@ class MeasuredRow:
 class Setup(ReplicaKind):
     """One kind of replica of a measured run."""
 
-    assumed_version: bool
-
     def with_pool(self, **changes: Any) -> Setup:
         """The same replica with other values of its pool."""
         return replace(self, pool=self.pool.model_copy(update=changes))
@@ -209,7 +207,7 @@ def setup(row: MeasuredRow, engine_name: str, version: str, pool: Mapping[str, A
         values["kv"] = find_format(kv)
     elif not kv and cluster.device.vendor == "nvidia" and weights in _scaled(preset.engine, model):
         values.setdefault("kv", "fp8")
-    return Setup(model, cluster, pool_of(values, row.where), preset.engine, preset.assumed)
+    return Setup(model, cluster, pool_of(values, row.where), preset.engine)
 
 
 def _scaled(engine: Engine, model: Model) -> tuple[str, ...]:

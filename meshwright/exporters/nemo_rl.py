@@ -13,7 +13,6 @@ VERSION = "NeMo RL 0.5"
 FILE, SCRIPT = "nemo-rl.yaml", "launch.sh"
 SCHEDULES = {"synchronous": "in turn", "one-step-off": "async_grpo", "asynchronous": "async_grpo"}
 MEGATRON = "policy.megatron_cfg"
-PRECISION = {"bf16": "bfloat16", "fp8": "fp8"}
 
 
 def write(question: ExportQuestion) -> Export:

@@ -34,7 +34,6 @@ class Epoch:
         setting: the question.
         kernels_s: of one stage over all chunks, forward and backward.
         exchange_s: among partitions, likewise.
-        send_s: of one chunk between two stages, forward.
         reduce_s: gradients over partitions.
         bubble_s: in which a stage waits for the first and after the last chunk.
         epoch_s: all together.
@@ -46,7 +45,6 @@ class Epoch:
     setting: GraphSetting
     kernels_s: float
     exchange_s: float
-    send_s: float
     reduce_s: float
     bubble_s: float
     epoch_s: float
@@ -166,7 +164,6 @@ def predict_epoch(setting: GraphSetting) -> Epoch:
         setting=setting,
         kernels_s=layout.chunks * sum(kernels),
         exchange_s=2 * layout.chunks * layers * copies,
-        send_s=send,
         reduce_s=reduce,
         bubble_s=(layout.stages - 1) * sum(passes),
         epoch_s=rounds * sum(passes) + reduce,

@@ -45,11 +45,6 @@ def first_order(rate: ArrayLike, period: ArrayLike, stall: ArrayLike, recovery: 
     return (1 - rates * (np.asarray(recovery) + work / 2)) / (1 + np.asarray(stall) / work)
 
 
-def young(rate: ArrayLike, stall: ArrayLike) -> Array:
-    """Young's period, sqrt(2 stall / rate): the optimum to first order."""
-    return np.sqrt(2 * np.asarray(stall, dtype=np.float64) / np.asarray(rate, dtype=np.float64))
-
-
 def best_period(rate: ArrayLike, stall: ArrayLike) -> Array:
     """Period that maximises ``effective``: the root of x = 1 - exp(-x - rate stall), x = rate period.
 

@@ -14,7 +14,7 @@ from simulator.serving.steady.trtllm_bench import bench_limits
 
 def setup(model="llama3.1-8b", device="h200-sxm", **pool) -> Setup:
     engine = engines.get("tensorrt-llm-1.0")
-    return Setup(models.get(model), usual_cluster(device), Pool(**pool), engine, False)
+    return Setup(models.get(model), usual_cluster(device), Pool(**pool), engine)
 
 
 def row(**values):

@@ -9,7 +9,7 @@ from simulator.models import models
 from simulator.ops import Batch, Rank, Shard, backward, layer
 from simulator.ops.op import Collective
 from simulator.plan import Choice
-from simulator.state.boxing import PLACED, boxing, boxing_table, boxings
+from tests.simulator.state.boxing import PLACED, boxing, boxing_table, boxings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sync.md").read_text(encoding="utf-8")
 AXES = {"split rows": 0, "split columns": 1}
