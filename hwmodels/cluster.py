@@ -384,7 +384,7 @@ def _with_usual_links(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     filled = {OTHER_KEYS.get(key, key): value for key, value in data.items()}
     name = devices.resolve(filled["device"]) if isinstance(filled.get("device"), str) else None
-    if "levels" in filled or name not in USUAL:
+    if "levels" in filled or name is None or name not in USUAL:
         return filled
     usual, stated = usual_cluster(name), filled.get("network", {})
     if filled.setdefault("devices_per_node", usual.devices_per_node) != usual.devices_per_node:
