@@ -43,7 +43,9 @@ class Structures:
     @property
     def table(self) -> Table:
         """Times of the layers."""
-        return Table.of(self.space, self.plans) if self.prices is None else self.prices
+        return (
+            Table.of(LayerPrices(self.space, self.plans), self.plans) if self.prices is None else self.prices
+        )
 
     def __len__(self) -> int:
         return len(self.plans)
