@@ -180,8 +180,9 @@ class ResultStore:
             self._open()
 
     def _open(self) -> None:
-        kind = self._base.execute("PRAGMA application_id").fetchone()[0]
+        # Tables first: another process that opens a new file writes its kind before its tables.
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        kind = self._base.execute("PRAGMA application_id").fetchone()[0]
         if tables and kind != APPLICATION:
             raise InputError("is not a store of results (SQLite file of `--store`)", shown_path(self.path))
         version = self._base.execute("PRAGMA user_version").fetchone()[0]

@@ -286,7 +286,7 @@ def test_what_a_model_leaves_out_is_said(run, tmp_path):
     mine.write_text(f"{{name: mine, {shape}, left_out: some layers are priced as others}}")
     asked = ["--model", str(mine), "--cluster", "dgx-h100", "--gpus", "1"]
     train = [*asked, "--seq-len", "1k", "--global-batch", "4"]
-    said = "note: mine: some layers are priced as others"
+    said = "note: left out of mine: some layers are priced as others"
     ran = run("plan", *train, "--top", "1")
     assert said in ran.err
     assert "left out" in ran.out

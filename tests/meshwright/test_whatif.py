@@ -365,16 +365,15 @@ def test_a_variation_of_the_framework_goes_before_its_recipe(tmp_path):
         assert (choices.dispatcher, choices.graphs) == expected
 
 
-def test_a_choice_that_was_a_key_of_the_framework_is_read_and_named(tmp_path):
+def test_a_choice_that_was_a_key_of_the_framework_is_refused_by_its_present_name(tmp_path):
     data = {
         "model": "llama3-8b",
         "cluster": "dgx-h100",
         "gpus": 8,
         "workload": {"seq_len": 8192, "global_batch": 8},
     }
-    with pytest.warns(FutureWarning, match="graphs became plan fields"):
-        changed = set_key(data, "framework.graphs", "step", tmp_path, "mine.yaml")
-    assert make_scenario(changed, "mine.yaml", tmp_path).setting.choices.graphs == "step"
+    with pytest.raises(UnknownNameError, match=r"'framework\.graphs'; did you mean 'plan\.graphs'"):
+        set_key(data, "framework.graphs", "step", tmp_path, "mine.yaml")
 
 
 def test_a_key_inside_an_unset_part_of_a_pool_gets_the_part(tmp_path):
