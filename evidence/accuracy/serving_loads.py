@@ -116,9 +116,9 @@ class Replica:
         """Mean TTFT and TPOT of a run, s; ``seconds`` of a request in the system, about."""
         requests = int(min(max(REQUESTS, LIFETIMES * seconds * rate), MOST_REQUESTS))
         columns = serve(self.setting(rate, requests)).records.columns()
-        kept = slice(int(SETTLED * requests), requests - int(SETTLED * requests))
-        ttft = (columns["first_s"] - columns["arrival_s"])[kept].mean()
-        decode = (columns["last_s"] - columns["first_s"])[kept].mean()
+        settled = slice(int(SETTLED * requests), requests - int(SETTLED * requests))
+        ttft = (columns["first_s"] - columns["arrival_s"])[settled].mean()
+        decode = (columns["last_s"] - columns["first_s"])[settled].mean()
         return float(ttft), float(decode) / max(self.output - 1, 1)
 
     def capacity(self, carried: float) -> float:
@@ -196,16 +196,16 @@ def main() -> None:
     for name, kind in KINDS.items():
         if options.kind not in name:
             continue
-        found = list(replicas(kind, options.replicas, options.seed))
-        points = [point for _, _, drawn in found for point in drawn]
+        drawn_replicas = list(replicas(kind, options.replicas, options.seed))
+        points = [point for _, _, drawn in drawn_replicas for point in drawn]
         print(f"{name}: TTFT {spread([point.ttft for point in points])}", end="")
         if max(kind.outputs) > 1:
             print(f"; TPOT {spread([point.tpot for point in points])}", end="")
-        print(f"; largest rate {spread([carried for _, carried, _ in found])}", flush=True)
+        print(f"; largest rate {spread([carried for _, carried, _ in drawn_replicas])}", flush=True)
         worst = sorted(points, key=lambda point: -max(abs(point.ttft), abs(point.tpot)))
         for point in worst[: options.worst]:
             print(f"    at {point.share:.0%}: TTFT {point.ttft:+.1%}, TPOT {point.tpot:+.1%}  {point.words}")
-        for words, carried, _ in sorted(found, key=lambda row: -abs(row[1]))[: options.worst]:
+        for words, carried, _ in sorted(drawn_replicas, key=lambda row: -abs(row[1]))[: options.worst]:
             print(f"    largest rate {carried:+.1%}  {words}")
 
 

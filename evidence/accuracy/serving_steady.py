@@ -144,15 +144,15 @@ def compared(searches: int, seed: int, share: float, store: Path | None) -> Iter
         store: file of searches that ended, a line each; None keeps none.
     """
     lines = store.read_text().splitlines() if store and store.exists() else []
-    held = {(key, at): row and Compared(*row) for key, at, row in map(json.loads, lines)}
+    stored = {(key, at): row and Compared(*row) for key, at, row in map(json.loads, lines)}
     done = 0
     while done < searches:
-        if (seed, share) not in held:
-            row = held[seed, share] = search_of(seed, share)
+        if (seed, share) not in stored:
+            row = stored[seed, share] = search_of(seed, share)
             if store:
                 with store.open("a") as file:
                     file.write(json.dumps([seed, share, row and astuple(row)]) + "\n")
-        row, seed = held[seed, share], seed + 1
+        row, seed = stored[seed, share], seed + 1
         if row is not None:
             done += 1
             yield row
@@ -167,8 +167,8 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=8, help="questions printed")
     parser.add_argument("--store", type=Path, help="file that keeps searches as they end")
     options = parser.parse_args()
-    found = compared(options.searches, options.seed, options.share, options.store)
-    rows = sorted(found, key=lambda row: -abs(row.ratio))
+    searches = compared(options.searches, options.seed, options.share, options.store)
+    rows = sorted(searches, key=lambda row: -abs(row.ratio))
     distances = np.array([abs(row.ratio) for row in rows])
     print(
         f"{len(rows)} searches at {options.share:.0%} of goodput: median distance "

@@ -102,8 +102,8 @@ def _expert_facts(model: Model, moe: MixtureOfExperts) -> Facts:
     options: Facts = {"derived.grouped_products": True}
     if places:
         runs = groupby(range(model.layers), key=lambda layer: int(layer in places))
-        told = "+".join(f"[{has_experts}]*{sum(1 for _ in run)}" for has_experts, run in runs)
-        options["derived.layer_frequency"] = f"({told})"
+        pattern = "+".join(f"[{has_experts}]*{sum(1 for _ in run)}" for has_experts, run in runs)
+        options["derived.layer_frequency"] = f"({pattern})"
     elif first and every == 1:
         options["derived.layer_frequency"] = f"([0]*{first}+[1]*{rest})"
     elif every > 1:

@@ -1,4 +1,4 @@
-"""Sizes of a training cluster as an HTML page: cost against days, and all sizes as a table."""
+"""Sizes of a training cluster as an HTML page: cost against time, and all sizes as a table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from planner.training.prediction import Prediction
 from planner.training.sizing import Size, Sizing
 
 COLOURS = ("#2c6fbb", "#c8374a", "#e9a23b", "#6a51a3", "#2aa198", "#7b8794")
+HOURS = 24.0
+"""Of a day."""
 COLUMNS = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "dollars", "energy", "")
 
 
@@ -27,16 +29,16 @@ def sizing_page(sizing: Sizing) -> Page:
     for name, size in sizes.items():
         if size is not None and size.result is not None:
             runs = short_runs(Prediction.of_search(size.result).confidence)
-            fact_words[name] = f"{size.gpus:,} GPUs"
+            fact_words[name] = f"{size.gpus:,} GPU{'s' * (size.gpus > 1)}"
             fact_words[f"{name}: time"] = f"{time_words(size)} ± {band_words(size)}"
             fact_words[f"{name}: cost"] = ", ".join(filter(None, (f"{usd_words(size)} $", runs)))
     words = (
-        "Each point is the best plan at one size, with the 90 % bands of its days and dollars, which move "
+        "Each point is the best plan at one size, with the 90 % bands of its time and dollars, which move "
         "together. On the line no other size is better in both."
     )
     rows = [_row(size, size in front) for size in planned]
     sections = [
-        Section("Cost against days", words, _figure(sizing, planned)),
+        Section("Cost against time", words, _figure(sizing, planned)),
         Section(
             "All sizes",
             "",
@@ -49,12 +51,14 @@ def sizing_page(sizing: Sizing) -> Page:
 
 
 def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
+    longest = max((size.days for size in planned), default=0.0)
+    unit, per_day = ("days", 1.0) if longest >= 1.0 else ("hours", HOURS)
     data: list[dict[str, Any]] = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": "front",
-            "x": [size.days for size in reversed(sizing.front)],
+            "x": [size.days * per_day for size in reversed(sizing.front)],
             "y": [size.usd for size in reversed(sizing.front)],
             "line": {"color": "#9fb3c8", "dash": "dot"},
             "hoverinfo": "skip",
@@ -69,16 +73,16 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
                 "type": "scatter",
                 "mode": "markers+text",
                 "name": label(name),
-                "x": [size.days for size in sizes],
+                "x": [size.days * per_day for size in sizes],
                 "y": [size.usd for size in sizes],
                 "error_x": _bars(
-                    [size.days * half for size, half in zip(sizes, halves, strict=True)], colour
+                    [size.days * per_day * half for size, half in zip(sizes, halves, strict=True)], colour
                 ),
                 "error_y": _bars([size.usd * half for size, half in zip(sizes, halves, strict=True)], colour),
                 "text": [f"{size.gpus:,}" for size in sizes],
                 "textposition": "top center",
                 "marker": {"size": 9, "color": colour},
-                "hovertemplate": "%{text} GPUs: %{x:.1f} days, %{y:,.0f} $<extra></extra>",
+                "hovertemplate": f"%{{text}} GPUs: %{{x:.1f}} {unit}, %{{y:,.0f}} $<extra></extra>",
             }
         )
     shapes = []
@@ -90,8 +94,9 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
             "y1": 1,
             "line": {"dash": "dash", "color": "#c8374a"},
         }
-        shapes = [{**line, "x0": sizing.deadline_days, "x1": sizing.deadline_days}]
-    axes = {"xaxis": axis("days"), "yaxis": axis("dollars")}
+        deadline = sizing.deadline_days * per_day
+        shapes = [{**line, "x0": deadline, "x1": deadline}]
+    axes = {"xaxis": axis(unit), "yaxis": axis("dollars")}
     return {"data": data, "layout": layout(height=460, hovermode="closest", shapes=shapes, **axes)}
 
 

@@ -87,7 +87,7 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
 
 
 def given_up(prediction: Prediction) -> str:
-    """Why the first plan shown goes before the fastest, and what one gives up; empty where it is that."""
+    """What the first plan gives up to a faster one, and why it goes first; empty where none is faster."""
     if not prediction.step.time[0] > prediction.step.time.min():
         return ""
     even = model_errors().difference.even

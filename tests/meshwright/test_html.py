@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_no_half_a_file(scenario, tmp_path, option, name):
     assert list(folder.iterdir()) == []
 
 
-def test_sizes_have_a_page_of_cost_against_days(run, tmp_path):
+def test_sizes_have_a_page_of_cost_against_time(run, tmp_path):
     page = tmp_path / "sizes.html"
     asked = (
         "plan size --tokens 1T --days 60 --model llama3.1-8b --cluster dgx-h100 --gpus 16..64 --seq-len 8k"
@@ -238,5 +238,5 @@ def test_sizes_have_a_page_of_cost_against_days(run, tmp_path):
     ran = run(*asked.split(), "--global-batch", "128", "--html", str(page))
     assert ran.code == 0, ran.err
     text = page.read_text(encoding="utf-8")
-    assert "Cost against days" in text and "16 GPUs" not in text.partition("<h2>")[2][:200]
+    assert "Cost against time" in text and "16 GPUs" not in text.partition("<h2>")[2][:200]
     assert page.stat().st_size < 1.5e6

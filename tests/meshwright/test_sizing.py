@@ -11,6 +11,7 @@ import pytest
 import meshwright as mw
 from core.errors import InputError
 from hwmodels.cluster import clusters
+from meshwright.pages.sizing import sizing_page
 from planner.training.sizing import Size, Sizing, counts
 
 QUESTION = {"model": "llama3.1-8b", "seq_len": 4096, "global_batch": 64, "tokens": 1e12}
@@ -117,3 +118,12 @@ def test_passes_over_the_tokens_multiply_time_which_has_its_band_in_hours(run):
 
 def test_sizes_without_a_plan_for_one_reason_are_one_line(run):
     assert "16, 24, 32, 48, 64" in run(*QLORA, "8..64").out
+
+
+def test_sizes_that_take_less_than_a_day_are_drawn_in_hours():
+    sizing = mw.size(
+        model="llama3.2-1b", clusters=["dgx-h100"], gpus=(1, 2), seq_len=2048, global_batch=16, tokens=1e8
+    )
+    figure = sizing_page(sizing).sections[0].figure
+    assert figure is not None and figure["layout"]["xaxis"]["title"]["text"] == "hours"
+    assert sorted(figure["data"][1]["x"]) == sorted(24.0 * size.days for size in sizing.sizes)
