@@ -7,7 +7,7 @@ on another and states what differs.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -58,6 +58,10 @@ class Generation(Sourced):
     """Whether libraries of Megatron Core's flex dispatcher run on it."""
     many_connections: bool
     """Whether Megatron-LM does without CUDA_DEVICE_MAX_CONNECTIONS=1 under tensor or context parallelism."""
+    fused_attention: bool
+    """Whether FlashAttention or cuDNN's fused attention has a kernel for it."""
+    fp8_layouts: Literal[1, 2]
+    """Copies of a weight that fp8 products with one scale a tensor read: 2 where one must be transposed."""
     kubernetes: str
     """Resource of its devices in Kubernetes."""
 

@@ -159,15 +159,10 @@ ITERATIONS = ("--train-iters", "train.train_iters", "training.steps")
 """Options with the optimizer steps of the whole run."""
 
 
-WITHOUT_FLASH = ("pascal", "volta", "turing")
-"""Generations that FlashAttention and cuDNN's fused attention have no kernel for (FlashAttention-2, README:
-Ampere and later; Transformer Engine, attention backends)."""
-
-
 def _older_attention(imported_scenario: Scenario, scenario: dict[str, Any]) -> tuple[str, ...]:
     """State unfused attention on devices without a fused kernel, where the file leaves it to the release."""
     device, plan = imported_scenario.setting.cluster.device, scenario["plan"]
-    if device.generation.name not in WITHOUT_FLASH or plan.get("attention", "flash") != "flash":
+    if device.generation.fused_attention or plan.get("attention", "flash") != "flash":
         return ()
     if imported_scenario.setting.choices.attention != "flash":
         return ()

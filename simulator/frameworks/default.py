@@ -38,7 +38,7 @@ class _Rules(Strict):
 
 @cache
 def default_rules() -> tuple[DefaultRule, ...]:
-    """The rules; together they name every shipped generation, each once."""
+    """The rules; together they name every shipped generation, or one that it is based on, each once."""
     return tuple(_read().rules)
 
 

@@ -12,11 +12,6 @@ from simulator.ops.op import Product
 from simulator.state.adapter import BASE_BYTES, TABLE_BYTES
 from simulator.training.sharding import Sharding
 
-EITHER_LAYOUT = "blackwell", "rubin"
-"""Generations whose fp8 products read operands in either layout; others keep a transposed copy of a weight
-(Transformer Engine, pytorch/utils.py: is_non_tn_fp8_gemm_supported). With scales of blocks there is a copy
-of rows and one of columns on every device."""
-
 
 def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np.ndarray) -> np.ndarray:
     """Bytes of parameters on each class of stage, shape (classes, plans).
@@ -56,7 +51,8 @@ def narrow_copies(sharding: Sharding, stages: Stages, ops: ModelOps) -> np.ndarr
     precision, adapter = setting.training.precision, setting.training.adapter
     if not setting.framework.memory.narrow_copies or precision not in CAST_BYTES or adapter:
         return copied
-    layouts = 1 if precision == "fp8" and setting.cluster.device.generation.name in EITHER_LAYOUT else 2
+    # With scales of blocks there is a copy of rows and one of columns on every device.
+    layouts = setting.cluster.device.generation.fp8_layouts if precision == "fp8" else 2
     replaced = setting.parameter_bytes if setting.choices.narrow_parameters else 0.0
     width = np.where(sharding.parameters, 0.0, layouts * CAST_BYTES[precision] - replaced)
     for number in range(len(stages.groups)):

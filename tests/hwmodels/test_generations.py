@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from hwmodels.device import Device, devices
 from hwmodels.generation import NAMES, Generation, generations
 from simulator.frameworks.default import default_framework, default_rules
 
+ROOT = Path(__file__).parents[2]
 FACTS = [name for name in Generation.model_fields if name not in NAMES]
 
 
@@ -38,7 +41,24 @@ def test_a_fact_left_unsaid_is_refused():
 
 def test_every_shipped_generation_has_one_default_framework():
     listed = [name for rule in default_rules() for name in rule.generations]
-    assert sorted(listed) == generations.names()
+    assert len(listed) == len(set(listed))
+    assert set(listed) <= set(generations.names())
+    assert all(set(listed) & {*generations.get(name).lineage} for name in generations.names())
+
+
+def test_no_code_asks_for_a_generation_by_name():
+    named = re.compile(rf"""["']({"|".join(set(generations.names()) - {"cpu"})})["']""")
+    asking = {
+        f"{path.relative_to(ROOT)}: {word}"
+        for package in ("core", "hwmodels", "simulator", "planner", "meshwright", "profiles")
+        for path in (ROOT / package).rglob("*.py")
+        for word in named.findall(path.read_text(encoding="utf-8"))
+    }
+    # The measured ratio of two attention kernels is the A100's; engines state times of Blackwell apart.
+    assert asking == {
+        "simulator/pricing/kernels.py: ampere",
+        "simulator/serving/engines/__init__.py: blackwell",
+    }
 
 
 def test_a_new_generation_is_like_the_one_that_it_is_based_on():

@@ -147,11 +147,10 @@ def generation_of(engine: Engine, device: Device) -> str:
 
     Empty for NVIDIA before Blackwell, whose times are not told apart.
     """
-    lineage = device.generation.lineage
-    if device.vendor == "nvidia":
-        return BLACKWELL if BLACKWELL in lineage else ""
-    stated = {entry.generation for entry in engine.times}
-    return next((name for name in lineage if name in stated), lineage[0])
+    lineage, stated = device.generation.lineage, {entry.generation for entry in engine.times}
+    before_blackwell = device.vendor == "nvidia" and BLACKWELL not in lineage
+    unstated = "" if before_blackwell else BLACKWELL if device.vendor == "nvidia" else lineage[0]
+    return next((name for name in lineage if name in stated), unstated)
 
 
 def layer_times(

@@ -65,7 +65,7 @@ class LayerTimes(Strict):
     layers: LayerClass
     format: FormatClass
     generation: str = ""
-    """Of the devices, e.g. "cdna3" or "blackwell"; empty for NVIDIA devices before Blackwell."""
+    """Of the devices (a name of ``hwmodels/generations``); empty for NVIDIA devices before Blackwell."""
     layer_s: Host
     """Launches and gaps of one layer, s."""
     all_reduce_s: Host = 0.0
