@@ -290,6 +290,12 @@ class Setting:
         """The setting whose documents all have the longest length: its micro batches need most memory."""
         return self if self.training.drawn is None else replace(self, training=self.training.longest)
 
+    @cached_property
+    def over_layers(self) -> Setting:
+        """The setting with the router's load of the rank that is fullest over all layers."""
+        training = self.training.over_layers(self.model.moe_layers)
+        return self if training is self.training else replace(self, training=training)
+
     def tokens(self, plans: Plans, mixer: str = "full") -> np.ndarray:
         """Tokens of a micro batch that one context-parallel rank holds in a layer, shape (plans,)."""
         sequences, length = self.sequences(plans)

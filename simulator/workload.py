@@ -159,6 +159,16 @@ class Training(Strict):
         stated = {name: getattr(self, name) for name in type(self).model_fields}
         return Training.model_construct(**{**stated, "lengths": None, "packing": None})
 
+    def over_layers(self, layers: int) -> "Training":
+        """The workload with the load of the rank that is fullest over all layers with experts.
+
+        The router of each is busiest on another rank: what the sum of independent loads exceeds its mean by
+        grows with the root of the layers.
+        """
+        if self.expert_load == 1 or layers <= 1:
+            return self
+        return self.model_copy(update={"expert_load": 1 + (self.expert_load - 1) / layers**0.5})
+
     def micro_batches(self, data: Count, micro_batch: Count) -> Count:
         """Micro batches of one of ``data`` replicas in a step (gradient accumulation), rounded down.
 

@@ -45,7 +45,7 @@ class LayerBytes:
     @classmethod
     def of(cls, space: LeverSpace, plans: Plans) -> LayerBytes:
         """Add up the bytes of the layers of plans; levers of ``plans`` are not read."""
-        setting = space.setting.of(plans)
+        setting = space.setting.of(plans).over_layers
         shapes, index = distinct_shapes(plans)
         groups, sets = setting.model.layer_groups, space.modules
         first = setting.with_choices(**dict(space.combinations[0].ops))

@@ -51,7 +51,18 @@ class Kept(NamedTuple):
 
 
 def kept_by_layers(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
-    """What one layer of each kind keeps of one micro batch, read off its list of ops."""
+    """What one layer of each kind keeps of one micro batch on the rank that is fullest over all layers.
+
+    It is read off the layer's list of ops, whose ranks are the busiest of their layer (``kept_by_busiest``).
+    """
+    if setting.over_layers is not setting:
+        setting = setting.over_layers
+        ops = ModelOps.of(setting, plans, groups)
+    return kept_by_busiest(setting, plans, groups, ops)
+
+
+def kept_by_busiest(setting: Setting, plans: Plans, groups: Iterable[LayerKind], ops: ModelOps) -> list[Kept]:
+    """What one layer of each kind keeps of one micro batch on the rank of ``ops``."""
     kept_by_kind = []
     for number, kind in enumerate(groups):
         boundary = boundary_bytes(setting, plans, kind.mixer)

@@ -27,6 +27,7 @@ from simulator.training.activations import (
     between_and_reopened,
     held_activations,
     in_flight,
+    kept_by_busiest,
     kept_by_layers,
     with_loss,
 )
@@ -109,6 +110,9 @@ class StageMemory:
     """Bytes that torch's allocator reserves for gathers alone (``_gather_pool``), shape (plans,)."""
     learned: float = 1.0
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
+    cached: np.ndarray | float = 0.0
+    """Bytes that torch's allocator keeps while the device has room, shape (classes, plans): what the busiest
+    rank of each layer holds beyond the fullest over all. No part counts them, nor does the peak."""
 
     @cached_property
     def fixed(self) -> FixedMemory:
@@ -132,12 +136,13 @@ class StageMemory:
 
     def counted(self, what: PeakCount) -> np.ndarray:
         """Bytes of one device as some figure counts them, shape (classes, plans)."""
+        reserved = self.stages + self.learned * np.where(self.present, self.cached, 0.0)
         if what == "device":
-            return self.stages
+            return reserved
         passes = self.parts["activations"] + self.parts["workspace"]
         unused = self.pool + (1 - 1 / self.fragmentation) * (passes - self.pool)
-        unused = unused if what == "allocated" else 0.0
-        return self.stages - self.learned * np.where(self.present, self.outside + unused, 0.0)
+        counted, unused = (self.stages, unused) if what == "allocated" else (reserved, 0.0)
+        return counted - self.learned * np.where(self.present, self.outside + unused, 0.0)
 
     @property
     def peak(self) -> np.ndarray:
@@ -177,7 +182,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     flight = in_flight(setting, plans, stages)
     loss, pool = _loss(sharding, shape[0]), _gather_pool(sharding, counts)
     between, reopened = between_and_reopened(setting, plans, stages, kept_layers, flight)
-    activations = between + reopened
+    own_activations = activations = between + reopened
     beyond = (with_loss(reopened, loss) - reopened) * framework.memory.fragmentation
     if plans.overlap_expert.any():
         layer_bytes = [layer.between_passes + layer.reopened for layer in kept_layers]
@@ -229,7 +234,12 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     )
     passes = parts["activations"] + beyond
     parts["update"] = usage.fixed.updating(passes, setting.cluster.device.memory_bytes)
-    return usage
+    if setting.over_layers is setting:
+        return usage
+    busiest = kept_by_busiest(setting, plans, stages.groups, counts.ops)
+    beyond_mean = sum(between_and_reopened(setting, plans, stages, busiest, flight)) - own_activations
+    room = setting.cluster.device.memory_bytes - usage.stages
+    return replace(usage, cached=np.clip(beyond_mean * framework.memory.fragmentation, 0.0, room.clip(0)))
 
 
 def _split_by_tier(

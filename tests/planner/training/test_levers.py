@@ -144,17 +144,21 @@ def test_proven_structures_get_the_fastest_levers_that_were_measured_with_them(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "cluster", "precision", "headroom"),
+    ("kind", "cluster", "precision", "headroom", "load"),
     [
-        ("latent", "gb200-nvl72", "mxfp8", 0.82),
-        ("latent", "dgx-h100", "bf16", 0.55),
-        ("grouped", "dgx-b200", "mxfp8", 0.89),  # 16 combinations do not fit that are the fastest
-        ("grouped", "dgx-h100", "fp8", 0.72),
-        ("dense", "gb200-nvl72", "mxfp8", 0.938),
+        ("latent", "gb200-nvl72", "mxfp8", 0.82, 1.0),
+        ("latent", "dgx-h100", "bf16", 0.55, 1.0),
+        ("grouped", "dgx-b200", "mxfp8", 0.89, 1.0),  # 16 combinations do not fit that are the fastest
+        ("grouped", "dgx-h100", "fp8", 0.72, 1.0),
+        ("grouped", "dgx-h100", "bf16", 0.55, 2.5),
+        ("dense", "gb200-nvl72", "mxfp8", 0.938, 1.0),
     ],
 )
-def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, precision, headroom):
+def test_every_structure_gets_its_fastest_levers_that_fit(ask, kind, cluster, precision, headroom, load):
     setting = ask(kind, cluster, precision)
+    if load > 1:
+        training = setting.training.model_copy(update={"expert_load": load})
+        setting = replace(setting, training=training)
     space = Space.of(setting, 8, FEW, headroom)
     wanted = by_hand(space)
     found = search(setting, 8, FEW, top=10_000, headroom=headroom)

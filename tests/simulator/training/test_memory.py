@@ -49,6 +49,34 @@ def test_activations_of_one_layer_follow_korthikanti_et_al(make_setting):
     assert found == pytest.approx([plain, sharded], rel=0.02)
 
 
+def loaded(make_setting, load, micro_batch=1, fixed_capacity=False):
+    setting = make_setting("mixtral-8x7b", framework="megatron-core", devices=64, seq_len=1024)
+    training = setting.training.model_copy(update={"expert_load": load})
+    setting = replace(setting, training=training).with_choices(fixed_capacity=fixed_capacity)
+    return of(setting, Plan(data=64, expert=8, zero=1, micro_batch=micro_batch))
+
+
+def test_routers_fill_a_rank_by_the_mean_and_the_allocator_by_the_busiest_of_each_layer(make_setting):
+    even, uneven = (loaded(make_setting, load) for load in (1.0, 1.3))
+    held, reserved = (uneven.counted(what) - even.counted(what) for what in ("allocated", "reserved"))
+    layers = 32
+    # Every layer has experts: what exceeds the mean is divided by the root of the layers.
+    assert reserved[0] == pytest.approx(held[0] * layers**0.5 * even.fragmentation, rel=0.02)
+    assert uneven.peak == pytest.approx(uneven.stages.max(axis=0))
+    capped = loaded(make_setting, 3.0, fixed_capacity=True)
+    assert capped.counted("reserved") == pytest.approx(
+        loaded(make_setting, 1.0, fixed_capacity=True).counted("reserved")
+    )
+
+
+def test_what_the_allocator_keeps_of_uneven_layers_never_fills_more_than_the_device(make_setting):
+    device = make_setting("mixtral-8x7b", devices=64).cluster.device.memory_bytes
+    for micro_batch in (1, 2, 4):
+        uneven = loaded(make_setting, 4.0, micro_batch)
+        needed, reserved = uneven.peak, uneven.counted("device").max()
+        assert needed <= reserved <= max(needed, device) * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("framework", ["megatron-core", "maxtext", "torchtitan"])
 def test_a_dense_width_that_no_layer_has_takes_no_activations(make_setting, framework, recompute):
