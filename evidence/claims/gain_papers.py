@@ -44,6 +44,17 @@ def speed_up(runs: Requests, name: str) -> float:
     return runs["base"].times.latency_s / runs[name].times.latency_s
 
 
+def more_images(runs: Requests, name: str) -> float:
+    """Images a second of a variation over those of the base."""
+    return runs[name].rate / runs["base"].rate
+
+
+def memory_share(runs: Requests, name: str) -> float:
+    """Memory of a device of a variation over that of the base."""
+    used, base = (sum(runs[each].memory_bytes.values()) for each in (name, "base"))
+    return used / base
+
+
 def spared_bytes(runs: Requests) -> float:
     """Share of the bytes that partial conditioning saves."""
     return 1.0 - runs["eight, partial"].received_bytes / runs["eight"].received_bytes
@@ -85,7 +96,7 @@ FIGURES: dict[str, Callable[..., float]] = {
     each.__name__: each
     for each in (
         *(batched_frames, fewer_bytes, fewer_calls, frames),
-        *(less_time, more_frames, spared_bytes, speed_up),
+        *(less_time, memory_share, more_frames, more_images, spared_bytes, speed_up),
     )
 }
 """Predictions by name, from the predicted runs of a scenario by name."""

@@ -117,14 +117,20 @@ def _addons(setting: DiffusionSetting) -> str:
 
 
 def binding(request: DiffusionRequest) -> str:
-    """What a step waits for: the device, the host's launches, or weights from the host."""
+    """What a step waits for: the device, the host's launches, or weights that it does not keep."""
     times = request.times
     waits = {
         "device": times.device_s + times.exposed_s,
         "host": times.host_s,
-        "weights from the host": times.stream_s,
+        _arriving(request): times.stream_s,
     }
     return max(waits, key=waits.__getitem__)
+
+
+def _arriving(request: DiffusionRequest) -> str:
+    """Where weights that a device does not keep come from, in words."""
+    layout = request.setting.layout
+    return f"weights from {'the host' if layout.offload == 'layers' else 'other devices'}"
 
 
 def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None) -> list[Table | str]:
@@ -156,7 +162,7 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         "kernels": times.device_s,
         "exchanges that nothing hides": times.exposed_s,
         "launches on the host": times.host_s,
-        "weights from the host": times.stream_s,
+        _arriving(request): times.stream_s,
     }
     calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
     verdict = [

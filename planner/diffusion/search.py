@@ -1,14 +1,15 @@
 """Every layout of a diffusion model on some devices, and the fewest replicas that carry a load in time.
 
-A layout is a product of degrees; with the largest batch it has one capacity. Weights that fit no device come
-from the host, layer by layer. From the fewest replicas whose capacity exceeds the rate on, a run of the load
-gives the share of prompts within the target.
+A layout is a product of degrees; with the largest batch it has one capacity. Weights that fit no device are
+divided among those of the layout, or come from the host, layer by layer. From the fewest replicas whose
+capacity exceeds the rate on, a run of the load gives the share of prompts within the target.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from core.errors import InfeasibleError, InputError
@@ -139,19 +140,19 @@ def search_diffusion(
 
 
 def _fitting(setting: DiffusionSetting) -> DiffusionRequest:
-    """The request with weights on the device, or, where these do not fit, with layers from the host.
+    """The request with weights on each device, else divided among them, else with layers from the host.
 
     Raises:
-        InfeasibleError: neither fits; the message is that of the first.
+        InfeasibleError: none fits; the message is that of the first.
     """
+    ways = [{"sharded": True}, {"sharded": True, "offload": "layers"}, {"offload": "layers"}]
     try:
         return predict_request(setting)
     except InfeasibleError as error:
-        streamed = replace(setting, layout=setting.layout.model_copy(update={"offload": "layers"}))
-        try:
-            return predict_request(streamed)
-        except InfeasibleError:
-            raise error from None
+        for way in ways if setting.layout.devices > 1 else ways[-1:]:
+            with suppress(InfeasibleError):
+                return predict_request(replace(setting, layout=setting.layout.model_copy(update=way)))
+        raise error from None
 
 
 def _fewest(

@@ -23,6 +23,12 @@ class Layout(Strict):
     conditioning: float = Field(
         1.0, ge=0, le=1, description="share of the other patches' keys that a rank reads (PCPP: 0.3)"
     )
+    data: Few = Field(1, description="copies of all this, among which the prompts of a batch are divided")
+    sharded: bool = Field(
+        False,
+        description="weights of a block are divided among the copies, or among all devices of the only one, "
+        "and gathered before it runs (FSDP; with offload: layers each part comes from its own host memory)",
+    )
     decoder: Few = Field(1, description="ranks among which the decoder's pixels are divided")
     tiling: bool = Field(False, description="the decoder works on tiles that overlap: less memory, more work")
     offload: Literal["none", "layers"] = Field(
@@ -32,7 +38,19 @@ class Layout(Strict):
     @property
     def devices(self) -> int:
         """Devices of a replica."""
+        return self.copy_devices * self.data
+
+    @property
+    def copy_devices(self) -> int:
+        """Devices of one copy."""
         return self.ulysses * self.ring * self.guidance * self.pipefusion * self.patches
+
+    @property
+    def holders(self) -> int:
+        """Devices among which the weights of a block are divided."""
+        if not self.sharded:
+            return 1
+        return self.data if self.data > 1 else self.copy_devices
 
     @property
     def sequence(self) -> int:
@@ -45,6 +63,10 @@ class Layout(Strict):
             raise ValueError("patches with stale neighbours do not go with ulysses or ring")
         if self.conditioning < 1 and self.patches == 1:
             raise ValueError("conditioning is a share of other patches; the layout has one")
-        if self.decoder > self.devices:
-            raise ValueError(f"decoder ({self.decoder}): the layout has {self.devices} devices")
+        if self.decoder > self.copy_devices:
+            raise ValueError(f"decoder ({self.decoder}): a copy has {self.copy_devices} devices")
+        if self.sharded and self.holders == 1:
+            raise ValueError("sharded: one device holds all weights; allowed: false")
+        if self.sharded and self.pipefusion > 1:
+            raise ValueError("sharded: stages of pipefusion hold different blocks; allowed: false")
         return self

@@ -107,7 +107,7 @@ def _attention(call: TransformerCall, name: str, queries: float, keys: float, he
         queries=queries,
         keys=keys,
         heads=heads,
-        kv_heads=heads,
+        kv_heads=heads * _kept(model),
         head_dim=model.head_dim,
         v_head_dim=model.head_dim,
         causal=False,
@@ -116,10 +116,16 @@ def _attention(call: TransformerCall, name: str, queries: float, keys: float, he
     )
 
 
+def _kept(model: DiffusionModel) -> float:
+    """Heads of keys and values over those of queries."""
+    return (model.kv_heads or model.heads) / model.heads
+
+
 def _exchanged(call: TransformerCall, name: str, rows: float) -> Iterator[Op]:
     """All-to-all of queries, keys, values and outputs (Ulysses)."""
     if call.ulysses > 1:
-        size = WIDTH * rows * call.model.hidden
+        mean = (1.0 + _kept(call.model)) / 2.0
+        size = WIDTH * rows * mean * call.model.hidden
         yield Collective(
             name=f"{name}.all_to_all",
             kind="ulysses",
@@ -129,22 +135,30 @@ def _exchanged(call: TransformerCall, name: str, rows: float) -> Iterator[Op]:
             launches=4.0,
             repeats=4.0,
         )
-        yield _kernel(call, f"{name}.exchanged", "exchanged", 4 * rows * call.model.hidden, 4.0)
+        yield _kernel(call, f"{name}.exchanged", "exchanged", 4 * rows * mean * call.model.hidden, 4.0)
 
 
-def self_attention(call: TransformerCall, name: str, text: float) -> Iterator[Op]:
-    """Attention of the patches of every sample over each other, and over ``text`` tokens of each."""
+def self_attention(call: TransformerCall, name: str, text: float, read: float = 0.0) -> Iterator[Op]:
+    """Attention of the patches of every sample over each other, and over ``text`` tokens of each.
+
+    Args:
+        call: of one rank.
+        name: of its ops.
+        text: tokens of a sample that attend too.
+        read: tokens of a sample whose keys and values alone are there.
+    """
     model = call.model
     heads = model.heads / call.ulysses
     sequence = call.tokens + text
-    queries, keys = sequence / call.ring, sequence / call.ring
+    queries, keys = sequence / call.ring, (sequence + read) / call.ring
     if call.patches > 1:
         others = call.conditioning * call.tokens * (1.0 - 1.0 / call.patches)
-        queries, keys = call.tokens / call.patches + text, call.tokens / call.patches + others + text
+        queries = call.tokens / call.patches + text
+        keys = queries + others + read
     yield from _exchanged(call, name, call.rows)
     rounds = call.ring
     yield _attention(call, name, queries, keys, heads).changed(repeats=rounds, launches=rounds)
-    size = 2 * WIDTH * call.samples * call.tokens * model.hidden / call.ulysses
+    size = 2 * WIDTH * call.samples * call.tokens * _kept(model) * model.hidden / call.ulysses
     if call.ring > 1:
         yield Collective(
             name=f"{name}.ring",
@@ -311,6 +325,28 @@ def _single(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     yield _kernel(call, "gate", "gate", both * h)
 
 
+def _prompted(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
+    """A decoder layer of a language model over patches, without a mask; no bias, norms through 32 bits."""
+    model, rows, h = call.model, call.rows, float(call.model.hidden)
+    width = float(model.heads * model.head_dim)
+    keys = _kept(model) * width
+    # Attention sees heads that need not add up to the model's width.
+    wide = replace(call, model=model.model_copy(update={"hidden": model.heads * model.head_dim}))
+    yield _kernel(call, "norm.1", "head_norm", rows * h)
+    yield _product(call, "attention.qkv", rows, width + 2 * keys, h, bias=False).changed(launches=3.0)
+    for form, times in (("head_norm", 2.0), ("rotary", 2.0)):
+        yield _kernel(call, f"attention.{form}", form, rows * (width + keys), times)
+    yield from self_attention(wide, "attention", 0.0, float(model.text_tokens))
+    yield _product(call, "attention.output", rows, h, width, bias=False)
+    yield _kernel(call, "residual.1", "residual", rows * h)
+    yield _kernel(call, "norm.2", "head_norm", rows * h)
+    f = float(blocks.feed_forward)
+    yield _product(call, "mlp.up", rows, 2 * f, h, bias=False).changed(launches=2.0)
+    yield _kernel(call, "mlp.activation", "gated", rows * f)
+    yield _product(call, "mlp.down", rows, h, f, bias=False)
+    yield _kernel(call, "residual.2", "residual", rows * h)
+
+
 def _residual(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     """Two convolutions over the image with the time step between them; borders come from other ranks."""
     h, rows = float(call.model.hidden), call.rows
@@ -342,6 +378,7 @@ BLOCKS: Mapping[str, Callable[[TransformerCall, BlockGroup], Iterator[Op]]] = Ma
         "joint": _joint,
         "shared": _shared,
         "single": _single,
+        "prompted": _prompted,
         "residual": _residual,
         "resample": _resample,
     }
@@ -397,7 +434,7 @@ def _ends(call: TransformerCall) -> Iterator[Op]:
     yield _product(call, "time.2", call.samples, h, h)
     if model.shared_modulation:
         yield _product(call, "condition", call.samples, model.shared_modulation * h, h)
-    if model.text_width != text:
+    if model.text_width != text and all(blocks.kind != "prompted" for blocks in model.blocks):
         yield _product(call, "text", call.text, text, float(model.text_width))
     yield _kernel(call, "last.norm", "modulate", call.rows * h)
     yield _product(call, "last", call.rows, patch * model.outputs, h)

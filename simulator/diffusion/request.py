@@ -12,15 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from core.errors import InfeasibleError
 from core.records import record
-from hwmodels.device import LIBRARY_BYTES, Device
+from hwmodels.device import Device
 from simulator.diffusion import addons
-from simulator.diffusion.convolution import decoder_parameters, tiled_ops
-from simulator.diffusion.encoders import encoder_ops, encoder_parameters
+from simulator.diffusion.convolution import tiled_ops
+from simulator.diffusion.encoders import encoder_ops
 from simulator.diffusion.libraries import DiffusionLibrary
-from simulator.diffusion.ops import WIDTH, TransformerCall, call_ops, transformer_parameters
+from simulator.diffusion.models import TextEncoder
+from simulator.diffusion.ops import WIDTH, TransformerCall, call_ops
 from simulator.diffusion.setting import DiffusionSetting
+from simulator.diffusion.weights import (
+    arriving_seconds,
+    check_fits,
+    encoder_bytes,
+    memory_of,
+    streamed_seconds,
+)
 from simulator.ops.op import Attention, Collective, MemoryBound, Op, Product
 from simulator.pricing import Prices, price
 
@@ -54,7 +61,7 @@ class RequestWork:
     """What a batch takes on one device.
 
     Attributes:
-        step: calls of one step, with the sums of ControlNets' outputs.
+        step: calls of one step, with the sums of ControlNets' outputs; all runs of the blocks.
         encoders: each text encoder.
         decoder: of latents.
         control: one ControlNet in one step; None without.
@@ -79,7 +86,7 @@ class RequestTimes:
         step_s: of one computed step: the longest of what follows.
         device_s, exposed_s: kernels, and exchanges that nothing hides.
         host_s: launches.
-        stream_s: weights that come from the host.
+        stream_s: weights that come from the host, or from devices that hold parts of them.
         addons_s: ControlNets and adapters, until the steps have them.
         latency_s: of the whole batch.
     """
@@ -187,24 +194,27 @@ def call_of(setting: DiffusionSetting) -> TransformerCall:
 
 def request_work(setting: DiffusionSetting) -> RequestWork:
     """Price the ops of a batch on one device."""
-    prices, work, library = prices_of(setting), setting.workload, setting.library
-    prompts, ranks = float(work.batch * setting.calls), float(setting.layout.decoder)
+    prices, library = prices_of(setting), setting.library
+    prompts, ranks = float(setting.prompts * setting.calls), float(setting.layout.decoder)
     call, added = call_of(setting), setting.addons
     ops = call_ops(call)
     control = repeated = None
     if added.controls:
         ops += addons.sum_ops(call, added.controls)
         control, repeated = (
-            work_of(make(call), prices) for make in (addons.control_ops, addons.repeated_ops)
+            work_of((_again(op, setting.passes) for op in make(call)), prices)
+            for make in (addons.control_ops, addons.repeated_ops)
         )
     return RequestWork(
-        work_of(ops, prices),
+        work_of((_again(op, setting.passes) for op in ops), prices),
         tuple(
             work_of(encoder_ops(encoder, prompts, library.compiled), prices)
             for encoder in setting.model.encoders
         ),
         work_of(
-            tiled_ops(setting.model.decoder, float(work.batch), setting.latent, ranks, setting.layout.tiling),
+            tiled_ops(
+                setting.model.decoder, float(setting.prompts), setting.latent, ranks, setting.layout.tiling
+            ),
             prices,
         ),
         control,
@@ -213,13 +223,17 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
     )
 
 
+def _again(op: Op, passes: float) -> Op:
+    return op if passes == 1 else op.changed(repeats=op.repeats * passes, launches=op.launches * passes)
+
+
 def predict_request(setting: DiffusionSetting) -> DiffusionRequest:
     """Predict one batch.
 
     Raises:
         InfeasibleError: weights and activations do not fit a device.
     """
-    memory = memory_of(setting)
+    memory = memory_of(setting, call_of(setting))
     check_fits(setting, memory)
     work = request_work(setting)
     times = request_times(setting, work, setting.library)
@@ -257,10 +271,14 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
         guided = _controls(setting, work.control, work.repeated, library)
         kernels, exposed, host = kernels + guided.kernels, exposed + guided.waited, host + guided.host
     if layout.ulysses * layout.ring > 1:
-        host += setting.model.layers * (library.sequence_s + (layout.ring - 1) * library.ring_s)
+        calls = setting.passes * setting.model.layers
+        host += calls * (library.sequence_s + (layout.ring - 1) * library.ring_s)
     stream = streamed_seconds(setting)
     longest = max(kernels + exposed, host, stream)
-    encoders = sum(alone_s(part, library, device) for part in work.encoders)
+    encoders = sum(
+        max(alone_s(part, library, device), _arriving_s(setting, encoder))
+        for part, encoder in zip(work.encoders, setting.model.encoders, strict=True)
+    )
     decoder = alone_s(work.decoder, library, device)
     # The first patch passes all stages alone.
     steps = setting.computed_steps + (stages - 1) / stages
@@ -272,6 +290,12 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
 def alone_s(work: KernelWork, library: DiffusionLibrary, device: Device) -> float:
     """Seconds of a list of ops without exchanges that runs alone: its kernels, or their launches."""
     return max(device_seconds(work, library, device), work.launches * library.launch_s)
+
+
+def _arriving_s(setting: DiffusionSetting, encoder: TextEncoder) -> float:
+    """Seconds in which the layers of a text encoder reach a device, once for the prompts of a batch."""
+    layers, _ = encoder_bytes(encoder)
+    return setting.passes * arriving_seconds(setting, layers, encoder.layers)
 
 
 class Guided(NamedTuple):
@@ -331,8 +355,8 @@ def _passed_seconds(setting: DiffusionSetting, device: float) -> float:
         seconds += max(passed - device, 0.0)
     if layout.guidance > 1:
         frames, rows, columns = setting.latent
-        size = 2 * WIDTH * setting.workload.batch * frames * rows * columns * setting.model.inputs
-        seconds += float(cluster.collective("all_gather", size, 2, layout.devices // 2))
+        size = 2 * WIDTH * setting.prompts * frames * rows * columns * setting.model.inputs
+        seconds += float(cluster.collective("all_gather", size, 2, layout.copy_devices // 2))
     return seconds
 
 
@@ -340,65 +364,14 @@ def _passed_bytes(setting: DiffusionSetting) -> float:
     """Bytes of activations that a stage receives in a step (PipeFusion)."""
     if setting.layout.pipefusion == 1:
         return 0.0
-    return WIDTH * setting.samples * setting.tokens / setting.layout.sequence * setting.model.hidden
-
-
-def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
-    """Weights on one device: transformer, text encoders, decoder."""
-    model, layout = setting.model, setting.layout
-    transformer = model.transformers * WIDTH * transformer_parameters(model) / layout.pipefusion
-    if layout.offload == "layers":
-        # Two blocks are on the device: the one that computes, and the next.
-        transformer *= min(2.0 / (model.transformers * model.layers), 1.0)
-    encoders = sum(WIDTH * encoder_parameters(encoder) for encoder in model.encoders)
-    if layout.offload == "layers":
-        encoders = max((WIDTH * encoder_parameters(e) / e.layers * 2 for e in model.encoders), default=0.0)
-    controls = setting.addons.controls if setting.addons.placement == "shared" else 0
-    return {
-        "transformer": transformer,
-        **({"controls": controls * WIDTH * addons.control_parameters(model)} if controls else {}),
-        "encoders": encoders,
-        "decoder": WIDTH * decoder_parameters(model.decoder),
-    }
-
-
-def memory_of(setting: DiffusionSetting) -> dict[str, float]:
-    """Bytes on one device by part; activations are those of one block."""
-    call, model = call_of(setting), setting.model
-    widest = max(
-        max(blocks.feed_forward * (2 if blocks.gated else 1), blocks.hidden) / blocks.shrink**2
-        for blocks in model.blocks
+    return (
+        WIDTH
+        * setting.passes
+        * setting.samples
+        * setting.tokens
+        / setting.layout.sequence
+        * setting.model.hidden
     )
-    rows = call.rows + call.text
-    return {
-        **weight_bytes(setting),
-        "activations": WIDTH * rows * (widest + 8.0 * model.hidden),
-        "workspace": LIBRARY_BYTES,
-    }
-
-
-def check_fits(setting: DiffusionSetting, memory: Mapping[str, float]) -> None:
-    """Refuse a batch that does not fit a device.
-
-    Raises:
-        InfeasibleError: with the parts.
-    """
-    needed, device = sum(memory.values()), setting.cluster.device
-    if needed <= device.memory_bytes:
-        return
-    parts = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in memory.items())
-    raise InfeasibleError(
-        f"a device needs {needed / 1e9:.1f} GB ({parts}); {device.name} has {device.memory_bytes / 1e9:.1f}; "
-        "pipefusion, offload: layers, or a smaller batch would help"
-    )
-
-
-def streamed_seconds(setting: DiffusionSetting) -> float:
-    """Seconds in which the weights of all blocks of a step come from the host; 0 where they stay."""
-    if setting.layout.offload == "none":
-        return 0.0
-    weight_bytes = WIDTH * transformer_parameters(setting.model) / setting.layout.pipefusion
-    return float(setting.cluster.device.kernels.host_copy(weight_bytes))
 
 
 def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) -> float:

@@ -121,6 +121,12 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
         raise InputError(
             f"{model.name} convolves over the whole image; allowed: guidance, patches", f"{where}: layout"
         )
+    if work.batch < layout.data:
+        raise InputError(
+            f"{work.batch} prompts of a batch leave copies without one; allowed: 1 to {work.batch}, "
+            f"found {layout.data}",
+            f"{where}: layout.data",
+        )
     if layout.pipefusion > model.layers:
         raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")
     if layout.tiling and model.decoder.tiles is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from hwmodels.cluster import Cluster
@@ -47,9 +48,19 @@ class DiffusionSetting:
         return 2 if self.workload.guidance else 1
 
     @property
+    def prompts(self) -> int:
+        """Prompts of a batch on the busiest copy of the layout."""
+        return math.ceil(self.workload.batch / self.layout.data)
+
+    @property
+    def passes(self) -> float:
+        """Runs of the blocks in a step of one device: two where its pipeline runs both calls apart."""
+        return self.calls / self.layout.guidance if self.model.apart else 1.0
+
+    @property
     def samples(self) -> float:
-        """Samples of a call on one device: both of a prompt, or one where they run on two devices."""
-        return self.workload.batch * self.calls / self.layout.guidance
+        """Samples of a run of the blocks on one device: those of all calls that it joins."""
+        return self.prompts * self.calls / self.layout.guidance / self.passes
 
     @property
     def tokens(self) -> int:

@@ -15,9 +15,10 @@ Sizes = Annotated[int, Field(ge=0, le=2**20)]
 class BlockGroup(Strict):
     """Blocks of one kind, one after another."""
 
-    kind: Literal["cross", "joint", "shared", "single", "residual", "resample"]
+    kind: Literal["cross", "joint", "shared", "single", "prompted", "residual", "resample"]
     """cross: self-attention, then cross-attention to the text; joint: image and text with weights of their
     own attend to each other; shared: the same weights; single: the same weights, attention beside the MLP;
+    prompted: the image attends to itself and to the keys that the text encoder left (Cosmos 3);
     residual: two convolutions over the image, without attention (U-Nets); resample: one, between stages."""
     count: Whole
     feed_forward: Sizes = 0
@@ -89,6 +90,8 @@ class LatentDecoder(Strict):
     time: Whole = 1
     """Frames that one latent frame stands for."""
     kernel: Annotated[int, Field(gt=0, le=15)] = 3
+    patch: Whole = 1
+    """Pixels of a side that one value of its output is (Wan 2.2's decoder of 16 pixels a side)."""
     linear_stages: Annotated[int, Field(ge=0, le=16)] | None = None
     """Innermost stages of blocks of linear attention in a deep-compression decoder (AutoencoderDC of
     diffusers); None: a decoder with group norms and an attention in its innermost stage."""
@@ -97,7 +100,7 @@ class LatentDecoder(Strict):
     @property
     def space(self) -> int:
         """Pixels of a side that one latent pixel stands for."""
-        return int(2 ** (len(self.channels) - 1))
+        return int(2 ** (len(self.channels) - 1)) * self.patch
 
 
 class DiffusionModel(Strict):
@@ -110,6 +113,8 @@ class DiffusionModel(Strict):
     """Parameters of the transformer as published."""
     hidden: Width
     heads: Width
+    kv_heads: Sizes = 0
+    """Heads of keys and values; 0: as many as of queries."""
     head_dim: Width
     blocks: Annotated[tuple[BlockGroup, ...], Field(strict=False, min_length=1)]
     control: Annotated[tuple[BlockGroup, ...], Field(strict=False)] = ()
@@ -128,6 +133,8 @@ class DiffusionModel(Strict):
     """Width of the text inside the transformer; default: the model's."""
     guidance: Literal["classifier-free", "embedded"] = "classifier-free"
     """classifier-free: two calls a step, with and without the prompt; embedded: one call."""
+    apart: bool = False
+    """Whether its pipeline runs both calls one after the other; false: as one batch."""
     steps: Whole = 28
     """Steps of the pipeline's default."""
     transformers: Annotated[int, Field(gt=0, le=16)] = 1

@@ -9,8 +9,9 @@ from core.errors import InputError, UnknownNameError
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
 from simulator.diffusion.models import diffusion_models
 from simulator.diffusion.ops import TransformerCall, call_ops, transformer_parameters
-from simulator.diffusion.request import predict_request, weight_bytes
+from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
+from simulator.diffusion.weights import weight_bytes
 from simulator.ops.op import Attention, Product
 
 WORK = {"cluster": "dgx-h100", "workload": {"kind": "diffusion"}}

@@ -1,0 +1,119 @@
+"""Weights and activations of a device, and the time in which weights that it does not keep reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.errors import InfeasibleError
+from hwmodels.device import LIBRARY_BYTES
+from simulator.diffusion import addons
+from simulator.diffusion.convolution import decoder_parameters
+from simulator.diffusion.encoders import encoder_parameters
+from simulator.diffusion.models import TextEncoder
+from simulator.diffusion.ops import WIDTH, TransformerCall, transformer_parameters
+from simulator.diffusion.setting import DiffusionSetting
+
+
+def encoder_bytes(encoder: TextEncoder) -> tuple[float, float]:
+    """Weights of a text encoder: of its layers, and of its embedding, which stays on the device."""
+    embedding = encoder.vocabulary * encoder.hidden
+    return WIDTH * (encoder_parameters(encoder) - embedding), WIDTH * embedding
+
+
+def transformer_bytes(setting: DiffusionSetting) -> float:
+    """Weights of one transformer, those of a stage where blocks are divided among stages."""
+    return WIDTH * transformer_parameters(setting.model) / setting.layout.pipefusion
+
+
+def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
+    """Weights on one device: transformer, text encoders, decoder."""
+    model = setting.model
+    kept = [encoder_bytes(encoder) for encoder in model.encoders]
+    encoders = [
+        _resident(setting, layers, encoder.layers) + embedding
+        for encoder, (layers, embedding) in zip(model.encoders, kept, strict=True)
+    ]
+    # Encoders from the host run one after the other, in the same buffers.
+    together = max if setting.layout.offload == "layers" else sum
+    whole = model.transformers * transformer_bytes(setting)
+    controls = setting.addons.controls if setting.addons.placement == "shared" else 0
+    return {
+        "transformer": _resident(setting, whole, model.transformers * model.layers),
+        **({"controls": controls * WIDTH * addons.control_parameters(model)} if controls else {}),
+        "encoders": together(encoders) if encoders else 0.0,
+        "decoder": WIDTH * decoder_parameters(model.decoder),
+    }
+
+
+def _resident(setting: DiffusionSetting, whole: float, blocks: int) -> float:
+    """Bytes of weights on a device: all, or its part and two whole blocks, that which computes and the next.
+
+    Args:
+        setting: the question.
+        whole: bytes of all blocks.
+        blocks: number of them.
+    """
+    layout = setting.layout
+    if layout.offload == "none" and not layout.sharded:
+        return whole
+    # A part of the next block passes through the device on its way to the others.
+    part = whole / blocks if layout.offload == "layers" else whole
+    held = part / layout.holders if layout.sharded else 0.0
+    return min(held + 2.0 * whole / blocks, whole)
+
+
+def arriving_seconds(setting: DiffusionSetting, whole: float, blocks: int) -> float:
+    """Seconds in which blocks come from the host, and from the devices that hold parts of them; 0: they stay.
+
+    A block's part is copied, then gathered: both streams work on the next block only.
+
+    Args:
+        setting: the question.
+        whole: bytes of all blocks.
+        blocks: number of them.
+    """
+    layout, cluster, seconds = setting.layout, setting.cluster, 0.0
+    if layout.offload == "layers":
+        seconds += float(cluster.device.kernels.host_copy(whole / layout.holders))
+    if layout.sharded:
+        stride = layout.copy_devices if layout.data > 1 else 1
+        gathered = cluster.collective("all_gather", whole / blocks, layout.holders, stride)
+        seconds += blocks * float(gathered)
+    return seconds
+
+
+def streamed_seconds(setting: DiffusionSetting) -> float:
+    """Seconds in which the blocks of a step reach a device; 0 where they stay."""
+    blocks = setting.model.layers // setting.layout.pipefusion or 1
+    return setting.passes * arriving_seconds(setting, transformer_bytes(setting), blocks)
+
+
+def memory_of(setting: DiffusionSetting, call: TransformerCall) -> dict[str, float]:
+    """Bytes on one device by part; activations are those of one block."""
+    model = setting.model
+    widest = max(
+        max(blocks.feed_forward * (2 if blocks.gated else 1), blocks.hidden) / blocks.shrink**2
+        for blocks in model.blocks
+    )
+    rows = call.rows + call.text
+    return {
+        **weight_bytes(setting),
+        "activations": WIDTH * rows * (widest + 8.0 * model.hidden),
+        "workspace": LIBRARY_BYTES,
+    }
+
+
+def check_fits(setting: DiffusionSetting, memory: Mapping[str, float]) -> None:
+    """Refuse a batch that does not fit a device.
+
+    Raises:
+        InfeasibleError: with the parts.
+    """
+    needed, device = sum(memory.values()), setting.cluster.device
+    if needed <= device.memory_bytes:
+        return
+    parts = ", ".join(f"{name} {size / 1e9:.1f} GB" for name, size in memory.items())
+    raise InfeasibleError(
+        f"a device needs {needed / 1e9:.1f} GB ({parts}); {device.name} has {device.memory_bytes / 1e9:.1f}; "
+        "pipefusion, sharded, offload: layers, or a smaller batch would help"
+    )
