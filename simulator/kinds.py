@@ -7,38 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, cast
+
+from pydantic import BaseModel
 
 from core.errors import InputError, UnknownNameError
 from core.loading import Catalogue, build
 from core.records import record
 from hwmodels.mixed import mixed_cluster
 from simulator.plan import Plan
-from simulator.scenario import CATALOGUES, look_up, training_definition
+from simulator.scenario import CATALOGUES, Definition, Variation, look_up, training_definition
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
-    from simulator.diffusion.scenario import DiffusionDefinition
-    from simulator.frames.question import FramesDefinition
-    from simulator.graphs.question import GraphDefinition
-    from simulator.rl.scenario import RlDefinition
-    from simulator.scenario import Definition
-    from simulator.serving.scenario import ServingDefinition
-    from simulator.tables.scenario import TablesDefinition
+class CheckedScenario(Protocol):
+    """The keys of a scenario file, whatever it asks."""
 
-    AnyDefinition = (
-        Definition
-        | ServingDefinition
-        | RlDefinition
-        | DiffusionDefinition
-        | TablesDefinition
-        | GraphDefinition
-        | FramesDefinition
-    )
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def variations(self) -> Mapping[str, Variation]: ...
+
 
 OF_TRAINING = ("plan", "search", "framework", "recipe", "stragglers")
 """Keys of scenarios that train, beside those that every scenario has."""
@@ -52,7 +44,7 @@ class QuestionKind:
         name: of the kind.
         words: what its scenarios ask about.
         keys: those that other kinds lack.
-        above: the key whose fields may be named alone (``tp`` for ``plan.tensor``).
+        above: the key whose fields may be named alone (``tp`` for ``plan.tensor``); empty: none.
         fields: names of those fields.
         searched: a scenario without ``above`` is planned before it is varied.
         workload: value of ``workload.kind`` that marks it; empty: another key does, or none.
@@ -66,23 +58,23 @@ class QuestionKind:
     name: str
     words: str
     keys: tuple[str, ...]
-    above: str
-    fields: Callable[[], Mapping[str, Any]]
-    searched: bool
+    above: str = ""
+    fields: Callable[[], Mapping[str, Any]] = dict
+    searched: bool = False
     workload: str = ""
     elsewhere: str = ""
     definition: Callable[[Mapping[str, Any]], type[BaseModel]]
     catalogues: Callable[[], Mapping[str, Catalogue[Any]]] = lambda: CATALOGUES
-    checks: Callable[[Mapping[str, Any], str, Path], AnyDefinition] | None = None
+    checks: Callable[[Mapping[str, Any], str, Path], CheckedScenario] | None = None
 
-    def check(self, data: Mapping[str, Any], where: str, folder: Path) -> AnyDefinition:
+    def check(self, data: Mapping[str, Any], where: str, folder: Path) -> CheckedScenario:
         """The definition of a scenario, whose keys and values are right by themselves.
 
         Raises:
             InputError: they are not.
         """
         if self.checks is None:
-            return build(self.definition(data), data, where)  # type: ignore[return-value]
+            return cast("CheckedScenario", build(self.definition(data), data, where))
         return self.checks(data, where, folder)
 
 
@@ -95,29 +87,14 @@ def _mixed(data: Mapping[str, Any], where: str, folder: Path) -> Definition:
     return build(training_definition(data), data, where)
 
 
-def _serving(data: Mapping[str, Any], where: str, folder: Path) -> ServingDefinition:
-    from simulator.serving.scenario import check_serving
-
-    return check_serving(data, where, folder)
-
-
-def _at(place: str) -> Any:
-    """A name of a module, which is imported when a scenario of the kind is read."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
-
-
-def _defined(place: str) -> Callable[[Mapping[str, Any]], type[BaseModel]]:
-    return lambda data: _at(place)
-
-
-def _fields_of(place: str) -> Callable[[], Mapping[str, Any]]:
-    return lambda: _at(place).model_fields
+def _named(place: str) -> Callable[..., Any]:
+    """A name of a module ("module:name"), which is imported when a scenario of the kind is read."""
+    return lambda *_: resolve_name(place)
 
 
 def _beside(**places: str) -> Callable[[], Mapping[str, Catalogue[Any]]]:
     """The catalogues of training, but for these keys."""
-    return lambda: {**CATALOGUES, **{key: _at(place) for key, place in places.items()}}
+    return lambda: {**CATALOGUES, **{key: resolve_name(place) for key, place in places.items()}}
 
 
 _trains = partial(
@@ -147,22 +124,18 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="serving",
                 keys=("deployment", "seed"),
                 above="deployment",
-                fields=_fields_of("simulator.serving.question.deployment:Pool"),
-                searched=False,
+                fields=_named("simulator.serving.question.deployment:Pool.model_fields"),
                 elsewhere="is a serving workload; `simulate`, `whatif` and `plan serve` take it",
-                definition=_defined("simulator.serving.scenario:ServingDefinition"),
-                checks=_serving,
+                definition=_named("simulator.serving.scenario:ServingDefinition"),
+                checks=lambda *scenario: resolve_name("simulator.serving.scenario:check_serving")(*scenario),
             ),
             QuestionKind(
                 name="rl",
                 words="a step of post-training",
                 workload="rl",
                 keys=("roles", "schedule", "seed", "framework", "weights"),
-                above="",
-                fields=dict,
-                searched=False,
                 elsewhere="is a step of post-training; `simulate` and `whatif` take it",
-                definition=_defined("simulator.rl.scenario:RlDefinition"),
+                definition=_named("simulator.rl.scenario:RlDefinition"),
                 catalogues=_beside(framework="simulator.rl.frameworks:rl_frameworks"),
             ),
             QuestionKind(
@@ -171,10 +144,9 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="diffusion",
                 keys=("layout", "addons", "library", "load", "replicas", "seed"),
                 above="layout",
-                fields=_fields_of("simulator.diffusion.layout:Layout"),
-                searched=False,
+                fields=_named("simulator.diffusion.layout:Layout.model_fields"),
                 elsewhere="makes images or videos; `simulate` and `whatif` take it",
-                definition=_defined("simulator.diffusion.scenario:DiffusionDefinition"),
+                definition=_named("simulator.diffusion.scenario:DiffusionDefinition"),
                 catalogues=_beside(
                     model="simulator.diffusion.models:diffusion_models",
                     library="simulator.diffusion.libraries:diffusion_libraries",
@@ -186,10 +158,9 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="tables",
                 keys=("shards", "library"),
                 above="shards",
-                fields=_fields_of("simulator.tables.shards:Shards"),
-                searched=False,
+                fields=_named("simulator.tables.shards:Shards.model_fields"),
                 elsewhere="is a batch of a recommendation model; `simulate` and `whatif` take it",
-                definition=_defined("simulator.tables.scenario:TablesDefinition"),
+                definition=_named("simulator.tables.scenario:TablesDefinition"),
                 catalogues=_beside(
                     model="simulator.tables.models:tables_models",
                     library="simulator.tables.libraries:tables_libraries",
@@ -201,10 +172,9 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="graph",
                 keys=("layout",),
                 above="layout",
-                fields=_fields_of("simulator.graphs.question:GraphLayout"),
-                searched=False,
+                fields=_named("simulator.graphs.question:GraphLayout.model_fields"),
                 elsewhere="is an epoch over a graph; `simulate` and `whatif` take it",
-                definition=_defined("simulator.graphs.question:GraphDefinition"),
+                definition=_named("simulator.graphs.question:GraphDefinition"),
                 catalogues=lambda: {"cluster": CATALOGUES["cluster"]},
             ),
             QuestionKind(
@@ -213,13 +183,12 @@ KINDS: Mapping[str, QuestionKind] = MappingProxyType(
                 workload="frames",
                 keys=("environments", "sampler", "inference", "learner"),
                 above="environments",
-                fields=_fields_of("simulator.frames.question:Simulators"),
-                searched=False,
+                fields=_named("simulator.frames.question:Simulators.model_fields"),
                 elsewhere="steps simulators; `simulate` and `whatif` take it",
-                definition=_defined("simulator.frames.question:FramesDefinition"),
+                definition=_named("simulator.frames.question:FramesDefinition"),
                 catalogues=lambda: {
                     "cluster": CATALOGUES["cluster"],
-                    "sampler": _at("simulator.frames.samplers:samplers"),
+                    "sampler": resolve_name("simulator.frames.samplers:samplers"),
                 },
             ),
         )
