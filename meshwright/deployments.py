@@ -89,22 +89,10 @@ class DeploymentSearch(Result):
         return described
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        figures = (
-            "goodput",
-            "load",
-            "ttft_s",
-            "tpot_s",
-            "e2e_s",
-            "devices",
-            "usd_per_hour",
-            "usd_per_million",
-        )
+        from meshwright.reports.serving_columns import plan_figures
+
         return [
-            {
-                "deployment": plan.describe(),
-                **{name: getattr(plan, name) for name in figures},
-                "shown_as": reason,
-            }
+            {"deployment": plan.describe(), **plan_figures(plan), "shown_as": reason}
             for plan, reason in zip(self.search.plans, self.search.reasons, strict=True)
         ]
 

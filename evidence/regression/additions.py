@@ -105,7 +105,8 @@ def main(names: Sequence[str]) -> int:
     for name in names or members:
         addition = members[name]
         lines = sum(text.count("\n") for text in addition.files.values())
-        lines += sum(len(pairs) for pairs in addition.lines.values())
+        changes = [pair for pairs in addition.lines.values() for pair in pairs]
+        lines += sum(max(1, new.count("\n") - old.count("\n")) for old, new in changes)
         why = problem(addition)
         asked, works = addition.asked or "", "no" if why else "yes"
         print(f"| {name} | {addition.touched} | {asked} | {lines} | {addition.page} | {works} |", flush=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
-from meshwright.reports.finite import finite
 from meshwright.reports.pictures import searched_pictures
 from meshwright.reports.searched_fields import searched_fields
 from meshwright.reports.serving_checked import checked_words, describe_check
+from meshwright.reports.serving_columns import MISSES, plan_cells, plan_figures
 from meshwright.reports.serving_evidence import describe_errors, error_rows, evidence_words, unproven
 from meshwright.reports.serving_shortfall import falls_short, shortfall_words, stored_formats
 from meshwright.reports.serving_verdict import (
@@ -20,7 +20,6 @@ from meshwright.reports.serving_verdict import (
     prompts_only,
     reason_words,
     serving_headline,
-    tokens_s,
     usd_per_million,
 )
 from meshwright.reports.tables import facts, table
@@ -99,18 +98,7 @@ def _described(search: ServingSearch, refined: Runs, plan: ServingPlan, index: i
     scenario = scenario_of(search.question, plan)
     report = {
         "deployment": scenario["deployment"],
-        "goodput_requests_s": plan.goodput,
-        "rate": plan.load,
-        "ttft_s": finite(plan.ttft_s),
-        "tpot_s": plan.tpot_s,
-        "e2e_s": finite(plan.e2e_s),
-        "output_tokens_per_s": plan.output_tokens_s,
-        "output_tokens_per_s_per_gpu": plan.output_tokens_s / plan.devices,
-        "gpus": plan.devices,
-        "watts": plan.watts,
-        "usd_per_hour": plan.usd_per_hour,
-        "usd_per_million_tokens": plan.usd_per_million,
-        "joules_per_token": plan.joules_per_token,
+        **plan_figures(plan),
         "expected_errors": describe_errors(search, plan),
         "pools": [_group(group) for group in plan.groups],
     }
@@ -158,7 +146,7 @@ def deployment_tables(
         more: also engine limits, energy, what was searched and what each rule removed.
     """
     columns = _columns(search, refined, more)
-    rows = [[read(index, plan) for read in columns.values()] for index, plan in enumerate(search.plans)]
+    rows = list(zip(*columns.values(), strict=True))
     ranking = table(list(columns), rows, _title(search), left=2 + more)
     verdict = _shortfall(search) or serving_headline(search)
     tables = [*verdict, ranking, *_missing(search), *checked_words(look), *_most_words(search), *_gap(search)]
@@ -166,10 +154,6 @@ def deployment_tables(
     removed = [[name, f"{count:,}"] for name, count in search.removed.items() if count]
     removed += [["all", f"{search.candidates:,}"]]
     return [*tables, table(("removed by rule", "candidates"), removed)] if more else tables
-
-
-MISSES = " (less)"
-"""Beside the goodput of a deployment that carries less than the rate asked for."""
 
 
 def _missing(search: ServingSearch) -> list[str]:
@@ -275,34 +259,17 @@ def _devices(search: ServingSearch) -> str:
     return types if question.watts is None else f"{types} within {question.watts:,.0f} W"
 
 
-Column = Callable[[int, ServingPlan], str]
-
-
-def _columns(search: ServingSearch, refined: Runs, more: bool) -> dict[str, Column]:
-    """Columns of the ranking by heading; each reads the index of a deployment, and the deployment."""
-    columns: dict[str, Column] = {
-        "rank": lambda index, plan: str(index + 1),
-        "deployment": lambda index, plan: plan.describe(),
+def _columns(search: ServingSearch, refined: Runs, more: bool) -> dict[str, Sequence[str]]:
+    """Cells of the ranking by heading."""
+    ranks = range(len(search.plans))
+    columns: dict[str, Sequence[str]] = {
+        "rank": [str(rank + 1) for rank in ranks],
+        "deployment": [plan.describe() for plan in search.plans],
     }
-    if more:
-        columns["limits"] = lambda index, plan: " + ".join(
-            f"{group.budget:,} tok, {group.sequences:,} seq" for group in plan.groups
-        )
-    columns |= {
-        "goodput": lambda index, plan: f"{per_second(plan.goodput)}/s{'' if plan.meets else MISSES}",
-        **({"engine": lambda index, plan: _engine_words(refined.get(index))} if refined else {}),
-        "TTFT": lambda index, plan: seconds(plan.ttft_s),
-        **({} if prompts_only(search) else {"TPOT": lambda index, plan: seconds(plan.tpot_s)}),
-    }
-    if more:
-        columns["e2e"] = lambda index, plan: seconds(plan.e2e_s)
-    columns |= {
-        "tok/s/GPU": lambda index, plan: f"{tokens_s(search, plan) / plan.devices:,.0f}",
-        "GPUs": lambda index, plan: str(plan.devices),
-        "$/Mtok": lambda index, plan: f"{usd_per_million(search, plan):.3g}",
-    }
-    if more:
-        columns["J/tok"] = lambda index, plan: f"{plan.joules_per_token:.3g}"
+    for heading, cells in plan_cells(search, more):
+        columns[heading] = cells
+        if heading == "goodput" and refined:
+            columns["engine"] = [_engine_words(refined.get(rank)) for rank in ranks]
     return columns
 
 
