@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, mod
 from core.absent import absent
 from core.cache import read_folder
 from core.errors import InputError, UnknownNameError, plain_problem, shown, suggestion
+from core.file_kinds import other_kind
 from core.parsing import exists, parse_text, read_mapping, read_text
 
 __all__ = [
@@ -101,6 +102,8 @@ def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None
     try:
         return model.model_validate(data, context=None if folder is None else {"folder": folder})
     except ValidationError as error:
+        if other := other_kind(data, _fields_at(model, ())):
+            raise InputError(other.replace("FILE", where), where) from None
         lines = [_describe(model, problem) for problem in error.errors()]
         if len(lines) > MOST_PROBLEMS:
             lines[MOST_PROBLEMS:] = [f"and {len(lines) - MOST_PROBLEMS} more"]

@@ -254,8 +254,10 @@ class StepSimulation(Result):
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.plans import whole_plan
+        from meshwright.reports.step_verdict import step_headline
 
-        return whole_plan(self.simulation.prediction, self.title)
+        prediction = self.simulation.prediction
+        return [step_headline(prediction), *whole_plan(prediction, self.title)]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return self.report._bars()

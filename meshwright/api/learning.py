@@ -146,7 +146,10 @@ def learn(
     files = [Path(runs)] if isinstance(runs, str | Path) else [Path(path) for path in runs]
     for path in files:
         if path.suffix.lower() in (".yaml", ".yml", ".sh"):
-            raise InputError(f"is no measurement; files that can be learned from: {LEARNED_FROM}", str(path))
+            beside = "" if path.suffix == ".sh" else "; a scenario lies beside them, as plan.yaml"
+            raise InputError(
+                f"is no measurement; files that can be learned from: {LEARNED_FROM}{beside}", str(path)
+            )
     served = [path for path in files if is_servers(path)]
     if served and len(served) < len(files):
         other = next(path for path in files if path not in served)

@@ -218,7 +218,7 @@ def plan_training(flags: TrainFlags, arguments: dict[str, Any], files: PlanFiles
         show_tables,
         wide,
     )
-    from meshwright.commands.plan_notes import note_defaults, note_rounder_batch
+    from meshwright.commands.plan_notes import note_defaults, note_partial_node, note_rounder_batch
     from meshwright.exporters.launchers import export_words, launcher_of
     from meshwright.reports.plans import ranked
     from meshwright.reports.verdict import headline, verdict
@@ -235,6 +235,7 @@ def plan_training(flags: TrainFlags, arguments: dict[str, Any], files: PlanFiles
     note_model(setting.model, setting.training.seq_len)
     note_batch(setting.training.global_batch, setting.training.seq_len)
     note_defaults(flags.scenario, arguments, search)
+    note_partial_node(search)
     if flags.json:
         print_json(search.to_dict())
     elif len(search.result.plans):

@@ -27,6 +27,20 @@ def note_defaults(scenario: str, arguments: Mapping[str, Any], search: PlanSearc
         note(f"note: sequences of {length:,} tokens, the model's longest; --seq-len 8k is more usual")
 
 
+def note_partial_node(search: PlanSearch) -> None:
+    """Say that the last node is used in part, and which numbers of devices fill nodes."""
+    from meshwright.commands.output import note
+
+    cluster = search.result.setting.cluster
+    nodes, rest = divmod(cluster.devices, cluster.devices_per_node)
+    if nodes and rest:
+        below, above = (count * cluster.devices_per_node for count in (nodes, nodes + 1))
+        note(
+            f"note: {cluster.devices:,} GPUs are {nodes:,} nodes of {cluster.devices_per_node} and {rest} "
+            f"of another; --gpus {below:,} or {above:,} fills nodes"
+        )
+
+
 def note_rounder_batch(scenario: str, arguments: Mapping[str, Any], search: PlanSearch) -> None:
     """Say that a batch with more divisors would take less time a sequence, where a search finds so."""
     from core.errors import MeshwrightError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +34,7 @@ def sweep(
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
-    from meshwright.commands.output import note, print_json
+    from meshwright.commands.output import note, print_json, show_tables
     from meshwright.sweeps import api as sweep_api
     from meshwright.sweeps.tables import check_format
 
@@ -53,7 +52,7 @@ def sweep(
     if json:
         print_json(answers.to_dict())
     elif out is None:
-        _show(answers.points)
+        show_tables(*answers._tables())
     if failed := sum("problem" in row for row in answers.points):
         note(f"{failed:,} of {len(answers.points):,} points have no answer; the column problem says why")
 
@@ -102,16 +101,3 @@ class shown_progress:
         pace = (now - began) / (new - before) if new - before >= self.PACED else None
         left = f", {seconds(pace * (state.points - state.done))} left" if pace is not None else ""
         note(f"{state.done:,} of {state.points:,} points{left}")
-
-
-def _show(rows: Sequence[dict[str, object]]) -> None:
-    """The first figures of each point, for people."""
-    from meshwright.commands.output import show_tables
-    from meshwright.reports.tables import table
-    from meshwright.reports.units import cell
-
-    longest, wide = 40, 10
-    names = list(dict.fromkeys(name for row in rows for name in row if not name.startswith("plan.")))[:wide]
-    cells = [[cell(row.get(name)) for name in names] for row in rows[:longest]]
-    more = [f"{len(rows) - longest:,} more points: -o FILE.csv writes all"] if len(rows) > longest else []
-    show_tables(table(names, cells, left=len(names)), *more)

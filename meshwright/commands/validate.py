@@ -187,7 +187,9 @@ def _training(question: _Training, execution: Execution) -> float | None:
         print_json(as_json(ledger) | extra)
     else:
         has_tables = not (tables and question.summary)
-        show_tables(*(as_tables(ledger, each=not question.summary) if has_tables else []), *tables)
+        shipped = not (question.cases or apart)
+        of_all = as_tables(ledger, not question.summary, shipped) if has_tables else []
+        show_tables(*of_all, *tables)
     return ledger.summary.median_abs_error
 
 

@@ -100,6 +100,7 @@ class StepsCompared(Result):
         from meshwright.reports.tables import table
         from meshwright.reports.units import seconds, signed_percent
         from meshwright.variations.tables import change, failures
+        from meshwright.variations.verdicts import steps_verdict
 
         base = self.outcomes[0].report or {}
         rows = [
@@ -114,7 +115,8 @@ class StepsCompared(Result):
         ]
         failed = failures(self.outcomes)
         refusals = [table(("cannot be run", "because"), failed, left=2)] if failed else []
-        return [table(("variation", "step", "change", *self.figures), rows, self.title), *refusals]
+        verdict = [*filter(None, [steps_verdict(self.outcomes)])]
+        return [*verdict, table(("variation", "step", "change", *self.figures), rows, self.title), *refusals]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         return {

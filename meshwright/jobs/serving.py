@@ -131,11 +131,12 @@ def run_notice(requests: int) -> str | None:
 
 
 def tables(served: ServingSimulation) -> Sequence[Any]:
-    """Latencies, throughput and pools."""
+    """The verdict, then latencies, throughput and pools."""
+    from meshwright.reports.served_verdict import served_headline
     from meshwright.reports.serving import seeds_table, serving_tables
 
     seeds = [seeds_table(served.to_dict())] if served.others else []
-    return [*seeds, *serving_tables(served.result)]
+    return [served_headline(served.result), *seeds, *serving_tables(served.result)]
 
 
 def write_requests(served: ServingSimulation, path: Path) -> None:

@@ -53,13 +53,12 @@ def answer(question: Question, terms: AskOptions) -> StepSimulation:
 
 
 def tables(step: StepSimulation) -> Sequence[Any]:
-    """Figures of the step, and those of the event engine where it ran."""
-    from meshwright.reports.plans import whole_plan
+    """The verdict, figures of the step, and those of the event engine where it ran."""
     from meshwright.reports.timeline import run_tables
 
     timeline, analytic = step.simulation.timeline, step.simulation.analytic_step_s
     engine = run_tables(timeline, analytic, step.traffic) if timeline is not None else []
-    return [*whole_plan(step.simulation.prediction, step.title), *engine]
+    return [*step._tables(), *engine]
 
 
 def write_trace(step: StepSimulation, path: Path) -> None:

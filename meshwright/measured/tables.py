@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from meshwright.measured.compared import MeasuredFigure, summary
-from meshwright.reports.tables import table
+from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, signed_percent
 
 HEADINGS = ("scenario", "figure", "measured", "predicted", "error", "citation")
@@ -31,17 +31,19 @@ def as_json(figures: Sequence[MeasuredFigure]) -> dict[str, Any]:
 
 
 def as_tables(figures: Sequence[MeasuredFigure], each: bool) -> list[RenderableType]:
-    """Each figure if asked for, and the errors by figure."""
+    """The verdict, each figure if asked for, and the errors by figure."""
     shares = ("median_abs_error", "p90_abs_error")
     errors = [
         [name, f"{line['n']:.0f}", *(percent(line[key]) for key in shares), signed_percent(line["bias"])]
         for name, line in summary(figures).items()
     ]
     headings = ("figure", "n", "median error", "90th percentile", "bias")
-    parts: list[RenderableType] = [table(headings, errors)]
-    if each:
-        parts.insert(0, table(HEADINGS, [_row(figure) for figure in figures], left=2))
-    return parts
+    listed = [table(HEADINGS, [_row(figure) for figure in figures], left=2)] if each else []
+    off = [
+        f"{name} {percent(line['median_abs_error'])} off" + (" in the median" if line["n"] > 1 else "")
+        for name, line in summary(figures).items()
+    ]
+    return ["\n".join(fitted(off)), *listed, table(headings, errors)]
 
 
 def _row(figure: MeasuredFigure) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.console import RenderableType
 
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.choices import families
@@ -18,6 +18,7 @@ from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase
 SIXTEEN_BITS = ("fp16", "bf16")
 SHOWN_FAMILIES = 12
 SHOWN_CASES = 6
+CHOSEN = "Constants were chosen on part of them; --leave-out source predicts each source without its own."
 
 
 def as_json(ledger: Ledger) -> dict[str, Any]:
@@ -43,9 +44,16 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
-    """The ledger for people: cases if requested, errors by group, memory, quality of choices."""
-    parts: list[RenderableType] = []
+def as_tables(ledger: Ledger, each: bool, shipped: bool = False) -> list[RenderableType]:
+    """The ledger for people: the verdict, cases if requested, errors by group, memory, quality of choices.
+
+    Args:
+        ledger: predicted runs.
+        each: whether every run is listed.
+        shipped: whether the runs are those that ship, on which constants were chosen.
+    """
+    verdict = "\n".join([headline(ledger), *[CHOSEN] * shipped])
+    parts: list[RenderableType] = [verdict] if ledger.summary.n else []
     if each:
         headings = (
             "case",
@@ -65,6 +73,29 @@ def as_tables(ledger: Ledger, each: bool) -> list[RenderableType]:
         rows = [[case_id, reason] for case_id, reason in ledger.skipped]
         parts.append(table(("skipped", "reason"), rows if each else _counted(rows), left=2))
     return parts
+
+
+def headline(ledger: Ledger) -> str:
+    """Errors of all steps and of each kind, how many bands hold, and errors of peak memory."""
+    errors = ledger.summary
+    parts = [f"Steps of {errors.n:,} measured runs are off by {_two(errors)} (median / 90th percentile)"]
+    kinds = ledger.grouped(_kind).items()
+    parts += [f"{name.replace(', ', ' in ')} {_two(of_kind)}" for name, of_kind in kinds]
+    banded = [
+        abs(entry.relative_error) <= entry.uncertainty
+        for entry in ledger.entries
+        if entry.relative_error is not None and entry.uncertainty is not None and not entry.case.is_guess
+    ]
+    sentences = [f"{percent(sum(banded) / len(banded), 0)} lie inside their 90 % bands."] if banded else []
+    if ledger.memory_summary.n:
+        sentences.append(f"Peak memory: {_two(ledger.memory_summary)} ({ledger.memory_summary.n} runs).")
+    return "\n".join(fitted(parts, sentences))
+
+
+def _two(errors: ErrorSummary) -> str:
+    """Median and 90th percentile of errors."""
+    median, tail = errors.median_abs_error or 0.0, errors.p90_abs_error or 0.0
+    return f"{100 * median:.1f} / {percent(tail)}"
 
 
 def _against(ledger: Ledger) -> list[RenderableType]:

@@ -21,7 +21,7 @@ GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "data parallel": ("#a8653f", ("gradients", "parameters", "data")),
         "output layer sums": ("#d98c5f", ("output",)),
         "host copies": ("#7b8794", ("to host", "from host")),
-        "launches, slow devices": ("#9fb3c8", ("launch", "variation")),
+        "launches and slow devices": ("#9fb3c8", ("launch", "variation")),
         "bubble": ("#dde3ea", ("bubble",)),
     }
 )

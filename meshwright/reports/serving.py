@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hwmodels.grids import grids
 from meshwright.reports.pictures import pictures_words
+from meshwright.reports.served_verdict import overload_words
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import counted, percent, seconds
@@ -216,9 +217,8 @@ def _notes(result: ServingResult) -> Iterator[tuple[str, str]]:
     if metrics.sustainable_rate is not None:
         yield (
             "overload",
-            f"the queue grows without end: {metrics.arrival_rate:.4g} requests/s arrive, "
-            f"{metrics.sustainable_rate:.4g} requests/s are sustainable; latencies grow with the run and "
-            "have no steady figure",
+            f"the queue grows without end: {overload_words(metrics.arrival_rate, metrics.sustainable_rate)}; "
+            "latencies grow with the run and have no steady figure",
         )
     if (started := len(result.fleet.members)) != sum(pool.pool.replicas for pool in result.setting.pools):
         yield "replicas", f"{started:,} started over the run by the {result.setting.scaler.name} scaler"

@@ -122,7 +122,7 @@ SENTENCE = 100
 
 def fitted(parts: Sequence[str], sentences: Sequence[str] = (), room: int = SENTENCE) -> list[str]:
     """Parts of a sentence, and further sentences, on as few lines as fit: a line breaks between them only."""
-    ends = [","] * (len(parts) - 1) + ["."]
+    ends = ([","] * (len(parts) - 1) + ["."])[: len(parts)]
     lines: list[str] = []
     for part in (*(f"{part}{end}" for part, end in zip(parts, ends, strict=True)), *sentences):
         if lines and len(lines[-1]) + len(part) < room:

@@ -115,6 +115,15 @@ def given_up(prediction: Prediction) -> str:
 
 def headline(prediction: Prediction) -> str:
     """The first plan in two lines: what it reaches, how sure that is, and how many plans are as good."""
+    confidence = prediction.confidence
+    as_good = 0 if confidence is None else int((~confidence.differs[1:]).sum())
+    others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
+    sentences = filter(None, [others if as_good else "", given_up(prediction)])
+    return "\n".join(fitted(first_words(prediction), list(sentences)))
+
+
+def first_words(prediction: Prediction) -> list[str]:
+    """The first plan with step, band, figures of merit, evidence and chance to fit: parts of a sentence."""
     merit, confidence, plan = prediction.metrics, prediction.confidence, prediction.plans.plan(0)
     capacity = prediction.setting.cluster.device.memory_bytes
     fits = float(chance_to_fit(prediction.memory.peak[:1], capacity, prediction.setting)[0])
@@ -126,11 +135,7 @@ def headline(prediction: Prediction) -> str:
     ]
     if confidence is not None:
         figures.insert(2, short_runs(confidence))
-    first = f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}"
-    as_good = 0 if confidence is None else int((~confidence.differs[1:]).sum())
-    others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
-    sentences = filter(None, [others if as_good else "", given_up(prediction)])
-    return "\n".join(fitted([first, *figures], list(sentences)))
+    return [f"{plan.describe()}: {seconds(float(merit.step_time_s[0]))}{band}", *figures]
 
 
 def unproven_words(confidence: Confidence, setting: Setting) -> list[str]:

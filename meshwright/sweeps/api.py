@@ -36,11 +36,9 @@ class SweepResult(Result):
     grid: Sequence[str] = ()
 
     def _tables(self) -> Sequence[Any]:
-        from meshwright.reports.tables import table
+        from meshwright.reports.points import point_tables
 
-        names = list(dict.fromkeys(name for row in self.points for name in row))[:6]
-        rows = [[str(row.get(name, ""))[:20] for name in names] for row in self.points[:10]]
-        return [f"{self.title}: {len(self.points):,} points", table(names, rows, left=len(names))]
+        return point_tables(self.points, self.grid)
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
         return self.points

@@ -12,6 +12,7 @@ from meshwright.reports.tables import table
 from meshwright.reports.units import percent, seconds, signed_percent
 from meshwright.variations.answer import Outcome
 from meshwright.variations.tables import change, failures
+from meshwright.variations.verdicts import servers_verdict
 
 CHANGES = ("output_rate", "request_rate", "dollars_per_million", "joules_per_million")
 """Figures whose change over the base is reported."""
@@ -135,8 +136,13 @@ def _told(outcome: Outcome, base: Mapping[str, Any]) -> str:
 
 
 def comparison_tables(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
-    """The base and its variations, what the seeds say of their differences, and failed variations."""
-    tables: list[Table | str] = [table(*comparison_rows(outcomes), title), *difference_words(outcomes)]
+    """The verdict, the base and its variations, what seeds say of differences, and failed variations."""
+    verdict = [*filter(None, [servers_verdict(outcomes)])]
+    tables: list[Table | str] = [
+        *verdict,
+        table(*comparison_rows(outcomes), title),
+        *difference_words(outcomes),
+    ]
     if failed := failures(outcomes):
         tables.append(table(("variation", "because"), failed, left=2))
     return tables

@@ -15,6 +15,7 @@ from meshwright.reports.runs import detector_table
 from meshwright.reports.tables import table
 from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
 from meshwright.variations.answer import Outcome
+from meshwright.variations.verdicts import steps_verdict
 from simulator.plan import Plan
 from simulator.training.step_graph.streams import PASS
 
@@ -84,12 +85,17 @@ def _as_coarse_as(parts: dict[str, float], other: dict[str, float]) -> dict[str,
 
 
 def answer_table(title: str, outcomes: Sequence[Outcome]) -> list[Table | str]:
-    """All outcomes for people, the base first, and failed runs."""
+    """The verdict, all outcomes for people, the base first, and failed runs."""
     columns, rows = figures(outcomes)
     main = table(columns, rows, title)
     for column in main.columns[NUMBERS:]:
         column.justify = "left"
-    tables: list[Table | str] = [main, *band_words(outcomes), *run_comparison(outcomes)]
+    tables: list[Table | str] = [
+        *filter(None, [steps_verdict(outcomes)]),
+        main,
+        *band_words(outcomes),
+        *run_comparison(outcomes),
+    ]
     tables += insisted_words((outcome.run.label, outcome.report or {}) for outcome in outcomes)
     if failed := failures(outcomes):
         tables.append(table(("cannot be run", "because"), failed, left=2))
