@@ -49,6 +49,12 @@ def more_images(runs: Requests, name: str) -> float:
     return runs[name].rate / runs["base"].rate
 
 
+def images_a_device(runs: Requests, name: str) -> float:
+    """Images a second and device of a variation over those of the base."""
+    given, base = (runs[each].rate / runs[each].setting.devices for each in (name, "base"))
+    return given / base
+
+
 def memory_share(runs: Requests, name: str) -> float:
     """Memory of a device of a variation over that of the base."""
     used, base = (sum(runs[each].memory_bytes.values()) for each in (name, "base"))
@@ -95,7 +101,7 @@ def more_frames(runs: Rates, name: str) -> float:
 FIGURES: dict[str, Callable[..., float]] = {
     each.__name__: each
     for each in (
-        *(batched_frames, fewer_bytes, fewer_calls, frames),
+        *(batched_frames, fewer_bytes, fewer_calls, frames, images_a_device),
         *(less_time, memory_share, more_frames, more_images, spared_bytes, speed_up),
     )
 }

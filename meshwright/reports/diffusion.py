@@ -109,7 +109,11 @@ def _addons(setting: DiffusionSetting) -> str:
     """Add-ons of a prompt, in words."""
     added, words = setting.addons, []
     if added.controls:
-        places = "on the same devices" if added.placement == "shared" else "each on devices of its own"
+        places = {
+            "shared": "on the same devices",
+            "own": "each on devices of its own",
+            "service": "each on devices that serve all copies",
+        }[added.placement]
         words.append(f"{added.controls} ControlNets {places}, {percent(added.uncached, 0)} read first")
     if added.adapters:
         words.append(f"{added.adapters} adapters of rank {added.rank}, merged {added.merged} the first steps")

@@ -104,11 +104,14 @@ def search_diffusion(
     def drop(reason: str) -> None:
         removed[reason] = removed.get(reason, 0) + 1
 
-    for layout in layouts(setting, cluster.devices // setting.addons.ranks):
+    for layout in layouts(setting, cluster.devices):
         for batch in BATCHES:
             tried += 1
             work = setting.workload.model_copy(update={"batch": batch})
             sized = replace(setting, layout=layout, workload=work)
+            if sized.devices > cluster.devices:
+                drop("more devices than there are")
+                continue
             sized = replace(sized, cluster=cluster.resized(sized.devices))
             try:
                 check_layout(sized, "layout")

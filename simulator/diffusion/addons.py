@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from core.loading import Strict
+from simulator.diffusion.layout import Layout
 from simulator.diffusion.models import DiffusionModel
 from simulator.diffusion.ops import WIDTH, TransformerCall, block_ops, call_ops
 from simulator.ops.op import MemoryBound, Op, Product
@@ -29,10 +30,11 @@ class Addons(Strict):
     """ControlNets and adapters of every prompt."""
 
     controls: Count = Field(0, description="ControlNets that guide every step")
-    placement: Literal["shared", "own"] = Field(
+    placement: Literal["shared", "own", "service"] = Field(
         "shared",
         description="shared: one after the other on the devices of the layout; own: each on as many "
-        "further devices, beside the encoder of the U-Net",
+        "further devices, beside the encoder of the U-Net; service: each on further devices for one copy of "
+        "the layout, which serve all copies in turn",
     )
     uncached: float = Field(
         0.0, ge=0, le=1, description="share of prompts whose ControlNets must be read first"
@@ -49,16 +51,21 @@ class Addons(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Addons:
-        if not self.controls and (self.placement == "own" or self.uncached):
+        if not self.controls and (self.placement != "shared" or self.uncached):
             raise ValueError("placement and uncached are about ControlNets; controls is 0")
         if not self.adapters and self.merged == "beside":
             raise ValueError("merged is about adapters; adapters is 0")
         return self
 
     @property
-    def ranks(self) -> int:
-        """Devices for each device of the layout."""
-        return 1 + (self.controls if self.placement == "own" else 0)
+    def apart(self) -> bool:
+        """Whether ControlNets have devices of their own."""
+        return self.placement != "shared"
+
+    def devices(self, layout: Layout) -> int:
+        """Devices of a layout with those of its ControlNets."""
+        own = {"shared": 0, "own": layout.devices, "service": layout.copy_devices}[self.placement]
+        return layout.devices + self.controls * own
 
 
 def control_ops(call: TransformerCall) -> list[Op]:

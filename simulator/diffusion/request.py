@@ -268,7 +268,7 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     exposed = step.exchange.get("ulysses", 0.0) + ring + stale + _passed_seconds(setting, kernels)
     host = step.launches * library.launch_s
     if work.control and work.repeated:
-        guided = _controls(setting, work.control, work.repeated, library)
+        guided = _controls(setting, work.control, work.repeated, library, kernels + exposed)
         kernels, exposed, host = kernels + guided.kernels, exposed + guided.waited, host + guided.host
     if layout.ulysses * layout.ring > 1:
         calls = setting.passes * setting.model.layers
@@ -307,20 +307,28 @@ class Guided(NamedTuple):
 
 
 def _controls(
-    setting: DiffusionSetting, control: KernelWork, repeated: KernelWork, library: DiffusionLibrary
+    setting: DiffusionSetting,
+    control: KernelWork,
+    repeated: KernelWork,
+    library: DiffusionLibrary,
+    step: float,
 ) -> Guided:
     """ControlNets in turn on the model's devices, or each on its own beside the blocks that it repeats.
 
-    The model's device receives the outputs of all of them through its one link.
+    The model's device receives the outputs of all of them through its one link. A service of some copies
+    takes them in turn: a step lasts at least as long as one ControlNet over all of them.
     """
     controls, device = setting.addons.controls, setting.cluster.device
-    if setting.addons.placement == "shared":
+    if not setting.addons.apart:
         kernels = controls * device_seconds(control, library, device)
         return Guided(kernels, 0.0, controls * control.launches * library.launch_s)
     size = controls * addons.output_bytes(call_of(setting))
     moved = float(setting.cluster.collective("send_receive", size, 2, setting.layout.devices))
-    hidden = alone_s(repeated, library, device)
-    return Guided(0.0, max(alone_s(control, library, device) + moved - hidden, 0.0), 0.0)
+    hidden, each = alone_s(repeated, library, device), alone_s(control, library, device)
+    waited = max(each + moved - hidden, 0.0)
+    if setting.addons.placement == "service":
+        waited = max(waited, setting.layout.data * each - step)
+    return Guided(0.0, waited, 0.0)
 
 
 def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary, step: float) -> float:
@@ -336,7 +344,7 @@ def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLi
     waited = 0.0
     if added.controls:
         # ControlNets on devices of their own are read there at the same time.
-        copies = 1 if added.placement == "own" else added.controls
+        copies = 1 if added.apart else added.controls
         waited += added.uncached * copies * WIDTH * addons.control_parameters(model) / rate
     if work.merge:
         read = added.adapters * addons.adapter_bytes(model, added.rank) / rate
@@ -383,14 +391,16 @@ def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) ->
     flops = passes * work.step.flops + work.decoder.flops
     moved = passes * work.step.bytes + work.decoder.bytes
     beside = 0.0
-    if work.control and added.placement == "own":
-        busy = steps * device_seconds(work.control, library, device)
-        each = _device_watts(setting, times, busy, steps * work.control.flops, steps * work.control.bytes)
-        beside = added.controls * each
+    if work.control and added.apart:
+        # Devices of a service take the calls of all copies.
+        calls = steps * (layout.data if added.placement == "service" else 1)
+        busy = calls * device_seconds(work.control, library, device)
+        each = _device_watts(setting, times, busy, calls * work.control.flops, calls * work.control.bytes)
+        beside = (setting.devices - layout.devices) * each
     elif work.control:
         flops += added.controls * steps * work.control.flops
         moved += added.controls * steps * work.control.bytes
-    return layout.devices * (_device_watts(setting, times, busy_s, flops, moved) + beside)
+    return layout.devices * _device_watts(setting, times, busy_s, flops, moved) + beside
 
 
 def _device_watts(

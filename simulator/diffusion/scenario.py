@@ -76,7 +76,7 @@ def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> Diffusi
     model = find(diffusion_models, written.model, folder, f"{where}: model")
     library = find(diffusion_libraries, written.library, folder, f"{where}: library")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
-    devices = written.layout.devices * written.addons.ranks
+    devices = written.addons.devices(written.layout)
     with located(f"{where}: layout"):
         cluster.resized(devices * written.replicas)
         cluster = cluster.resized(devices)
@@ -126,6 +126,11 @@ def check_layout(setting: DiffusionSetting, where: str) -> None:
             f"{work.batch} prompts of a batch leave copies without one; allowed: 1 to {work.batch}, "
             f"found {layout.data}",
             f"{where}: layout.data",
+        )
+    if setting.addons.placement == "service" and layout.data == 1:
+        raise InputError(
+            "a service of ControlNets has several copies of the layout; the layout has one; allowed: own",
+            f"{where}: addons.placement",
         )
     if layout.pipefusion > model.layers:
         raise InputError(f"{model.name} has {model.layers} blocks", f"{where}: layout.pipefusion")

@@ -28,7 +28,7 @@ class DiffusionSetting:
     @property
     def devices(self) -> int:
         """Devices of a replica: those of the layout, and those of ControlNets beside it."""
-        return self.layout.devices * self.addons.ranks
+        return self.addons.devices(self.layout)
 
     @property
     def steps(self) -> int:

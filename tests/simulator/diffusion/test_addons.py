@@ -54,6 +54,35 @@ def test_a_control_apart_waits_for_what_the_model_does_not_hide():
     assert asked.devices == 2 * asked.layout.devices
 
 
+def served(copies, placement="service", layout=None):
+    work = {**SDXL["workload"], "batch": copies}
+    addons = {"controls": 2, "placement": placement}
+    data = {**SDXL, "workload": work, "layout": {"data": copies, **(layout or {})}, "addons": addons}
+    return predict_request(make_diffusion(data, "test", Path()))
+
+
+@pytest.mark.parametrize("layout", [{}, {"guidance": 2}])
+def test_a_service_of_few_copies_is_as_fast_as_controls_of_their_own_on_fewer_devices(layout):
+    own, service = served(2, "own", layout), served(2, layout=layout)
+    assert asdict(service.times) == asdict(own.times)
+    ranks = layout.get("guidance", 1)
+    assert (own.setting.devices, service.setting.devices) == (6 * ranks, 4 * ranks)
+
+
+def test_a_service_of_many_copies_waits_for_one_control_over_all_of_them():
+    eight, sixteen = served(8), served(16)
+    assert sixteen.times.device_s + sixteen.times.exposed_s == pytest.approx(
+        2 * (eight.times.device_s + eight.times.exposed_s)
+    )
+    assert sixteen.rate == pytest.approx(eight.rate, rel=0.05)
+    assert served(3).times.step_s <= eight.times.step_s
+
+
+def test_a_service_of_one_copy_is_refused():
+    with pytest.raises(InputError, match="several copies"):
+        served(1)
+
+
 def test_adapters_beside_steps_still_take_their_merge():
     none, before, beside = (
         latency(**addons) for addons in ({}, {"adapters": 2}, {"adapters": 2, "merged": "beside"})
