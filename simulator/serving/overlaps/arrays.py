@@ -44,9 +44,9 @@ class Overlaps:
 
 
 def _rows(values: ArrayLike, rows: Ints) -> Any:
-    """Some of the cases; a number is that of all."""
+    """Some of the cases, which the last axis counts; a number is that of all."""
     values = np.asarray(values)
-    return values if values.ndim == 0 else values[rows]
+    return values if values.ndim == 0 else values[..., rows]
 
 
 class OverlapsOfCases:
@@ -65,7 +65,7 @@ class OverlapsOfCases:
     def seconds(self, times: Callable[[StepCases], Array], batch: CaseBatch, cases: StepCases) -> Array:
         """Seconds of steps without those that an overlap saves; see `CaseMechanism.seconds`."""
         seconds, rows = times(cases), self._overlapping
-        if rows is None or seconds.shape != self.which.shape:
+        if rows is None or seconds.shape[-1:] != self.which.shape:
             return seconds - self._saved(seconds, batch, cases)
         if not len(rows):
             return seconds
@@ -81,7 +81,7 @@ class OverlapsOfCases:
             _rows(values, rows) for values in (batch.queries, batch.before, batch.sequences, batch.chunks)
         )
         part_batch = CaseBatch(queries, before, sequences, self._keys[1], chunks, ranks, batch.verified)
-        seconds[rows] -= overlap._saved(seconds[rows], part_batch, few)
+        seconds[..., rows] -= overlap._saved(seconds[..., rows], part_batch, few)
         return seconds
 
     def _saved(self, seconds: Array, batch: CaseBatch, cases: StepCases) -> Array:

@@ -184,21 +184,19 @@ def rate_curve(table: Steps, load: Load, limits: Limits) -> RateCurve:
         *(limits.budget, limits.sequences, limits.kv_tokens, table.ranks),
     )
     per_case = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, np.float64)) for value in figures))
-    prompt, output, cached, variation, varied, replicas, budget, sequences, room, _ = (
-        np.tile(values, POINTS) for values in per_case
-    )
+    prompt, output, cached, variation, varied, replicas, budget, sequences, room, _ = per_case
     every = Load(
         prompt, output, cached=cached, variation=variation, prompt_variation=varied, replicas=replicas
     )
-    cases = Cases(table.repeated(POINTS), every, Limits(budget, sequences, room, limits.interleaved))
-    return _curve(cases, per_case[0].size)
+    bounds = Limits(budget, sequences, room, limits.interleaved)
+    return _curve(Cases.repeated(table, every, bounds, POINTS), prompt.size)
 
 
 def _curve(cases: Cases, count: int) -> RateCurve:
     """Curves of ``count`` cases, each of which comes once a point."""
     share = np.repeat(np.linspace(0.0, 1.0, POINTS), count)
     slots, gaps, decodes = cases.slots, cases.gaps, cases.decodes
-    steps = cases.prefills(np.ones_like(slots))
+    steps = cases.prefills_alike(np.ones(count))
     # Replicas that only prefill have no batch: their points are rates, closer where these fill all steps.
     filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
     # Sequences of a batch that arrivals at random find decoding.
@@ -233,7 +231,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     tpot = _of_small_batches(cases, around, through, tpot, taken, count)
     met = beside_prompts_only(cases, meeting, steps, met)
-    longest = _longest(cases, meeting, met.chunks)
+    longest = _longest(cases, meeting, met.chunks, count)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     points = {
         "rate": through,
@@ -253,7 +251,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     points = {name: np.broadcast_to(values, slots.shape).reshape(shape) for name, values in points.items()}
     points |= {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
     points |= {name: np.minimum.accumulate(points[name], axis=0) for name in FALLING}
-    prefill, prefill_beside = cases.prefill()
+    prefill, prefill_beside = cases.prefill
     per_case = {
         **{name: getattr(cases, name) for name in ("lanes", "ranks", "stages", "shared", "varied")},
         **{name: getattr(cases, name) for name in ("decodes", "slots", "gaps", "steps_per_token", "output")},
@@ -295,14 +293,14 @@ def _of_small_batches(
     return tpot
 
 
-def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
+def _longest(cases: Cases, meeting: Array, chunks: Array, count: int) -> Array:
     """Decode time of a request beside as many as slots, and tokens of steps with prompts, hold, s.
 
     Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
     of a step's time falls where the present batch comes to a riser of the stair of step times.
     """
     slots = cases.beside_prompts
-    full, steps = cases.decode(slots), cases.prefills(slots)
+    full, steps = cases.decode(slots), cases.prefills_alike(slots[:count])
     delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
     tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
     # From above: prompts share steps that are longer than those without them.

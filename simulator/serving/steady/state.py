@@ -60,7 +60,7 @@ def watts(cases: Cases, ends: Array, batch: Array, tpot: Array) -> Array:
         tpot: seconds between decodes of a request.
     """
     table, ranks, stages = cases.table, cases.ranks, cases.stages
-    prefill, _ = cases.prefill()
+    prefill, _ = cases.prefill
     # All stages of a pipeline together run one micro batch's step in each of these intervals. Without decodes
     # a lone prompt keeps all ranks and stages busy, and more of them fill the same time.
     interval = np.where(cases.decodes, tpot / stages, prefill)

@@ -129,7 +129,7 @@ def _means(cases: Cases, through: Array, tpot: Array, step: Array, service: Arra
     decode, ttft = tpot * cases.gaps, service + wait
     ends = cases.clients / (ttft + decode)
     batch = np.clip(through * decode, 1.0, cases.slots)
-    prefill, prefill_beside = cases.prefill()
+    prefill, prefill_beside = cases.prefill
     return Steady(
         ttft_s=ttft,
         queue_s=wait,

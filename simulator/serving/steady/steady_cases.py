@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from simulator.serving.steps.step_arrays import StepCases
 
 Array = NDArray[np.float64]
 Steps = StepCases | SpeculativeCases
+Arrays = TypeVar("Arrays", "Load", "Limits", "Prefills")
 
 SEVERAL = 3.0
 """Prompts of a full step from which on a middle number is priced too: below, the two are a tile apart."""
@@ -211,6 +213,22 @@ class Cases:
         fixed = engine.first_token_s.value + table.fixed_s
         self.fixed = fixed + engine.first_token_per_token_s.value * self.new
         """Part of TTFT outside of steps, s."""
+        self._once: Cases | None = None
+        """The cases without repetition, where each comes several times."""
+
+    @classmethod
+    def repeated(cls, table: Steps, load: Load, limits: Limits, times: int) -> Cases:
+        """All cases one after the other, as often as asked; their arrays have one dimension.
+
+        Args:
+            table: step times of the replica of each case, or of one replica.
+            load, limits: arrays of shape (cases,).
+            times: how often each case comes.
+        """
+
+        cases = cls(table.repeated(times), _repeated(load, times), _repeated(limits, times))
+        cases._once = cls(table, load, limits)
+        return cases
 
     def _fit(self, room: Array, growth: Growth) -> Array:
         """Sequences that the KV blocks of a rank hold."""
@@ -226,8 +244,25 @@ class Cases:
         number = fits(room, growth, float(engine.block_tokens.value))
         return np.where(self.together, reserved, number)
 
-    def prefills(self, batch: Array) -> Prefills:
-        """Steps with prompts beside a batch, whose tokens and drafts count towards the budget."""
+    def prefills_alike(self, batch: Array) -> Prefills:
+        """`prefills` beside a batch that is the same each time that a case comes.
+
+        Args:
+            batch: of the cases without repetition.
+        """
+        once = self._once
+        if once is None:
+            return self.prefills(batch)
+        count, times = batch.size, self.new.size // batch.size
+        return _repeated(once.prefills(batch, self.decode(np.tile(batch, times))[:count]), times)
+
+    def prefills(self, batch: Array, step: Array | None = None) -> Prefills:
+        """Steps with prompts beside a batch, whose tokens and drafts count towards the budget.
+
+        Args:
+            batch: decoding sequences of a rank.
+            step: seconds of a step of theirs, where these are known.
+        """
         decoding = batch if self.interleaved else np.zeros_like(batch)
         room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
         # A prompt that is not cut and exceeds the room has a step of its own, as far as steps are priced.
@@ -274,7 +309,7 @@ class Cases:
         spared = np.where(most_chunks > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
         # Where long steps add more, the chunks before them add no more than the second one did.
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
-        step = self.decode(batch)
+        step = self.decode(batch) if step is None else step
         one_chunk = np.where(self.arrives, step, one_chunk)
         added = beside, behind, further, beyond, spared, again
         beside, behind, further, beyond, spared, again = (np.where(self.arrives, 0.0, more) for more in added)
@@ -285,9 +320,10 @@ class Cases:
         parts = step, one_chunk, beside, behind, further, beyond, spared, again
         return Prefills(self.new / chunk, mean_steps, most_chunks, *parts, self.ranks, uneven)
 
+    @cached_property
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
-        steps = self.prefills(np.zeros_like(self.new))
+        steps = self.prefills_alike(np.zeros_like((self._once or self).new))
         return steps.chunks * steps.one_chunk, steps.chunks * steps.seconds(self.ranks)
 
     @cached_property
@@ -314,6 +350,13 @@ class Cases:
             return of_mean + (1.0 - full) * (varied(batch) - of_mean)
 
         return seconds
+
+
+def _repeated(arrays: Arrays, times: int) -> Arrays:
+    """All cases one after the other, as often as asked; numbers are those of all."""
+    values = {field.name: getattr(arrays, field.name) for field in fields(arrays)}
+    several = {name: np.tile(value, times) for name, value in values.items() if np.ndim(value)}
+    return replace(arrays, **several)
 
 
 def mixes(engine: Engine) -> bool:
