@@ -190,7 +190,8 @@ def _choices(search: ServingSearch) -> list[Table]:
         plan = search.guessed
         rate = per_second(plan.goodput)
         rows["with assumed acceptance"] = f"{plan.describe()}, {rate}/s; no source for this model"
-    cheap = min(search.plans, key=lambda plan: plan.usd_per_hour / plan.goodput)
+    # The event engine may find that a deployment carries nothing within the targets.
+    cheap = min(search.plans, key=lambda plan: plan.usd_per_hour / max(plan.goodput, 1e-9))
     if cheap.usd_per_hour and cheap is not search.plans[0]:
         rows["most goodput for each $"] = cheap.describe()
     if search.fastest is not None:
