@@ -196,26 +196,27 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     """Curves of ``count`` cases, each of which comes once a point."""
     share = np.repeat(np.linspace(0.0, 1.0, POINTS), count)
     slots, gaps, decodes = cases.slots, cases.gaps, cases.decodes
-    steps = cases.prefills_alike(np.ones(count))
+    one = np.ones_like(slots)
+    alone, full = cases.decode(one), cases.decode(slots)
+    steps = cases.prefills_alike(one, alone)
     # Replicas that only prefill have no batch: their points are rates, closer where these fill all steps.
     filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
     # Sequences of a batch that arrivals at random find decoding.
     around = np.where(decodes, (slots + 1.0) ** share - 1.0, 0.0)
     beside = companions(around, cases.balanced) if cases.balances else around
-    alone, full = cases.decode(np.ones_like(slots)), cases.decode(slots)
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     zero = np.zeros_like(slots)
     tpot, delay = cases.decode(np.minimum(1.0 + beside, slots)), steps.one_chunk
-    met = Meetings(tpot, delay, steps.one_chunk, zero, zero, np.ones_like(slots), None)
-    through = meeting = seen = uneven = step = zero
+    met = Meetings(tpot, delay, steps.one_chunk, zero, zero, one, None)
+    through = meeting = seen = uneven = step = even = zero
     for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
         through = np.where(decodes, around / (tpot * gaps), filled)
         bunched = np.minimum(bunching * delay, MOST_BUNCHING * beside)
         seen = np.minimum(1.0 + beside + bunched, slots)
+        step = even = cases.decode(seen)
         if number in PRICED:
-            steps = cases.prefills(seen)
-        step = cases.decode(seen)
+            steps = cases.prefills(seen, step)
         if cases.staged:
             lasting = np.maximum(1.0 - through * cases.stages * growth, STEADIEST)
             uneven = np.where(cases.stages == 1.0, 0.0, beside) / lasting
@@ -231,12 +232,13 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     tpot = _of_small_batches(cases, around, through, tpot, taken, count)
     met = beside_prompts_only(cases, meeting, steps, met)
-    longest = _longest(cases, meeting, met.chunks, count)
+    longest = _longest(cases, meeting, met.chunks)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     points = {
         "rate": through,
         "pace": 1.0 / tpot,
-        "slow_s": tpot + LIKELY * _spread(cases, through, tpot, alone, seen, uneven, delay, interference),
+        "slow_s": tpot
+        + LIKELY * _spread(cases, through, tpot, (alone, even), seen, uneven, delay, interference),
         "running_s": np.where(decodes, step, met.running_s),
         "service_s": cases.fixed + met.first_s + met.prefill_s,
         "prompt_s": met.prefill_s,
@@ -293,14 +295,15 @@ def _of_small_batches(
     return tpot
 
 
-def _longest(cases: Cases, meeting: Array, chunks: Array, count: int) -> Array:
+def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
     """Decode time of a request beside as many as slots, and tokens of steps with prompts, hold, s.
 
     Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
     of a step's time falls where the present batch comes to a riser of the stair of step times.
     """
     slots = cases.beside_prompts
-    full, steps = cases.decode(slots), cases.prefills_alike(slots[:count])
+    full = cases.decode(slots)
+    steps = cases.prefills_alike(slots, full)
     delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
     tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
     # From above: prompts share steps that are longer than those without them.
@@ -311,7 +314,7 @@ def _spread(
     cases: Cases,
     through: Array,
     tpot: Array,
-    alone: Array,
+    decode_s: tuple[Array, Array],
     seen: Array,
     uneven: Array,
     delay: Array,
@@ -322,11 +325,13 @@ def _spread(
     A request sees the mean batch over its own decoding: two thirds of the variance of the batch (that of a
     shared processor), a triangle of weights over arrivals. The prompts that delay it arrive meanwhile; their
     number has correlation ``CORRELATED`` with that batch. Accepted drafts vary the steps of a request.
+    ``decode_s``: steps of one sequence and of those seen.
     """
+    alone, even = decode_s
     arrivals = through * tpot * cases.gaps
     deviation = np.sqrt(arrivals / cases.shared * tpot / alone + LONGEST_SPREAD * uneven)
     more = np.minimum(seen + np.maximum(deviation, 1.0), cases.slots)
-    slope = (cases.decode(more) - cases.decode(seen)) / np.maximum(more - seen, 1e-9)
+    slope = (cases.decode(more) - even) / np.maximum(more - seen, 1e-9)
     batch = AVERAGED * np.where(more > seen, slope, 0.0) * deviation / (1.0 - interference)
     # Prompts of all ranks delay a decode; ``delay`` already counts those of all micro batches.
     prompts = delay * cases.ranks * np.sqrt(arrivals / cases.shared) / cases.gaps

@@ -28,7 +28,7 @@ __all__ = ["Limits", "Load", "Steady", "steady_state"]
 Array = NDArray[np.float64]
 
 ITERATIONS = 24
-PREFILL_ITERATIONS = 0, 1, 3, 6, 10, 15
+PREFILL_ITERATIONS = 1, 3, 6, 10, 15
 """Iterations that re-price the interference of prefills, which varies little with the batch."""
 DAMPING = 0.4
 """Clients are fewer where TPOT is longer."""
@@ -67,7 +67,8 @@ def _closed(cases: Cases) -> Steady:
     clients, slots, gaps = cases.clients, cases.slots, cases.gaps
     seen = np.maximum(np.minimum(clients, slots), 1.0)
     alone, full = cases.decode(np.ones_like(seen)), cases.decode(slots)
-    step, steps = cases.decode(seen), cases.prefills(seen)
+    step = cases.decode(seen)
+    steps = cases.prefills(seen, step)
     service, wait = cases.fixed + steps.one_chunk + step, np.zeros_like(seen)
     through, tpot = cases.arrivals, step
     other_clients = np.maximum(clients - 1, 0) / np.maximum(clients, 1.0)
@@ -75,7 +76,7 @@ def _closed(cases: Cases) -> Steady:
     met = Meetings(tpot, steps.one_chunk, steps.one_chunk, step, step, np.ones_like(seen), None)
     for iteration in range(ITERATIONS):
         if iteration in PREFILL_ITERATIONS:
-            steps = cases.prefills(seen)
+            steps = cases.prefills(seen, step)
         decode = tpot * gaps
         lifetime = np.maximum(service + wait + decode, 1e-9)
         through = np.minimum(clients, slots * (decode + service + wait) / (decode + service)) / lifetime

@@ -244,24 +244,20 @@ class Cases:
         number = fits(room, growth, float(engine.block_tokens.value))
         return np.where(self.together, reserved, number)
 
-    def prefills_alike(self, batch: Array) -> Prefills:
-        """`prefills` beside a batch that is the same each time that a case comes.
-
-        Args:
-            batch: of the cases without repetition.
-        """
+    def prefills_alike(self, batch: Array, step: Array) -> Prefills:
+        """`prefills` beside batches that are the same each time that a case comes."""
         once = self._once
         if once is None:
-            return self.prefills(batch)
-        count, times = batch.size, self.new.size // batch.size
-        return _repeated(once.prefills(batch, self.decode(np.tile(batch, times))[:count]), times)
+            return self.prefills(batch, step)
+        count = once.new.size
+        return _repeated(once.prefills(batch[:count], step[:count]), batch.size // count)
 
-    def prefills(self, batch: Array, step: Array | None = None) -> Prefills:
+    def prefills(self, batch: Array, step: Array) -> Prefills:
         """Steps with prompts beside a batch, whose tokens and drafts count towards the budget.
 
         Args:
             batch: decoding sequences of a rank.
-            step: seconds of a step of theirs, where these are known.
+            step: seconds of a step of these alone; see `decode`.
         """
         decoding = batch if self.interleaved else np.zeros_like(batch)
         room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
@@ -309,7 +305,6 @@ class Cases:
         spared = np.where(most_chunks > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
         # Where long steps add more, the chunks before them add no more than the second one did.
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
-        step = self.decode(batch) if step is None else step
         one_chunk = np.where(self.arrives, step, one_chunk)
         added = beside, behind, further, beyond, spared, again
         beside, behind, further, beyond, spared, again = (np.where(self.arrives, 0.0, more) for more in added)
@@ -323,7 +318,8 @@ class Cases:
     @cached_property
     def prefill(self) -> tuple[Array, Array]:
         """Seconds of a prompt's steps without decodes: on one rank, and where every rank has one."""
-        steps = self.prefills_alike(np.zeros_like((self._once or self).new))
+        none = np.zeros_like(self.new)
+        steps = self.prefills_alike(none, self.decode(none))
         return steps.chunks * steps.one_chunk, steps.chunks * steps.seconds(self.ranks)
 
     @cached_property

@@ -507,7 +507,7 @@ def test_ranks_that_decode_wait_for_no_less_than_a_decode_step():
     cases = Cases(one.costs.steps.cases, Load(100, 300, rate=1.0), limits)
     batch, arriving = np.array(255.0), np.array(50.0)
     step = cases.decode(batch)
-    assert rank_steps(cases, arriving, step, cases.prefills(batch), np.array(1.0)).tpot_s >= step
+    assert rank_steps(cases, arriving, step, cases.prefills(batch, step), np.array(1.0)).tpot_s >= step
 
 
 def test_latencies_rise_over_a_riser_of_the_step():
