@@ -92,21 +92,22 @@ def phases(
 
     # The largest rate at some counts, and linear between them.
     series = [_series(int(most_replicas[shape])) for shape in best_cases.shape]
-    owner = np.repeat(np.arange(len(best)), [len(counts) for counts in series])
-    some = best_cases[owner].shared_by(np.concatenate(series))
-    at_series = largest_rate(some)
     counts = [np.arange(1, int(most_replicas[shape]) + 1) for shape in best_cases.shape]
+    owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
+    every = np.concatenate(counts)
+    sharing = best_cases[owner].shared_by(every)
+    sharing.curve  # noqa: B018 (drawn once for all counts)
+    in_series = np.concatenate([np.isin(*pair) for pair in zip(counts, series, strict=True)])
+    at_series = largest_rate(sharing[np.flatnonzero(in_series)])
     limits = [
-        np.interp(every, at, at_series[owner == number])
+        np.interp(every, at, at_series[owner[in_series] == number])
         for number, (every, at) in enumerate(zip(counts, series, strict=True))
     ]
-
-    owner = np.repeat(np.arange(len(best)), [len(every) for every in counts])
-    every, limit = np.concatenate(counts), np.concatenate(limits)
+    limit = np.concatenate(limits)
     load = limit if question.rate is None else question.rate / every
     if question.objective == "goodput":
         load = np.minimum(load, limit)
-    state = best_cases[owner].shared_by(every).state(np.maximum(load, LEAST_RATE))
+    state = sharing.state(np.maximum(load, LEAST_RATE))
     sent = sent_s(best_cases[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
     figures = (
         np.minimum(ttft_quantile(question, state), NEVER),

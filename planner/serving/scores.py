@@ -183,11 +183,14 @@ def scores(
     return Scores(question, by_role["mixed"], prefilling, decoding, *joined)
 
 
-def linked(prefill: Phase, decode: Phase, devices: int) -> bool:
-    """Whether the prefill replicas were scored with their link to these decode replicas."""
-    if prefill.shape.offer.name == decode.shape.offer.name:
-        return prefill.bandwidth == prefill.shape.link_bandwidth(devices)
-    return prefill.bandwidth == through_nics(prefill.shape, decode.shape)
+def linked(prefill: Phase, decoding: Sequence[Phase], devices: int) -> Ints:
+    """Numbers of the decode replicas that the prefill replicas were scored with their link to."""
+    name, own = prefill.shape.offer.name, prefill.shape.link_bandwidth(devices)
+    widths = (
+        own if name == decode.shape.offer.name else through_nics(prefill.shape, decode.shape)
+        for decode in decoding
+    )
+    return np.array([at for at, width in enumerate(widths) if width == prefill.bandwidth], np.int32)
 
 
 def _counts(question: ServingQuestion, most_replicas: int) -> Ints:
@@ -274,9 +277,7 @@ def _apart(
 ) -> tuple[np.ndarray, ...]:
     """Rows of a prefill pool beside every decode pool that it was scored with."""
     offer = prefill.shape.offer
-    decode_pools = np.array(
-        [at for at, phase in enumerate(decoding) if linked(prefill, phase, question.devices)], np.int32
-    )
+    decode_pools = linked(prefill, decoding, question.devices)
     most_devices = np.array(
         [offer.devices if phase.shape.offer.name == offer.name else np.inf for phase in decoding]
     )

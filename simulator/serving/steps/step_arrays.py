@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -187,6 +187,9 @@ class StepCases:
         self.decode_attention, self._mixed, self.chunk_attention = (
             arrays.grids[name].at(index) for name in ("decodes", "mixed", "chunks")
         )
+        self._last: list[tuple[Any, Any, Array, Array]] = [(None, None, self.ranks, self.ranks)]
+        """Sequences and keys of the last decode step, these sequences and their attention: steady states ask
+        for a batch again, with other tokens of a sequence and with batches that vary."""
 
     def repeated(self, times: int) -> StepCases:
         """All cases one after the other, as often as asked."""
@@ -253,11 +256,14 @@ class StepCases:
         return times(self)
 
     def _plain_decode(self, sequences: ArrayLike, keys: ArrayLike, verified: float) -> Array:
-        sequences = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
-        decoding = np.maximum(sequences, 1.0)
-        around = self.around_s + self.sequence_s * sequences
-        tokens = self._padded(sequences * verified) + self._head(decoding * verified)
-        return tokens + self.decode_attention(decoding, keys) + around
+        batch, context, some, attention = self._last[0]
+        if batch is not sequences or context is not keys:
+            some = np.maximum(np.asarray(sequences, dtype=np.float64), 1e-9)
+            attention = self.decode_attention(np.maximum(some, 1.0), keys)
+            self._last[0] = sequences, keys, some, attention
+        around = self.around_s + self.sequence_s * some
+        tokens = self._padded(some * verified) + self._head(np.maximum(some, 1.0) * verified)
+        return tokens + attention + around
 
     def mixed_seconds(
         self,

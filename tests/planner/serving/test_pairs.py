@@ -30,7 +30,7 @@ def test_rows_of_two_pools_are_every_pair_of_counts():
         (first, second, before, after)
         for first, prefill in enumerate(table.prefill)
         for second, decode in enumerate(table.decode)
-        if linked(prefill, decode, question.devices)
+        if len(linked(prefill, [decode], question.devices))
         for before in range(1, len(prefill.ttft) + 1)
         for after in range(1, len(decode.ttft) + 1)
         if before * prefill.shape.devices + after * decode.shape.devices

@@ -109,7 +109,10 @@ def test_a_narrow_link_between_the_types_limits_the_pools():
     # 2,000 tokens of 131 kB at an eighth of 10 GB/s take 0.2 s.
     for prefill in tight.prefill:
         for decode in tight.decode:
-            if linked(prefill, decode, plain.devices) and prefill.shape.offer.name != decode.shape.offer.name:
+            if (
+                len(linked(prefill, [decode], plain.devices))
+                and prefill.shape.offer.name != decode.shape.offer.name
+            ):
                 assert prefill.sending_s == pytest.approx(
                     2000 * prefill.shape.kv_token_bytes / prefill.bandwidth
                 )
