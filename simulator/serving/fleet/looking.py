@@ -31,6 +31,8 @@ class Looking:
         """Replicas that may be inside a stretch of steps."""
         self._readings: dict[int, Readings] = {}
         """By the list of the replicas that take requests."""
+        self._kept: list[Readings] = []
+        """Those that keep arrays of their replicas' states."""
 
     def touch(self, member: Member) -> None:
         """Note that a replica's state or the end of its next step has changed."""
@@ -41,7 +43,7 @@ class Looking:
 
     def changed(self, index: int) -> None:
         """Note that a replica's state has changed."""
-        for readings in self._readings.values():
+        for readings in self._kept:
             readings.changed.add(index)
         if self.router.reads_kv:
             self._unsettled.add(index)
@@ -49,12 +51,15 @@ class Looking:
     def forget(self) -> None:
         """Note that other replicas take requests, or that one has lost its state."""
         self._readings.clear()
+        self._kept.clear()
 
     def targets(self, takers: list[Member]) -> Readings:
         """The replicas that take requests, as routers read them."""
         readings = self._readings.get(id(takers))
         if readings is None:
             readings = self._readings[id(takers)] = Readings(takers)
+            if not readings.few:
+                self._kept.append(readings)
         return readings
 
     def look(self, takers: list[Member], time: float) -> None:
@@ -71,7 +76,7 @@ class Looking:
             end = members[index].replica.next_s
             if end < inf:
                 heappush(self.ends, (end, index))
-        for readings in self._readings.values():
+        for readings in self._kept:
             readings.changed.update(due)
         self._unsettled.difference_update(due)
 

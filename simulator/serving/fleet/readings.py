@@ -43,7 +43,6 @@ class Readings(Targets):
     def column(self, name: str) -> Column:
         """See `Targets.column`."""
         if self.few:
-            self.changed.clear()
             return super().column(name)
         if name == "pending" and not self._alone:
             return super().column(name)

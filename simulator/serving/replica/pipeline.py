@@ -164,6 +164,8 @@ class PipelinedReplica(StepLoop):
 
     def advance(self, until: float, once: bool = False) -> None:
         """Run all steps that end before a time; with ``once``, only the next to end."""
+        if self.next_s >= until:
+            return
         order, waiting, kv, meter = self._order, self.waiting, self.kv, self.meter
         cells, stages, now = meter.cells, self.stages, self.next_s
         while now < until:

@@ -135,6 +135,8 @@ class Replica(StepLoop):
 
     def advance(self, until: float, once: bool = False) -> None:
         """Run all steps that end before a time; with ``once``, only the next to end."""
+        if self.next_s >= until:
+            return
         batcher, kv, waiting, meter, ahead = self.batcher, self.kv, self.waiting, self.meter, self.ahead
         cells, now, plan = meter.cells, self.next_s, self.scheduler.plan
         while now < until:

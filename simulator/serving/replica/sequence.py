@@ -80,7 +80,12 @@ class Sequence:
         self.replica = -1
 
     def __copy__(self) -> Sequence:
-        copied = Sequence.__new__(Sequence)
-        for name, value in zip(FIELDS, _values(self), strict=True):
-            setattr(copied, name, value)
-        return copied
+        # A loop over the names takes three times as long, and a prefill replica copies each sequence.
+        new = Sequence.__new__(Sequence)
+        (
+            new.blocks, new.cached, new.cached_units, new.computed, new.encoded, new.end_step, new.first_s,
+            new.generated, new.ghost, new.join_kv, new.join_step, new.kept, new.last_s, new.loaded,
+            new.output, new.preemptions, new.priority, new.prompt, new.queued_s, new.replica, new.request,
+            new.retries, new.scheduled_s, new.target, new.ticket,
+        ) = _values(self)  # fmt: skip
+        return new
