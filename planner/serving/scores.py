@@ -185,9 +185,9 @@ def scores(
 
 def linked(prefill: Phase, decoding: Sequence[Phase], devices: int) -> Ints:
     """Numbers of the decode replicas that the prefill replicas were scored with their link to."""
-    name, own = prefill.shape.offer.name, prefill.shape.link_bandwidth(devices)
+    name, own_link = prefill.shape.offer.name, prefill.shape.link_bandwidth(devices)
     widths = (
-        own if name == decode.shape.offer.name else through_nics(prefill.shape, decode.shape)
+        own_link if name == decode.shape.offer.name else through_nics(prefill.shape, decode.shape)
         for decode in decoding
     )
     return np.array([at for at, width in enumerate(widths) if width == prefill.bandwidth], np.int32)
