@@ -196,9 +196,9 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     """Curves of ``count`` cases, each of which comes once a point."""
     share = np.repeat(np.linspace(0.0, 1.0, POINTS), count)
     slots, gaps, decodes = cases.slots, cases.gaps, cases.decodes
-    one = np.ones_like(slots)
-    alone, full = cases.decode(one), cases.decode(slots)
-    steps = cases.prefills_alike(one, alone)
+    ones = np.ones_like(slots)
+    alone, full = cases.decode(ones), cases.decode(slots)
+    steps = cases.prefills_alike(ones, alone)
     # Replicas that only prefill have no batch: their points are rates, closer where these fill all steps.
     filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
     # Sequences of a batch that arrivals at random find decoding.
@@ -208,7 +208,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     zero = np.zeros_like(slots)
     tpot, delay = cases.decode(np.minimum(1.0 + beside, slots)), steps.one_chunk
-    met = Meetings(tpot, delay, steps.one_chunk, zero, zero, one, None)
+    met = Meetings(tpot, delay, steps.one_chunk, zero, zero, ones, None)
     through = meeting = seen = uneven = step = even = zero
     for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
         through = np.where(decodes, around / (tpot * gaps), filled)
