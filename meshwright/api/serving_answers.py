@@ -14,6 +14,7 @@ from planner.serving.mix.search import Mix
 
 if TYPE_CHECKING:
     from meshwright.pages.page import Page
+    from planner.serving.mix.run import MixRun
 
 
 class FrontsAnswer(Result, Fronts):
@@ -49,19 +50,22 @@ class FrontsAnswer(Result, Fronts):
         return
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class MixAnswer(Result, Mix):
-    """The answer of ``mw.mix``; see `planner.serving.mix.search.Mix`."""
+    """The answer of ``mw.mix``, with its run; see `planner.serving.mix.search.Mix`."""
+
+    run: MixRun | None = None
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.mixes import mix_tables
 
-        return mix_tables(self)
+        return mix_tables(self, self.run)
 
     def to_dict(self) -> dict[str, Any]:
         """The output of ``meshwright plan mix --json``."""
         from meshwright.reports.mixes import describe_mix
 
-        return describe_mix(self)
+        return describe_mix(self, self.run)
 
     def page(self) -> Page:
         """What is rented, and for what it is used."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from meshwright.api.serving_answers import FrontsAnswer
     from meshwright.commands.plan_files import PlanFiles
     from meshwright.commands.plan_flags import ServeFlags
-    from planner.pareto import Fronts
 
 UNREAD = ("rate", "prefix", "images", "concurrency")
 """Flags of a load that fronts do not read: each point has its own concurrency and computes its prompts."""
@@ -51,28 +51,22 @@ def show_training_fronts(scenario: str, arguments: Mapping[str, Any], files: Pla
         InfeasibleError: no plan fits.
     """
     from meshwright.api import training as api
+    from meshwright.api.serving_answers import FrontsAnswer
     from meshwright.commands.output import progress
+    from meshwright.result_base import as_answer
     from planner.training.fronts import training_fronts
 
     with progress("searching") as advance:
         search = api.plan(scenario or None, progress=advance, every=True, **arguments)
     search.check()
     if search.scored is not None:
-        _show(training_fronts(search.result.setting, search.scored), files, json)
+        fronts = training_fronts(search.result.setting, search.scored)
+        _show(as_answer(FrontsAnswer, fronts), files, json)
 
 
-def _show(fronts: Fronts, files: PlanFiles, json: bool) -> None:
-    from meshwright.commands.output import note, print_json, show_tables
-    from meshwright.reports.fronts import describe_fronts, front_tables
+def _show(fronts: FrontsAnswer, files: PlanFiles, json: bool) -> None:
+    from meshwright.commands.output import tell, write_page
 
     files.refuse("fronts", "save", "csv")
-    if files.html is not None:
-        from meshwright.pages.fronts import fronts_page
-
-        fronts_page(fronts).write(files.html)
-    if json:
-        print_json(describe_fronts(fronts))
-    else:
-        show_tables(*front_tables(fronts))
-    if files.html is not None:
-        note(f"page written: {files.html}")
+    tell(fronts, json)
+    write_page(fronts, files.html)

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import RenderableType
 
+    from meshwright.result_base import Result
     from simulator.models import Model
 
 WIDTH_OF_FILES = 100
@@ -86,6 +89,25 @@ def show_tables(*parts: RenderableType) -> None:
     console = ToReader(highlight=False, emoji=False, width=width())
     for part in parts:
         console.print(part)
+
+
+def tell(answer: Result, json: bool) -> None:
+    """Print a result: as JSON, or its tables."""
+    if json:
+        print_json(answer.to_dict())
+    else:
+        show_tables(*answer._tables())
+
+
+def write_page(answer: Result, path: Path | None) -> None:
+    """Write the page of a result, if requested.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if path is not None:
+        answer.page().write(path)
+        note(f"page written: {path}")
 
 
 def show_on_stderr(*parts: RenderableType) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LEVERS = {"speculate": "speculation", "kv": "kv"}
 """Flags of serving that fix a field."""
+POST_TRAINING = ("model", "cluster", "gpus", "framework", "isl", "osl")
+"""Flags that ask or change a question of post-training."""
 
 
 def _plan(**values: Any) -> None:
@@ -81,10 +83,7 @@ def answer(name: str, values: Mapping[str, Any]) -> None:
     elif name == "size":
         _answer_sizes(read_as(SizeFlags, values))
     elif name == "rl":
-        from meshwright.commands.plan_rl import plan_rl
-
-        flags = read_as(RlFlags, values, "post-training reads its scenario")
-        plan_rl(flags, _files(flags, flags.html))
+        _answer_post_training(read_as(RlFlags, values, "post-training reads its scenario"))
     else:
         _answer_training(read_as(TrainFlags, values))
 
@@ -164,20 +163,79 @@ def _answer_sizes(flags: SizeFlags) -> None:
     compare_sizes(flags, flags.tokens, flags.days, flags.budget, flags.epochs)
 
 
+def _answer_post_training(flags: RlFlags) -> None:
+    """Devices, layouts and schedule of post-training.
+
+    Raises:
+        InfeasibleError: no plan fits.
+        InputError: a wrong key or value, or a file cannot be written.
+    """
+    from meshwright.commands.output import note, progress, tell
+    from meshwright.jobs.rl import search
+    from meshwright.questions.post_training import rl_question, workload_words
+
+    files = _files(flags, flags.html)
+    question = rl_question(flags.scenario, {name: getattr(flags, name) for name in POST_TRAINING})
+    if not flags.scenario:
+        note(f"workload: {workload_words(question[0]['workload'])}")
+    with progress("searching") as advance:
+        ranking = search(question, flags.staleness, flags.top, advance)
+    tell(ranking, flags.json)
+    files.write_ranking(ranking)
+
+
+def _answer_runs(flags: TrainFlags) -> None:
+    """Plans ranked by their run of weeks at every size; a fixed number of GPUs is a range of one.
+
+    Raises:
+        InfeasibleError: no run works at any size.
+        InputError: a wrong flag, or a scenario without ``run``.
+    """
+    from core.errors import InfeasibleError
+    from meshwright.api.runs import plan_run
+    from meshwright.commands.output import progress, tell, write_page
+    from meshwright.questions.training import size_range
+
+    ends = None if flags.gpus is None else size_range(flags.gpus)
+    question = {**flags.arguments, "cluster": flags.cluster, "quantile": flags.quantile, "top": flags.top}
+    with progress("runs") as advance:
+        ranking = plan_run(flags.scenario or None, gpus=ends, progress=advance, **question)
+    tell(ranking, flags.json)
+    if ranking.best is not None:
+        write_page(ranking, flags.html)
+    if not any(size.ranked for size in ranking.sizes):
+        raise InfeasibleError(f"no run works: {ranking.sizes[0].problem}")
+
+
+def _answer_groups(flags: TrainFlags, arguments: Mapping[str, Any], files: PlanFiles) -> None:
+    """Plans on a cluster of groups: which group carries which stages or replicas.
+
+    Raises:
+        InfeasibleError: no plan fits.
+        InputError: a wrong key or value, or a file cannot be written.
+    """
+    from meshwright.api.groups import plan_over_groups
+    from meshwright.commands.output import progress, tell
+
+    files.refuse("rankings of groups", "csv")
+    with progress("searching") as advance:
+        ranking = plan_over_groups(flags.scenario or None, progress=advance, **arguments)
+    if flags.json or ranking.search.plans:
+        tell(ranking, flags.json)
+    ranking.check()
+    files.write_ranking(ranking)
+
+
 def _answer_training(flags: TrainFlags) -> None:
     from meshwright.api.groups import on_groups
     from meshwright.commands.fronts import show_training_fronts
-    from meshwright.commands.plan_groups import plan_groups
     from meshwright.commands.sizing import compare_sizes
     from meshwright.questions.training import device_count
 
     files = _files(flags, flags.html)
     if flags.run:
-        from meshwright.commands.plan_run import plan_runs
-
         refuse_unread(flags, "runs")
-        question = {**flags.arguments, "cluster": flags.cluster}
-        plan_runs(flags.scenario, flags.gpus, flags.quantile, flags.top, question, flags.json, flags.html)
+        _answer_runs(flags)
         return
     if ".." in (flags.gpus or "") or "," in (flags.cluster or ""):
         refuse_unread(flags, "sizes")
@@ -187,7 +245,7 @@ def _answer_training(flags: TrainFlags) -> None:
     arguments |= {"cluster": flags.cluster, "gpus": device_count(flags.gpus) if flags.gpus else None}
     if on_groups(flags.scenario or None, arguments):
         refuse_unread(flags, "groups")
-        plan_groups(flags.scenario, {**arguments, "top": flags.top}, files, flags.json)
+        _answer_groups(flags, {**arguments, "top": flags.top}, files)
         return
     if flags.pareto:
         refuse_unread(flags, "fronts")

@@ -10,7 +10,8 @@ from core.records import record
 
 if TYPE_CHECKING:
     from meshwright.api.serving import DeploymentSearch
-    from meshwright.results import PlanSearch
+    from meshwright.jobs.rl import PostTrainingSearch
+    from meshwright.results import MixedSearchResult, PlanSearch
 
 COMMENT = """\
 # Written by `meshwright plan --save`: `meshwright simulate` predicts this plan.
@@ -113,6 +114,20 @@ class PlanFiles:
     def _save(self, search: PlanSearch | DeploymentSearch) -> None:
         if self.save is not None:
             self.write_mapping(search.scenario(self.rank - 1))
+
+    def write_ranking(self, ranking: MixedSearchResult | PostTrainingSearch) -> None:
+        """Write the page of a ranking and the scenario of a plan, where requested.
+
+        Raises:
+            InputError: a file cannot be written, or there is no such rank.
+        """
+        from meshwright.commands.output import note, write_page
+
+        if self.save is not None:
+            self.check_rank(len(ranking.search.plans))
+            self.write_mapping(ranking.search.plans[self.rank - 1].data)
+            note(f"scenario written: {self.save}")
+        write_page(ranking, self.html)
 
     def write_mapping(self, scenario: Mapping[str, Any]) -> None:
         """Write a scenario to the requested file.

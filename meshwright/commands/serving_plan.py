@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.commands import INTERRUPTED
@@ -95,8 +96,7 @@ def plan_mix(flags: MixFlags) -> None:
         InfeasibleError: no mix carries the load within the targets.
     """
     from meshwright.api import serving as serving_api
-    from meshwright.commands.output import note, print_json, progress, show_tables
-    from meshwright.reports.mixes import describe_mix, mix_tables
+    from meshwright.commands.output import progress, tell, write_page
 
     check_given(flags, NEEDED_OF_A_MIX)
     names = ("model", "isl", "osl", "rate", "engine", "watts")
@@ -110,21 +110,13 @@ def plan_mix(flags: MixFlags) -> None:
             progress=advance,
             **question,
         )
-    run = None
     if flags.refine:
         from planner.serving.mix.run import run_mix
 
         with progress("running the mix") as advance:
-            run = run_mix(mix, advance)
-    if flags.json:
-        print_json(describe_mix(mix, run))
-    else:
-        show_tables(*mix_tables(mix, run))
-    if flags.html is not None:
-        from meshwright.pages.answers import mix_page
-
-        mix_page(mix, mix_tables(mix, run)).write(flags.html)
-        note(f"page written: {flags.html}")
+            mix = replace(mix, run=run_mix(mix, advance))
+    tell(mix, flags.json)
+    write_page(mix, flags.html)
 
 
 def plan_days(flags: DayFlags) -> None:
@@ -135,16 +127,15 @@ def plan_days(flags: DayFlags) -> None:
         InfeasibleError: no replica meets the targets, or the devices do not carry the highest rate.
     """
     from meshwright.api import serving as serving_api
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import progress, tell, write_page
     from meshwright.questions.training import device_count
-    from meshwright.reports.days import day_tables, describe_day
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "engine")
     question: dict[str, Any] = {name: getattr(flags, name) for name in names}
     question |= {**flags.constraints, **targets_of(flags)}
     with progress("planning the day") as advance:
-        timetable, runs = serving_api.day(
+        timetable, _ = serving_api.day(
             flags.scenario or None,
             rates=flags.rates,
             gpus=device_count(flags.gpus) if flags.gpus else None,
@@ -153,15 +144,8 @@ def plan_days(flags: DayFlags) -> None:
             progress=advance,
             **question,
         )
-    if flags.json:
-        print_json(describe_day(timetable, runs))
-    else:
-        show_tables(*day_tables(timetable, runs))
-    if flags.html is not None:
-        from meshwright.pages.answers import day_page
-
-        day_page(timetable, day_tables(timetable, runs)).write(flags.html)
-        note(f"page written: {flags.html}")
+    tell(timetable, flags.json)
+    write_page(timetable, flags.html)
 
 
 def _load(flags: ServeFlags) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def compare_sizes(
     """
     from core.errors import InfeasibleError
     from meshwright.api import training as api
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import progress, tell, write_page
     from meshwright.questions.training import size_range
-    from meshwright.reports.sizing import describe_sizing, limit_words, sizing_tables
+    from meshwright.reports.sizing import limit_words
     from meshwright.reports.units import counted
 
     ends = None if flags.gpus is None else size_range(flags.gpus)
@@ -52,15 +52,10 @@ def compare_sizes(
             progress=advance,
             **flags.arguments,
         )
-    if flags.json:
-        print_json(describe_sizing(sizing))
-    else:
-        show_tables(*sizing_tables(sizing))
-    if flags.html is not None and sizing.fastest is not None:
-        sizing.page().write(flags.html)
-        note(f"page written: {flags.html}")
+    tell(sizing, flags.json)
     if sizing.fastest is None:
         raise InfeasibleError("no plan fits at any size")
+    write_page(sizing, flags.html)
     if sizing.cheapest is None:
         limits = limit_words(sizing)
         raise InfeasibleError(f"no size trains {counted(sizing.tokens)} tokens{limits}{_enough(sizing)}")

@@ -36,7 +36,7 @@ class SweepResult(Result):
     grid: Sequence[str] = ()
 
     def _tables(self) -> Sequence[Any]:
-        from meshwright.reports.points import point_tables
+        from meshwright.reports.sweep_points import point_tables
 
         return point_tables(self.points, self.grid)
 

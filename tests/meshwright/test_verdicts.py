@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import InputError
 from core.loading import build
-from meshwright.reports.points import points_verdict
+from meshwright.reports.sweep_points import points_verdict
 from simulator.models import Model
 
 TRAINED = """\
