@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from simulator.serving.steady.company import poisson_excess
 from simulator.serving.steady.steady_cases import Cases, Prefills
+from simulator.serving.steady.waits import many_servers
 
 Array = NDArray[np.float64]
 
@@ -44,7 +45,7 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     """Steps of ranks at a rate of prompts.
 
     A spell of steps with prompts ends once no prompt has arrived during the steps that one takes: a geometric
-    number of steps, after a first prompt that takes ``steps.chunks`` of them.
+    number of steps, after a first prompt that takes several of them.
 
     Args:
         cases: the loads.
@@ -53,10 +54,16 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
         steps: steps with prompts.
         chunks: prompt chunks of a step with any, of the last iteration.
     """
-    ranks = steps.ranks
-    prompts_s = steps.uneven_seconds(chunks, longest_rank(chunks, ranks, steps.most))
+    ranks, most_chunks = steps.ranks, steps.ranks * steps.most
+    # A prompt that fills its last step in part leaves the rest to the next one of its rank, or empty.
+    lacks = np.ceil(steps.chunks - 1e-9) - steps.chunks
+    waited_for = np.minimum(arriving * steps.full, 1.0) ** many_servers(ranks)
+    turns = steps.chunks + lacks * (1.0 - waited_for)
+    full_s = steps.uneven_seconds(chunks, longest_rank(chunks, ranks, steps.most))
+    fewer = 1.0 - steps.chunks / turns
+    prompts_s = full_s - fewer * (steps.lacking + full_s - steps.one_chunk)
     arrivals = np.maximum(arriving * prompts_s, 1e-9)
-    spell = np.expm1(np.minimum(steps.chunks * arrivals, LONGEST_SPELL)) / -np.expm1(-arrivals)
+    spell = np.expm1(np.minimum(turns * arrivals, LONGEST_SPELL)) / -np.expm1(-arrivals)
     weight = spell * -np.expm1(-arriving * step)
     share = weight / (1.0 + weight)
     mean = share * prompts_s + (1.0 - share) * step
@@ -66,13 +73,18 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     # Prompts that fill a step each do not share one; shorter ones do once every rank has one.
     unshared = np.clip(busy / came, 1.0 / steps.most, 1.0)
     # Short prompts take less than the decodes of many.
-    tpot = np.maximum(mean / (1.0 - np.minimum(came * steps.chunks * unshared / ranks, MOST_PROMPTS)), step)
+    tpot = np.maximum(mean / (1.0 - np.minimum(came * turns * unshared / ranks, MOST_PROMPTS)), step)
+    own_s = steps.uneven_seconds(
+        1.0 + np.minimum(arriving * met * turns, most_chunks - 1.0), np.ones_like(met)
+    )
+    own_s = turns * (own_s - fewer * (steps.lacking + full_s - steps.one_chunk))
+    finds_any = -np.expm1(-arriving * (tpot * cases.gaps + own_s))
     return RankSteps(
         tpot_s=tpot,
         delay_s=(1.0 - step / tpot) / np.maximum(arriving, 1e-9),
-        prefill_s=steps.chunks * steps.uneven_seconds(1.0 + arriving * met, np.ones_like(met)),
-        first_s=0.5 * met + cases.ahead * mean,
-        chunks=np.clip(came * steps.chunks / np.maximum(share, 1e-9), 1.0, ranks * steps.most),
+        prefill_s=own_s,
+        first_s=finds_any * (0.5 * met + cases.ahead * mean),
+        chunks=np.clip(came * turns / np.maximum(share, 1e-9), 1.0, most_chunks),
     )
 
 
@@ -109,13 +121,15 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     spare = np.where(chunks > 1.0, rounded_up - chunks, most_chunks - fit)
     shared = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
     further = np.where(chunks > 1.0, chunks + 1.0 - rounded_up, 1.0)
-    less = np.maximum(steps.one_chunk - step, 0.0)
+    less = steps.lacking
     behind, prompts, count = np.zeros_like(step), np.ones_like(step), rounded_up
     decoding, share, length, wait = (np.zeros_like(step) for _ in range(4))
     for _ in range(LANE_ROUNDS):
         turns = chunks + (rounded_up - chunks) * (1.0 - behind)
         lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
-        length = np.maximum(lone + more, 1e-9)
+        own = np.maximum(lone + more, 1e-9)
+        # Beside decodes that take longer, a turn with prompts costs its micro batch one of theirs.
+        length = np.maximum(own, step * (1.0 - share ** (stages - 1.0)))
         share = np.minimum(arriving * turns * length / prompts, MOST_PROMPTS)
         # A spell ends once none came in a turn, after the others planned theirs: in one of a lone prompt or
         # of several, a Poisson number. It goes on where all micro batches are full twice.
@@ -141,6 +155,8 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     beside = np.minimum(2.0 * rate * wait, most_chunks - 1.0)
     own_s = count * steps.seconds(1.0 + beside)
     own_s = own_s - (rounded_up - chunks) * (1.0 - behind) * less
+    # A shorter turn waits at the last stage for the decodes ahead of it.
+    own_s = own_s + count * (1.0 - 1.0 / stages) * np.maximum(step - own_s / count, 0.0)
     return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own_s, wait)
 
 

@@ -203,11 +203,12 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     filled = MOST_FILLED / (cases.ranks * steps.full) * (1.0 - (1.0 - share) ** 2)
     # Sequences of a batch that arrivals at random find decoding.
     around = np.where(decodes, (slots + 1.0) ** share - 1.0, 0.0)
-    beside = companions(around, cases.balanced) if cases.balances else around
+    around, tpot = _up_to_riser(cases, around, count)
+    beside = _beside(cases, around)
     growth = np.maximum(gaps * (full - alone) / np.maximum(slots - 1.0, 1.0), 1e-9)
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     zero = np.zeros_like(slots)
-    tpot, delay = cases.decode(np.minimum(1.0 + beside, slots)), steps.one_chunk
+    delay = steps.one_chunk
     met = Meetings(tpot, delay, steps.one_chunk, zero, zero, ones, None)
     through = meeting = seen = uneven = step = even = zero
     for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
@@ -264,6 +265,38 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     }
     per_case = {name: np.broadcast_to(values, slots.shape)[:count] for name, values in per_case.items()}
     return RateCurve(**points, **per_case)
+
+
+def _beside(cases: Cases, around: Array) -> Array:
+    """Sequences beside a request in a batch of ``around`` on average."""
+    return companions(around, cases.balanced) if cases.balances else around
+
+
+def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]:
+    """Mean batches of a curve's points and their decode steps, s: one point moved up to the steepest riser.
+
+    The rate falls where a batch outgrows the captured graphs. The highest rate before is what replicas carry
+    beside small batches; a point below it would end that branch too early.
+
+    Args:
+        cases: the loads, ``count`` of them at each point.
+        around: mean sequences of a batch.
+        count: number of cases.
+    """
+
+    def steps(around: Array) -> Array:
+        return cases.decode(np.minimum(1.0 + _beside(cases, around), cases.slots))
+
+    shape, every = (POINTS, count), np.arange(count)
+    points, seconds = around.reshape(shape).copy(), steps(around).reshape(shape)
+    rate = points / seconds
+    falls = rate[:-1] / np.maximum(rate[1:], 1e-12)
+    riser = np.argmax(falls, axis=0)
+    within = np.linspace(points[riser, every], points[riser + 1, every], POINTS)
+    between = steps(within.ravel()).reshape(shape)
+    top = np.where(falls[riser, every] > 1.0, np.argmax(within / between, axis=0), 0)
+    points[riser, every], seconds[riser, every] = within[top, every], between[top, every]
+    return points.ravel(), seconds.ravel()
 
 
 def _of_small_batches(

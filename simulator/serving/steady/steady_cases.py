@@ -100,6 +100,11 @@ class Prefills:
     """Seconds by which chunks beyond the second add less to a long step than ``beyond`` each."""
     again: Array
     """Added by a second chunk on the only rank with one, where there are several ranks."""
+    lacking: Array
+    """Seconds of what the last step of a prompt lacks, for a whole chunk: the first tokens of a step read the
+    weights, and take its launches."""
+    launches: Array
+    """Seconds of launches that one chunk does not fill, and those of further ranks do."""
     ranks: Array
     uneven: Array
     """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
@@ -107,7 +112,8 @@ class Prefills:
     def seconds(self, chunks: Array) -> Array:
         """Step time with ``chunks`` chunks over all ranks."""
         ranks = self.ranks
-        some = self.one_chunk + (np.minimum(chunks, ranks) - 1.0) * self.beside
+        some = (np.minimum(chunks, ranks) - 1.0) * self.beside
+        some = self.one_chunk + np.maximum(some - self.launches, np.minimum(some, 0.0))
         some = some + np.minimum(np.maximum(chunks - ranks, 0.0), ranks) * self.behind
         more = np.maximum(chunks - 2.0 * ranks, 0.0)
         few, many = more * self.further, more * self.beyond - self.spared
@@ -293,8 +299,10 @@ class Cases:
         one_chunk, all_, two, half, full = steps[int(not single)], *steps[-4:]
         again = (steps[0] - one_chunk) / (second - 1.0)
         if self.turns:
-            others = self.table.others_seconds(chunk, before, batch, self.keys)
+            # An arrival adds itself to its own rank.
+            others = self.table.others_seconds(chunk, before, np.maximum(batch - 1.0, 0.0), self.keys)
             one_chunk = one_chunk + np.where(self.in_turn, others, 0.0)
+        launches = np.where(self.in_turn, np.maximum(self.table.least_mixed_s - one_chunk, 0.0), 0.0)
         beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - all_, 0.0) / (self.ranks * (second - 1.0))
         long = self.ranks * np.maximum(most_of - middle, 1e-9)
@@ -305,15 +313,19 @@ class Cases:
         spared = np.where(most_chunks > 2.0, beyond * self.ranks * (middle - 2.0) - (half - two), 0.0)
         # Where long steps add more, the chunks before them add no more than the second one did.
         further = np.where(spared > 0.0, np.minimum(further, behind), further)
-        one_chunk = np.where(self.arrives, step, one_chunk)
+        one_chunk = np.where(self.arrives, step, one_chunk + launches)
         added = beside, behind, further, beyond, spared, again
         beside, behind, further, beyond, spared, again = (np.where(self.arrives, 0.0, more) for more in added)
         uneven = np.where(
             most_chunks < room / chunk, self.longest_of * np.sqrt(self.varied / most_chunks), 0.0
         )
         mean_steps = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
-        parts = step, one_chunk, beside, behind, further, beyond, spared, again
-        return Prefills(self.new / chunk, mean_steps, most_chunks, *parts, self.ranks, uneven)
+        chunks, more = self.new / chunk, np.where(self.ranks > 1.0, again, behind)
+        lacks = np.maximum(np.ceil(chunks) - chunks, 1e-9)
+        least = np.maximum(one_chunk - np.maximum(step, self.table.least_mixed_s), 0.0)
+        lacking = np.minimum(more, least / lacks)
+        parts = step, one_chunk, beside, behind, further, beyond, spared, again, lacking, launches
+        return Prefills(chunks, mean_steps, most_chunks, *parts, self.ranks, uneven)
 
     @cached_property
     def prefill(self) -> tuple[Array, Array]:

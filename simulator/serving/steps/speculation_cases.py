@@ -50,6 +50,7 @@ class SpeculativeCases:
         self.engine, self.stages, self.ranks = target.engine, target.stages, target.ranks
         self.idle_watts, self.fixed_s = target.idle_watts, target.fixed_s
         self.window, self.windows, self.longest = target.window, target.windows, target.longest
+        self.least_mixed_s = target.least_mixed_s
 
     def repeated(self, times: int) -> Self:
         """See `StepCases.repeated`."""

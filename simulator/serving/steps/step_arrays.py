@@ -172,7 +172,7 @@ class StepCases:
         self.fixed_s = figures["fixed_s"]
         """Part of TTFT outside of steps, s."""
         self.around_s, self.sequence_s = figures["around_s"], figures["sequence_s"]
-        self._least_mixed_s, self._prefill_factor = figures["least_mixed_s"], figures["prefill_factor"]
+        self.least_mixed_s, self._prefill_factor = figures["least_mixed_s"], figures["prefill_factor"]
         self._exponent = figures["overlap_exponent"]
         self._graphs_mixed, self._largest_graph = figures["graphs_mixed"] > 0, figures["largest_graph"]
         self._eager_above = figures["eager_above"]
@@ -311,7 +311,7 @@ class StepCases:
         decode_s = np.where(
             rows > self._eager_above, self.around_s + self.sequence_s * sequences + alone, 0.0
         )
-        least = np.maximum(decode_s, self._least_mixed_s)
+        least = np.maximum(decode_s, self.least_mixed_s)
         return np.maximum(around + alone + self._prefill_factor * (step_s - alone), least)
 
     def others_seconds(
