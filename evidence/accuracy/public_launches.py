@@ -1,4 +1,4 @@
-"""Launch files of 30 public repositories, read here, beside what is right by hand.
+"""Launch files of public repositories, read here, beside what is right by hand.
 
     python -m benchmarks.public_launches FOLDER
 
