@@ -33,7 +33,7 @@ def problem(launch: Mapping[str, Any], path: Path) -> tuple[str, str]:
     except (InputError, InfeasibleError) as error:
         words = str(error).partition(f"{path}: ")[2] or str(error)
         refusal = launch.get("refused")
-        return f"refused: {words}", "" if refusal and refusal in words else "should be read"
+        return f"refused: {words}", "" if refusal and refusal in words else f"refused: {words}"
     if "refused" in launch:
         return "read", f"should be refused by {launch['refused']}"
     described = {**imported.scenario, "note": " ".join(imported.notes)}
