@@ -205,6 +205,10 @@ def _only_file(folder: Path) -> Path:
     raise InputError(f"has no report of a machine; name one launch file of its files: {named}", str(folder))
 
 
+SCRIPT = re.compile(r"[\w./-]{1,200}\.py\b|(?m:^\s*(?:swift|tune|xtuner)\s+\w+)")
+"""What a launch file of a kind that is not read runs."""
+
+
 def recognised(text: str, where: str) -> Exporter:
     """The exporter with most options in the text.
 
@@ -222,6 +226,9 @@ def recognised(text: str, where: str) -> Exporter:
         if re.search(r"(?m)^model:", text) and re.search(r"(?m)^workload:", text):
             raise InputError(f"is a scenario already: meshwright simulate {where}", where)
         kinds = ", ".join(name for name in TARGETS if exporter(name).hints or name in READ)
+        if script := SCRIPT.search(text):
+            problem = f"runs {script[0].strip()!r}, which is no launcher that is read"
+            raise InputError(f"{problem}; --from names one that it is like: {kinds}", where)
         raise InputError(f"has no options of a launch file; name its kind with --from: {kinds}", where)
     return exporter(best)
 

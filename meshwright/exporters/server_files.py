@@ -45,6 +45,7 @@ SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 BACKEND = re.compile(r"\bVLLM_ATTENTION_BACKEND=[\"']?(\w+)")
 VERSION = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
 INSTALLED = re.compile(r"\b(?:vllm|sglang)(?:\[\w+\])?==(\d+\.\d+(?:\.\d+)?)")
+CONTINUED = re.compile(r"\\\s*\n")
 ENDS = ("|", "2>&1", "&", ">", ">>", "&&", ";", "||", "exec")
 
 
@@ -141,7 +142,8 @@ def _documents(text: str) -> list[Any]:
 
 def _script(text: str, where: str, beside: Beside) -> Iterator[LaunchedServer]:
     """Servers of a script or a command line."""
-    if not any(re.search(start, text) for start, _ in STARTS):
+    joined = CONTINUED.sub(" ", text)
+    if not any(re.search(start, joined) for start, _ in STARTS):
         return
     backend = BACKEND.search(text)
     for command in expanded_commands(text, where):

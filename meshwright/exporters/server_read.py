@@ -99,8 +99,10 @@ def read_servers(servers: Sequence[LaunchedServer], stated: Mapping[str, Any], w
     if "cluster" not in stated:
         raise InputError("launch files do not name the cluster: give --cluster", where)
     named = {str(stated.get("model") or _named(server)) for server in servers} - {""}
-    if not named or any("$" in name for name in named):
-        raise InputError("the launch file does not name the model: give --model", where)
+    unset = [name for name in named if "$" in name and models.resolve(name) is None]
+    if unset or not named:
+        what = f"set {unset[0]!r}, which is" if unset else "name"
+        raise InputError(f"the launch file does not {what} the model: give --model", where)
     if len(named) > 1:
         raise InputError(f"servers of several models ({', '.join(sorted(named))}): give one file each", where)
     name = next(iter(named))
@@ -152,10 +154,8 @@ def _pool(
     pool["engine"] = server.preset or preset.engine.name
     if preset.assumed and not server.preset:
         release = f"{server.version} has no preset" if server.version else "the file names no release"
-        words = (
-            "; times of an older release are likely longer" if _older(server.version, preset.engine) else ""
-        )
-        notes.append(f"{release}: {preset.engine.name} stands for it{words}")
+        longer = "; times of an older release are likely longer" * _older(server.version, preset.engine)
+        notes.append(f"{release}: {preset.engine.name} stands for it{longer}")
     if server.backend:
         notes.append(
             f"VLLM_ATTENTION_BACKEND {server.backend} is left out: the release's own kernels are priced"

@@ -102,7 +102,11 @@ HARMLESS = re.compile(
 )
 
 
-STARTS = re.compile(r"(?:axolotl\s+train|llamafactory-cli\s+train|trl\s+sft|axolotl\.cli\.train)\b")
+STARTS = re.compile(
+    r"(?:axolotl\s+train|llamafactory-cli\s+train|train_bash\.py|trl\s+sft|axolotl\.cli\.train)\b"
+)
+DEVICES = re.compile(r"--(?:num_processes|nproc[-_]per[-_]node|num_gpus)[= ](\d{1,6})")
+VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=(\d{1,3}(?:,\d{1,3}){0,63})\b")
 FACTS = {"seq_len": "workload.seq_len", "micro": "plan.micro_batch", "steps": "derived.micro_batches"}
 
 
@@ -160,7 +164,7 @@ def _options(text: str, where: str, folder: Path) -> tuple[Options, int | None]:
     """Keys of a YAML file, or the options of a command and of the file that it names."""
     if isinstance(data := yaml_of(text), Mapping):
         return {str(key): value for key, value in data.items()}, None
-    for command in expanded_commands(text, where) if re.search(r"trl |axolotl|llamafactory", text) else ():
+    for command in expanded_commands(text, where) if STARTS.search(text) else ():
         start = STARTS.search(command)
         if start is None:
             continue
@@ -174,8 +178,9 @@ def _options(text: str, where: str, folder: Path) -> tuple[Options, int | None]:
         )
         if isinstance(named, str):
             options = {**_file(folder / named, where), **options}
-        launcher = re.search(r"--(?:num_processes|nproc[-_]per[-_]node)[= ](\d{1,6})", command)
-        return options, int(launcher[1]) if launcher else None
+        launcher, visible = DEVICES.search(command), VISIBLE.search(text)
+        seen = len(visible[1].split(",")) if visible else None
+        return options, int(launcher[1]) if launcher else seen
     return {}, None
 
 

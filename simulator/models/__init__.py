@@ -49,7 +49,7 @@ class ModelCatalogue(Catalogue[Model]):
         """
         if (listed_name := super().resolve(name)) is not None or name.endswith(SUFFIXES):
             return listed_name
-        short = name.rpartition("/")[2].lower()
+        short = name.rstrip("/").rpartition("/")[2].lower()
         shape = NOT_SHAPE.sub("", short)
         spellings = (short, shape, REVISION.sub("", shape))
         return next((self._spellings[s] for s in map(_squeezed, spellings) if s in self._spellings), None)

@@ -36,6 +36,24 @@ def test_options_of_vllm_serve() -> None:
     assert read(line).unknown == ()
 
 
+def test_a_container_may_be_started_over_several_lines() -> None:
+    lines = (
+        "docker run --gpus all \\\n  --ipc=host \\\n  vllm/vllm-openai:v0.11.0 \\\n  --model Qwen/Qwen3-8B"
+    )
+    assert deployment(lines)["tensor"] == 1
+    assert read(lines).scenario["model"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize("name", ["$HOME/models/Qwen3-8B", "/root/Qwen3-8B/"])
+def test_a_folder_is_called_as_its_model(name: str) -> None:
+    assert deployment(f'vllm serve "{name}"')["tensor"] == 1
+
+
+def test_a_model_that_the_file_does_not_set_is_told() -> None:
+    with pytest.raises(InputError, match=r"does not set '\$1', which is the model: give --model"):
+        read("vllm serve $1 --tensor-parallel-size 2")
+
+
 def test_data_parallel_ranks_of_a_dense_model_are_replicas() -> None:
     imported = read("vllm serve meta-llama/Llama-3.1-8B-Instruct --data-parallel-size 4")
     assert imported.scenario["deployment"]["replicas"] == 4

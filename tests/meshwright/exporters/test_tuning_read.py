@@ -65,6 +65,16 @@ def test_a_llama_factory_file_takes_its_defaults_and_the_stage_of_deepspeed(tmp_
     assert read(beside, tmp_path)["plan"]["zero"] == 2
 
 
+def test_devices_that_a_command_sees_train() -> None:
+    line = "CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --model_name_or_path Qwen/Qwen3-8B"
+    assert read_launch(line, stated={"cluster": "dgx-h100"}).scenario["gpus"] == 2
+
+
+def test_a_script_that_is_not_read_is_named() -> None:
+    with pytest.raises(InputError, match=r"runs 'train/mine.py', which is no launcher that is read"):
+        read_launch("accelerate launch train/mine.py --epochs 3", stated={"cluster": "dgx-h100"})
+
+
 def test_a_command_of_trl_is_read() -> None:
     line = (
         "accelerate launch --num_processes 4 -m trl sft --model_name_or_path Qwen/Qwen3-8B "
