@@ -21,6 +21,7 @@ from planner.serving.engine_options import check_switches
 from planner.serving.offers import Offer, check_types, of_cluster
 from planner.serving.question import APART, FIELDS, ServingQuestion
 from simulator.models import models
+from simulator.models.towers.pictures import hearing
 from simulator.scenario import changed, find
 from simulator.serving.checks import check_output, part_asked
 from simulator.serving.encoders import check_encoder
@@ -85,7 +86,9 @@ def serving_question(
     data, where, folder = _data(scenario, values, where, folder or Path())
     written = build(ServingDefinition, data, where)
     model = find(models, written.model, folder, f"{where}: model")
-    if written.workload.images and model.tower is not None:
+    if written.workload.audio:
+        model = hearing(model, f"{where}: workload.audio")
+    if (written.workload.images or written.workload.audio) and model.tower is not None:
         # The answer holds what the note says is left out.
         model = model.model_copy(update={"left_out": ""})
     model = part_asked(model, written.workload.output)

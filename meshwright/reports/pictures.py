@@ -1,10 +1,15 @@
-"""Pictures of a request, and the tower that encodes them, in words."""
+"""Pictures or clips of a request, and the tower that encodes them, in words."""
 
 from __future__ import annotations
 
 from meshwright.reports.units import counted
 from simulator.models.towers.pictures import Pictures
 from simulator.ops.tower import tower_parameters
+
+
+def pictures_key(pictures: Pictures) -> str:
+    """What the tower encodes, as the workload names it."""
+    return "audio" if pictures.tower.hears else "images"
 
 
 def pictures_words(pictures: Pictures) -> str:
@@ -20,4 +25,4 @@ def searched_pictures(pictures: Pictures | None) -> dict[str, str]:
     if pictures is None:
         return {}
     place = "in the prompts' steps; the host's time for a picture is that of the engine's `picture_s`"
-    return {"images": f"{pictures_words(pictures)}, {place}"}
+    return {pictures_key(pictures): f"{pictures_words(pictures)}, {place}"}

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from hwmodels.grids import grids
-from meshwright.reports.pictures import pictures_words
+from meshwright.reports.pictures import pictures_key, pictures_words
 from meshwright.reports.served_verdict import overload_words
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
@@ -108,13 +108,13 @@ def _images(result: ServingResult) -> dict[str, str]:
         return {}
     words = pictures_words(pictures)
     if encoder is None:
-        return {"images": f"{words}, in the prompts' steps"}
+        return {pictures_key(pictures): f"{words}, in the prompts' steps"}
     pool = encoder.pool
     cut = f"TP{pool.pool.tensor}" if pool.pool.tensor > 1 else "one GPU"
     return {
         f"pool {pool.name}": f"{pool.pool.replicas} x {cut} {pool.cluster.device.name}, "
         f"{seconds(encoder.seconds)} a request",
-        "images": words,
+        pictures_key(pictures): words,
     }
 
 

@@ -201,7 +201,8 @@ class ServingQuestion:
         Raises:
             InputError: the model has no tower for them.
         """
-        return pictures_of(self.model, self.workload.images, "workload.images")
+        kind = "audio" if self.workload.audio else "images"
+        return pictures_of(self.model, self.workload.audio or self.workload.images, f"workload.{kind}")
 
     @property
     def prompt(self) -> float:

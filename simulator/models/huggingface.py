@@ -27,6 +27,7 @@ from simulator.models.huggingface_rules import OWN_RULES, Config
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
 from simulator.models.parts import PartFormats, Shares
+from simulator.models.towers.audio import read_audio
 from simulator.models.towers.families import read_tower
 
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
@@ -92,12 +93,12 @@ def read_config(path: Path, data: Mapping[str, object] | None = None) -> Model:
 
 
 def _tower(config: Config, name: str) -> dict[str, Any]:
-    """The vision tower, or the reason why it cannot be read: text questions need none."""
+    """The towers, or the reason why one cannot be read: text questions need none."""
     try:
-        tower = read_tower(config, name)
+        towers = {"tower": read_tower(config, name), "audio": read_audio(config, name)}
     except InputError as error:
         return {"tower_problem": str(error)}
-    return {} if tower is None else {"tower": tower.model_dump()}
+    return {key: tower.model_dump() for key, tower in towers.items() if tower is not None}
 
 
 def _with_formats(model: Model, config: Config, path: Path, notes: list[str]) -> Model:

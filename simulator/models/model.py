@@ -171,6 +171,8 @@ class Model(Strict):
 
     tower: Tower | None = None
     """The vision tower beside the language model; only questions with images read it."""
+    audio: Tower | None = None
+    """The audio encoder beside the language model; only questions with sound read it."""
     tower_problem: str = ""
     """Reason why the file's tower cannot be read; questions with images are refused with it."""
 

@@ -1,4 +1,4 @@
-"""A vision tower as a list of ops: patches, layers without a mask, the projector."""
+"""A tower as a list of ops: patches or frames, layers without a mask, the projector."""
 
 from __future__ import annotations
 
@@ -65,22 +65,13 @@ def tower_ops(
     count = np.multiply(images, float(shape.sequences))
     patches = np.multiply(count, float(shape.rows * shape.columns))
     model = block_of(tower)
-    rows = np.maximum(patches / tower.merge**2, 1.0)
+    rows = np.maximum(patches / (tower.merge**2 * tower.pooled), 1.0)
     tower_batch = Batch(
         (Segment(count, float(shape.rows * shape.columns), float(shape.rows * shape.columns), causal=False),)
     )
     rank = Rank(model, tower_batch, shard, formats, how)
     windowed = tower.layers - tower.full_layers if tower.window else 0
-    ops = linear(
-        rank,
-        "patch_embedding",
-        "",
-        tower.hidden,
-        tower.patch_inputs,
-        part="end",
-        bias=tower.patch_bias,
-        dtype=formats.core,
-    )
+    ops = list(_stem(rank, tower, patches))
     elements = patches * tower.hidden
     ops.append(kernel(rank, "positions", "elementwise", passes.PLAIN["fused"], elements, part="end"))
     if windowed:
@@ -91,6 +82,19 @@ def tower_ops(
     ops += list(_projector(rank, tower.projections, rows, 1, "projector"))
     ops += list(_projector(rank, tower.stacked, rows, tower.taps, "stacked"))
     return ops
+
+
+def _stem(rank: Rank, tower: Tower, patches: np.ndarray) -> Iterator[Op]:
+    """What makes patches: one product over pixels, or convolutions over frames with an activation each."""
+    dtype = rank.formats.core
+    if not tower.stem:
+        sizes = tower.hidden, tower.patch_inputs
+        yield from linear(rank, "patch_embedding", "", *sizes, part="end", bias=tower.patch_bias, dtype=dtype)
+    for number, each in enumerate(tower.stem):
+        rows, name, sizes = each.rate * patches, f"stem.{number}", (each.outputs, each.inputs)
+        yield from linear(rank, name, "", *sizes, part="end", tokens=rows, bias=each.bias, dtype=dtype)
+        moved = 2 * rank.width * rows * each.outputs
+        yield MemoryBound(name=f"{name}.activation", kind="elementwise", part="end", bytes=moved)
 
 
 def _repeated(ops: list[Op], times: int, prefix: str) -> list[Op]:

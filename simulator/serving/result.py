@@ -145,7 +145,7 @@ class ServingResult:
             }
         tower = {"name": pictures.tower.name, "parameters": tower_parameters(pictures.tower)}
         return {
-            "images": {
+            "audio" if pictures.tower.hears else "images": {
                 "count": pictures.count,
                 "tokens": pictures.tokens,
                 "patches": sum(count * shape.patches for count, shape in pictures.groups),

@@ -10,7 +10,7 @@ from pathlib import Path
 from core.errors import InputError
 from hwmodels.cluster import Cluster, clusters
 from simulator.models import Model, models
-from simulator.models.towers.pictures import Pictures, pictures_of
+from simulator.models.towers.pictures import Pictures, hearing, pictures_of
 from simulator.scenario import find
 from simulator.serving.adapters import make_kernel
 from simulator.serving.checks import (
@@ -187,7 +187,10 @@ def serving_setting(
         InfeasibleError: the model does not fit a replica.
     """
     place = f"{where}: deployment"
-    pictures = pictures_of(model, serving.images, f"{where}: workload.images")
+    if serving.audio:
+        model = hearing(model, f"{where}: workload.audio")
+    kind = "audio" if serving.audio else "images"
+    pictures = pictures_of(model, serving.audio or serving.images, f"{where}: workload.{kind}")
     if serving.output is not None:
         check_output(model, serving.output.mean(), f"{where}: workload.output")
     model = part_asked(model, serving.output)

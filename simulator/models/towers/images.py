@@ -1,4 +1,4 @@
-"""Images of a request, or of a sequence that is trained on, as they are written."""
+"""Images of a request, or of a sequence that is trained on, and clips of sound, as they are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from core.loading import Strict
-from simulator.models.towers.rules import Picture
+from simulator.models.towers.rules import Clip, Picture
 
 WRITTEN = re.compile(r"(?:(\d{1,6})x)?(\d{1,6})x(\d{1,6})(?:@(\d{1,6}))?")
 """``2x1280x720``: two images; ``1280x720@16``: a video of 16 frames."""
@@ -52,5 +52,44 @@ def _mapped(value: object) -> Any:
     return {name: int(number) for name, number in numbers if number is not None}
 
 
+HEARD = re.compile(r"(?:(\d{1,6})x)?(\d{1,6}(?:\.\d{1,6})?)s?")
+"""``2x30``: two clips of 30 s; ``12.5s``."""
+
+
+class Clips(Strict):
+    """Clips of sound of one length."""
+
+    count: int = Field(1, ge=1, le=4096, description="clips of this length")
+    seconds: float = Field(gt=0, le=86_400, description="of each")
+
+    def __str__(self) -> str:
+        """As `HEARD` reads it."""
+        return f"{self.count}x{self.seconds:g}"
+
+    @property
+    def picture(self) -> Clip:
+        """One of them."""
+        return Clip(self.seconds)
+
+
+def _heard(value: object) -> object:
+    """A text, a number, a mapping or a list of them as a list of mappings."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return [_clip(item) for item in items]
+
+
+def _clip(value: object) -> Any:
+    if isinstance(value, Clips | Mapping):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    written = HEARD.fullmatch(str(value).strip()) if number or isinstance(value, str) else None
+    if written is None:
+        raise ValueError("must be COUNTxSECONDS (2x30), seconds, or a mapping with seconds")
+    count, seconds = written.groups()
+    return {"count": int(count or 1), "seconds": float(seconds)}
+
+
+AnyClips = Annotated[list[Clips], BeforeValidator(_heard), Field(max_length=64)]
+"""Clips of a request, the same for all."""
 AnyImages = Annotated[list[Images], BeforeValidator(_listed), Field(max_length=64)]
 """Pictures of a request or sequence, the same for all."""

@@ -1,4 +1,4 @@
-"""The pictures of a request, or of a sequence that is trained on, as the model's tower sees them."""
+"""The pictures or clips of a request, or of a sequence that is trained on, as the model's tower has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core.errors import InputError
-from simulator.models.towers.images import Images
+from simulator.models.towers.images import Clips, Images
 from simulator.models.towers.rules import Shape
 from simulator.models.towers.tower import Tower
 
@@ -21,7 +21,7 @@ quantization configurations leave ``visual`` out)."""
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of each request or sequence.
+    """Pictures, or clips of sound, of each request or sequence.
 
     Attributes:
         tower: the model's.
@@ -49,8 +49,27 @@ class Pictures:
         return WIDTH * self.tokens * self.hidden * (1 + self.tower.taps)
 
 
-def pictures_of(model: Model, images: Sequence[Images], where: str) -> Pictures | None:
-    """The pictures of a request; None without images.
+def hearing(model: Model, where: str) -> Model:
+    """The model with its audio encoder in place of its vision tower, which takes memory as ever.
+
+    Args:
+        model: which hears.
+        where: key path of the clips, for errors.
+
+    Raises:
+        InputError: the model has no audio encoder that is known.
+    """
+    if model.audio is None:
+        raise InputError(
+            f"{model.name} has no audio encoder that is known; allowed: models whose config.json has one of "
+            "a known family (docs/images.md), or no audio",
+            where,
+        )
+    return model.model_copy(update={"tower": model.audio, "audio": model.tower, "tower_problem": ""})
+
+
+def pictures_of(model: Model, images: Sequence[Images | Clips], where: str) -> Pictures | None:
+    """The pictures or clips of a request; None without any.
 
     Args:
         model: which sees them.
@@ -74,8 +93,8 @@ def pictures_of(model: Model, images: Sequence[Images], where: str) -> Pictures 
     pictures = Pictures(model.tower, groups, model.hidden)
     if pictures.tokens >= model.max_sequence:
         raise InputError(
-            f"the images have {pictures.tokens:,} tokens; {model.name} takes fewer than "
-            f"{model.max_sequence:,}",
+            f"the {'clips' if model.tower.hears else 'images'} have {pictures.tokens:,} tokens; {model.name} "
+            f"takes fewer than {model.max_sequence:,}",
             where,
         )
     return pictures

@@ -1,11 +1,12 @@
-"""A vision tower: layers without a mask over patches, and the projector to the language model's width."""
+"""A tower: layers without a mask over patches or frames, and the projector to the language model's width."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from core.errors import InputError
 from core.loading import Strict
-from simulator.models.towers.rules import AnyRule, Picture, Shape
+from simulator.models.towers.rules import AnyRule, Clip, ClipFrames, Picture, Shape
 
 Width = Annotated[int, Field(gt=0, le=2**20)]
 Sizes = Annotated[int, Field(ge=0, le=2**40)]
@@ -19,8 +20,18 @@ class Projection(Strict):
     bias: bool = False
 
 
+class Stem(Strict):
+    """A convolution over frames of sound, or a linear layer behind it, as a product over its window."""
+
+    inputs: Width
+    outputs: Width
+    bias: bool = True
+    rate: Annotated[float, Field(gt=0, le=2**20)] = 1.0
+    """Rows of the product for each patch."""
+
+
 class Tower(Strict):
-    """A vision tower as its ``config.json`` states it."""
+    """A tower of pictures or of sound as its ``config.json`` states it."""
 
     name: str
     layers: Annotated[int, Field(gt=0, le=4096)]
@@ -42,8 +53,12 @@ class Tower(Strict):
     temporal: Annotated[int, Field(gt=0, le=64)] = 1
     """Frames that a patch spans; an image is repeated."""
     patch_bias: bool = True
+    stem: Annotated[tuple[Stem, ...], Field(strict=False)] = ()
+    """What makes patches of frames of sound; empty: one product over the colours of a patch's pixels."""
     merge: Annotated[int, Field(gt=0, le=64)] = 1
     """Side of the square of patches that becomes one token."""
+    pooled: Annotated[int, Field(gt=0, le=64)] = 1
+    """Patches whose mean, or join, is one token."""
     window: Sizes = 0
     """Patches of the side of a window that layers attend in; 0: layers see the whole sequence."""
     full_layers: Sizes = 0
@@ -65,11 +80,32 @@ class Tower(Strict):
             raise ValueError(f"patch ({self.patch}) is not the rule's ({self.rule.patch})")
         return self
 
-    def shape(self, picture: Picture) -> Shape:
-        """Patches and tokens of a picture."""
-        return self.rule.shape(picture)
+    @property
+    def hears(self) -> bool:
+        """Whether it encodes sound."""
+        return isinstance(self.rule, ClipFrames)
+
+    @property
+    def largest(self) -> Picture | Clip:
+        """What its rule brings to the most tokens, or a clip of 30 s."""
+        return Clip(30.0) if self.hears else Picture(4096, 4096)
+
+    def shape(self, item: Picture | Clip) -> Shape:
+        """Patches and tokens of a picture or a clip.
+
+        Raises:
+            InputError: the tower does not encode the one or the other.
+        """
+        if isinstance(self.rule, ClipFrames):
+            if isinstance(item, Clip):
+                return self.rule.shape(item)
+        elif isinstance(item, Picture):
+            return self.rule.shape(item)
+        raise InputError(f"{self.name} encodes {'sound' if self.hears else 'pictures'} only", "tower")
 
     @property
     def patch_inputs(self) -> int:
-        """Numbers of a patch: three colours of its pixels."""
+        """Numbers of a patch: three colours of its pixels, or the window of the last layer of the stem."""
+        if self.stem:
+            return self.stem[-1].inputs
         return 3 * self.temporal * self.patch**2

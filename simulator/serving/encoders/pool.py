@@ -49,10 +49,10 @@ def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:
     if not encoders:
         return
     place = f"{where}.pools.{encoders[0]}.role"
-    if model.tower is None:
+    if model.tower is None and model.audio is None:
         raise InputError(
-            f"{model.name} has no vision tower that is known, so a pool of role encoder has nothing to run; "
-            "allowed: mixed, prefill, decode, attention",
+            f"{model.name} has no vision tower that is known, nor an audio encoder: a pool of role encoder "
+            "has nothing to run; allowed: mixed, prefill, decode, attention",
             place,
         )
     if len(encoders) > 1:
@@ -79,9 +79,9 @@ def encoder_pool(
     Raises:
         InfeasibleError: the tower does not fit a device.
     """
-    tower = model.tower
+    tower = model.tower or model.audio
     if tower is None:
-        raise InputError(f"{model.name} has no vision tower", "deployment")
+        raise InputError(f"{model.name} has no tower", "deployment")
     needed, device = tower_bytes(tower, pool.tensor), cluster.device
     if needed > device.memory_bytes:
         raise InfeasibleError(

@@ -38,7 +38,8 @@ class EncoderTimes:
         step = StepPrice(model, cluster, pool, engine)
         self._prices, self._tensor = step.prices, float(pool.tensor)
         slower = cluster.device.generation.slower_hosts
-        self._picture_s = engine.picture_s.value
+        # Measured on pictures; of a clip's host time nothing is known.
+        self._picture_s = 0.0 if tower.hears else engine.picture_s.value
         self._floor = tower.layers * step.dense_times.eager_layer_s * slower
         wide = step.formats.core
         self._formats = Formats(linear=wide, core=wide)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simulator.models.towers import Picture, Tower
+from simulator.models.towers import Tower
 from simulator.ops.tower import tower_parameters
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.weight_only import ENDS_BYTES
 
-LARGEST = Picture(4096, 4096)
-"""Picture in pixels that each rule brings down to its largest."""
 PIXEL_BYTES = 6.0
 """A colour of a pixel in 32 bits, as the processor gives it, and in 16."""
 
@@ -39,7 +37,7 @@ def profiled(price: StepPrice, budget: int) -> Encoded:
     tower = price.model.tower
     if tower is None or price.engine.engine != "vllm":
         return Encoded(0.0, 0.0)
-    shape = tower.shape(LARGEST)
+    shape = tower.shape(tower.largest)
     pictures = max(budget // shape.tokens, 1)
     outputs = ENDS_BYTES * pictures * shape.tokens * price.model.hidden * (1 + tower.taps)
     return Encoded(pictures * shape.patches * _patch_bytes(tower, price.pool.tensor) + outputs, outputs)
@@ -55,9 +53,8 @@ def _patch_bytes(tower: Tower, tensor: int) -> float:
 
 
 def tower_bytes_of_stages(price: StepPrice) -> list[float]:
-    """Return the bytes of the tower's weights on one device of each pipeline stage."""
-    tower, stages = price.model.tower, price.pool.pipeline
-    if tower is None:
-        return [0.0] * stages
-    size = tower_parameters(tower) * ENDS_BYTES / price.pool.tensor
+    """Return the bytes of the towers' weights on one device of each pipeline stage."""
+    model, stages = price.model, price.pool.pipeline
+    count = sum(tower_parameters(tower) for tower in (model.tower, model.audio) if tower is not None)
+    size = count * ENDS_BYTES / price.pool.tensor
     return [size if stage == 0 or price.engine.engine == "vllm" else 0.0 for stage in range(stages)]

@@ -10,7 +10,7 @@ from core.errors import InputError
 from core.loading import Strict
 from core.quantities import Duration, NotNegative, Tokens
 from simulator.lengths import AnyLengths
-from simulator.models.towers.images import AnyImages
+from simulator.models.towers.images import AnyClips, AnyImages
 from simulator.serving.workload.arrivals import AnyArrivals
 from simulator.serving.workload.programs import AnyProgram
 from simulator.serving.workload.programs.single import Single
@@ -110,6 +110,11 @@ class Serving(Strict):
         "`1280x720@16` for a video of 16 frames, mappings, or a list); `input` does not count their tokens, "
         "a trace does",
     )
+    audio: AnyClips = Field(
+        default_factory=list,
+        description="clips of sound of every request, in place of images (`2x30`: two of 30 s); `input` does "
+        "not count their tokens, a trace does",
+    )
     chunks: Chunks | None = Field(
         default=None, description="retrieved documents, found in tiers wherever they stand in a prompt"
     )
@@ -134,8 +139,11 @@ class Serving(Strict):
             raise ValueError("`users` share the requests of an open loop without programs")
         if self.chunks is not None and (self.trace is not None or not isinstance(self.program, Single)):
             raise ValueError("`chunks` are drawn for single requests; leave out trace and program")
-        if self.images and (self.chunks is not None or not isinstance(self.program, Single)):
-            raise ValueError("`images` are those of single requests; leave out chunks and program")
+        if self.images and self.audio:
+            raise ValueError("a request has images or audio, not both")
+        for name in ("images", "audio"):
+            if getattr(self, name) and (self.chunks is not None or not isinstance(self.program, Single)):
+                raise ValueError(f"`{name}` are those of single requests; leave out chunks and program")
         if self.trace is None:
             missing = [name for name in ("arrivals", "input", "output") if getattr(self, name) is None]
             if missing:

@@ -2,15 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from core.errors import InputError
 from simulator.models import models
 from simulator.models.huggingface_rules import Config
 from simulator.models.towers import Picture, published_tower
+from simulator.models.towers.audio import read_audio
 from simulator.models.towers.families import read_tower
 from simulator.models.towers.images import Images
-from simulator.models.towers.pictures import pictures_of
+from simulator.models.towers.pictures import hearing, pictures_of
+from simulator.models.towers.rules import Clip
 from simulator.models.towers.rules.budget import TokenBudget
 from simulator.models.towers.rules.canvas import Canvas
 from simulator.models.towers.rules.grid import PixelGrid
@@ -214,3 +217,72 @@ def test_a_tower_that_cannot_be_read_is_refused_where_there_are_images(folder, c
 def test_text_models_have_no_tower():
     assert models.get("qwen3-8b").tower is None
     assert models.get("Qwen/Qwen3-VL-8B-Instruct").tower is not None
+
+
+WHISPER = {
+    "d_model": 1280,
+    "encoder_layers": 32,
+    "encoder_attention_heads": 20,
+    "encoder_ffn_dim": 5120,
+    "num_mel_bins": 128,
+    "max_source_positions": 1500,
+}
+HEARD = {
+    # Whisper large v3's encoder has 636,968,960 parameters; projectors as transformers' classes have them.
+    "qwen2_audio": ({}, 636_968_960 + 1280 * 4096 + 4096),
+    "voxtral": ({}, 636_968_960 + 5120 * 4096 + 4096 * 4096),
+    # Positions are no parameters; a bias of keys in each layer is too many here.
+    "qwen2_5_omni_thinker": (
+        {"output_dim": 3584},
+        636_968_960 - 1500 * 1280 + 32 * 1280 + 1280 * 3584 + 3584,
+    ),
+    # Three convolutions of 480 channels, a linear layer over 16 frequencies, keys with biases.
+    "qwen3_omni_moe_thinker": ({"output_dim": 2048}, 647_927_168),
+}
+SECONDS = (30, 10.5, 0.3, 61.2)
+
+
+def heard(model_type):
+    audio = {**WHISPER, **HEARD[model_type][0]}
+    data = {"model_type": model_type, "text_config": {"hidden_size": 4096}, "audio_config": audio}
+    return read_audio(Config(data, "config.json"), "test")
+
+
+@pytest.mark.parametrize("model_type", HEARD)
+def test_an_audio_encoder_has_the_parameters_of_its_classes(model_type):
+    assert tower_parameters(heard(model_type)) == HEARD[model_type][1]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "tokens", "patches"),
+    [
+        ("qwen2_audio", [750, 262, 7, 750], [1500, 1500, 1500, 1500]),
+        ("voxtral", [375, 375, 375, 1125], [1500, 1500, 1500, 4500]),
+        ("qwen2_5_omni_thinker", [750, 262, 7, 1530], [1500, 525, 15, 3060]),
+        ("qwen3_omni_moe_thinker", [390, 137, 4, 796], [390, 137, 4, 796]),
+    ],
+)
+def test_tokens_of_clips_are_those_of_the_released_processors(model_type, tokens, patches):
+    shapes = [heard(model_type).shape(Clip(seconds)) for seconds in SECONDS]
+    assert [shape.tokens for shape in shapes] == tokens
+    assert [shape.patches for shape in shapes] == patches
+
+
+def test_longer_clips_take_more_work_and_windows_bound_attention():
+    def attention(tower, seconds):
+        ops = tower_ops(tower, tower.shape(Clip(seconds)))
+        return sum(float(np.sum(op.flops)) for op in ops if op.kind == "attention")
+
+    tower = heard("qwen3_omni_moe_thinker")
+    assert attention(tower, 160) == pytest.approx(2 * attention(tower, 80), rel=0.01)
+    whole = tower.model_copy(update={"window": 0})
+    assert attention(whole, 160) == pytest.approx(4 * attention(whole, 80), rel=0.01)
+
+
+def test_a_tower_takes_what_it_encodes():
+    with pytest.raises(InputError, match="sound only"):
+        heard("voxtral").shape(Picture(640, 480))
+    with pytest.raises(InputError, match="pictures only"):
+        published_tower("qwen3-vl-8b").shape(Clip(3))
+    with pytest.raises(InputError, match="no audio encoder"):
+        hearing(models.get("qwen3-vl-8b"), "workload.audio")

@@ -1,5 +1,6 @@
 """Images in serving: encoders beside prompts, encoder pools, and what neither may change."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,58 @@ def test_what_cannot_be_is_refused(changes, told):
     with pytest.raises(InputError) as caught:
         make_serving(data, "test", Path())
     assert told in str(caught.value)
+
+
+def omni(folder):
+    """A small model that hears: Qwen3-Omni's encoder beside two layers."""
+    text = {
+        "model_type": "qwen3_omni_moe_text",
+        "hidden_size": 2048,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "vocab_size": 152_064,
+        "max_position_embeddings": 65_536,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 768,
+        "intermediate_size": 768,
+    }
+    audio = {"model_type": "qwen3_omni_moe_audio_encoder", "output_dim": 2048}
+    thinker = {"model_type": "qwen3_omni_moe_thinker", "audio_config": audio, "text_config": text}
+    path = folder / "config.json"
+    path.write_text(json.dumps({"model_type": "qwen3_omni_moe", "thinker_config": thinker}), encoding="utf-8")
+    return str(path)
+
+
+def hear(path, pools=None, **workload):
+    data = {**BASE, "model": path, "workload": {**BASE["workload"], **workload}}
+    return serve(make_serving(data | ({"deployment": {"pools": pools}} if pools else {}), "test", Path()))
+
+
+def test_clips_are_tokens_of_the_prompt_and_an_encoder_pool_takes_them(tmp_path):
+    path = omni(tmp_path)
+    text, sound, apart = hear(path), hear(path, audio="2x30"), hear(path, APART, audio="2x30")
+    assert sound.to_dict()["audio"]["tokens"] == 780
+    assert mean_ttft(sound) > mean_ttft(text)
+    assert apart.to_dict()["audio"]["encoder"]["busy"] > 0
+    assert figures(hear(path, APART)) == figures(hear(path, DISAGGREGATED))
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"audio": 0}, "workload.audio"),
+        ({"audio": "2x"}, "COUNTxSECONDS"),
+        ({"audio": True}, "COUNTxSECONDS"),
+        ({"audio": "30", "images": "640x480"}, "not both"),
+        ({"audio": "64x80000"}, "tokens"),
+        ({"images": "640x480"}, "no vision tower"),
+    ],
+)
+def test_clips_that_no_request_has_are_refused(tmp_path, workload, words):
+    with pytest.raises(InputError, match=words):
+        hear(omni(tmp_path), **workload)
+    with pytest.raises(InputError, match="no audio encoder"):
+        run(audio=30)

@@ -1,4 +1,4 @@
-"""Size of a picture, and its shape in the tower."""
+"""Size of a picture or a clip, and its shape in the tower."""
 
 from core.records import record
 
@@ -13,11 +13,18 @@ class Picture:
 
 
 @record()
+class Clip:
+    """A clip of sound."""
+
+    seconds: float
+
+
+@record()
 class Shape:
-    """What one picture is to the tower and to the language model.
+    """What one picture or clip is to the tower and to the language model.
 
     Attributes:
-        sequences: sequences of patches that attend only to themselves: tiles or frames.
+        sequences: sequences of patches that attend only to themselves: tiles, frames, or chunks of sound.
         rows, columns: patches of one sequence.
         tokens: tokens in the prompt, separators included.
     """
