@@ -6,7 +6,7 @@ Every error message has the same form: file, key path, value found, values allow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar, Union, get_args, get_origin
@@ -104,11 +104,27 @@ def build(model: type[ModelT], data: Any, where: str, folder: Path | None = None
     except ValidationError as error:
         if other := other_kind(data, _fields_at(model, ())):
             raise InputError(other.replace("FILE", where), where) from None
-        lines = [_describe(model, problem) for problem in error.errors()]
+        lines = [_describe(model, problem) for problem in _merged(error.errors())]
         if len(lines) > MOST_PROBLEMS:
             lines[MOST_PROBLEMS:] = [f"and {len(lines) - MOST_PROBLEMS} more"]
         joined = lines[0] if len(lines) == 1 else "\n  " + "\n  ".join(lines)
         raise InputError(joined, where) from None
+
+
+NUMBERS_OR_TEXT = ("float", "int", "str")
+"""What pydantic adds to the place of a value that may be one of several types."""
+
+
+def _merged(problems: Sequence[Any]) -> list[Any]:
+    """Problems, of a value that may be of several simple types only the first."""
+    merged: dict[Any, Any] = {}
+    for problem in problems:
+        place = problem["loc"]
+        if place and place[-1] in NUMBERS_OR_TEXT:
+            merged.setdefault(place[:-1], {**problem, "loc": place[:-1]})
+        else:
+            merged[place, problem["type"]] = problem
+    return list(merged.values())
 
 
 def _describe(model: type[BaseModel], problem: Any) -> str:

@@ -127,9 +127,9 @@ class Cluster(Strict):
         return self.network.constants.median_error
 
     def power_watts(self, utilisation: float = 1.0) -> float:
-        """Power of the nodes in use, with devices between idle (0) and their power limit (1)."""
+        """Power of devices between idle (0) and their limit (1), with their share of the hosts."""
         device_watts = self.device.idle_watts + utilisation * (self.device.tdp_watts - self.device.idle_watts)
-        return self.devices * device_watts + self.nodes_for(self.devices) * self.host_watts
+        return self.devices * device_watts + self.devices / self.devices_per_node * self.host_watts
 
     def nodes_for(self, count: int) -> int:
         """Nodes that hold `count` devices."""

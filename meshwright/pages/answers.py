@@ -69,11 +69,18 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str], unit:
         "xaxis": axis("TTFT, s" if prompts else "output tokens/s of a user"),
         "yaxis": axis(f"{'prompt' if prompts else 'output'} tokens/s of a GPU", rangemode="tozero"),
     }
-    data = [*_curves(search), {**points, "showlegend": False}]
+    # Agents wait for tools and find their prompts cached, which curves of open arrivals leave out.
+    curves = [] if unit == "turns" else _curves(search)
+    data = [*curves, {**points, "showlegend": False}]
     figure = {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, **axes)}
+    line = (
+        "Each line is a deployment from a low load up to its goodput, each point"
+        if curves
+        else "Each point is"
+    )
     words = (
-        "Each line is a deployment from a low load up to its goodput, each point one at the rate of its row, "
-        f"by rank; {'left' if prompts else 'right'} and high is good."
+        f"{line} one at the {'rate' if curves else 'agents'} of its row, by rank; "
+        f"{'left' if prompts else 'right'} and high is good."
     )
     words += "" if target is None else f" The dashed line is the target of {'TTFT' if prompts else 'TPOT'}."
     title = f"Serving {search.question.model.name}"

@@ -49,8 +49,8 @@ def rl_plans_page(steps: Sequence[RlStep], tables: Sequence[Table | str]) -> Pag
     )
     basis, ranking = sections_of(tables)
     sections = [
+        replace(basis, heading="In short"),
         replace(ranking, heading="Plans"),
-        replace(basis, heading="What decides"),
         Section("Answers an hour", "More is better.", {"data": [bars], "layout": shape}),
         *_sections(first, "Of the first plan. "),
     ]

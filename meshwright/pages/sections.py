@@ -16,9 +16,10 @@ Parts = Mapping[str, Mapping[str, float]]
 
 
 def tables_page(title: str, parts: Parts, tables: Sequence[Table | str]) -> Page:
-    """The page of an answer that has no other: its bars, where it has some, and its tables."""
+    """The page of an answer that has no other: its verdict, bars, where it has some, and tables."""
+    verdict = [part for part in tables[:1] if isinstance(part, str)]
     chart = [Section("Seconds by part", "", bar_figure(parts))] if parts else []
-    return Page(title, {}, [*chart, *sections_of(tables)])
+    return Page(title, {}, [*sections_of(verdict), *chart, *sections_of(tables[len(verdict) :])])
 
 
 def bar_figure(parts: Parts) -> Figure:

@@ -43,6 +43,21 @@ class Place(NamedTuple):
     value: Any
 
 
+ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "plan": {name: f"workload.{name}" for name in ("seq_len", "global_batch", "precision", "adapter")},
+    "deployment": {
+        "rate": "workload.arrivals.rate",
+        "workload.rate": "workload.arrivals.rate",
+        "router": "deployment.router",
+        "isl": "workload.input",
+        "osl": "workload.output",
+        "ttft": "workload.slo.ttft",
+        "tpot": "workload.slo.tpot",
+    },
+}
+"""Key paths of what the commands call otherwise, by the part of the scenario that is answered for."""
+
+
 def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, where: str) -> Data:
     """Return a scenario with one key path set; names of the catalogue that it leads through are written out.
 
@@ -74,10 +89,12 @@ def set_key(data: Mapping[str, Any], key: str, value: object, folder: Path, wher
 
 
 def full_key(key: str, data: Mapping[str, Any]) -> str:
-    """A key path; names and abbreviations of fields of the plan, or of the deployment where the scenario
-    serves, are written out (tp, plan.pp)."""
+    """A key path; fields of the plan, or of the deployment where the scenario serves, and arguments of the
+    commands are written out (tp, plan.pp, seq_len, rate)."""
     part, _, name = key.rpartition(".")
     kind = kind_of(data)
+    if key in ARGUMENTS.get(kind.above, {}):
+        return ARGUMENTS[kind.above][key]
     above, fields = kind.above, kind.fields()
     if part not in ("", above) or (not part and name in definition_of(data).model_fields):
         return key

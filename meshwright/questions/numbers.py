@@ -45,12 +45,14 @@ def number_format(name: str) -> str:
     return FORMATS.get(plain, plain)
 
 
-FOUR_BITS = ("int4", "fp4", "4bit", "q4", "4")
+FOUR_BITS = ("4bit", "q4", "4")
+"""What people call nf4."""
+OTHER_FOUR_BITS = ("int4", "fp4")
 """Formats of 4 bits that people name where libraries quantise frozen weights to NF4."""
 
 
 def adapter_of(text: str) -> dict[str, Any]:
-    """Keys of ``workload.adapter`` from a rank and the format of the frozen weights: 16, 16:nf4.
+    """Keys of ``workload.adapter`` from a rank and the format of the frozen weights: 16, 16:nf4, 16:4bit.
 
     Raises:
         InputError: another form.
@@ -58,9 +60,10 @@ def adapter_of(text: str) -> dict[str, Any]:
     form = re.fullmatch(r"(\d{1,5})(?::(\w+))?", text.strip())
     if form is None:
         raise InputError(f"must be RANK or RANK:FORMAT, as 16 or 16:nf4; found {shown(text)}", "--adapter")
-    if form[2] in FOUR_BITS:
+    base = "nf4" if form[2] in FOUR_BITS else form[2]
+    if base in OTHER_FOUR_BITS:
         raise InputError(f"frozen weights of 4 bits are nf4: {form[1]}:nf4; found {shown(text)}", "--adapter")
-    return {"rank": int(form[1]), **({"base": number_format(form[2])} if form[2] else {})}
+    return {"rank": int(form[1]), **({"base": number_format(base)} if base else {})}
 
 
 SIZES = ("gpus", "seq_len", "global_batch", "batch_tokens", "isl", "osl", "concurrency")

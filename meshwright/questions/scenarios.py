@@ -16,6 +16,8 @@ OF_MEASUREMENTS = ("measured", "citation")
 """Keys of a scenario that `validate` reads alone (`meshwright.measured.compared`)."""
 
 
+WRITTEN = (".csv", ".html", ".gz", ".parquet", ".db")
+"""Suffixes of files that commands write and none reads as a scenario."""
 NUMBER_WORDS = {"thousand": "k", "million": "M", "billion": "B", "trillion": "T"}
 NUMBER_WORDS |= {letter: letter.upper() for letter in "mbt"} | {"k": "k"}
 """Words after a number that a shell takes for a scenario: ``--tokens 15 trillion``."""
@@ -43,6 +45,8 @@ def scenario_path(reference: str) -> Path:
         UnknownNameError: no shipped scenario has this name (nearest one offered).
     """
     path, shipped = Path(reference), shipped_scenarios()
+    if path.suffix.lower() in WRITTEN:
+        raise InputError("is no scenario, which is a YAML file: --save plan.yaml writes one", reference)
     if exists(path) and path.is_file():
         return path
     if reference in shipped:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.tables import table
 from meshwright.reports.units import cell, percent
-from planner.pareto import Front, Fronts
+from planner.pareto import Axis, Front, Fronts
 
 MOST_ROWS = 10
 """Points of a front in a table; a longer front is thinned evenly, its ends kept."""
@@ -52,10 +52,16 @@ def front_tables(fronts: Fronts) -> list[Table | str]:
 def _ends(front: Front) -> str:
     """The first and the last point of a front."""
     ends = [
-        ", ".join(f"{each.name} {cell(float(each.values[point]))}" for each in (front.x, front.y))
+        ", ".join(_with_unit(each, point) for each in (front.x, front.y))
         for point in (front.points[0], front.points[-1])
     ]
     return f"From {ends[0]} to {ends[1]}."
+
+
+def _with_unit(figure: Axis, point: int) -> str:
+    """A point's figure with its unit: step time 14.09 s."""
+    name, _, unit = figure.name.partition(", ")
+    return f"{name} {cell(float(figure.values[point]))} {unit}".rstrip()
 
 
 def _title(fronts: Fronts, front: Front) -> str:
@@ -77,7 +83,9 @@ def _table(fronts: Fronts, front: Front) -> Table:
         ]
         for point in points.tolist()
     ]
-    return table((front.x.name, "±", front.y.name, "plan"), rows)
+    sheet = table((front.x.name, "±", front.y.name, "plan"), rows)
+    sheet.columns[-1].justify = "left"
+    return sheet
 
 
 def band_words(fronts: Fronts, point: int) -> str:

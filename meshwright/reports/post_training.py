@@ -117,9 +117,11 @@ def memory_words(memory: RlMemory) -> str:
 
 def rl_verdict(step: RlStep) -> list[str]:
     """A step in parts of a sentence: how long it is, its answers and their price, and what decides it."""
-    price = f"{step.usd / step.setting.workload.answers * 1000:.3g} $ per 1,000"
+    price = f"{step.usd / step.setting.workload.answers * 1000:.3g} $ per 1,000 of them"
+    split = step.setting.schedule.split
+    where = places(step) if split else f"{step.setting.cluster.devices} GPUs shared by trainer and rollouts"
     return [
-        f"{places(step)}: {seconds(step.timing.seconds)} a step ± {percent(step.half_width, 0)}",
+        f"{where}: {seconds(step.timing.seconds)} a step ± {percent(step.half_width, 0)}",
         f"{answers_per_hour(step):,.0f} answers/h",
         price,
         f"{WORDS[step.timing.binding]} decide" if step.memory.fits else "does not fit",
@@ -152,7 +154,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table 
     """A ranking for people: the first plan, what a node more brings, and a plan a line."""
     best = steps[0]
     gains = ", ".join(f"{ROLES[role]} {100 * share:+.1f} %" for role, share in more.items())
-    verdict = fitted(rl_verdict(best), [f"Answers by {gains}."] if gains else [])
+    verdict = fitted(rl_verdict(best), [f"Answers/h with {gains}."] if gains else [])
     rows = []
     for rank, step in enumerate(steps, start=1):
         setting, answers = step.setting, step.setting.workload.answers

@@ -21,7 +21,8 @@ def served_headline(result: ServingResult) -> str:
         words = overload_words(metrics.arrival_rate, metrics.sustainable_rate)
         more = ["The queue grows without end, so latencies have no steady figure."]
         return "\n".join(fitted([f"Overloaded on {where}: {words}"], more))
-    parts = [f"{per_second(metrics.request_rate)} req/s completed on {where}"]
+    of = f" of {per_second(metrics.arrival_rate)} that arrive" if metrics.arrival_rate else ""
+    parts = [f"{per_second(metrics.request_rate)} req/s{of} completed on {where}"]
     for name, point in SHOWN:
         if isinstance(latency := metrics.latencies.get(name), Latency):
             value = within(seconds(getattr(latency, point)), errors.get(name))

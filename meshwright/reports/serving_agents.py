@@ -98,7 +98,7 @@ def _without(agents: AgentSearch) -> list[Table]:
         f"without {name}": f"{count:,} agents, {percent(count / first, 0)}"
         for name, count in agents.without.items()
     }
-    return [facts(rows, "What rank 1's agents gain by")] if rows else []
+    return [facts(rows, "Rank 1 without a mechanism")] if rows else []
 
 
 def _basis(agents: AgentSearch) -> Table:

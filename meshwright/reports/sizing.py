@@ -63,7 +63,7 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
         rows.append(
             [
                 size.cluster,
-                str(size.gpus),
+                f"{size.gpus:,}",
                 plan.describe(),
                 seconds(float(metrics.step_time_s[0])),
                 percent(float(metrics.model_flops_utilisation[0])),
@@ -85,6 +85,8 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
 def _words(sizing: Sizing) -> list[str]:
     cheapest, fastest = sizing.cheapest, sizing.fastest
     words, limits = [], limit_words(sizing)
+    if cheapest is None and fastest is not None:
+        words.append(f"No size is{limits}.")
     if fastest is not None and fastest is cheapest:
         return _size(f"Fastest and cheapest{limits}", fastest)
     if fastest is not None:
@@ -93,8 +95,6 @@ def _words(sizing: Sizing) -> list[str]:
         words += _size(f"Cheapest{limits}", cheapest)
         if sizing.budget_usd is not None and sizing.fastest_within not in (cheapest, fastest):
             words += _size(f"Fastest{limits}", sizing.fastest_within or cheapest)
-    elif fastest is not None:
-        words.append(f"No size is{limits}.")
     return words
 
 
@@ -155,4 +155,11 @@ def _size(what: str, size: Size) -> list[str]:
     """A size in lines: what it is, time, dollars and energy with their bands."""
     time, unit = time_band(size)
     money = around(size.usd, band_of(size)).words("$")
-    return fitted([f"{what}: {size.gpus} of {size.cluster}", time.words(unit), money, energy_words(size)])
+    return fitted(
+        [
+            f"{what}: {size.gpus:,} GPU{'s' * (size.gpus > 1)} of {size.cluster}",
+            time.words(unit),
+            money,
+            energy_words(size),
+        ]
+    )

@@ -9,17 +9,23 @@ from typing import Any
 import yaml
 
 from core.errors import InfeasibleError, InputError, MeshwrightError
-from core.loading import build
+from core.loading import build, parse_text
 from meshwright.result_base import Result, rendered
 from meshwright.service.questions import QUESTIONS, ServiceQuestion, check_references
 
 
 def read(kind: str, body: Any) -> ServiceQuestion:
-    """The checked question of a request.
+    """The checked question of a request; a scenario of several lines is YAML.
 
     Raises:
         InputError: unknown keys or names, wrong values, files.
     """
+    if (
+        isinstance(body, Mapping)
+        and "\n" in str(body.get("scenario", ""))
+        and isinstance(body["scenario"], str)
+    ):
+        body = {**body, "scenario": parse_text(body["scenario"], "scenario")}
     question = build(QUESTIONS[kind], body, kind)
     check_references(question)
     return question

@@ -52,8 +52,8 @@ class TrainQuestion(ServiceQuestion):
     source_len: Number | None = Field(None, description="tokens that an encoder reads of a sequence")
     images: str | None = Field(None, description="images in every sequence: 2x1280x720")
     objective: str | None = Field(None, description="time, cost or energy")
-    fix: dict[str, Any] | None = Field(None, description="fields of the plan and their values")
-    limit: dict[str, Any] | None = Field(None, description="highest values of fields of the plan")
+    fix: dict[str, Any] | None = Field(None, description="fields of the plan: tensor=8, zero=1")
+    limit: dict[str, Any] | None = Field(None, description="their highest values: pipeline=4")
     top: int = Field(5, ge=1, le=MOST_PLANS, description="plans to return")
 
 
@@ -80,8 +80,8 @@ class ServeQuestion(ServiceQuestion):
     prefix: Number | float | None = Field(None, description="tokens, or share, that all prompts share")
     images: str | None = Field(None, description="images in every prompt: 2x1280x720, 1280x720@16")
     together: bool = Field(False, description="no separate pools for prompts and outputs")
-    fix: dict[str, Any] | None = Field(None, description="fields of a replica and their values")
-    limit: dict[str, Any] | None = Field(None, description="highest values of fields of a replica")
+    fix: dict[str, Any] | None = Field(None, description="fields of a replica: tensor=2, weights=fp8")
+    limit: dict[str, Any] | None = Field(None, description="their highest values: tensor=4")
     top: int = Field(5, ge=1, le=MOST_PLANS, description="deployments to return")
 
 
@@ -112,7 +112,7 @@ class SimulateQuestion(ServiceQuestion):
         "A scenario of docs/scenarios.md: a training step, a run of weeks, or requests of a server."
     )
 
-    scenario: Named = Field(description="a shipped scenario's name, or the mapping of a scenario")
+    scenario: Named = Field(description="a shipped scenario's name, or a scenario as YAML or as a mapping")
 
 
 class RlQuestion(ServiceQuestion):

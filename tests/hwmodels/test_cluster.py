@@ -126,7 +126,7 @@ def test_price_and_power_follow_the_devices_in_use():
     cluster = clusters.get("dgx-h100").resized(12)
     assert cluster.nodes_for(12) == 2
     assert cluster.price_per_hour_usd == pytest.approx(12 * cluster.device.price_per_hour_usd)
-    assert cluster.power_watts(1) == pytest.approx(12 * 700 + 2 * cluster.host_watts)
+    assert cluster.power_watts(1) == pytest.approx(12 * 700 + 12 / 8 * cluster.host_watts)
     assert cluster.power_watts(0) < cluster.power_watts(0.5) < cluster.power_watts(1)
 
 

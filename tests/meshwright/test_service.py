@@ -98,6 +98,21 @@ def test_wrong_requests_get_the_own_sentence(client, kind, body, sentence):
     assert sentence in told.json()["detail"]
 
 
+def test_a_scenario_is_read_as_yaml():
+    text = "model: llama3.1-8b\ncluster: dgx-h100\ngpus: 8\nworkload: {seq_len: 4096, global_batch: 64}\n"
+    assert read("simulate", {"scenario": text}).scenario["gpus"] == 8
+    with pytest.raises(InputError, match="line 2: not valid YAML"):
+        read("simulate", {"scenario": "model: [x\ny: 3"})
+    with pytest.raises(InputError, match="requests read no files"):
+        read("simulate", {"scenario": "model: ./a.yaml\ngpus: 8\n"})
+
+
+def test_a_number_of_several_types_is_refused_in_one_line():
+    with pytest.raises(InputError) as refused:
+        read("serve", {"model": "llama3.1-8b", "cluster": "dgx-h100", "rate": "20/s"})
+    assert refused.value.problem == "rate: must be a number, found '20/s'"
+
+
 def test_bodies_above_a_megabyte_are_refused(client):
     told = client.post("/api/train", content=b" " * (MOST_BYTES + 1))
     assert told.status_code == 413

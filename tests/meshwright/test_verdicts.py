@@ -140,3 +140,8 @@ def test_a_file_of_another_kind_says_what_it_is(keys, words):
 def test_a_wrong_key_of_the_right_kind_is_named():
     with pytest.raises(InputError, match="unknown key 'grid'"):
         build(Model, {"grid": 1}, "a.yaml")
+
+
+def test_what_commands_call_a_key_is_a_key_of_a_variation(shown):
+    assert shown(TRAINED, "whatif", "--set", "seq_len=8k").startswith("seq_len 8192: ")
+    assert shown(SERVED.replace("RATE", "4"), "whatif", "--set", "rate=300").startswith("rate 300: ")
