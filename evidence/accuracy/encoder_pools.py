@@ -4,7 +4,8 @@
 
 Rows are in `encoder_pools.yaml` with their source. A prediction knows devices, images, lengths and
 clients; of the way of embeddings it knows the links only: rows of one load share a prediction. Embeddings go
-over the links alone by RDMA; by the tokenizer or the scheduler the host copies them, which no source times.
+over the links alone by RDMA; by the tokenizer or the scheduler the host copies them, which no source times
+apart.
 """
 
 from __future__ import annotations

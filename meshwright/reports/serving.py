@@ -113,7 +113,7 @@ def _images(result: ServingResult) -> dict[str, str]:
     cut = f"TP{pool.pool.tensor}" if pool.pool.tensor > 1 else "one GPU"
     return {
         f"pool {pool.name}": f"{pool.pool.replicas} x {cut} {pool.cluster.device.name}, "
-        f"{seconds(encoder.seconds)} a request",
+        f"{seconds(encoder.host_s + encoder.seconds)} a request",
         pictures_key(pictures): words,
     }
 

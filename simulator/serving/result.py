@@ -138,7 +138,7 @@ class ServingResult:
                     "device": pool.cluster.device.name,
                     "replicas": pool.pool.replicas,
                     "tensor": pool.pool.tensor,
-                    "request_s": encoder.seconds,
+                    "request_s": encoder.host_s + encoder.seconds,
                     "busy": encoder.busy_s / (pool.pool.replicas * span) if span else None,
                     "embedding_bytes": pictures.embedding_bytes,
                 }

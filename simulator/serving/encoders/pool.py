@@ -34,9 +34,19 @@ class EncoderPool:
         """Devices of all its replicas."""
         return self.pool.devices * self.pool.replicas
 
+    pixel_s: float
+    """Host time of a pixel before its tower."""
+
     def seconds(self, pictures: Pictures) -> float:
         """Seconds to encode the pictures of one request."""
         return self.times.requests_s(pictures)
+
+    def host_s(self, pictures: Pictures) -> float:
+        """Seconds in which the host makes patches of a request, beside other requests' towers."""
+        if pictures.tower.hears:
+            return 0.0
+        patches = sum(count * shape.patches for count, shape in pictures.groups)
+        return self.pixel_s * patches * pictures.tower.patch**2
 
 
 def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:
@@ -88,4 +98,5 @@ def encoder_pool(
             f"the tower of {model.name} has {needed / 1e9:.3g} GB a device, {device.name} "
             f"{device.memory_bytes / 1e9:.3g} GB"
         )
-    return EncoderPool(pool, cluster, first_rank, EncoderTimes(tower, model, used, pool, engine))
+    times = EncoderTimes(tower, model, used, pool, engine)
+    return EncoderPool(pool, cluster, first_rank, times, engine.encoder_pixel_s.value)

@@ -45,6 +45,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "first_token_per_token_s": (0, 1),
     "handoff_s": (0, 60),
     "picture_s": (0, 60),
+    "encoder_pixel_s": (0, 1e-3),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
@@ -205,6 +206,8 @@ class Engine(Strict):
     """Time from a prefill to a decode replica beside the way of the KV, s."""
     picture_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
     """Host time of one picture in the step that encodes it, in addition to its tower's kernels, s."""
+    encoder_pixel_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
+    """Host time of a pixel in a pool of role encoder, before its tower: decoding, resizing, patches, s."""
     custom_all_reduce_bytes: Figure[int]
     """Largest message of the engine's own all-reduce kernel; NCCL above."""
     context_bytes: Figure[float]

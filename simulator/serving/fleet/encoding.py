@@ -15,7 +15,8 @@ class EncoderQueue:
     """Replicas of an encoder pool: each encodes one request at a time, in order of arrival.
 
     A replica serves in order, so its state is the time until which it is busy. Embeddings leave when all
-    images of a request are encoded, over the links that KV takes.
+    images of a request are encoded, over the links that KV takes. The host makes patches of a request before,
+    on threads of their own.
 
     Args:
         pool: the pool.
@@ -24,7 +25,7 @@ class EncoderQueue:
 
     def __init__(self, pool: EncoderPool, pictures: Pictures) -> None:
         self.pool, self.pictures = pool, pictures
-        self.seconds = pool.seconds(pictures)
+        self.seconds, self.host_s = pool.seconds(pictures), pool.host_s(pictures)
         self.busy_s = 0.0
         """Seconds of all replicas."""
         self._free_s = [0.0] * pool.pool.replicas
@@ -41,7 +42,7 @@ class EncoderQueue:
     def encode(self, sequence: Sequence) -> float:
         """Encode a request's images on the replica that is free first; returns the end, s."""
         number = min(range(len(self._free_s)), key=self._free_s.__getitem__)
-        start = max(sequence.request.arrival_s, self._free_s[number])
+        start = max(sequence.request.arrival_s + self.host_s, self._free_s[number])
         self._free_s[number] = end = start + self.seconds
         self.busy_s += self.seconds
         sequence.encoded = (start, end, number)

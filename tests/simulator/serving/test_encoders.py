@@ -217,3 +217,26 @@ def test_clips_that_no_request_has_are_refused(tmp_path, workload, words):
         hear(omni(tmp_path), **workload)
     with pytest.raises(InputError, match="no audio encoder"):
         run(audio=30)
+
+
+def test_the_host_of_an_encoder_pool_makes_patches_beside_other_requests_towers():
+    """120 ms for a picture of 1,920 x 1,080 (SGLang): one request waits for it, a busy pool does not."""
+
+    def asked(engine, **arrivals):
+        work = {**BASE["workload"], "images": "4x1920x1080", "arrivals": arrivals}
+        pools = [{"role": "encoder"}, {"role": "mixed"}]
+        data = {**BASE, "workload": work, "deployment": {"engine": engine, "pools": pools}}
+        return serve(make_serving(data, "test", Path()))
+
+    alone = {"kind": "closed", "concurrency": 1}
+    sglang = asked("sglang-0.5.12", **alone)
+    encoder = sglang.fleet.encoder
+    assert encoder is not None
+    assert encoder.host_s == pytest.approx(4 * 0.12, rel=0.03)
+    assert mean_ttft(sglang) > encoder.host_s + encoder.seconds
+    vllm = asked("vllm-0.19", **alone).fleet.encoder
+    assert vllm is not None and vllm.host_s == 0
+    burst = asked("sglang-0.5.12", kind="burst")
+    assert burst.fleet.encoder.busy_s == pytest.approx(60 * encoder.seconds)
+    assert burst.records.columns()["first_s"].max() > encoder.host_s + 60 * encoder.seconds
+    assert burst.records.columns()["first_s"].max() < 60 * (encoder.host_s + encoder.seconds)
