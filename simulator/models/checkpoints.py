@@ -24,23 +24,20 @@ EXCLUSIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_mod
 SKIPPED = (*EXCLUSIONS, "llm_int8_skip_modules")
 MOST_GROUPS = 64
 
-WORDS: tuple[tuple[str, CheckpointFormat], ...] = (
-    (r"bf16|fp16", "bf16"),
-    (r"nvfp4|mxfp4|fp4|w4a4", "fp4"),
-    (r"int8|w8a8|w8a16", "int8"),
-    (r"int4|awq|gptq|w4a16|w4a8", "int4"),
-    (r"fp8", "fp8"),
+WORDS: tuple[tuple[CheckpointFormat, tuple[str, ...]], ...] = (
+    ("bf16", ("bf16", "fp16")),
+    ("fp4", ("nvfp4", "mxfp4", "fp4", "w4a4")),
+    ("int8", ("int8", "w8a8", "w8a16")),
+    ("int4", ("int4", "awq", "gptq", "w4a16", "w4a8")),
+    ("fp8", ("fp8",)),
 )
 """Words of a name, the first that occurs decides: ``-FP8``, ``-NVFP4``, ``-GPTQ-Int8``."""
 
 
 def format_of_name(name: str) -> CheckpointFormat | None:
     """The number format that a name's words state; None without any."""
-    words = name.lower()
-    for pattern, stored in WORDS:
-        if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", words):
-            return stored
-    return None
+    words = re.split("[^a-z0-9]+", name.lower())
+    return next((stored for stored, names in WORDS if not set(names).isdisjoint(words)), None)
 
 
 @dataclass(frozen=True)

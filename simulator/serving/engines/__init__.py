@@ -46,6 +46,14 @@ class Engines(Catalogue[Engine]):
                 return _nearest_of(family, release["version"] if release else "").engine
         return super().get(reference, where)
 
+    def families(self) -> set[str]:
+        """Families of the presets."""
+        return {self.definition(name)["engine"] for name in self.names()}
+
+    def of_family(self, family: str) -> list[Engine]:
+        """Presets of a family by name; those of others are not read."""
+        return [super(Engines, self).get(n) for n in self.names() if self.definition(n)["engine"] == family]
+
 
 engines = Engines("engine", FOLDER, Engine)
 
@@ -81,13 +89,13 @@ def family(name: str) -> str:
     """
     engine = _family(name)
     if engine is None:
-        raise UnknownNameError("engine", name, sorted({preset.engine for preset in engines}))
+        raise UnknownNameError("engine", name, sorted(engines.families()))
     return engine
 
 
 def _family(name: str) -> str | None:
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    by_spelling = {re.sub(r"[^a-z0-9]", "", preset.engine): preset.engine for preset in engines}
+    by_spelling = {re.sub(r"[^a-z0-9]", "", family): family for family in engines.families()}
     return FAMILIES.get(plain) or by_spelling.get(plain)
 
 
@@ -111,9 +119,7 @@ def nearest(name: str, version: str = "") -> Preset:
 
 
 def _nearest_of(family: str, version: str) -> Preset:
-    presets = sorted(
-        (preset for preset in engines if preset.engine == family), key=lambda preset: _number(preset.version)
-    )
+    presets = sorted(engines.of_family(family), key=lambda preset: _number(preset.version))
     if not re.search(r"\d", version) or re.search("nightly|main|dev-", version):
         return Preset([preset for preset in presets if preset.fitted][-1], True)
     release = _number(version)
@@ -136,7 +142,7 @@ def stands_for(reference: object) -> str:
     if release[: len(line)] == line:
         return ""
     words = f"{engine.name} stands for {match['version']}"
-    versions = [_number(preset.version) for preset in engines if preset.engine == engine.engine]
+    versions = [_number(preset.version) for preset in engines.of_family(engine.engine)]
     if release < min(versions):
         return f"{words}, older than every preset of {engine.engine}: its steps are likely longer"
     return f"{words}, younger than every preset of {engine.engine}" if release > max(versions) else words
@@ -174,7 +180,7 @@ def layer_times(
     if distance(by_distance[0]) == 0:
         return by_distance[0], False
     here = _number(engine.version)
-    kin = [preset for preset in engines if preset.engine == engine.engine and preset.name != engine.name]
+    kin = [preset for preset in engines.of_family(engine.engine) if preset.name != engine.name]
     candidates = [(distance(by_distance[0]), 0.0, by_distance[0])]
     for preset in kin:
         there = _number(preset.version)

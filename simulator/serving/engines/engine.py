@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from core.cache import Files, read_folder
 from core.errors import shown
-from core.loading import Strict, read_mapping
+from core.loading import Strict
 from core.quantities import NotNegative
 from hwmodels.device import Device
 from simulator.serving.engines.figure import Figure, Kind
@@ -239,7 +240,7 @@ class Engine(Strict):
         base = data.get("based_on") if isinstance(data, Mapping) else None
         if not isinstance(base, str):
             return data
-        if FOLDER / f"{base}.yaml" not in FOLDER.glob("*.yaml"):
+        if f"{base}.yaml" not in _shipped():
             raise ValueError(f"based_on: no shipped engine is called {shown(base)}")
         return {**_inherited(cls, base), **data}
 
@@ -367,9 +368,15 @@ class Engine(Strict):
 
 
 @cache
+def _shipped() -> Files:
+    """The files of the presets, parsed."""
+    return read_folder(FOLDER)
+
+
+@cache
 def _inherited(engine: type[Engine], base: str) -> Mapping[str, Any]:
     """Return what versions based on a shipped engine inherit; not to be changed."""
-    base_engine = engine.model_validate(read_mapping(FOLDER / f"{base}.yaml"))
+    base_engine = engine.model_validate(_shipped()[f"{base}.yaml"])
     figures = base_engine.model_dump(exclude={"name", "version", "based_on"})
     return {key: _assumed(value, base) for key, value in figures.items()}
 

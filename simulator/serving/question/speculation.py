@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
+from core.cache import read_shipped
 from core.errors import InputError, UnknownNameError
-from core.loading import Strict, build, read_mapping
+from core.loading import Strict, build
 from core.quantities import Duration
 from simulator.serving.engines.figure import Figure
 from simulator.serving.question.draft_budget import Verified, verified
@@ -73,7 +74,7 @@ def drafting_defaults() -> Mapping[str, DraftingDefaults]:
     """Defaults by kind."""
     return {
         name: build(DraftingDefaults, values, f"{FILE}: {name}")
-        for name, values in read_mapping(FILE).items()
+        for name, values in read_shipped(FILE).items()
     }
 
 
