@@ -12,7 +12,8 @@ count in no figure, or whose framework another one stands for, and families of f
 out, as are releases without levers to search. Printed for each kind: predicted speed of the first choice over
 the best measured one, how often it is above 1.3, above it without a mark, and how often the measured step
 lies in the first choice's band. A mark is that of answers, for which the best run is evidence too; the same
-is printed of marks without the runs of its source, to which the width of marked plans is fitted. Families
+is printed of marks without the runs of its source, to which the width of marked plans is fitted, and the step
+that answers expect of first choices (``ModelErrors.over_promised``). Families
 whose best run has a layout that its source did not choose for speed (``given_plans``) are counted apart, and
 of models with experts those whose first choice has levers that the best run had not: no run could keep them.
 """
@@ -49,7 +50,7 @@ from simulator.frameworks.code_bases import code_base
 from simulator.plan import Plan
 from simulator.setting import Setting
 from simulator.training.domains import used, without_source
-from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidence_of, model_errors
+from simulator.uncertainty import ERRORS_FILE, EVIDENCE, Evidence, band, evidence_of, kind_of, model_errors
 
 FAR = 1.3
 FEWEST_DEVICES = 8
@@ -98,12 +99,6 @@ class Promised:
         figures = f"{run_ratio:5.2f} {self.ratio:5.2f} +-{self.half_width(self.with_source):4.0%}"
         new = f"; new: {', '.join(self.new)}" if self.new else ""
         return f"{self.kind:8s}{name:46s} {figures} {marks}  {case.case_id}: {self.plan}{new}"
-
-
-def kind_of(entry: PredictedCase) -> str:
-    """Kind of a family."""
-    model = entry.case.setting.model
-    return "hybrids" if model.linear else "experts" if model.moe else "dense"
 
 
 def families(entries: Iterable[PredictedCase]) -> list[PredictedCase]:
@@ -198,7 +193,9 @@ def promised(
     ]
     ratio = (case.measured_step_s or np.nan) / seconds
     new = new_levers(entry, ranked.setting.of(plan), plan)
-    return Promised(entry, kind_of(entry), ratio, half, confidences, left, given, " ".join(words), new)
+    return Promised(
+        entry, kind_of(case.setting.model), ratio, half, confidences, left, given, " ".join(words), new
+    )
 
 
 def new_levers(entry: PredictedCase, setting: Setting, plan: Plan) -> tuple[str, ...]:
@@ -242,6 +239,46 @@ def width_lines(judged: Sequence[Promised]) -> Iterator[str]:
         )
 
 
+def over_promised(judged: Iterable[Promised]) -> float:
+    """Median of best measured steps over those that first choices promise, each source with one vote."""
+    fair = [choice for choice in judged if not choice.given]
+    if not fair:
+        return 1.0
+    ratios, sources = [choice.ratio for choice in fair], [own_source(choice.case) for choice in fair]
+    return weighted_quantile(ratios, sources, 0.5)
+
+
+def corrected(judged: Sequence[Promised]) -> np.ndarray:
+    """Best measured steps over those expected of first choices by other sources, shape (fair families,)."""
+    return np.array(
+        [
+            choice.ratio / over_promised(o for o in judged if own_source(o.case) != own_source(choice.case))
+            for choice in judged
+            if not choice.given
+        ]
+    )
+
+
+def expected_shares(judged: Sequence[Promised]) -> tuple[dict[str, float], list[str]]:
+    """``ModelErrors.over_promised``, and a line for each kind; it counts where other sources help."""
+    shares, lines = {}, []
+    for kind in KINDS:
+        own = [choice for choice in judged if choice.kind == kind and not choice.given]
+        if not own:
+            continue
+        ratios, nearer = np.array([choice.ratio for choice in own]), corrected(own)
+        before, after = (float(np.median(np.abs(np.log(each)))) for each in (ratios, nearer))
+        share, shipped = over_promised(own), model_errors().over_promised.get(kind, 1.0)
+        lines.append(
+            f"{kind}: expected over promised step {share:.2f}, shipped {shipped:.2f}; by other sources "
+            f"best measured over expected step {np.median(nearer):.2f} in the median, "
+            f"{np.sum(nearer > FAR)} above {FAR}; median size of the logarithm {before:.3f}, then {after:.3f}"
+        )
+        if after < before:
+            shares[kind] = round(share, 2)
+    return shares, lines
+
+
 def groups(judged: Sequence[Promised]) -> Iterator[tuple[str, list[Promised]]]:
     """Families of one kind that are counted together, and what they have in common."""
     fair = [choice for choice in judged if not choice.given]
@@ -281,7 +318,9 @@ def main() -> None:
     parser.add_argument(
         "--every-lever", action="store_true", help="search levers that came after the best run's release too"
     )
-    parser.add_argument("--write", action="store_true", help=f"write the width to {ERRORS_FILE.name}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write widths and expected steps to {ERRORS_FILE.name}"
+    )
     options = parser.parse_args()
     files = [*options.files, *published_files()]
     undecidable = set[str]().union(*(named(path, sources().no_figure) for path in files))
@@ -299,7 +338,10 @@ def main() -> None:
     judged: list[Promised] = []
     print("family: best measured speed over its plan's prediction, first choice over best measured, band")
     for entry in families(entries):
-        if options.only in entry.case.setting.model.name and options.kind in (None, kind_of(entry)):
+        if options.only in entry.case.setting.model.name and options.kind in (
+            None,
+            kind_of(entry.case.setting.model),
+        ):
             closest = evidence_of(entry.case.setting, devices[own_source(entry)])
             case_id = entry.case.case_id
             lacks = None if options.every_lever else lacked.get(case_id)
@@ -312,10 +354,12 @@ def main() -> None:
     for kind in KINDS:
         for words, group in groups([choice for choice in judged if choice.kind == kind]):
             print(summary(kind + words, group))
-    for line in width_lines(judged):
+    shares, lines = expected_shares(judged)
+    for line in (*lines, *width_lines(judged)):
         print(line)
     if options.write:
-        fitted = model_errors().model_copy(update={"unproven": round(unproven_width(judged), 2)})
+        update = {"unproven": round(unproven_width(judged), 2), "over_promised": shares}
+        fitted = model_errors().model_copy(update=update)
         write_text(ERRORS_FILE, yaml.safe_dump(fitted.model_dump(), sort_keys=False, width=110))
 
 

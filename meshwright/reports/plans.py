@@ -22,7 +22,7 @@ from simulator.levers import ENTRIES, VARIED
 from simulator.plan import Plan
 from simulator.rules import insisted
 from simulator.setting import Setting
-from simulator.uncertainty import chance_to_fit, memory_band
+from simulator.uncertainty import chance_to_fit, memory_band, over_promised
 from simulator.workload import STEP_KEYS
 
 ONCE = {
@@ -102,8 +102,10 @@ def describe_search(
             **_order(prediction, index),
         }
         plans.append(describe_plan(prediction, index) | report | extra)
+    longer = over_promised(prediction.setting)
     return {
         "plans": plans,
+        **({"expected_step_s": longer * float(result.step.time[0])} if longer != 1 and plans else {}),
         "headroom": result.space.headroom,
         "scored": result.scored,
         "removed": result.removed,

@@ -20,7 +20,10 @@ from planner.training.proven import BEYOND
 from planner.training.search import SearchResult
 from planner.training.shortlist import SAFE
 from simulator.setting import Setting
-from simulator.uncertainty import chance_to_fit, model_errors
+from simulator.uncertainty import chance_to_fit, kind_of, model_errors, over_promised
+
+KINDS = {"experts": "models with experts", "hybrids": "hybrid models", "dense": "dense models"}
+"""Words for kinds of models."""
 
 NAMED = 5
 """Unproven mechanisms that are named of a plan; ``--json`` has all."""
@@ -75,6 +78,7 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
         return words
     band = band_words(trust.sources)
     words.append(" ".join((band, ODDS, RUNS) if more else (band, RUNS)))
+    words += expected_words(prediction)
     close_to_first = ~trust.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:
@@ -84,6 +88,18 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
             f"up to ± {percent(half, 0)})."
         )
     return [*words, *unproven_words(trust, prediction.setting), *left_out_words(result)]
+
+
+def expected_words(prediction: Prediction) -> list[str]:
+    """What the first plan is expected to take, where best measured runs fell short of first choices."""
+    setting = prediction.setting
+    longer = over_promised(setting)
+    if longer == 1:
+        return []
+    return [
+        f"Expect {seconds(longer * float(prediction.step.time[0]))} of rank 1: best measured runs of other "
+        f"{KINDS[kind_of(setting.model)]} took {longer:.2f} times what a search's first choice promises."
+    ]
 
 
 def given_up(prediction: Prediction) -> str:

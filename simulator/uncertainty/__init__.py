@@ -24,7 +24,9 @@ from simulator.uncertainty.errors import (
     PartErrors,
     PeakErrors,
     evidence_of,
+    kind_of,
     model_errors,
+    over_promised,
 )
 from simulator.uncertainty.groups import mixed_half_width
 from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band, peak_errors
@@ -49,9 +51,11 @@ __all__ = [
     "evidence_of",
     "exposure",
     "has_parts",
+    "kind_of",
     "memory_band",
     "mixed_half_width",
     "model_errors",
+    "over_promised",
     "part_variance",
     "peak_errors",
     "ratio_band",

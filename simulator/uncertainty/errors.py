@@ -10,6 +10,7 @@ from pydantic import Field
 from core.cache import read_shipped
 from core.loading import Strict, build
 from hwmodels.device import devices
+from simulator.models import Model
 from simulator.setting import Setting
 
 ERRORS_FILE = Path(__file__).parent / "errors.yaml"
@@ -70,6 +71,11 @@ class ModelErrors(Strict):
         ge=1,
         description="half-width of the band of a plan beyond measured runs, over that of others",
     )
+    over_promised: dict[str, float] = Field(
+        default_factory=dict,
+        description="steps of best measured runs over those that first choices of searches promise, by kind "
+        "of model, where the figure of other sources brings a source's families nearer",
+    )
     memory: MemoryErrors
     difference: DifferenceErrors
 
@@ -78,6 +84,16 @@ class ModelErrors(Strict):
 def model_errors() -> ModelErrors:
     """The shipped errors."""
     return build(ModelErrors, read_shipped(ERRORS_FILE), str(ERRORS_FILE))
+
+
+def kind_of(model: Model) -> str:
+    """Kind of a model whose first choices are judged together."""
+    return "hybrids" if model.linear else "experts" if model.moe else "dense"
+
+
+def over_promised(setting: Setting) -> float:
+    """Expected over predicted step of a search's first choice; 1 where a site's own runs correct steps."""
+    return 1.0 if setting.site else model_errors().over_promised.get(kind_of(setting.model), 1.0)
 
 
 def evidence_of(setting: Setting, measured: Mapping[str, Collection[str]]) -> Evidence:
