@@ -1,7 +1,8 @@
 """The first deployments of a search on the event engine: a look by default, where it takes below a second.
 
 One seed and an interval of 5 %. Where the engine finds another rate than the steady state by more than the
-printed error, its rate replaces the deployment's and the ranking follows.
+printed error, its rate replaces the deployment's and the ranking follows. Where no rate is asked for, none is
+told whose run missed the targets: the lower end of the interval, which held, takes its place.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from core.errors import MeshwrightError
 from planner.serving.alternatives import FIRST, NEXT, STEADY_ERROR
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_run import latencies, trial_run
-from planner.serving.largest_rate import Steps, bracket
+from planner.serving.largest_rate import Bracket, Steps, bracket
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured, measured_rows, mechanisms, preferred
 from planner.serving.question import ServingQuestion
@@ -30,8 +31,10 @@ from simulator.serving.setting import ServingSetting
 
 CHECKED = 3
 """Deployments that are run."""
-LOOK = Steps(factor=1.05, close=0.05, runs=12, short=4, follow=True)
+LOOK = Steps(factor=1.05, close=0.05, runs=12, short=4, follow=True, with_warm_up=True)
 """Trial rates: a run that fails ends early, so that short steps downwards cost little."""
+SAME_RATE = 1e-9
+"""Relative distance below which two rates are one."""
 MOST_REQUESTS = 10_000
 """Requests of one run of each deployment, in all: below a second with two or three rates each."""
 MOST_ALONE = 20_000
@@ -76,8 +79,8 @@ def check(search: ServingSearch, measured: Measured | None = None) -> Check:
     while waiting:
         for number in waiting:
             setting, plan = settings[number], plans[number]
-            runs[number] = _run(setting, plan, question.rate)
-            after[number] = _followed(plan, runs[number], setting, question)
+            runs[number], interval = _run(setting, plan, question.rate)
+            after[number] = _followed(plan, runs[number], setting, question, interval)
         if any(after[number] is not plans[number] for number in waiting):
             order = _ranked(after, question, measured)
         first = order[0]
@@ -123,34 +126,37 @@ def _setting(question: ServingQuestion, plan: ServingPlan) -> ServingSetting | M
 
 def _run(
     setting: ServingSetting | MeshwrightError, plan: ServingPlan, natural: float | None
-) -> RefinedServing:
-    """The largest rate of a deployment: middle and half width of the interval."""
+) -> tuple[RefinedServing, Bracket | None]:
+    """The largest rate of a deployment: middle and half width of the interval, and the interval."""
     if isinstance(setting, MeshwrightError):
-        return RefinedServing(0.0, 0.0, str(setting))
+        return RefinedServing(0.0, 0.0, str(setting)), None
     try:
         arrivals = setting.serving.arrivals
         if arrivals is not None and arrivals.closed:
             rate = closed_rate(setting)
-            return RefinedServing(rate, 0.5 * LOOK.close * rate)
-        low, high = bracket(setting, plan.goodput, natural, LOOK)
-        if low > plan.goodput * (1.0 + STEADY_ERROR):
-            low, high = _confirmed(setting, (low, high), plan.goodput, natural)
+            return RefinedServing(rate, 0.5 * LOOK.close * rate), None
+        interval = bracket(setting, plan.goodput, natural, LOOK)
+        if interval.low > plan.goodput * (1.0 + STEADY_ERROR):
+            interval = _confirmed(setting, interval, plan.goodput, natural)
     except MeshwrightError as error:
-        return RefinedServing(0.0, 0.0, str(error))
-    return RefinedServing(0.5 * (low + high), 0.5 * (high - low))
+        return RefinedServing(0.0, 0.0, str(error)), None
+    return RefinedServing(
+        0.5 * (interval.low + interval.high), 0.5 * (interval.high - interval.low)
+    ), interval
 
 
-def _confirmed(
-    setting: ServingSetting, interval: tuple[float, float], expected: float, natural: float | None
-) -> tuple[float, float]:
+def _confirmed(setting: ServingSetting, interval: Bracket, expected: float, natural: float | None) -> Bracket:
     """An interval above the steady state's rate, lowered until a longer run holds.
 
     A short run ends before a queue that grows by a few percent of the arrivals breaks a target.
     """
-    (low, high), confirming = interval, longer(setting)
-    while low > expected and not trial_run(confirming, low, natural).holds:
+    low, high, confirming = interval.low, interval.high, longer(setting)
+    while low > expected:
+        run = trial_run(confirming, low, natural)
+        if run.holds:
+            return Bracket(low, high, run)
         low, high = max(low * (1.0 - LOOK.close), expected), low
-    return low, high
+    return Bracket(low, high, None)
 
 
 def _reasons(reasons: Sequence[str], order: Sequence[int]) -> list[str]:
@@ -166,23 +172,28 @@ def _followed(
     run: RefinedServing,
     setting: ServingSetting | MeshwrightError,
     question: ServingQuestion,
+    interval: Bracket | None = None,
 ) -> ServingPlan:
     """The deployment with the engine's rate, latencies and power where its rate contradicts its own.
 
     All of its figures are at one rate: the one asked for, or, where it carries less, what it carries.
     """
-    if run.problem or isinstance(setting, MeshwrightError) or not contradicts(plan, run):
+    rate, closed, goodput, ran = question.rate, question.concurrency is not None, run.goodput, None
+    misses = False
+    if rate is None and interval and interval.run:
+        # The rate is what the answer tells: one that a run has carried.
+        goodput, ran = interval.low, interval.run.latencies
+        misses = plan.goodput >= interval.high * (1.0 - SAME_RATE)
+    if run.problem or isinstance(setting, MeshwrightError) or not (misses or contradicts(plan, run)):
         return plan
-    rate, closed = question.rate, question.concurrency is not None
     demand = plan.load if rate is None else rate
-    load = min(demand, run.goodput) if run.goodput > 0 else demand
-    corrected = replace(
-        plan, goodput=run.goodput, load=load, output_tokens_s=max(load * question.output, 1e-9)
-    )
-    corrected = replace(corrected, meets=run.goodput > 0 and (rate is None or rate <= run.goodput))
+    load = min(demand, goodput) if goodput > 0 else demand
+    corrected = replace(plan, goodput=goodput, load=load, output_tokens_s=max(load * question.output, 1e-9))
+    corrected = replace(corrected, meets=goodput > 0 and (rate is None or rate <= goodput))
     if closed:
         return corrected
-    ran = latencies(setting, load, rate)
+    if ran is None or load < goodput:
+        ran = latencies(setting, load, rate)
     return replace(
         corrected, ttft_s=ran.ttft_s, tpot_s=ran.tpot_s, e2e_s=ran.e2e_s, watts=_watts(corrected, question)
     )

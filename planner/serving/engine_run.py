@@ -22,10 +22,12 @@ class Trial:
     Attributes:
         holds: whether the share of requests meets the targets, and the queue does not keep growing.
         served: requests a second that ended after the first quarter of them.
+        latencies: of the run; None where it does not hold.
     """
 
     holds: bool
     served: float
+    latencies: Latencies | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,11 @@ class Latencies:
 def latencies(setting: ServingSetting, rate: float, natural: float | None) -> Latencies:
     """Latencies of a deployment at a rate; the arguments are those of `trial_run`."""
     serving = at_rate(setting.serving, rate, natural)
-    columns = serve(replace(setting, serving=serving)).records.columns()
+    return _latencies(serving, serve(replace(setting, serving=serving)).records)
+
+
+def _latencies(serving: Serving, records: Records) -> Latencies:
+    columns = records.columns()
     counted = columns["serial"] >= int(serving.skipped * serving.requests)
     arrival, first, last, output = (
         columns[name][counted] for name in ("arrival_s", "first_s", "last_s", "output")
@@ -61,13 +67,17 @@ def at_rate(serving: Serving, rate: float, natural: float | None) -> Serving:
     return serving.model_copy(update={"arrivals": Poisson(rate=rate)})
 
 
-def trial_run(setting: ServingSetting, rate: float, natural: float | None) -> Trial:
+def trial_run(
+    setting: ServingSetting, rate: float, natural: float | None, with_warm_up: bool = False
+) -> Trial:
     """Run a deployment at a rate; the run ends where more requests have missed a target than may.
 
     Args:
         setting: the run.
         rate: requests a second.
         natural: rate of a trace's own times, which are rescaled.
+        with_warm_up: whether the targets must hold over the whole run too. It begins empty, so that one that
+            misses them before it settles has been lucky afterwards.
     """
     serving = at_rate(setting.serving, rate, natural)
     misses = Misses(serving)
@@ -76,7 +86,10 @@ def trial_run(setting: ServingSetting, rate: float, natural: float | None) -> Tr
     run = serve(replace(setting, serving=serving), enough=enough)
     metrics = run.metrics
     share = 0.0 if misses.exceeded or metrics.slo_share is None else metrics.slo_share
-    return Trial(share >= serving.slo.share and metrics.sustainable_rate is None, _served(run.records))
+    if with_warm_up and share >= serving.slo.share:
+        share = min(share, float(met_targets(serving.slo, run.records.columns()).mean()))
+    holds = share >= serving.slo.share and metrics.sustainable_rate is None
+    return Trial(holds, _served(run.records), _latencies(serving, run.records) if holds else None)
 
 
 def _served(records: Records) -> float:

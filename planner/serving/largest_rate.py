@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from planner.serving.engine_run import trial_run
+from planner.serving.engine_run import Trial, trial_run
 from simulator.serving.setting import ServingSetting
 
 LEAST_TRIED = 1e-5
@@ -22,6 +22,7 @@ class Steps:
         runs: maximum number of them.
         short: first steps downwards that keep the factor, which otherwise is squared at every step.
         follow: whether a step downwards goes to what the failed run served, if that is further.
+        with_warm_up: whether the targets must hold over a whole run too; see `trial_run`.
     """
 
     factor: float
@@ -29,11 +30,24 @@ class Steps:
     runs: int
     short: int = 0
     follow: bool = False
+    with_warm_up: bool = False
 
 
-def bracket(
-    setting: ServingSetting, expected: float, natural: float | None, steps: Steps
-) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Bracket:
+    """Interval of the largest rate, requests a second: the first holds and the second does not.
+
+    Attributes:
+        low, high: its ends; zeros where no rate holds.
+        run: at ``low``.
+    """
+
+    low: float
+    high: float
+    run: Trial | None
+
+
+def bracket(setting: ServingSetting, expected: float, natural: float | None, steps: Steps) -> Bracket:
     """Interval of the largest rate.
 
     Args:
@@ -41,16 +55,13 @@ def bracket(
         expected: first rate, requests a second.
         natural: rate of a trace's own times.
         steps: to the trial rates.
-
-    Returns:
-        Requests a second, of which the first holds and the second does not; zeros where no rate holds.
     """
-    low, high, factor = 0.0, inf, steps.factor
+    low, high, factor, carried = 0.0, inf, steps.factor, None
     rate = max(expected, 1e-3)
     for number in range(steps.runs):
-        run = trial_run(setting, rate, natural)
+        run = trial_run(setting, rate, natural, steps.with_warm_up)
         if run.holds:
-            low = rate
+            low, carried = rate, run
         else:
             high = rate
         if low and high < inf:
@@ -64,4 +75,4 @@ def bracket(
             factor = factor if number < steps.short else factor**2
             if rate < LEAST_TRIED:
                 break
-    return (low, high if high < inf else low) if low else (0.0, 0.0)
+    return Bracket(low, high if high < inf else low, carried) if low else Bracket(0.0, 0.0, None)

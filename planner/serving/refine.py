@@ -139,7 +139,7 @@ def bisect(setting: ServingSetting, expected: float, natural: float | None) -> f
     Returns:
         Requests a second; 0 where no rate meets the targets.
     """
-    rate, _ = bracket(setting, expected, natural, BISECTION)
+    rate = bracket(setting, expected, natural, BISECTION).low
     confirming = longer(setting)
     for _ in range(BISECTION.runs):
         if not rate or trial_run(confirming, rate, natural).holds:
