@@ -16,6 +16,8 @@ COUNTED = re.compile(
     r"(?P<before>\d+) ?[x*] ?(?P<last>[a-zA-Z]\S*)|(?P<first>[a-zA-Z]\S*?) ?[x*:] ?(?P<after>\d+)"
 )
 """A number of devices written into a name: 8xH100, h100:8, dgx-h100x8."""
+PRICED = re.compile(r"(?P<named>[\w.-]+)@(?P<usd>\d+(\.\d+)?)")
+"""A price written into a name: dgx-h100@2.5, as serving's types have it."""
 ABSENT = {
     r"(flan-)?(u?m)?t5|bart|ul2|whisper|pegasus|opus-mt|nllb|m2m": "a config.json of its family is read "
     "and served, --engine transformers; --osl 0 prices the encoder",
@@ -45,5 +47,7 @@ def absent(kind: str, name: str) -> str:
     if counted := COUNTED.fullmatch(name.strip()) if kind in HARDWARE else None:
         count, named = counted["before"] or counted["after"], counted["first"] or counted["last"]
         return f"a number of GPUs stands apart: {named} with --gpus {count}, or {named}={count} among types"
+    if kind in HARDWARE and (priced := PRICED.fullmatch(name.strip())):
+        return f"a price stands apart: {priced['named']} with --price {priced['usd']}"
     last = name.lower().rpartition("/")[2]
     return next((words for pattern, words in ABSENT.items() if re.match(rf"({pattern})(?![a-z])", last)), "")

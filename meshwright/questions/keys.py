@@ -150,7 +150,11 @@ def _unknown(data: Mapping[str, Any], key: str, folder: Path, where: str) -> Inp
     nearest = get_close_matches(
         last, same_word if "_" in last and same_word else named, n=3, cutoff=0.4 if same_word else 0.65
     )
-    return UnknownNameError("key", key, paths, where, [named[name] for name in nearest])
+    parent = key.rpartition(".")[0]
+    siblings = [path.rpartition(".")[2] for path in paths if parent and path.rpartition(".")[0] == parent]
+    candidates = [name for name in siblings if last in name.split("_")] or get_close_matches(last, siblings)
+    beside = [f"{parent}.{name}" for name in candidates[:1]]
+    return UnknownNameError("key", key, siblings or paths, where, [named[name] for name in nearest] or beside)
 
 
 def _written_out(data: Mapping[str, Any], name: str, folder: Path, where: str) -> Data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rich.table import Table
@@ -13,6 +14,8 @@ from meshwright.reports.units import counted, percent, seconds
 from planner.training.prediction import Prediction
 from planner.training.sizing import Size, Sizing
 
+NEAR = 0.05
+"""Share of the least cost that buys time for about the same money: below any band of a step."""
 TIMES = ((1.0, "d"), (24.0, "h"), (1440.0, "min"))
 """Units of a size's time, and how many a day has: the first of which it takes one."""
 
@@ -75,7 +78,13 @@ def sizing_tables(sizing: Sizing) -> list[Table | str]:
             ]
         )
     headings = ("cluster", "GPUs", "plan", "step", "MFU", "time", "±", "$", "energy", "")
-    tables: list[Table | str] = [table(headings, rows, f"{counted(sizing.tokens)} tokens", left=1)]
+    clusters = list(dict.fromkeys(size.cluster for size in sizing.sizes))
+    title, left = f"{counted(sizing.tokens)} tokens", 1
+    if len(clusters) == 1:
+        headings, rows, left = headings[1:], [row[1:] for row in rows], 0
+        title += f" on {clusters[0]}"
+    tables: list[Table | str] = [table(headings, rows, title, left=left)]
+    tables += ["front: no other size is both faster and cheaper."] if len(rows) > 1 else []
     if failed:
         lines = [[cluster, ", ".join(gpus), reason] for (cluster, reason), gpus in failed.items()]
         tables.append(table(("cluster", "GPUs", "no plan because"), lines, left=3))
@@ -95,7 +104,18 @@ def _words(sizing: Sizing) -> list[str]:
         words += _size(f"Cheapest{limits}", cheapest)
         if sizing.budget_usd is not None and sizing.fastest_within not in (cheapest, fastest):
             words += _size(f"Fastest{limits}", sizing.fastest_within or cheapest)
+        words += _near(sizing, cheapest, fastest)
     return words
+
+
+def _near(sizing: Sizing, cheapest: Size, fastest: Size | None) -> list[str]:
+    """The fastest size for about the least money, where it is neither the cheapest nor the fastest."""
+    late = sizing.deadline_days or math.inf
+    cheap = [size for size in sizing.sizes if size.usd <= (1 + NEAR) * cheapest.usd and size.days <= late]
+    quick = min(cheap, key=lambda size: size.days)
+    if quick in (cheapest, fastest, sizing.fastest_within if sizing.budget_usd is not None else None):
+        return []
+    return _size(f"Fastest within {percent(NEAR, 0)} of the cheapest", quick)
 
 
 def band_of(size: Size) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 from core.errors import InputError, shown
 from core.loading import parse_text
 from meshwright.questions.numbers import POWERS, whole_number
-from meshwright.variations.question import abbreviated
+from meshwright.variations.question import SWEPT, abbreviated
 from planner.training.constraints import field_value, is_typed, pairs
 from simulator.plan import field_name
 
@@ -60,7 +60,7 @@ def _variation(text: str, swept: dict[str, Any], replan: bool) -> dict[str, Any]
     name = ", ".join(f"{key.rpartition('.')[2]} {abbreviated(value)}" for key, value in changed.items())
     if replan:
         name = f"{name}, re-planned" if name else "re-planned"
-    return {name or "sweep": {"set": [changed] if changed else [], "sweep": swept, "replan": replan}}
+    return {name or SWEPT: {"set": [changed] if changed else [], "sweep": swept, "replan": replan}}
 
 
 def plan_fields(texts: Iterable[str]) -> dict[str, Any]:

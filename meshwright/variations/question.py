@@ -22,6 +22,8 @@ from simulator.schedules import get_schedule
 
 BASE = "base"
 REPLANNED_BASE = "base, re-planned"
+SWEPT = "sweep"
+"""Name of a variation that ``--sweep`` alone makes."""
 HELD = ("engine", "weights", "kv", "clock_mhz", "power_cap_w")
 """Keys of a deployment that a search keeps."""
 
@@ -54,6 +56,8 @@ class ScenarioRun:
         point = ", ".join(
             f"{key.rpartition('.')[2]} {abbreviated(value)}" for key, value in self.point.items()
         )
+        if point and self.name == SWEPT:
+            return point
         return f"{self.name}: {point}" if point else self.name
 
     def scenario(self) -> Scenario:

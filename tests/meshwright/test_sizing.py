@@ -12,6 +12,7 @@ import meshwright as mw
 from core.errors import InputError
 from hwmodels.cluster import clusters
 from meshwright.pages.sizing import sizing_page
+from meshwright.reports.sizing import _near
 from planner.training.sizing import Size, Sizing, counts
 
 QUESTION = {"model": "llama3.1-8b", "seq_len": 4096, "global_batch": 64, "tokens": 1e12}
@@ -114,6 +115,35 @@ def test_passes_over_the_tokens_multiply_time_which_has_its_band_in_hours(run):
     assert thrice["sizes"][0]["days"] == pytest.approx(3 * once["sizes"][0]["days"])
     head = run(*QLORA, "1").out.splitlines()[0]
     assert re.match(r"Fastest and cheapest: 1 GPU of rtx-4090-8, \d+ h \(\d+ to \d+\), \d+ \$ \(", head), head
+
+
+def test_one_cluster_is_named_above_its_sizes_and_two_in_their_rows(run):
+    dense = [
+        "plan",
+        "size",
+        "--model",
+        "llama3.1-8b",
+        "--gpus",
+        "8..16",
+        "--seq-len",
+        "4k",
+        "--global-batch",
+        "64",
+    ]
+    one = run(*dense, "--tokens", "1T", "--cluster", "dgx-h100").out
+    assert "1T tokens on dgx-h100" in one and "cluster " not in one
+    assert "front: no other size is both faster and cheaper." in one
+    assert "cluster " in run(*dense, "--tokens", "1T", "--cluster", "dgx-h100,dgx-b200").out
+
+
+def test_the_fastest_of_about_the_least_cost_is_named():
+    def size(gpus, days, usd):
+        return Size("dgx-h100", gpus, None, "", days, usd, 1.0)
+
+    sizing = Sizing(1e12, None, [size(8, 100.0, 100.0), size(16, 50.0, 104.0), size(64, 20.0, 150.0)])
+    words = _near(sizing, sizing.sizes[0], sizing.sizes[2])
+    assert words[0].startswith("Fastest within 5 % of the cheapest: 16 GPUs of dgx-h100, 50 d")
+    assert not _near(sizing, sizing.sizes[0], sizing.sizes[1])
 
 
 def test_sizes_without_a_plan_for_one_reason_are_one_line(run):

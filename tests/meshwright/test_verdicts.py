@@ -145,3 +145,12 @@ def test_a_wrong_key_of_the_right_kind_is_named():
 def test_what_commands_call_a_key_is_a_key_of_a_variation(shown):
     assert shown(TRAINED, "whatif", "--set", "seq_len=8k").startswith("seq_len 8192: ")
     assert shown(SERVED.replace("RATE", "4"), "whatif", "--set", "rate=300").startswith("rate 300: ")
+
+
+def test_an_unknown_key_lists_those_beside_it(run, tmp_path):
+    path = tmp_path / "asked.yaml"
+    path.write_text(TRAINED, encoding="utf-8")
+    assert (
+        "allowed: " in (err := run("whatif", str(path), "--set", "workload.qzv=1").err) and "seq_len" in err
+    )
+    assert "a price stands apart" in run("plan", str(path), "--cluster", "dgx-h100@2.5").err
