@@ -9,6 +9,7 @@ device generation, version), so that a class with few rows takes its engine's me
 TPOT (or ITL, latency, throughput) and TTFT are fitted together, since prefill kernels tell in both.
 Fits without each model in turn give the share of a preset's time a layer that holds on other models
 (`evidence/fits/left_out_models.py`); the headline is the table of their errors beside those of kernels alone.
+A class that the table shows worse than kernels alone ships no time a layer.
 ``--leave-out`` also fits without each source (or GPU, ...) in turn and prints the same table; with
 ``--replay N`` those of the event engine on every Nth closed loop too.
 ``--test`` prints errors on rows of another folder, which are in no fit, without the third that is kept apart.
@@ -22,7 +23,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -48,6 +49,7 @@ from evidence.fits.left_out_models import (
     kernels_alone,
     scaled,
     shares_without,
+    worse_than_alone,
 )
 from evidence.fits.left_out_runs import replayed
 from evidence.fits.pooled import ROUNDS, LinearErrors, Noise, linear, solve, towards
@@ -67,6 +69,7 @@ MEAN = np.array([20e-6, 3e-6, 15e-6, 1.05, 4e-3, 800e-6])
 SCALE = np.array([27e-6, 2.4e-6, 15e-6, 0.36, 25e-3, 800e-6])
 """Their scale: spreads of levels are shares of it."""
 FLOOR = np.array([0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
+PROMPTS = CONSTANTS.index("prefill_factor")
 HIDES = np.array([name == "eager_layer_s" for name in CONSTANTS])
 NOISE = {FIRST: (0.25, 0.15), REST: (0.08, 0.04), RATE: (0.08, 0.04), OFFLINE: (0.15, 0.3), MOST: (0.15, 0.3)}
 """Relative errors that the fit takes for granted, by kind of metric: of a row, and those that all rows of one
@@ -293,6 +296,31 @@ def left_out(
     return both
 
 
+def to_ship(
+    rows: dict[Group, list[Rows]],
+    times: dict[Group, np.ndarray],
+    share: Callable[[Group], float],
+    worse: Container[TimesClass],
+) -> dict[Group, np.ndarray]:
+    """Constants that presets ship.
+
+    Effects of other classes may add up to prompts that are faster than their kernels; a class ships that
+    only if it has rows.
+
+    Args:
+        rows: by group.
+        times: constants as fitted.
+        share: of the time a layer that models left out confirm, by group.
+        worse: classes that kernels alone predict better, which ship no time a layer.
+    """
+    ships = scaled(times, lambda group: 0.0 if TimesClass.of(group) in worse else share(group))
+    seen = {TimesClass.of(group) for group, same in rows.items() if same}
+    for group, values in ships.items():
+        if TimesClass.of(group) not in seen:
+            values[PROMPTS] = max(values[PROMPTS], 1.0)
+    return ships
+
+
 def replays(rows: dict[Group, list[Rows]], fit: Fit, name: Callable[[Rows], Hashable], every: int) -> None:
     """Print errors of the event engine on closed loops, each with constants fitted without its source."""
     for value in sorted({str(name(entry)) for same in rows.values() for entry in same}):
@@ -379,14 +407,15 @@ def main() -> None:
     fit = Fit(every)
     models = fit.left_out_models()
     presets = set(arguments.write or {group.engine for group in every if group.engine not in EARLY})
-    ships = scaled(fit.times, shares_without(models))
+    both = {what: left_out(every, fit, what, models) for what in ("model", *arguments.leave_out)}
+    outside = {what: off for what, (off, _) in both.items()}
+    ships = to_ship(every, fit.times, shares_without(models), worse_than_alone(*both["model"]))
     ships |= {group: shipped(group) for group in every if group.engine not in presets}
     print(f"fitted, in the sample: {summary(errors_of(rows, fit.times))}")
     inside = errors_of(rows, ships)
     print(f"to ship, in the sample: {summary(inside)}", flush=True)
     if tested:
         print(f"to ship, test: {summary(errors_of(tested, ships))}", flush=True)
-    outside = {what: left_out(every, fit, what, models)[0] for what in ("model", *arguments.leave_out)}
     if arguments.errors:
         outside.setdefault("place", left_out(every, fit, "place", models)[0])
         write_errors({what: outside[what] for what in ("model", "place")})

@@ -6,7 +6,8 @@ share of ``layer_s`` by class (engine, layers, format, generation of devices), t
 that a new model of the class is to expect. Models count alike, whatever the number of their rows. What a
 share gains over kernels alone varies between the models of a class and between classes; the mean of a class
 is drawn to that of all as far as the first spread, over its number of models, exceeds the second. The
-headline's shares come from the other models, so that no row of a model decides what it is predicted with.
+headline's shares come from the other models, so that no row of a model decides what it is predicted with. A
+class that the headline shows worse than kernels alone ships none of its time a layer.
 """
 
 from __future__ import annotations
@@ -123,6 +124,25 @@ def kernels_alone(group: Group) -> float:
     return 0.0
 
 
+def worse_than_alone(off: Off, alone: Off) -> set[TimesClass]:
+    """Classes of `FEWEST` rows and more whose TPOT on models left out kernels alone predict better.
+
+    Args:
+        off: errors with the presets' constants.
+        alone: errors of kernels alone.
+    """
+    classes = {TimesClass.of(cell.group) for cell in off if cell.kind == REST}
+
+    def errors(part: Off, of: TimesClass) -> Array:
+        return gathered(part, lambda cell: cell.kind == REST and TimesClass.of(cell.group) == of)
+
+    return {of for of in classes if _worse(errors(off, of), errors(alone, of))}
+
+
+def _worse(ours: Array, alone: Array) -> bool:
+    return len(ours) >= FEWEST and bool(np.median(abs(ours)) > np.median(abs(alone)))
+
+
 def headline(what: str, off: Off, alone: Off) -> Iterator[str]:
     """Lines of the table of errors on what is left out, by class, beside those of kernels alone.
 
@@ -148,7 +168,7 @@ def _line(name: str, off: Off, alone: Off, counts: Callable[[Cell], bool]) -> st
         gathered(part, lambda cell: cell.kind == kind and counts(cell))  # noqa: B023
         for part, kind in ((off, REST), (alone, REST), (off, FIRST))
     )
-    worse = "yes" if len(ours) >= FEWEST and np.median(abs(ours)) > np.median(abs(theirs)) else ""
+    worse = "yes" if _worse(ours, theirs) else ""
     cells = (
         figures_of(errors).partition(" (n")[0] if len(errors) else "" for errors in (ours, theirs, first)
     )

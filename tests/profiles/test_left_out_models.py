@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from evidence.fits.fit_engines import PROMPTS, to_ship
 from evidence.fits.left_out_errors import CONSTANTS, Cell
 from evidence.fits.left_out_models import (
     FEWEST,
@@ -16,6 +17,7 @@ from evidence.fits.left_out_models import (
     headline,
     scaled,
     shares_without,
+    worse_than_alone,
 )
 from evidence.fits.served_rows import REST, Group
 
@@ -85,3 +87,21 @@ def test_the_table_marks_classes_that_are_worse_than_kernels_alone(rows, worse):
     lines = list(headline("model", ours, alone))
     assert "20.0 / 20.0 / +20.0" in lines[-1] and "10.0 / 10.0 / -10.0" in lines[-1]
     assert lines[-1].endswith("| yes |") == worse
+
+
+def test_a_class_of_enough_rows_that_kernels_alone_predict_better_is_worse():
+    def off(group, size, rows):
+        return {Cell(group, REST, "h100"): [np.full(rows, size)]}
+
+    ours = off(DENSE, 0.2, FEWEST) | off(EXPERTS, 0.2, FEWEST - 1) | off(OTHER, 0.1, FEWEST)
+    alone = {cell: [np.full(len(errors[0]), -0.15)] for cell, errors in ours.items()}
+    assert worse_than_alone(ours, alone) == {TimesClass.of(DENSE)}
+
+
+def test_a_worse_class_ships_no_time_a_layer_and_one_without_rows_no_faster_prompts():
+    rows = {DENSE: ["row"], DENSE._replace(engine="vllm-0.15"): [], OTHER: []}
+    times = {group: np.full(len(CONSTANTS), 0.8) for group in rows}
+    ships = to_ship(rows, times, lambda group: 0.5, {TimesClass.of(OTHER)})
+    assert [values[LAYER] for values in ships.values()] == [0.4, 0.4, 0.0]
+    # Another version of the class has rows.
+    assert [values[PROMPTS] for values in ships.values()] == [0.8, 0.8, 1.0]
