@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meshwright.api.launch import Export, Imported, export, import_
     from meshwright.api.learning import Learning, ServerLearning, learn
-    from meshwright.api.post_training import PostTraining, post_train
     from meshwright.api.runs import RunSimulation, plan_run, run
     from meshwright.api.serving import (
         DayPlan,
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
         catalogue,
         plan,
         simulate,
-        simulate_mixed,
         size,
         whatif,
     )
+    from meshwright.jobs.rl import PostTraining
     from meshwright.observations.live_server import Observation, observe
     from meshwright.sweeps.api import SweepResult, sweep
     from planner.run_search import RunRanking
@@ -83,11 +82,9 @@ __all__ = [
     "observe",
     "plan",
     "plan_run",
-    "post_train",
     "run",
     "serving_front",
     "simulate",
-    "simulate_mixed",
     "size",
     "sweep",
     "whatif",
@@ -97,7 +94,6 @@ __all__ = [
 _ELSEWHERE = {
     "meshwright.api.launch": ("Export", "Imported", "export", "import_"),
     "meshwright.api.learning": ("Learning", "ServerLearning", "learn"),
-    "meshwright.api.post_training": ("PostTraining", "post_train"),
     "meshwright.api.runs": ("RunSimulation", "plan_run", "run"),
     "meshwright.api.serving": (
         "DayPlan",
@@ -110,6 +106,7 @@ _ELSEWHERE = {
         "mix",
         "serving_front",
     ),
+    "meshwright.jobs.rl": ("PostTraining",),
     "meshwright.observations.live_server": ("Observation", "observe"),
     "meshwright.sweeps.api": ("SweepResult", "sweep"),
     "planner.run_search": ("RunRanking",),

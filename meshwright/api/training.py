@@ -17,7 +17,7 @@ from core.loading import Catalogue
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from meshwright.api.groups import on_groups, plan_over_groups
-from meshwright.jobs import AskOptions, job_named, job_of
+from meshwright.jobs import AskOptions, job_of
 from meshwright.questions.arguments import (
     PostTrainingArguments,
     SearchArguments,
@@ -71,7 +71,6 @@ __all__ = [
     "catalogue",
     "plan",
     "simulate",
-    "simulate_mixed",
     "size",
     "whatif",
 ]
@@ -354,27 +353,6 @@ def simulate(
     named = str(scenario) if isinstance(scenario, str | Path) else ""
     terms = AskOptions(engine, detail, replications, named=named, progress=progress, notice=notice)
     return job_of(*question).answer(question, terms)
-
-
-def simulate_mixed(
-    scenario: Reference | None, changes: Mapping[str, Any] | None = None, *, engine: bool = False
-) -> MixedSimulation | None:
-    """Predict a step on a cluster of groups: ``simulate``, whose name this was; it goes in the next version.
-
-    Args:
-        scenario: file, shipped name or mapping with ``plan`` and ``placement``.
-        changes: arguments of ``simulate`` that replace its keys.
-        engine: run it on the event engine too.
-
-    Returns:
-        The step; None where the scenario is of another kind.
-
-    Raises:
-        InputError: as ``simulate``.
-    """
-    question = scenario_data(scenario, changes or {}, "command line")
-    job = job_of(*question)
-    return job.answer(question, AskOptions(engine)) if job is job_named("mixed") else None  # type: ignore[return-value]
 
 
 def whatif(

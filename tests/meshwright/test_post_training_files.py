@@ -29,7 +29,7 @@ QUESTION = {
 
 @cache
 def step():
-    return mw.post_train(QUESTION)
+    return mw.simulate(QUESTION)
 
 
 def test_a_page_shows_both_roles_and_escapes_the_title(tmp_path):

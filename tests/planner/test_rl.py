@@ -44,14 +44,14 @@ def test_older_answers_never_cost_answers():
 
 
 def test_the_first_plan_trains_on_more_answers_than_defaults_do():
-    own = mw.post_train(QUESTION).to_dict()
+    own = mw.simulate(QUESTION).to_dict()
     assert ranked(0).plans[0].step.timing.seconds <= own["step_time_s"]
 
 
 def test_roles_apart_hold_all_devices_and_plans_run_as_saved():
     apart = next(plan for plan in ranked(1).plans if plan.data["schedule"].get("split"))
     assert sum(apart.data["schedule"]["split"].values()) == 16
-    again = mw.post_train(dict(apart.data)).to_dict()
+    again = mw.simulate(dict(apart.data)).to_dict()
     assert again["step_time_s"] == apart.step.timing.seconds
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
-from meshwright.api.training import simulate_mixed
+from meshwright.api.training import simulate
 from simulator.engine import Clock
 from simulator.scenario import make_scenario
 from simulator.training.step_graph.build import step_program
@@ -70,4 +70,4 @@ def test_a_step_on_groups_of_nodes_is_refused_where_it_is_too_long():
         "placement": {"stages": {"a100": 2, "h100": 2}},
     }
     with pytest.raises(InputError, match="8,388,608 micro batches"):
-        simulate_mixed(scenario, engine=True)
+        simulate(scenario, engine=True)
