@@ -7,12 +7,15 @@ backwards split in two under a memory limit.
 from __future__ import annotations
 
 import heapq
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from core.errors import InputError
 from core.records import record
-from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Route, Schedule, Task, WorkTimes
+from simulator.schedules.base import BACKWARD, FORWARD, WEIGHT, Array, Route, Schedule, Task, WorkTimes
 from simulator.schedules.walk import walk
 
 
@@ -57,39 +60,51 @@ def both_preferences(limit: float, stages: int) -> list[Rules]:
     ]
 
 
-def best_orders(
-    schedule: Schedule,
-    stages: int,
-    micro_batches: int,
-    chunks: int,
-    times: WorkTimes | None,
-    rules: Iterable[Rules],
-    others: Iterable[list[list[Task]]] = (),
-) -> list[list[Task]]:
-    """The order with the shortest period among the greedy orders of several rules and ``others``.
+class Greedy(Schedule):
+    """A schedule whose order is the shortest of greedy ones.
 
     Rules are greedy: where real times are almost equal, an order found with equal times can be better than
     one found with the real times. Both are tried.
-
-    Raises:
-        InputError: no rule leaves memory for one micro batch.
     """
-    routes = schedule.routes(stages, chunks)
-    equal = WorkTimes.equal(len(routes[0]), schedule.splits_backward)
-    times = times or equal
-    route_of = [schedule.route_index(i, micro_batches) for i in range(micro_batches)]
-    candidates = [
-        greedy_orders(routes, route_of, stages, seconds, rule)
-        for rule in rules
-        for seconds in ((times,) if times == equal else (times, equal))
-    ]
-    candidates += others
 
-    def length(orders: list[list[Task]]) -> tuple[float, float]:
-        done = walk(schedule, stages, micro_batches, chunks, orders, times)
-        return done.period, done.seconds
+    @abstractmethod
+    def rules(self, stages: int, micro_batches: int, chunks: int) -> list[Rules]:
+        """Memory limits and preferences, each of which gives an order."""
 
-    return min(candidates, key=length)
+    def handcrafted(self, stages: int, micro_batches: int) -> list[list[list[Task]]]:
+        """Further orders, which are taken where they are shorter."""
+        return []
+
+    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
+        """At most one micro batch per stage."""
+        return np.minimum(p, m)
+
+    def orders(
+        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
+    ) -> list[list[Task]]:
+        """The order with the shortest period.
+
+        Raises:
+            InputError: the schedule cannot run with these numbers, or no rule leaves memory for one micro
+                batch.
+        """
+        self.check(stages, micro_batches, chunks)
+        routes = self.routes(stages, chunks)
+        equal = WorkTimes.equal(len(routes[0]), self.splits_backward)
+        times = times or equal
+        route_of = [self.route_index(i, micro_batches) for i in range(micro_batches)]
+        candidates = [
+            greedy_orders(routes, route_of, stages, seconds, rule)
+            for rule in self.rules(stages, micro_batches, chunks)
+            for seconds in ((times,) if times == equal else (times, equal))
+        ]
+        candidates += self.handcrafted(stages, micro_batches)
+
+        def length(orders: list[list[Task]]) -> tuple[float, float]:
+            done = walk(self, stages, micro_batches, chunks, orders, times)
+            return done.period, done.seconds
+
+        return min(candidates, key=length)
 
 
 def greedy_orders(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes
-from simulator.schedules.greedy import Rules, best_orders
+from simulator.schedules.base import Array
+from simulator.schedules.greedy import Greedy, Rules
 
 
-class TwoStageBackward(Schedule):
+class TwoStageBackward(Greedy):
     """Weight gradients run as late as possible, so activations of all micro batches may be held."""
 
     name = "2bp"
@@ -17,12 +17,8 @@ class TwoStageBackward(Schedule):
         """Every micro batch of the step, at worst."""
         return m
 
-    def orders(
-        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
-    ) -> list[list[Task]]:
+    def rules(self, stages: int, micro_batches: int, chunks: int) -> list[Rules]:
         """1F1B's forwards and backwards; a weight gradient when neither can start."""
-        self.check(stages, micro_batches, chunks)
-        rules = [
+        return [
             Rules(micro_batches, split=True, patience=patience, window=stages) for patience in (0.0, 0.5, 1.0)
         ]
-        return best_orders(self, stages, micro_batches, chunks, times, rules)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes
-from simulator.schedules.greedy import Rules, best_orders
+from simulator.schedules.base import Array, Task
+from simulator.schedules.greedy import Greedy, Rules
 from simulator.schedules.zb_h1 import delayed_weights
 
 
-class ZeroBubbleAuto(Schedule):
+class ZeroBubbleAuto(Greedy):
     """Searches orders of forward, input gradient and weight gradient under a limit on activations.
 
     Args:
@@ -34,20 +34,19 @@ class ZeroBubbleAuto(Schedule):
         """The limit, on every rank."""
         return np.minimum(np.floor(self.limit_per_stage * p), m)
 
-    def orders(
-        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
-    ) -> list[list[Task]]:
-        """The shortest of greedy orders of several degrees of patience, and of H1 and H2 where they fit."""
-        self.check(stages, micro_batches, chunks)
+    def rules(self, stages: int, micro_batches: int, chunks: int) -> list[Rules]:
+        """Several degrees of patience."""
         limit = int(self.in_flight(stages, micro_batches, chunks, 0))
-        rules = [Rules(limit, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
-        handcrafted = []
-        for reach in (1, 2):
-            if limit >= reach * stages - (reach - 1) and micro_batches >= reach * stages - (reach - 1):
-                handcrafted.append(
-                    [
-                        delayed_weights(micro_batches, reach * (stages - rank) - (reach - 1), reach * rank)
-                        for rank in range(stages)
-                    ]
-                )
-        return best_orders(self, stages, micro_batches, chunks, times, rules, handcrafted)
+        return [Rules(limit, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
+
+    def handcrafted(self, stages: int, micro_batches: int) -> list[list[list[Task]]]:
+        """H1 and H2, where they fit."""
+        limit = int(self.in_flight(stages, micro_batches, 1, 0))
+        return [
+            [
+                delayed_weights(micro_batches, reach * (stages - rank) - (reach - 1), reach * rank)
+                for rank in range(stages)
+            ]
+            for reach in (1, 2)
+            if min(limit, micro_batches) >= reach * stages - (reach - 1)
+        ]

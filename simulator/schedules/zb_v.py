@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from simulator.schedules.base import (
     BACKWARD,
     FORWARD,
     WEIGHT,
     Array,
-    Schedule,
     Task,
-    WorkTimes,
 )
-from simulator.schedules.greedy import Rules, best_orders
+from simulator.schedules.greedy import Greedy, Rules
 
 
-class ZeroBubbleV(Schedule):
+class ZeroBubbleV(Greedy):
     """Zero-bubble schedule on V-shaped placement at the memory of 1F1B."""
 
     name = "zb-v"
@@ -32,22 +28,13 @@ class ZeroBubbleV(Schedule):
         """Two chunks per rank, enough micro batches to fill the pipeline."""
         return (p >= 2) & (m >= p) & (v == 2)
 
-    def resident(self, p: Array, m: Array, v: Array, rank: Array) -> Array:
-        """As many micro batches as stages, on every rank."""
-        return np.minimum(p, m)
+    def rules(self, stages: int, micro_batches: int, chunks: int) -> list[Rules]:
+        """As many activations as the handcrafted order, which these shorten for very unequal passes."""
+        return [Rules(2 * stages, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
 
-    def orders(
-        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
-    ) -> list[list[Task]]:
-        """The handcrafted order, or a greedy one with as many activations where that is shorter.
-
-        The handcrafted order has no bubble where all passes take equally long and there are 2p - 1 micro
-        batches; with fewer micro batches, or very unequal passes, greedy orders may be shorter.
-        """
-        self.check(stages, micro_batches, chunks)
-        rules = [Rules(2 * stages, split=True, patience=patience) for patience in (0.0, 0.3, 0.6, 1.0)]
-        handcrafted = [_rank_order(stages, micro_batches, rank) for rank in range(stages)]
-        return best_orders(self, stages, micro_batches, chunks, times, rules, [handcrafted])
+    def handcrafted(self, stages: int, micro_batches: int) -> list[list[list[Task]]]:
+        """Without bubble where all passes take equally long and there are 2p - 1 micro batches."""
+        return [[_rank_order(stages, micro_batches, rank) for rank in range(stages)]]
 
 
 class _Order:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simulator.schedules.base import Array, Schedule, Task, WorkTimes, integers
-from simulator.schedules.greedy import Rules, best_orders
+from simulator.schedules.base import Array, integers
+from simulator.schedules.greedy import Greedy, Rules
 
 
-class ZeroPP(Schedule):
+class ZeroPP(Greedy):
     """Interleaved placement with fully sharded data parallelism instead of tensor parallelism.
 
     A scheduling unit of 2p - 1 micro batches goes chunk by chunk, so that a chunk's weights are gathered
@@ -34,14 +34,10 @@ class ZeroPP(Schedule):
         p, m = integers(stages, micro_batches)
         return np.minimum(2 * p - 1, m)
 
-    def orders(
-        self, stages: int, micro_batches: int, chunks: int, times: WorkTimes | None = None
-    ) -> list[list[Task]]:
+    def rules(self, stages: int, micro_batches: int, chunks: int) -> list[Rules]:
         """Backwards first, then forwards of the earliest chunk, weight gradients in the gaps."""
-        self.check(stages, micro_batches, chunks)
         unit = 2 * stages - 1
-        rules = [
+        return [
             Rules(chunks * unit, split=True, patience=patience, window=unit, breadth=True)
             for patience in (0.0, 0.5, 1.0)
         ]
-        return best_orders(self, stages, micro_batches, chunks, times, rules)
