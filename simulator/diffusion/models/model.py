@@ -134,7 +134,8 @@ class DiffusionModel(Strict):
     guidance: Literal["classifier-free", "embedded"] = "classifier-free"
     """classifier-free: two calls a step, with and without the prompt; embedded: one call."""
     apart: bool = False
-    """Whether its pipeline runs both calls one after the other; false: as one batch."""
+    """Whether its pipeline runs both calls one after the other (diffusers, pipeline_wan.py,
+    pipeline_qwenimage.py); false: as one batch."""
     steps: Whole = 28
     """Steps of the pipeline's default."""
     transformers: Annotated[int, Field(gt=0, le=16)] = 1
