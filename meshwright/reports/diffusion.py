@@ -207,4 +207,5 @@ def _load_table(request: DiffusionRequest, served: ServedLoad) -> Table:
 def _layout(setting: DiffusionSetting) -> str:
     """Degrees above one, in words."""
     stated = setting.layout.model_dump(exclude_defaults=True)
-    return "".join(f", {name} {value}" for name, value in stated.items())
+    words = (name if value is True else f"{name} {value}" for name, value in stated.items())
+    return "".join(f", {word}" for word in words)

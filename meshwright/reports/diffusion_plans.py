@@ -15,17 +15,16 @@ from simulator.diffusion.setting import DiffusionSetting
 
 
 def layout_words(plan: DiffusionPlan) -> str:
-    """Degrees above one, in words."""
+    """Degrees above one, and where weights lie, in words."""
     stated = plan.request.setting.layout.model_dump(exclude_defaults=True)
-    return ", ".join(f"{name} {value}" for name, value in stated.items() if value != 1) or "one GPU"
+    words = (name if value is True else f"{name} {value}" for name, value in stated.items())
+    return ", ".join(words) or "one GPU"
 
 
 def scenario_of(data: Mapping[str, Any], plan: DiffusionPlan) -> dict[str, Any]:
     """The scenario that `simulate` runs as the search did."""
     setting = plan.request.setting
-    stated = {
-        name: value for name, value in setting.layout.model_dump(exclude_defaults=True).items() if value != 1
-    }
+    stated = setting.layout.model_dump(exclude_defaults=True)
     workload = {**data["workload"], "batch": setting.workload.batch}
     return {**data, "workload": workload, "layout": stated, "replicas": plan.replicas}
 

@@ -24,6 +24,15 @@ def test_a_plan_meets_its_target_and_simulates_as_it_was_searched(run, tmp_path)
     assert simulated["gpus"] == best["gpus"]
 
 
+def test_a_plan_whose_devices_share_the_weights_is_saved_as_it_was_searched(run, tmp_path):
+    path = tmp_path / "plan.yaml"
+    model = ("plan", "serve", "--model", "cosmos3-super", "--cluster", "dgx-h100", "--gpus", "4")
+    load = ("--images", "1024x1024", "--steps", "20", "--rate", "0.01", "--latency", "30")
+    best = asked(run, *model, *load, "--save", str(path))["plans"][0]["layout"]
+    assert best["sharded"]
+    assert asked(run, "simulate", str(path))["layout"] == best
+
+
 def test_plans_are_ranked_by_devices_and_named(run):
     report = asked(run, *PLAN)
     devices = [plan["gpus"] for plan in report["plans"]]
