@@ -82,7 +82,7 @@ def list_all(kind: str, part: str = "") -> tuple[dict[str, Any], list[Table]]:
     entries = [catalogue.get(name) for name in catalogue.names() if _has(name, part)]
     report = {kind: [catalogue.brief(entry) for entry in entries]}
     rows = [catalogue.row(entry) for entry in entries]
-    return report, [table(catalogue.columns, rows, left=catalogue.text_columns)]
+    return report, [table(list(catalogue.cells), rows, left=catalogue.text_columns)]
 
 
 def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from core.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import table
 from simulator.checkpoints import MECHANISMS, Mechanism
 
 
@@ -37,22 +37,19 @@ def _brief(mechanism: type[Mechanism]) -> dict[str, Any]:
     }
 
 
-def _row(mechanism: type[Mechanism]) -> list[str]:
-    brief = _brief(mechanism)
-    return [brief["name"], brief["title"], ", ".join(brief["places"]), brief["source"]]
+WORDS = {
+    "what it does": lambda mechanism: mechanism.HELP,
+    "default places": lambda mechanism: ", ".join(mechanism.PLACES),
+    "systems": lambda mechanism: _brief(mechanism)["source"],
+}
 
 
-def _tables(mechanism: type[Mechanism]) -> list[Table]:
-    brief = _brief(mechanism)
-    values = {
-        "what": brief["title"],
-        "default places": ", ".join(brief["places"]),
-        "systems": brief["source"],
-    }
-    return [
-        facts(values, brief["name"]),
-        table(["key", "meaning"], list(map(list, _keys(mechanism).items())), "Keys", left=2),
-    ]
+def _about(mechanism: type[Mechanism]) -> dict[str, str]:
+    return {name.removesuffix(" it does"): words(mechanism) for name, words in WORDS.items()}
+
+
+def _parts(mechanism: type[Mechanism]) -> list[Table]:
+    return [table(["key", "meaning"], list(map(list, _keys(mechanism).items())), "Keys", left=2)]
 
 
 KIND = Kind(
@@ -60,8 +57,8 @@ KIND = Kind(
     get=_get,
     brief=_brief,
     more=lambda mechanism: {"keys": _keys(mechanism)},
-    columns=("mechanism", "what it does", "default places", "systems"),
-    row=_row,
-    tables=_tables,
+    cells={"mechanism": _name, **WORDS},
+    about=_about,
+    parts=_parts,
     text_columns=4,
 )

@@ -113,23 +113,14 @@ def _storage(cluster: Cluster) -> dict[str, str]:
     }
 
 
-def _row(cluster: Cluster) -> list[str]:
-    inside = " + ".join(f"{level.kind}({level.devices})" for level in cluster.levels)
-    return [
-        cluster.name,
-        cluster.device.name,
-        inside,
-        cluster.network.fabric,
-        str(cluster.nodes),
-        str(cluster.devices_per_node),
-        f"{cluster.network.nics_per_node} x {cluster.network.nic_gbps:g}",
-    ]
+def _inside(cluster: Cluster) -> str:
+    return " + ".join(f"{level.kind}({level.devices})" for level in cluster.levels)
 
 
-def _tables(cluster: Cluster) -> list[Table]:
+def _about(cluster: Cluster) -> dict[str, str]:
     network = cluster.network
     far = network.latency + cluster.topology.crossing_s
-    figures = {
+    return {
         "description": cluster.description,
         "devices": f"{cluster.nodes} nodes of {cluster.devices_per_node} {cluster.device.name}",
         **{
@@ -150,6 +141,9 @@ def _tables(cluster: Cluster) -> list[Table]:
         **_storage(cluster),
         "assumed": "; ".join(cluster.assumed),
     }
+
+
+def _parts(cluster: Cluster) -> list[Table]:
     collectives = [
         [
             row["operation"],
@@ -160,7 +154,6 @@ def _tables(cluster: Cluster) -> list[Table]:
         for row in _collectives(cluster)
     ]
     return [
-        facts({name: value for name, value in figures.items() if value}, cluster.name),
         table(
             ("collective", "ranks", "time", "bus bandwidth"),
             collectives,
@@ -182,8 +175,16 @@ KIND = Kind(
     get=clusters.get,
     brief=_brief,
     more=_more,
-    columns=("cluster", "device", "inside a node", "fabric", "nodes", "GPUs/node", "NICs x Gb/s"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "cluster": lambda cluster: cluster.name,
+        "device": lambda cluster: cluster.device.name,
+        "inside a node": _inside,
+        "fabric": lambda cluster: cluster.network.fabric,
+        "nodes": lambda cluster: str(cluster.nodes),
+        "GPUs/node": lambda cluster: str(cluster.devices_per_node),
+        "NICs x Gb/s": lambda cluster: f"{cluster.network.nics_per_node} x {cluster.network.nic_gbps:g}",
+    },
+    about=_about,
+    parts=_parts,
     text_columns=4,
 )

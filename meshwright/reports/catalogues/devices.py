@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
@@ -68,24 +68,20 @@ def _errors(kernel: dict[str, Any]) -> list[str]:
     return ["" if kernel[key] is None else percent(kernel[key]) for key in ("median_error", "p90_error")]
 
 
-def _row(device: Device) -> list[str]:
-    peaks = {str(name): value for name, value in device.peak_flops.items()}
-    return [
-        device.name,
-        device.generation.name,
-        device.kernels.calibration.status,
-        gibibytes(device.memory_bytes),
-        scaled(device.memory_bandwidth, "B/s"),
-        *(f"{peaks[name] / 1e12:.0f}" if name in peaks else "" for name in ("fp16", "bf16", "fp8", "nvfp4")),
-        f"{device.tdp_watts:.0f}",
-        f"{device.price_per_hour_usd:.2f}",
-    ]
+def _peak(name: str) -> Callable[[Device], str]:
+    """Dense TFLOP/s of a format; empty where the device lacks it."""
+
+    def cell(device: Device) -> str:
+        peaks = {str(each): value for each, value in device.peak_flops.items()}
+        return f"{peaks[name] / 1e12:.0f}" if name in peaks else ""
+
+    return cell
 
 
-def _tables(device: Device) -> list[Table]:
+def _about(device: Device) -> dict[str, str]:
     calibration = device.kernels.calibration
     peaks = ", ".join(f"{dtype} {value / 1e12:.4g}" for dtype, value in device.peak_flops.items())
-    figures = {
+    return {
         "peak, dense TFLOP/s": peaks,
         "memory": f"{gibibytes(device.memory_bytes)} at {scaled(device.memory_bandwidth, 'B/s')}",
         "multiprocessors": f"{device.multiprocessors}, L2 {device.l2_bytes / 2**20:.0f} MiB",
@@ -94,6 +90,9 @@ def _tables(device: Device) -> list[Table]:
         "calibration": f"{calibration.name} ({calibration.status}): {calibration.source}",
         "kernel launch": seconds(calibration.launch_s),
     }
+
+
+def _parts(device: Device) -> list[Table]:
     kernels = [
         [
             kernel["operation"],
@@ -102,11 +101,10 @@ def _tables(device: Device) -> list[Table]:
             *_errors(kernel),
             kernel["source"],
         ]
-        for kernel in _kernels(calibration)
+        for kernel in _kernels(device.kernels.calibration)
     ]
     headings = ("kernel", "dtype", "status", "median error", "90th pct", "source")
     return [
-        facts(figures, device.name),
         table(headings, kernels, "Kernel times and their error on shapes that the fit did not see", left=6),
         facts(dict(device.sources), "Sources"),
     ]
@@ -117,20 +115,20 @@ KIND = Kind(
     get=devices.get,
     brief=_brief,
     more=_more,
-    columns=(
-        "device",
-        "generation",
-        "calibration",
-        "memory",
-        "bandwidth",
-        "fp16 TFLOP/s",
-        "bf16",
-        "fp8",
-        "nvfp4",
-        "W",
-        "$/h",
-    ),
-    row=_row,
-    tables=_tables,
+    cells={
+        "device": lambda device: device.name,
+        "generation": lambda device: device.generation.name,
+        "calibration": lambda device: device.kernels.calibration.status,
+        "memory": lambda device: gibibytes(device.memory_bytes),
+        "bandwidth": lambda device: scaled(device.memory_bandwidth, "B/s"),
+        "fp16 TFLOP/s": _peak("fp16"),
+        "bf16": _peak("bf16"),
+        "fp8": _peak("fp8"),
+        "nvfp4": _peak("nvfp4"),
+        "W": lambda device: f"{device.tdp_watts:.0f}",
+        "$/h": lambda device: f"{device.price_per_hour_usd:.2f}",
+    },
+    about=_about,
+    parts=_parts,
     text_columns=3,
 )

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rich.table import Table
-
 from core.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.diffusion.convolution import decoder_parameters
 from simulator.diffusion.encoders import encoder_parameters
@@ -39,23 +36,10 @@ def _model_brief(model: DiffusionModel) -> dict[str, Any]:
     return {**model.model_dump(mode="json"), **counts}
 
 
-def _model_row(model: DiffusionModel) -> list[str]:
-    kinds = ", ".join(dict.fromkeys(blocks.kind for blocks in model.blocks))
-    video = "video" if model.video else "image"
-    return [
-        model.name,
-        video,
-        kinds,
-        counted(transformer_parameters(model)),
-        str(model.steps),
-        model.guidance,
-    ]
-
-
-def _model_tables(model: DiffusionModel) -> list[Table]:
+def _about_model(model: DiffusionModel) -> dict[str, str]:
     encoders = ", ".join(f"{part.name} {counted(encoder_parameters(part))}" for part in model.encoders)
     stated = model.stated_parameters
-    rows = {
+    return {
         "transformer": f"{counted(transformer_parameters(model))} parameters"
         + (f" (published: {counted(stated)})" if stated else ""),
         "blocks": ", ".join(f"{count} {kind}" for kind, count in _counts(model).items()),
@@ -67,16 +51,21 @@ def _model_tables(model: DiffusionModel) -> list[Table]:
         "aliases": ", ".join(model.aliases),
         "source": model.source,
     }
-    return [facts({name: value for name, value in rows.items() if value}, model.name)]
 
 
 MODELS = Kind(
     names=diffusion_models.names,
     get=diffusion_models.get,
     brief=_model_brief,
-    columns=("model", "makes", "blocks", "parameters", "steps", "guidance"),
-    row=_model_row,
-    tables=_model_tables,
+    cells={
+        "model": lambda model: model.name,
+        "makes": lambda model: "video" if model.video else "image",
+        "blocks": lambda model: ", ".join(dict.fromkeys(blocks.kind for blocks in model.blocks)),
+        "parameters": lambda model: counted(transformer_parameters(model)),
+        "steps": lambda model: str(model.steps),
+        "guidance": lambda model: model.guidance,
+    },
+    about=_about_model,
     text_columns=3,
 )
 
@@ -84,8 +73,12 @@ MODELS = Kind(
 LIBRARIES = Kind(
     names=diffusion_libraries.names,
     get=diffusion_libraries.get,
-    columns=("library", "what", "launch, us", "attention"),
-    row=lambda library: [library.name, library.title, f"{1e6 * library.launch_s:.1f}", library.attention],
+    cells={
+        "library": lambda library: library.name,
+        "what": lambda library: library.title,
+        "launch, us": lambda library: f"{1e6 * library.launch_s:.1f}",
+        "attention": lambda library: library.attention,
+    },
     text_columns=2,
 )
 
@@ -102,37 +95,28 @@ def _tower(name: str) -> Tower:
     return tower
 
 
-def _tower_row(tower: Tower) -> list[str]:
-    shape = tower.shape(SHOWN)
-    return [
-        tower.name,
-        tower.rule.kind,
-        f"{tower.layers} x {tower.hidden:,}",
-        counted(tower_parameters(tower)),
-        f"{shape.tokens:,}",
-    ]
+def _about_tower(tower: Tower) -> dict[str, str]:
+    sizes = (Picture(640, 480), SHOWN, Picture(1920, 1080))
+    tokens = (f"{size.width}x{size.height}: {tower.shape(size).tokens:,}" for size in sizes)
+    return {
+        "layers": f"{tower.layers} of {tower.hidden:,}, {tower.heads} heads, MLP {tower.feed_forward:,}",
+        "parameters": f"{tower_parameters(tower):,}",
+        "patch": f"{tower.patch} pixels, {tower.merge} x {tower.merge} to a token",
+        "tokens": ", ".join(tokens),
+    }
 
 
 TOWERS = Kind(
     names=published_names,
     get=_tower,
     brief=lambda tower: {**tower.model_dump(mode="json"), "parameters": tower_parameters(tower)},
-    columns=("tower of", "rule", "layers", "parameters", "tokens of 1280x720"),
-    row=_tower_row,
-    tables=lambda tower: [
-        facts(
-            {
-                "layers": f"{tower.layers} of {tower.hidden:,}, {tower.heads} heads, "
-                f"MLP {tower.feed_forward:,}",
-                "parameters": f"{tower_parameters(tower):,}",
-                "patch": f"{tower.patch} pixels, {tower.merge} x {tower.merge} to a token",
-                "tokens": ", ".join(
-                    f"{width}x{height}: {tower.shape(Picture(width, height)).tokens:,}"
-                    for width, height in ((640, 480), (1280, 720), (1920, 1080))
-                ),
-            },
-            tower.name,
-        )
-    ],
+    cells={
+        "tower of": lambda tower: tower.name,
+        "rule": lambda tower: tower.rule.kind,
+        "layers": lambda tower: f"{tower.layers} x {tower.hidden:,}",
+        "parameters": lambda tower: counted(tower_parameters(tower)),
+        "tokens of 1280x720": lambda tower: f"{tower.shape(SHOWN).tokens:,}",
+    },
+    about=_about_tower,
     text_columns=2,
 )

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from core.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import table
 from simulator.serving.question.speculation import DraftingDefaults, drafting_defaults
 
 FIGURES = ("tokens", "acceptance", "layers", "host_s", "verified")
@@ -35,18 +35,11 @@ def _more(entry: tuple[str, DraftingDefaults]) -> dict[str, Any]:
     return {"sources": {key: figure.source for key, figure in _figures(entry[1]).items()}}
 
 
-def _row(entry: tuple[str, DraftingDefaults]) -> list[str]:
-    name, defaults = entry
-    return [name, defaults.passes, f"{defaults.tokens.value}", f"{defaults.acceptance.value:g}"]
-
-
-def _tables(entry: tuple[str, DraftingDefaults]) -> list[Table]:
-    name, defaults = entry
+def _parts(entry: tuple[str, DraftingDefaults]) -> list[Table]:
     rows = [
-        [key, f"{figure.value:g}", figure.kind, figure.source] for key, figure in _figures(defaults).items()
+        [key, f"{figure.value:g}", figure.kind, figure.source] for key, figure in _figures(entry[1]).items()
     ]
-    columns = ("parameter", "default", "kind", "source")
-    return [facts({"passes": defaults.passes}, name), table(columns, rows, left=4)]
+    return [table(("parameter", "default", "kind", "source"), rows, left=4)]
 
 
 KIND = Kind(
@@ -54,8 +47,13 @@ KIND = Kind(
     get=_get,
     brief=_brief,
     more=_more,
-    columns=("draft", "passes of the draft", "tokens", "acceptance"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "draft": lambda entry: entry[0],
+        "passes of the draft": lambda entry: entry[1].passes,
+        "tokens": lambda entry: f"{entry[1].tokens.value}",
+        "acceptance": lambda entry: f"{entry[1].acceptance.value:g}",
+    },
+    about=lambda entry: {"passes": entry[1].passes},
+    parts=_parts,
     text_columns=2,
 )

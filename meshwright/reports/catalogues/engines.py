@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import table
 from meshwright.reports.units import seconds
 from simulator.serving.engines import Engine, Figure, engines
 
@@ -27,19 +27,7 @@ def _brief(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _row(engine: Engine) -> list[str]:
-    ahead = "one step ahead" if engine.schedules_ahead.value else "between steps"
-    return [
-        engine.name,
-        engine.scheduler.value,
-        ahead,
-        f"{engine.max_batched_tokens.value:,}",
-        f"{engine.max_sequences.value:,}",
-        f"{engine.memory_share.value:g}",
-    ]
-
-
-def _tables(engine: Engine) -> list[Table]:
+def _parts(engine: Engine) -> list[Table]:
     rows = [
         [name, str(figure.value), figure.kind, figure.source] for name, figure in _figures(engine).items()
     ]
@@ -55,7 +43,6 @@ def _tables(engine: Engine) -> list[Table]:
         for figure in engine.times
     ]
     return [
-        facts({"engine": engine.engine, "version": engine.version}, engine.name),
         table(("figure", "value", "kind", "source"), rows, left=4),
         table(
             ("layers", "format", "devices", "a layer", "a sequence", "kind"),
@@ -71,8 +58,15 @@ KIND = Kind(
     get=engines.get,
     brief=_brief,
     more=lambda engine: engine.model_dump(mode="json"),
-    columns=("engine", "scheduler", "schedules", "token budget", "sequences", "memory share"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "engine": lambda engine: engine.name,
+        "scheduler": lambda engine: engine.scheduler.value,
+        "schedules": lambda engine: "one step ahead" if engine.schedules_ahead.value else "between steps",
+        "token budget": lambda engine: f"{engine.max_batched_tokens.value:,}",
+        "sequences": lambda engine: f"{engine.max_sequences.value:,}",
+        "memory share": lambda engine: f"{engine.memory_share.value:g}",
+    },
+    about=lambda engine: {"engine": engine.engine, "version": engine.version},
+    parts=_parts,
     text_columns=3,
 )

@@ -48,14 +48,8 @@ def _more(preset: FaultPreset) -> dict[str, Any]:
     }
 
 
-def _row(preset: FaultPreset) -> list[str]:
-    hand = "second hand" if preset.second_hand else preset.evidence
-    times = ", ".join(written(seconds) for seconds in _mtbf(preset).values())
-    return [preset.name, preset.title, hand, times]
-
-
-def _tables(preset: FaultPreset) -> list[Table]:
-    values = {
+def _about(preset: FaultPreset) -> dict[str, str]:
+    return {
         "title": preset.title,
         "source": preset.source,
         "evidence": preset.evidence + (", second hand" if preset.second_hand else ""),
@@ -64,7 +58,10 @@ def _tables(preset: FaultPreset) -> list[Table]:
             f"{devices} devices {written(s)}" for devices, s in _mtbf(preset).items()
         ),
     }
-    tables = [facts(values, preset.name)]
+
+
+def _parts(preset: FaultPreset) -> list[Table]:
+    tables = []
     for process in preset.processes:
         if isinstance(process, Components):
             rows = [
@@ -93,8 +90,15 @@ KIND = Kind(
     get=presets.get,
     brief=_brief,
     more=_more,
-    columns=("preset", "system", "evidence", "faults every, 1,024 / 16,384 / 131,072 devices"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "preset": lambda preset: preset.name,
+        "system": lambda preset: preset.title,
+        "evidence": lambda preset: "second hand" if preset.second_hand else preset.evidence,
+        "faults every, 1,024 / 16,384 / 131,072 devices": lambda preset: ", ".join(
+            written(seconds) for seconds in _mtbf(preset).values()
+        ),
+    },
+    about=_about,
+    parts=_parts,
     text_columns=4,
 )

@@ -28,12 +28,7 @@ def _more(framework: Framework) -> dict[str, Any]:
     return {**framework.model_dump(mode="json"), "origins": origins}
 
 
-def _row(framework: Framework) -> list[str]:
-    attention = Choices.of(framework.defaults).attention
-    return [framework.name, attention, _words(framework.defaults), framework.title]
-
-
-def _tables(framework: Framework) -> list[Table]:
+def _parts(framework: Framework) -> list[Table]:
     rows = [
         [name, _words(value), meaning]
         for name, value, meaning in _keys(framework)
@@ -43,7 +38,6 @@ def _tables(framework: Framework) -> list[Table]:
         [key, _words(origin.value), origin.kind, origin.source] for key, origin in framework.origins.items()
     ]
     return [
-        facts({"what": framework.title}, framework.name),
         table(("number", "value", "kind", "source"), origins, "Numbers, the assumed ones first", left=4),
         table(("key", "value", "meaning"), rows, "All keys", left=3),
         facts(
@@ -77,8 +71,13 @@ KIND = Kind(
     get=frameworks.get,
     brief=_brief,
     more=_more,
-    columns=("framework", "attention", "plan defaults", "what"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "framework": lambda framework: framework.name,
+        "attention": lambda framework: Choices.of(framework.defaults).attention,
+        "plan defaults": lambda framework: _words(framework.defaults),
+        "what": lambda framework: framework.title,
+    },
+    about=lambda framework: {"what": framework.title},
+    parts=_parts,
     text_columns=4,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -34,19 +34,31 @@ class Kind(Generic[EntryT]):
     Attributes:
         names: all names of the catalogue.
         get: the entry that a name (or a path) means.
-        columns: headings of the list for people.
-        row: an entry's line in it.
+        cells: of an entry's line in the list for people, by heading.
         brief: an entry's JSON in a list; by default its model's.
-        tables: everything about one entry, for people; by default its figures with their sources.
+        about: names and words of one entry, for people, those without words left out; None: its figures
+            with their sources stand for all.
+        parts: further tables of it.
         more: what is added when one entry is asked for.
         text_columns: how many of the columns hold text.
     """
 
     names: Callable[[], Sequence[str]]
     get: Callable[[str], EntryT]
-    columns: Sequence[str]
-    row: Callable[[EntryT], Sequence[str]]
+    cells: Mapping[str, Callable[[EntryT], str]]
     brief: Callable[[EntryT], dict[str, Any]] = dumped
-    tables: Callable[[EntryT], list[Table]] = constants
+    about: Callable[[EntryT], Mapping[str, str]] | None = None
+    parts: Callable[[EntryT], list[Table]] = lambda _: []
     text_columns: int = 1
     more: Callable[[EntryT], dict[str, Any]] = lambda _: {}
+
+    def row(self, entry: EntryT) -> list[str]:
+        """The entry's line in the list."""
+        return [cell(entry) for cell in self.cells.values()]
+
+    def tables(self, entry: EntryT) -> list[Table]:
+        """Everything about an entry, for people."""
+        if self.about is None:
+            return constants(entry)
+        words = {name: value for name, value in self.about(entry).items() if value}
+        return [facts(words, self.brief(entry)["name"]), *self.parts(entry)]

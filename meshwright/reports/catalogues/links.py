@@ -15,7 +15,7 @@ from hwmodels.collectives.calibration import (
     link_calibrations,
 )
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import table
 from meshwright.reports.units import percent
 
 Constants = LinkCalibration | FabricCalibration
@@ -57,18 +57,14 @@ def _more(constants: Constants) -> dict[str, Any]:
     return {"protocols": parts, "errors": dict(getattr(constants, "errors", {}))}
 
 
-def _row(constants: Constants) -> list[str]:
-    brief = _brief(constants)
-    error = brief["median_error"]
-    error_words = "" if error is None else percent(error, 0)
-    where = "network.fabric or network.calibration" if brief["kind"] == "fabric" else "levels.calibration"
-    return [
-        constants.name,
-        where,
-        _shortened(constants.provenance),
-        _microseconds(constants.latency_s),
-        error_words,
-    ]
+def _where(constants: Constants) -> str:
+    between_nodes = isinstance(constants, FabricCalibration)
+    return "network.fabric or network.calibration" if between_nodes else "levels.calibration"
+
+
+def _error(constants: Constants) -> str:
+    error = _brief(constants)["median_error"]
+    return "" if error is None else percent(error, 0)
 
 
 def _shortened(text: str) -> str:
@@ -80,20 +76,14 @@ def _microseconds(value: float) -> str:
     return f"{value * 1e6:.2f} us"
 
 
-def _tables(constants: Constants) -> list[Table]:
+def _parts_of(constants: Constants) -> list[Table]:
     rows = [
         [name, protocol, _microseconds(part.start_s), _microseconds(part.step_s), percent(part.efficiency)]
         for name, protocols in _parts(constants).items()
         for protocol, part in (("LL", protocols.ll), ("LL128", protocols.ll128), ("Simple", protocols.simple))
     ]
     errors = [[key, text] for key, text in getattr(constants, "errors", {}).items()]
-    tables = [
-        facts(
-            {"measured": constants.provenance, "latency": f"{_microseconds(constants.latency_s)} a hop"},
-            constants.name,
-        ),
-        table(("operation", "protocol", "start", "hop", "of the wire"), rows, left=2),
-    ]
+    tables = [table(("operation", "protocol", "start", "hop", "of the wire"), rows, left=2)]
     if errors:
         tables.append(table(("errors left, median / 90th percentile", "%"), errors, left=1))
     return tables
@@ -104,8 +94,17 @@ KIND = Kind(
     get=_get,
     brief=_brief,
     more=_more,
-    columns=("links", "named in", "measured", "latency", "error"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "links": lambda constants: constants.name,
+        "named in": _where,
+        "measured": lambda constants: _shortened(constants.provenance),
+        "latency": lambda constants: _microseconds(constants.latency_s),
+        "error": _error,
+    },
+    about=lambda constants: {
+        "measured": constants.provenance,
+        "latency": f"{_microseconds(constants.latency_s)} a hop",
+    },
+    parts=_parts_of,
     text_columns=3,
 )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
 from meshwright.reports.units import counted
 from simulator.models import Model, models
 from simulator.ops.counts import active_parameters, flops_per_token, model_parameters
@@ -37,22 +34,6 @@ def _more(model: Model) -> dict[str, Any]:
         **model.model_dump(mode="json"),
         "forward_flop_per_token": float(flops_per_token(model, model.max_sequence)),
     }
-
-
-def _row(model: Model) -> list[str]:
-    return [
-        model.name,
-        _attention(model),
-        model.activation,
-        counted(model_parameters(model)),
-        counted(active_parameters(model)) if model.moe else "",
-        str(model.layers),
-        str(model.hidden),
-        str(model.heads),
-        str(model.feed_forward),
-        str(model.vocabulary),
-        f"{model.moe.top_k} of {model.moe.experts}" if model.moe else "",
-    ]
 
 
 def _attention(model: Model) -> str:
@@ -89,7 +70,7 @@ def _weights(model: Model) -> str:
     return f"{model.checkpoint}{parts}{kv}" if (model.checkpoint, kv) != ("bf16", "") else ""
 
 
-def _tables(model: Model) -> list[Table]:
+def _about(model: Model) -> dict[str, str]:
     stated = f" (stated {counted(model.stated_parameters)})" if model.stated_parameters else ""
     active = f", {counted(active_parameters(model))} active" if model.moe else ""
     heads = f"{model.heads} heads of {model.head_dim}"
@@ -113,7 +94,7 @@ def _tables(model: Model) -> list[Table]:
         figures["experts"] = (
             f"{moe.top_k} of {moe.experts}{shared}, {moe.feed_forward} wide, in {model.moe_layers} layers"
         )
-    return [facts({name: value for name, value in figures.items() if value}, model.name)]
+    return figures
 
 
 KIND = Kind(
@@ -121,20 +102,19 @@ KIND = Kind(
     get=models.get,
     brief=_brief,
     more=_more,
-    columns=(
-        "model",
-        "attention",
-        "MLP",
-        "parameters",
-        "active",
-        "layers",
-        "hidden",
-        "heads",
-        "feed-forward",
-        "vocabulary",
-        "experts",
-    ),
-    row=_row,
-    tables=_tables,
+    cells={
+        "model": lambda model: model.name,
+        "attention": _attention,
+        "MLP": lambda model: model.activation,
+        "parameters": lambda model: counted(model_parameters(model)),
+        "active": lambda model: counted(active_parameters(model)) if model.moe else "",
+        "layers": lambda model: str(model.layers),
+        "hidden": lambda model: str(model.hidden),
+        "heads": lambda model: str(model.heads),
+        "feed-forward": lambda model: str(model.feed_forward),
+        "vocabulary": lambda model: str(model.vocabulary),
+        "experts": lambda model: f"{model.moe.top_k} of {model.moe.experts}" if model.moe else "",
+    },
+    about=_about,
     text_columns=3,
 )

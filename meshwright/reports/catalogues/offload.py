@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
 from simulator.offload import OffloadSystem, offload_systems
 from simulator.state.place import STATE_CLASSES
 
@@ -31,29 +28,23 @@ def _updates(system: OffloadSystem) -> str:
     return ", ".join(f"{name} {str(value).lower()}" for name, value in fields.items()) or "on device"
 
 
-def _row(system: OffloadSystem) -> list[str]:
-    zero = "" if system.zero is None else str(system.zero)
-    return [system.name, zero, _places(system), _updates(system), system.title]
+def _zero(system: OffloadSystem) -> str:
+    return "" if system.zero is None else str(system.zero)
 
 
-def _tables(system: OffloadSystem) -> list[Table]:
-    rows = {
-        "what": system.title,
-        "ZeRO": "" if system.zero is None else str(system.zero),
-        "place": _places(system),
-        "update": _updates(system),
-        "not expressed": system.missing,
-        "source": system.source,
-    }
-    return [facts({name: value for name, value in rows.items() if value}, system.name)]
+WORDS = {"ZeRO": _zero, "place": _places, "update": _updates}
+
+
+def _about(system: OffloadSystem) -> dict[str, str]:
+    words = {name: cell(system) for name, cell in WORDS.items()}
+    return {"what": system.title, **words, "not expressed": system.missing, "source": system.source}
 
 
 KIND = Kind(
     names=offload_systems.names,
     get=offload_systems.get,
     brief=_brief,
-    columns=("system", "ZeRO", "place", "update", "what"),
-    row=_row,
-    tables=_tables,
+    cells={"system": lambda system: system.name, **WORDS, "what": lambda system: system.title},
+    about=_about,
     text_columns=5,
 )

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from core.errors import UnknownNameError
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts, table
+from meshwright.reports.tables import table
 from simulator.serving.adapters import kernels
 from simulator.serving.kv_states import states
 from simulator.serving.overlaps import overlaps
@@ -20,7 +20,7 @@ from simulator.serving.routers import routers
 from simulator.serving.routers.migration import migrations
 from simulator.serving.scalers import scalers
 from simulator.serving.starts import starts
-from simulator.serving.workload.traces import TraceFormat, formats, get_format
+from simulator.serving.workload.traces import formats, get_format
 
 
 def _parameters(policy: Any) -> dict[str, str]:
@@ -35,28 +35,27 @@ def policies(kind: str, registry: Mapping[str, Any]) -> Kind[Any]:
             raise UnknownNameError(kind, name, registry)
         return registry[name]
 
-    def tables(policy: Any) -> list[Table]:
+    def parts(policy: Any) -> list[Table]:
         rows = [
             [name, repr(policy.model_fields[name].default), text]
             for name, text in _parameters(policy).items()
         ]
-        parts = [facts({"rule": policy.rule, "source": policy.source}, policy.name)]
-        return [*parts, table(("parameter", "default", "meaning"), rows, left=3)] if rows else parts
+        return [table(("parameter", "default", "meaning"), rows, left=3)] if rows else []
 
     return Kind(
         names=lambda: sorted(registry),
         get=get,
         brief=lambda policy: {"name": policy.name, "rule": policy.rule, "source": policy.source},
         more=lambda policy: {"parameters": _parameters(policy)},
-        columns=(kind, "rule", "source"),
-        row=lambda policy: [policy.name, policy.rule, policy.source],
-        tables=tables,
+        cells={
+            kind: lambda policy: policy.name,
+            "rule": lambda policy: policy.rule,
+            "source": lambda policy: policy.source,
+        },
+        about=lambda policy: {"rule": policy.rule, "source": policy.source},
+        parts=parts,
         text_columns=3,
     )
-
-
-def _format_row(form: TraceFormat) -> list[str]:
-    return [form.name, form.columns, form.source]
 
 
 SCHEDULERS = policies("scheduler", schedulers)
@@ -79,8 +78,11 @@ TRACES = Kind(
         "timed": form.timed,
     },
     more=lambda form: {"prefix_tokens": form.prefix_tokens},
-    columns=("trace", "columns", "source"),
-    row=_format_row,
-    tables=lambda form: [facts({"columns": form.columns, "source": form.source}, form.name)],
+    cells={
+        "trace": lambda form: form.name,
+        "columns": lambda form: form.columns,
+        "source": lambda form: form.source,
+    },
+    about=lambda form: {"columns": form.columns, "source": form.source},
     text_columns=3,
 )

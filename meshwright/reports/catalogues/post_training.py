@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.catalogues.policies import policies
-from meshwright.reports.tables import facts
 from simulator.frames.samplers import samplers
 from simulator.rl.algorithms import Algorithm, algorithms
 from simulator.rl.frameworks import rl_frameworks
@@ -27,35 +26,48 @@ def _passes(algorithm: Algorithm) -> str:
 ALGORITHMS = Kind(
     names=algorithms.names,
     get=algorithms.get,
-    columns=("algorithm", "title", "forward passes"),
-    row=lambda algorithm: [algorithm.name, algorithm.title, _passes(algorithm)],
-    tables=lambda algorithm: [
-        facts(
-            {"title": algorithm.title, "forward passes": _passes(algorithm), "source": algorithm.source},
-            algorithm.name,
-        )
-    ],
+    cells={
+        "algorithm": lambda algorithm: algorithm.name,
+        "title": lambda algorithm: algorithm.title,
+        "forward passes": _passes,
+    },
+    about=lambda algorithm: {
+        "title": algorithm.title,
+        "forward passes": _passes(algorithm),
+        "source": algorithm.source,
+    },
     text_columns=3,
 )
 SCHEDULES = policies("schedule of post-training", {schedule.name: schedule for schedule in RL_SCHEDULES})
 FRAMEWORKS = Kind(
     names=rl_frameworks.names,
     get=rl_frameworks.get,
-    columns=("system", "trainer", "engine", "packing", "weights"),
-    row=lambda system: [system.name, system.train, system.engine, system.packing, system.transfer],
+    cells={
+        "system": lambda system: system.name,
+        "trainer": lambda system: system.train,
+        "engine": lambda system: system.engine,
+        "packing": lambda system: system.packing,
+        "weights": lambda system: system.transfer,
+    },
     text_columns=5,
 )
 TRANSFERS = Kind(
     names=transfers.names,
     get=transfers.get,
-    columns=("transfer", "title", "send"),
-    row=lambda way: [way.name, way.title, way.send],
+    cells={
+        "transfer": lambda way: way.name,
+        "title": lambda way: way.title,
+        "send": lambda way: way.send,
+    },
     text_columns=3,
 )
 SAMPLERS = Kind(
     names=samplers.names,
     get=samplers.get,
-    columns=("sampler", "title", "waits for"),
-    row=lambda sampler: [sampler.name, sampler.title, sampler.waits],
+    cells={
+        "sampler": lambda sampler: sampler.name,
+        "title": lambda sampler: sampler.title,
+        "waits for": lambda sampler: sampler.waits,
+    },
     text_columns=3,
 )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
 from simulator.recipes import Recipe, recipes
 
 
@@ -22,12 +19,8 @@ def _words(settings: dict[str, Any]) -> str:
     )
 
 
-def _row(recipe: Recipe) -> list[str]:
-    return [recipe.name, recipe.framework, _words(recipe.plan), recipe.title]
-
-
-def _tables(recipe: Recipe) -> list[Table]:
-    rows = {
+def _about(recipe: Recipe) -> dict[str, str]:
+    return {
         "what": recipe.title,
         "framework": recipe.framework,
         "models": ", ".join(recipe.models),
@@ -35,15 +28,18 @@ def _tables(recipe: Recipe) -> list[Table]:
         "plan fields": _words(recipe.plan),
         "source": recipe.source,
     }
-    return [facts({name: value for name, value in rows.items() if value}, recipe.name)]
 
 
 KIND = Kind(
     names=recipes.names,
     get=recipes.get,
     brief=_brief,
-    columns=("recipe", "framework", "plan fields", "what"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "recipe": lambda recipe: recipe.name,
+        "framework": lambda recipe: recipe.framework,
+        "plan fields": lambda recipe: _words(recipe.plan),
+        "what": lambda recipe: recipe.title,
+    },
+    about=_about,
     text_columns=5,
 )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from meshwright.reports.catalogues.kind import Kind
-from meshwright.reports.tables import facts
 from simulator.schedules import Schedule, get_schedule, schedules
 
 
@@ -21,23 +18,24 @@ def _brief(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _row(schedule: Schedule) -> list[str]:
-    closed = "closed form" if schedule.has_closed_form else "event engine only"
-    return [schedule.name, closed, schedule.rule, schedule.source]
-
-
-def _tables(schedule: Schedule) -> list[Table]:
-    values = {"needs": schedule.rule, "timed by": _row(schedule)[1], "source": schedule.source}
-    return [facts(values, schedule.name)]
+def _timed(schedule: Schedule) -> str:
+    return "closed form" if schedule.has_closed_form else "event engine only"
 
 
 KIND = Kind(
     names=lambda: sorted(schedules),
     get=get_schedule,
     brief=_brief,
-    more=lambda schedule: {},
-    columns=("schedule", "timed by", "needs", "source"),
-    row=_row,
-    tables=_tables,
+    cells={
+        "schedule": lambda schedule: schedule.name,
+        "timed by": _timed,
+        "needs": lambda schedule: schedule.rule,
+        "source": lambda schedule: schedule.source,
+    },
+    about=lambda schedule: {
+        "needs": schedule.rule,
+        "timed by": _timed(schedule),
+        "source": schedule.source,
+    },
     text_columns=4,
 )
