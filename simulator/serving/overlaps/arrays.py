@@ -94,13 +94,13 @@ class OverlapsOfCases:
             attention = count * cases.chunk_attention(prompt / count, batch.before)
             together = batch.ranks is None or not cases.spreads
             filled = cases.ranks if together else np.asarray(batch.ranks, dtype=np.float64)
+            tokens = prompt + decodes * verified
             exchanged = filled / cases.ranks * prompt + decodes * verified
         else:
             prompt = attention = np.zeros_like(decodes)
-            exchanged = decodes * verified
-        tokens = prompt + decodes * verified
+            tokens = exchanged = decodes * verified
         uncut, cut, network, every = (part(tokens) for part in self._parts)
-        exchange = self._parts[-1](np.minimum(exchanged, tokens))
+        exchange = every if exchanged is tokens else self._parts[-1](np.minimum(exchanged, tokens))
         memory = cases.decode_attention(np.maximum(decodes, 1.0), batch.keys)
         memory = np.where(decodes >= 0.5, memory, 0.0)
         times = PieceTimes(uncut, cut, network, every, exchange, memory, attention)
