@@ -10,6 +10,7 @@ import pytest
 import meshwright as mw
 from meshwright.questions.serving import serving_question
 from meshwright.reports.serving_checked import checked_words, describe_check
+from meshwright.reports.serving_plans import deployment_tables
 from planner.serving.alternatives import FIRST
 from planner.serving.deployment import scenario_of
 from planner.serving.engine_check import CHECKED, LOOK, _followed, _run, _setting, check, contradicts
@@ -54,6 +55,12 @@ def test_runs_use_the_tables_of_the_search(found, first):
         scenario_of(found.question, found.plans[0]), "plan", Path(), PricedTables([shape], longer)
     )
     assert again.pools[0].costs.steps is not shape.table
+
+
+def test_a_deployment_that_carries_nothing_is_shown(found):
+    """The engine may find no rate within the targets: a price for each $ of goodput divided by zero."""
+    plans = [*found.plans[:-1], replace(found.plans[-1], goodput=0.0, meets=False)]
+    assert deployment_tables(replace(found, plans=plans), {})
 
 
 def test_trials_that_end_early_judge_as_whole_runs(found, first):
