@@ -235,6 +235,11 @@ def deployment_question(
     """The checked question of arguments; those that its function has not are left out."""
     values = {**check_names({}, DeployArguments), **values}
     values |= _targets(values)
+    lacking = [name for name in ("isl", "osl") if values.get(name) is None]
+    if scenario is None and lacking and not (values.get("use") or values.get("requests")):
+        raise InputError(
+            "missing; tokens of a prompt and of an answer, or use: chat has both", ", ".join(lacking)
+        )
     fix, limit, watts = values.pop("fix"), values.pop("limit"), power_budget(values["watts"])
     question = serving_question(scenario, {**values, "watts": watts}, fix or {}, limit or {})
     # Requests of one token have nothing to decode.

@@ -110,8 +110,16 @@ def plan_diffusion(flags: ImageFlags) -> None:
         print_json(describe_plans(search, load))
     if not search.plans:
         raise InfeasibleError(nearest_plan(search, load))
+    tables = plan_tables(search, setting, load)
     if not flags.json:
-        show_tables(*plan_tables(search, setting, load))
+        show_tables(*tables)
+    if flags.html is not None:
+        from meshwright.pages.sections import tables_page
+
+        tables_page(f"{setting.model.name} on {devices:,} {cluster.device.name}", {}, tables).write(
+            flags.html
+        )
+        note(f"page written: {flags.html}")
     if flags.save is not None:
         if flags.rank > len(search.plans):
             raise InputError(f"must be from 1 to {len(search.plans)}, found {flags.rank}", "--rank")

@@ -195,6 +195,7 @@ class ImageFlags(QuestionFlags):
     top: options.Top = None
     save: options.Save = None
     rank: options.Rank = 1
+    html: options.Html = None
 
 
 @record(kw_only=True)

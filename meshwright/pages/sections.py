@@ -69,7 +69,7 @@ def sections_of(tables: Sequence[Table | str]) -> list[Section]:
         columns = [_plain(column.header) for column in part.columns]
         rows = list(zip(*([_plain(cell) for cell in column.cells] for column in part.columns), strict=True))
         words_in = tuple(index for index, column in enumerate(part.columns) if column.justify == "left")
-        heading = _plain(part.title) if part.title else columns[0].capitalize()
+        heading = _plain(part.title) if part.title else f"{columns[0][:1].upper()}{columns[0][1:]}"
         columns[0] = columns[0] if part.title else ""
         sections.append(Section(heading, "", columns=columns, rows=rows, words_in=words_in))
     return sections

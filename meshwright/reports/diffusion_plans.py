@@ -81,9 +81,9 @@ def plan_tables(search: DiffusionSearch, setting: DiffusionSetting, load: Diffus
     left = {reason: f"{count:,} of {search.tried:,}" for reason, count in search.removed.items()}
     return [
         *_verdict(search, load),
-        table(names, rows),
-        facts(question),
-        *([facts(left, "removed")] if left else []),
+        table(names, rows, "Plans"),
+        facts(question, "What is asked"),
+        *([facts(left, "Removed")] if left else []),
     ]
 
 
@@ -95,7 +95,7 @@ def _verdict(search: DiffusionSearch, load: DiffusionLoad) -> list[str]:
     parts = [
         f"{plan.replicas:,} x {layout_words(plan)}: p90 {seconds(plan.p90_s)} on {plan.devices:,} GPUs",
         f"{percent(plan.result.share_within(load.latency or 0.0))} within {seconds(load.latency or 0.0)}",
-        f"{1e3 * plan.usd:.3g} $ per 1,000",
+        f"{1e3 * plan.usd:.3g} $ per 1,000 requests",
     ]
     return ["\n".join(fitted(parts))]
 

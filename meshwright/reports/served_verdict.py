@@ -11,6 +11,9 @@ from simulator.serving.result import ServingResult
 SHOWN = (("ttft", "p90"), ("tpot", "mean"))
 """Latencies that the verdict states, as the first lines of ``plan serve`` do."""
 
+BEHIND = 0.02
+"""Share of arrivals that a short run has not completed, from which the verdict states both rates."""
+
 
 def served_headline(result: ServingResult) -> str:
     """What the deployment carries and how soon; that it is overloaded where its queue grows without end."""
@@ -21,7 +24,8 @@ def served_headline(result: ServingResult) -> str:
         words = overload_words(metrics.arrival_rate, metrics.sustainable_rate)
         more = ["The queue grows without end, so latencies have no steady figure."]
         return "\n".join(fitted([f"Overloaded on {where}: {words}"], more))
-    of = f" of {per_second(metrics.arrival_rate)} that arrive" if metrics.arrival_rate else ""
+    behind = metrics.arrival_rate > (1 + BEHIND) * metrics.request_rate
+    of = f" of {per_second(metrics.arrival_rate)} that arrive" if behind else ""
     parts = [f"{per_second(metrics.request_rate)} req/s{of} completed on {where}"]
     for name, point in SHOWN:
         if isinstance(latency := metrics.latencies.get(name), Latency):

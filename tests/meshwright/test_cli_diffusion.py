@@ -33,11 +33,14 @@ def test_a_plan_whose_devices_share_the_weights_is_saved_as_it_was_searched(run,
     assert asked(run, "simulate", str(path))["layout"] == best
 
 
-def test_plans_are_ranked_by_devices_and_named(run):
+def test_plans_are_ranked_by_devices_and_named(run, tmp_path):
     report = asked(run, *PLAN)
     devices = [plan["gpus"] for plan in report["plans"]]
     assert devices == sorted(devices)
-    table = run(*PLAN).out
+    page = tmp_path / "page.html"
+    table = run(*PLAN, "--html", str(page)).out
+    text = page.read_text(encoding="utf-8")
+    assert text.index("In short") < text.index("Plans") < text.index("What is asked")
     assert "GPUs" in table
     assert "pixart-sigma-xl" in table
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import meshwright as mw
 from core.errors import InputError
 from core.loading import build
 from meshwright.reports.sweep_points import points_verdict
@@ -154,3 +155,8 @@ def test_an_unknown_key_lists_those_beside_it(run, tmp_path):
         "allowed: " in (err := run("whatif", str(path), "--set", "workload.qzv=1").err) and "seq_len" in err
     )
     assert "a price stands apart" in run("plan", str(path), "--cluster", "dgx-h100@2.5").err
+
+
+def test_lengths_that_nobody_stated_are_asked_for_by_their_names():
+    with pytest.raises(InputError, match="isl, osl: missing; tokens of a prompt and of an answer"):
+        mw.deploy(model="llama3.1-8b", cluster="dgx-h100", gpus=1, rate=1.0)
