@@ -37,15 +37,12 @@ def _brief(mechanism: type[Mechanism]) -> dict[str, Any]:
     }
 
 
-WORDS = {
-    "what it does": lambda mechanism: mechanism.HELP,
-    "default places": lambda mechanism: ", ".join(mechanism.PLACES),
-    "systems": lambda mechanism: _brief(mechanism)["source"],
-}
+def _places(mechanism: type[Mechanism]) -> str:
+    return ", ".join(mechanism.PLACES)
 
 
-def _about(mechanism: type[Mechanism]) -> dict[str, str]:
-    return {name.removesuffix(" it does"): words(mechanism) for name, words in WORDS.items()}
+def _systems(mechanism: type[Mechanism]) -> str:
+    return _brief(mechanism)["source"]
 
 
 def _parts(mechanism: type[Mechanism]) -> list[Table]:
@@ -57,8 +54,17 @@ KIND = Kind(
     get=_get,
     brief=_brief,
     more=lambda mechanism: {"keys": _keys(mechanism)},
-    cells={"mechanism": _name, **WORDS},
-    about=_about,
+    cells={
+        "mechanism": _name,
+        "what it does": lambda mechanism: mechanism.HELP,
+        "default places": _places,
+        "systems": _systems,
+    },
+    about=lambda mechanism: {
+        "what": mechanism.HELP,
+        "default places": _places(mechanism),
+        "systems": _systems(mechanism),
+    },
     parts=_parts,
     text_columns=4,
 )
