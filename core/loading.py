@@ -58,11 +58,15 @@ def _empty(origin: type[Strict], arguments: tuple[Any, ...]) -> Strict:
 
 
 FORMAT = 1
-"""Version of the files that `meshwright calibrate` writes; increased when older files become unreadable."""
+"""Version of files where their definition states no other."""
 
 
 class Versioned(Strict):
-    """Base of definitions in files that Meshwright writes, and that another version may read."""
+    """Base of definitions in files that Meshwright writes, and that another version may read.
+
+    The default of `format` is the version that is read; a definition increases it when older files become
+    unreadable.
+    """
 
     format: int = FORMAT
     """Format version of the file; optional in hand-written files."""
@@ -70,10 +74,11 @@ class Versioned(Strict):
     @model_validator(mode="before")
     @classmethod
     def _of_this_version(cls, data: object) -> object:
-        version = data.get("format", FORMAT) if isinstance(data, Mapping) else FORMAT
-        if version != FORMAT:
+        reads = cls.model_fields["format"].default
+        version = data.get("format", reads) if isinstance(data, Mapping) else reads
+        if version != reads:
             raise ValueError(
-                f"was written by another version of Meshwright (format {version!r}, this one reads {FORMAT})"
+                f"was written by another version of Meshwright (format {version!r}, this one reads {reads})"
                 "; re-create it with `meshwright calibrate`"
             )
         return data

@@ -135,6 +135,8 @@ class Calibration(Versioned):
     `libraries_from`, which must be of the same architecture.
     """
 
+    format: int = 2
+    """Constants of format 1 are of another mean over tiles."""
     name: str
     based_on: str | None = None
     libraries_from: str | None = None

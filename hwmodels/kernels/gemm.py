@@ -62,8 +62,8 @@ class TileWave(Strict):
     """Share of the memory bandwidth at which partial results of a split depth are reduced."""
     l2_reuse: float = Field(ge=0)
     """Bytes of activations that stay in L2 between kernels, in units of L2."""
-    tile_choice_spread: float = Field(gt=0)
-    """Width of the choice of tiles around the fastest, in logs of time."""
+    tile_spread: float = Field(gt=0)
+    """How far tiles may be behind the fastest and count, in logs of time: see `power_mean`."""
     throttling: float = Field(ge=0)
     latency_waves: float = Field(ge=0)
     """Share of the multiprocessors that saturates the memory bandwidth."""
@@ -103,8 +103,8 @@ def tile_wave_seconds(
     """Return kernel times of the rich form, in seconds, for one-dimensional arrays.
 
     For every tile and split, the waves of thread blocks take the longer of matrix units and L2 feed, and
-    memory traffic overlaps them. Libraries do not always pick the fastest candidate, so the result is a mean
-    over candidates weighted by closeness to the fastest.
+    memory traffic overlaps them. A tile runs at its best split. Libraries do not always pick the fastest
+    tile, so the result is a power mean over tiles, in which the fastest count most.
     """
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
@@ -152,8 +152,7 @@ def _tile_wave_block(
         parts = us[:, 1:]
         parts += np.float32(form.split_overhead_s * 1e6) + split[1:] * reduction
         np.copyto(parts, np.inf, where=depth[1:] < SHORTEST_SPLIT)
-    candidates = us.reshape(-1, m.size)
-    us = soft_minimum(candidates, form.tile_choice_spread).astype(np.float64)
+    us = power_mean(us.min(axis=1), form.tile_spread)
     flops = 2.0 * shape.batch * shape.m * shape.n * shape.k
     busy = np.maximum(flops / chip.peak, chip.busy_before_s)
     return form.overhead_s + 1e-6 * us * throttled(busy, form.throttling, chip.clock_share)
@@ -202,15 +201,16 @@ def power_norm(a: Array, b: Array, exponent: float) -> Array:
     return high * (1.0 + ratio**exponent) ** (1.0 / exponent)
 
 
-def soft_minimum(candidates: Array, spread: float) -> Array:
-    """Return the mean over the first axis, weighted by (t / t_min)^(-1/spread)."""
-    least = candidates.min(axis=0)
-    nearness = least / candidates
-    weight = nearness ** (1.0 / spread)
-    nearness[nearness == 0.0] = 1.0
+def power_mean(times: Array, spread: float) -> Array:
+    """Return the power mean over the first axis with exponent -1/spread, in double precision.
+
+    It tends to the least time as the spread tends to 0, equals it where all times are equal, and rises with
+    every time.
+    """
+    least = times.min(axis=0)
+    nearness = (least / times) ** (1.0 / spread)
     # Summed in double precision: a shape costs the same alone and in a batch.
-    total, weights = ((a.sum(axis=0, dtype=np.float64)) for a in (weight / nearness, weight))
-    return least * total / weights
+    return least * nearness.mean(axis=0, dtype=np.float64) ** -spread
 
 
 def flat_shape(

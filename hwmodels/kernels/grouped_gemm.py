@@ -35,7 +35,7 @@ SERVED_OVERLAP = 4.0
 SERVED_FIXED_DEPTH = 1000.0
 """Highest prologue of a tile, in columns of depth: 550 to 975 fit bf16; 2,200 to 3,000 in tables of narrower
 formats belong to the tables' kernels, and measured times to first token do not show them."""
-SERVED_TILE_SPREAD = 0.1
+SERVED_TILE_SPREAD = 0.03
 """Engines benchmark tiles at start-up and use the fastest."""
 SERVED_ROUTING = 0.43
 """Least share of the bandwidth at which routing kernels move tokens: the one measured in fp8 on B200."""
@@ -55,7 +55,7 @@ class GroupedTileWave(Strict):
     feed_bytes_per_flop: float = Field(gt=0)
     feed_exponent: float = Field(gt=0)
     wave_quantisation: float = Field(ge=0, le=1)
-    tile_choice_spread: float = Field(gt=0)
+    tile_spread: float = Field(gt=0)
     throttling: float = Field(ge=0)
     routing_overhead_s: float = Field(ge=0)
     """Time of the layer's other kernels (choice, sort, gather, activation, scatter) without tokens."""
@@ -94,7 +94,7 @@ class GroupedTileWave(Strict):
                 "memory_efficiency": self.served_memory_efficiency,
                 "overlap_exponent": SERVED_OVERLAP,
                 "fixed_depth": min(self.fixed_depth, SERVED_FIXED_DEPTH),
-                "tile_choice_spread": min(self.tile_choice_spread, SERVED_TILE_SPREAD),
+                "tile_spread": min(self.tile_spread, SERVED_TILE_SPREAD),
                 "routing_overhead_s": 0.0,
                 "routing_efficiency": max(self.routing_efficiency, SERVED_ROUTING),
                 "expert_s": 0.0,
@@ -117,7 +117,7 @@ class GroupedTileWave(Strict):
             split_overhead_s=0.0,
             reduction_efficiency=1.0,
             l2_reuse=0.0,
-            tile_choice_spread=self.tile_choice_spread,
+            tile_spread=self.tile_spread,
             throttling=self.throttling,
             latency_waves=0.0,
         )

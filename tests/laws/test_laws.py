@@ -27,7 +27,6 @@ def test_a_law_holds(name):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="tiles that become nearly as fast count more in the mean over tiles")
 def test_products_are_no_slower_with_faster_memory():
     plan = {"tensor": 4, "pipeline": 2, "micro_batch": 2, "zero": 1, "sequence_parallel": True}
     workload = {"seq_len": 4096, "global_batch": 256, "precision": "bf16"}

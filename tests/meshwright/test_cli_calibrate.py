@@ -134,14 +134,14 @@ def test_validating_kernels_needs_points(refused, tmp_path):
     refused("validate", "--kernels", str(tmp_path), "--cases", "cases.csv")
 
 
-@pytest.mark.parametrize("suffix", [".yaml", ".calibration.yaml"])
-def test_a_device_of_another_version_is_one_message(refused, tmp_path, calibrated, suffix):
+@pytest.mark.parametrize(("suffix", "reads"), [(".yaml", 1), (".calibration.yaml", 2)])
+def test_a_device_of_another_version_is_one_message(refused, tmp_path, calibrated, suffix, reads):
     out = Path(shutil.copytree(calibrated, tmp_path / "copy")) / "mine.yaml"
     path = out.with_suffix(suffix)
-    path.write_text(path.read_text().replace("format: 1\n", "format: 99\nunknown_key: 1\n"))
+    path.write_text(path.read_text().replace(f"format: {reads}\n", "format: 99\nunknown_key: 1\n"))
     message = refused("show", "devices", str(out))
     assert str(path) in message
-    assert "another version of Meshwright (format 99, this one reads 1)" in message
+    assert f"another version of Meshwright (format 99, this one reads {reads})" in message
     assert "meshwright calibrate" in message
     assert "unknown_key" not in message
 

@@ -133,7 +133,7 @@ TILE_WAVE_NUMBERS = (
     Number("feed_exponent", 0.6, 12.0),
     Number("split_overhead_s", 5e-8, 2e-5),
     Number("l2_reuse", 0.003, 3.0),
-    Number("tile_choice_spread", 0.01, 0.5),
+    Number("tile_spread", 0.01, 0.5),
     Number("latency_waves", 0.002, 0.5),
 )
 CAST_NUMBERS = (
@@ -155,7 +155,7 @@ GENERIC_TILE_WAVE = TileWave(
     split_overhead_s=2.2e-6,
     reduction_efficiency=0.9,
     l2_reuse=0.5,
-    tile_choice_spread=0.12,
+    tile_spread=0.12,
     throttling=0.035,
     latency_waves=0.02,
 )

@@ -5,7 +5,18 @@ from hypothesis import strategies as st
 
 from core.errors import InputError, UnknownNameError
 from hwmodels.device import devices
-from hwmodels.kernels.gemm import GemmCalls, Roofline, power_norm, roofline_seconds, rounds, soft_minimum
+from hwmodels.kernels.calibration import calibrations
+from hwmodels.kernels.chip import Chip
+from hwmodels.kernels.gemm import (
+    GemmCalls,
+    Roofline,
+    power_mean,
+    power_norm,
+    roofline_seconds,
+    rounds,
+    tile_wave_seconds,
+)
+from hwmodels.kernels.grouped_gemm import Groups, grouped_gemm_seconds
 
 SIDES = st.integers(1, 65536)
 NAMES = devices.names()
@@ -146,12 +157,72 @@ def test_rounds_are_whole_or_smooth():
     assert rounds(waves, 0.0).tolist() == [1.0, 1.0, 1.2, 2.0]
 
 
-def test_the_soft_minimum_tends_to_the_minimum_and_passes_over_the_impossible():
-    candidates = np.array([[3.0, np.inf], [2.0, 5.0]])
-    assert soft_minimum(candidates, 0.01) == pytest.approx([2.0, 5.0])
-    wide = soft_minimum(candidates, 1.0)
+def test_the_power_mean_lies_between_the_least_and_the_greatest():
+    times = np.array([[3.0, 5.0], [2.0, 5.0]])
+    assert power_mean(times, 0.001) == pytest.approx([2.0, 5.0], rel=1e-3)
+    wide = power_mean(times, 1.0)
     assert 2.0 < wide[0] < 3.0
     assert wide[1] == pytest.approx(5.0)
+
+
+@given(
+    times=st.lists(st.floats(1.0, 1e3), min_size=2, max_size=9),
+    which=st.integers(0, 8),
+    faster=st.floats(0.01, 1.0),
+    spread=st.floats(0.005, 0.5),
+)
+def test_the_power_mean_falls_with_every_time(times, which, faster, spread):
+    before = np.array(times)[:, None]
+    after = before.copy()
+    after[which % len(times)] *= faster
+    assert power_mean(after, spread) <= power_mean(before, spread) * (1 + 1e-12)
+
+
+def product_forms():
+    """Every shipped form of a dense or grouped product, with its name."""
+    for name in calibrations.names():
+        calibration = calibrations.get(name)
+        for library, holder in (("", calibration), *calibration.libraries.items()):
+            for dtype, fit in holder.gemm.items():
+                if fit.rich:
+                    yield f"{name} {library} gemm {dtype}", fit.rich
+            for dtype, fit in holder.grouped_gemm.items():
+                yield f"{name} {library} grouped_gemm {dtype}", fit.form
+
+
+FORMS = dict(product_forms())
+FASTER = {
+    "bandwidth": ("bandwidth",),
+    "peak": ("peak",),
+    "cache": ("l2_bytes",),
+    # More multiprocessors need more bandwidth: a share of them saturates it.
+    "multiprocessors": ("multiprocessors", "peak", "bandwidth"),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    m=SIDES,
+    n=SIDES,
+    k=SIDES,
+    experts=st.integers(1, 256),
+    name=st.sampled_from(sorted(FORMS)),
+    figures=st.sampled_from(sorted(FASTER)),
+    gain=st.floats(1.0, 4.0),
+)
+def test_no_product_is_slower_on_a_faster_device(m, n, k, experts, name, figures, gain):
+    before = Chip(9.9e14, 3.35e12, 132.0, 5e7, 2.0, 2.0)
+    after = before._replace(**{figure: getattr(before, figure) * gain for figure in FASTER[figures]})
+    form, sides = FORMS[name], [np.array([float(side)]) for side in (m, n, k)]
+
+    def seconds(figures):
+        if "grouped" in name:
+            groups = Groups(sides[0] * experts, sides[1], sides[2], np.array([float(experts)]), 2.0)
+            return grouped_gemm_seconds(form, figures, groups)[0]
+        return tile_wave_seconds(form, figures, GemmCalls(np.ones(1), *sides, 2.0))[0]
+
+    # Tiles are in single precision.
+    assert seconds(after) <= seconds(before) * (1 + 1e-6)
 
 
 def test_no_product_of_steady_work_runs_faster_than_settled_clocks_let_it():

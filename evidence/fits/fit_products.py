@@ -1,0 +1,172 @@
+"""Fit every shipped matrix product again, each entry to the points that its source names.
+
+    python -m benchmarks.fit_products POINTS PACKAGE [--gpus h100-sxm ...]
+
+POINTS is the folder of `benchmarks.fit_kernels`, PACKAGE that of `benchmarks.fit_tables`. A change of the
+products' form needs it. Entries keep the constants that no fit moves. Prints the errors kept out before and
+after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.loading import read_mapping
+from evidence.fits.fit_kernels import DEVICES, SERVED, fit_device
+from evidence.fits.fit_tables import fitted
+from evidence.fits.system_tables import system_tables
+from hwmodels.device import devices
+from hwmodels.kernels.calibration import FOLDER
+from hwmodels.kernels.chip import chip
+from hwmodels.kernels.grouped_gemm import GroupedTileWave
+from hwmodels.kernels.residual import ResidualGrid, load_grids, save_grids
+from profiles.fitting.holdout import errors
+from profiles.fitting.operations.experts import ENGINE_EXPERTS
+from profiles.fitting.write import write_mapping
+
+Mapped = dict[str, Any]
+
+TABLES = {"gemm": "gemm", "grouped_gemm": "moe"}
+FAMILIES = {"gemm": "gemm", "grouped_gemm": "experts"}
+POINTS = r"\d+ points of [\w.:-]+"
+HALF = "; error on the other half"
+SHARED = ", the same FlashInfer kernel"
+"""Mark of SGLang's entries with vLLM's constants."""
+GRIDS = ".residuals.npz"
+FORMS = ("simple", "rich", "form", "quantisation")
+
+
+class Shipped(NamedTuple):
+    """An entry of a calibration file; `library` is empty for the device's own."""
+
+    library: str
+    operation: str
+    dtype: str
+    entry: Mapped
+
+    @property
+    def name(self) -> str:
+        """Name of the entry's grid of residuals."""
+        return "/".join(part for part in (self.library, self.operation, self.dtype) if part)
+
+
+def main() -> int:
+    """Fit the products of every device asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("points", type=Path)
+    parser.add_argument("package", type=Path)
+    fitted_gpus = sorted(path.name.removesuffix(GRIDS) for path in FOLDER.glob(f"*{GRIDS}"))
+    parser.add_argument("--gpus", nargs="*", default=fitted_gpus, choices=fitted_gpus)
+    arguments = parser.parse_args()
+    for gpu in arguments.gpus:
+        path = FOLDER / f"{gpu}.yaml"
+        content = dict(read_mapping(path))
+        grids: dict[str, ResidualGrid] = dict(load_grids(path.with_name(f"{gpu}{GRIDS}")))
+        if gpu in DEVICES or gpu in SERVED:
+            by_points(gpu, content, grids, arguments.points)
+        by_tables(gpu, content, grids, arguments.package)
+        share_kernels(gpu, content, grids, arguments.package)
+        save_grids(path.with_name(f"{gpu}{GRIDS}"), grids)
+        write_mapping(content, path)
+    return 0
+
+
+def shipped(content: Mapped) -> Iterator[Shipped]:
+    """Yield the products' entries of a calibration file."""
+    for library, holder in (("", content), *content.get("libraries", {}).items()):
+        for operation in FAMILIES:
+            for dtype, entry in holder.get(operation, {}).items():
+                yield Shipped(library, operation, dtype, entry)
+
+
+def by_points(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], points: Path) -> None:
+    """Fit the entries whose source names points of `fit_kernels`."""
+    began = time.perf_counter()
+    of_points = [one for one in shipped(content) if re.fullmatch(POINTS, one.entry.get("source", ""))]
+    fit = fit_device(gpu, points, FOLDER, sorted({TABLES[one.operation] for one in of_points}))
+    new = {one.name: one.entry for one in shipped(fit.calibration)}
+    for one in of_points:
+        # Entries of the default library may stand under its name too, without residuals.
+        name = one.name if one.name in fit.unseen else f"{one.operation}/{one.dtype}"
+        if new.get(name, {}).get("source") == one.entry["source"]:
+            replace(gpu, one, new[name], fit.grids.get(one.name), grids)
+    print(f"{gpu}: points fitted in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def by_tables(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], package: Path) -> None:
+    """Fit the entries whose source names a table of the package."""
+    of_table = {
+        (one.operation, one.dtype, one.entry["source"].partition(" points of aic:")[2]): one
+        for one in shipped(content)
+        if one.entry.get("source", "").endswith(HALF) and SHARED not in one.entry["source"]
+    }
+    began = time.perf_counter()
+    for table in system_tables(package, tuple(FAMILIES.values()), _names(gpu)):
+        operation = next(name for name, family in FAMILIES.items() if family == table.family)
+        one = of_table.get((operation, table.dtype, table.source + HALF))
+        if one is None or one.library not in ("", table.library) or not table.fitted.any():
+            continue
+        always = "error_with_points" in one.entry
+        entry, forms = fitted(table, devices.get(table.gpu), always)
+        mapped: Mapped = {
+            "source": f"{int(table.fitted.sum())} points of aic:{table.source}{HALF}",
+            "error": entry.error.model_dump(exclude_none=True),
+            **forms,
+        }
+        if entry.error_with_points:
+            mapped["error_with_points"] = entry.error_with_points.model_dump(exclude_none=True)
+        replace(gpu, one, mapped, entry.grid, grids)
+    print(f"{gpu}: tables fitted in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def replace(
+    gpu: str, one: Shipped, new: Mapped, grid: ResidualGrid | None, grids: dict[str, ResidualGrid]
+) -> None:
+    """Give a shipped entry the constants, the errors and the grid of a new fit, and print the errors."""
+    old = dict(one.entry)
+    for key, value in new.items():
+        one.entry[key] = old.get(key, {}) | value if key in FORMS else value
+    if grid is not None:
+        grids[one.name] = grid
+    else:
+        grids.pop(one.name, None)
+        one.entry.pop("error_with_points", None)
+    print(f"{gpu:13} {one.name:34} {_errors(old)}  ->  {_errors(one.entry)}", flush=True)
+
+
+def _errors(entry: Mapped) -> str:
+    form, points = entry["error"], entry.get("error_with_points")
+    text = f"{form['median']:6.1%} / {form['p90']:6.1%}"
+    return text + (f" with points {points['median']:6.1%} / {points['p90']:6.1%}" if points else " " * 28)
+
+
+def share_kernels(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], package: Path) -> None:
+    """Give SGLang's experts vLLM's constants where both run one kernel; its own table states the error."""
+    vllm = content.get("libraries", {}).get("vllm", {})
+    shared = {one.dtype: one for one in shipped(content) if SHARED in one.entry.get("source", "")}
+    forms = {dtype: vllm[one.operation][dtype]["form"] for dtype, one in shared.items()}
+    errors_of = {dtype: vllm[one.operation][dtype]["error"] for dtype, one in shared.items()}
+    for table in system_tables(package, ("experts",), _names(gpu), ("sglang",)) if shared else ():
+        if table.dtype in shared and shared[table.dtype].entry["source"].endswith(table.source):
+            apart, figures = table.points.where(~table.fitted), chip(devices.get(table.gpu), table.dtype)
+            seconds = ENGINE_EXPERTS.seconds(GroupedTileWave(**forms[table.dtype]), figures, apart)
+            errors_of[table.dtype] = errors(seconds, apart["time_us"] * 1e-6).model_dump(exclude_none=True)
+    for dtype, one in shared.items():
+        replace(gpu, one, {"form": forms[dtype], "error": errors_of[dtype]}, None, grids)
+
+
+def _names(gpu: str) -> tuple[str, ...]:
+    """Devices with this calibration."""
+    return tuple(device.name for device in devices if device.calibration == gpu)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
