@@ -273,23 +273,25 @@ def question(row: MeasuredRow, collection: Collection) -> ClosedLoop:
         decode_slots=0,
         **values,
     )
-    if loop.bursts and prefill is not None and serving.engine.engine == CAPTURES:
+    if loop.bursts and prefill is not None:
         loop = replace(loop, decode_slots=_decode_slots(loop))
     largest = _largest_graph(loop)
     return replace(loop, serving=serving.with_pool(largest_graph=largest)) if largest else loop
 
 
 def _decode_slots(question: ClosedLoop) -> int:
-    """Sequences that a decode rank of InferenceX's TensorRT-LLM servers takes; 0: as many as come.
+    """Sequences that a decode rank of InferenceX's servers takes; 0: as many as come.
 
-    The recipes set a power of two (or 768) and send up to 1.5 times as many clients: ctx1_gen2_dep8_batch64
-    has 1,176 clients on 16 ranks, ctx1_gen4_tep8_batch1 has 6 on 4 (nvidia-master.yaml of 2026). The rows
-    state the clients alone. Servers without attention ranks and drafts run lists of client counts with the
-    batch of the largest one ([5, 10, 15, 25] on five of batch 4), so that only one sequence a rank tells.
+    TensorRT-LLM's recipes set a power of two (or 768) and send up to 1.5 times as many clients:
+    ctx1_gen2_dep8_batch64 has 1,176 clients on 16 ranks, ctx1_gen4_tep8_batch1 has 6 on 4 (nvidia-master.yaml
+    of 2026). The rows state the clients alone. Servers without attention ranks and drafts run lists of client
+    counts with the batch of the largest one ([5, 10, 15, 25] on five of batch 4), so that only one sequence a
+    rank tells.
     Recipes that do otherwise are listed.
     """
-    pool = question.serving.pool
-    if stated := decode_slots(question.serving, question.replicas, question.concurrency):
+    pool, engine = question.serving.pool, question.serving.engine.engine
+    stated = decode_slots(question.serving, question.replicas, question.concurrency, question.prompt)
+    if stated or engine != CAPTURES:
         return stated
     clients = max(int(question.concurrency / (question.replicas * pool.data)), 1)
     if clients > 1 and pool.data == 1 and not question.speculates:

@@ -104,16 +104,26 @@ class ServerRule(Flags):
 
 
 class DecodeSlots(Strict):
-    """Sequences of a decode rank in some runs of two pools, by device, format, workers and clients."""
+    """Sequences of a decode rank in some runs of two pools, by engine, device, format, workers, clients."""
 
+    engine: str = "tensorrt-llm"
     gpu: str
     weights: str
     workers: int
     tensor: int
     data: int
     clients: list[int]
+    prompts_from: int = 0
+    """Tokens of a prompt from which the rule counts."""
     slots: int
     source: str
+
+    def fits(self, decode: Setup, workers: float, clients: float, prompt: float) -> bool:
+        """Whether the rule is of a run; see `decode_slots`."""
+        pool, engine = decode.pool, decode.engine.engine
+        run = engine, decode.cluster.device.name, pool.stored, int(workers), pool.tensor, pool.data
+        same = run == (self.engine, self.gpu, self.weights, self.workers, self.tensor, self.data)
+        return same and int(clients) in self.clients and prompt >= self.prompts_from
 
 
 DEFAULTS = Flags()
@@ -125,26 +135,20 @@ def _rules(section: str) -> list[ServerRule]:
 
 
 @cache
-def _slots() -> dict[tuple[Any, ...], int]:
-    rules = [build(DecodeSlots, rule, f"{FILE}: decode_slots") for rule in read_mapping(FILE)["decode_slots"]]
-    return {
-        (rule.gpu, rule.weights, rule.workers, rule.tensor, rule.data, clients): rule.slots
-        for rule in rules
-        for clients in rule.clients
-    }
+def _slots() -> list[DecodeSlots]:
+    return [build(DecodeSlots, rule, f"{FILE}: decode_slots") for rule in read_mapping(FILE)["decode_slots"]]
 
 
-def decode_slots(decode: Setup, workers: float, clients: float) -> int:
+def decode_slots(decode: Setup, workers: float, clients: float, prompt: float) -> int:
     """Sequences of a decode rank that the recipe of a run states; 0 where none is known.
 
     Args:
         decode: the replicas that decode.
         workers: their number.
         clients: of the whole run.
+        prompt: tokens of a prompt.
     """
-    pool = decode.pool
-    name = decode.cluster.device.name, pool.stored, int(workers), pool.tensor, pool.data, int(clients)
-    return _slots().get(name, 0)
+    return next((rule.slots for rule in _slots() if rule.fits(decode, workers, clients, prompt)), 0)
 
 
 Section = Literal["rules", "speculating", "prefill_ranks", "decode_ranks", "starts"]

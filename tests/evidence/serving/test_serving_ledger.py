@@ -322,6 +322,16 @@ def test_recipes_say_how_many_sequences_a_decode_rank_takes(clients, slots):
     assert found.decode_slots == slots
 
 
+@pytest.mark.parametrize(("prompt", "slots"), [("8192", 16), ("1024", 0)])
+def test_recipes_of_long_prompts_have_slots_of_their_own(prompt, slots):
+    """Kimi-K2.5 under vLLM: decode servers take 16 sequences with prompts of 8,192 tokens, else 1,024."""
+    row = CLOSED | {"engine_version": "0.18.0", "model": "moonshotai/Kimi-K2.5", "gpu": "gb200"}
+    row |= {"weight_precision": "fp4", "mode": "disagg", "n_gpus": "", "tp": "", "isl_tokens": prompt}
+    row |= {"prefill_workers": "1", "prefill_tp": "4", "prefill_ep": "4", "concurrency": "128"}
+    row |= {"decode_workers": "4", "decode_tp": "4", "decode_ep": "4"}
+    assert read(MeasuredRow(row, "row"), "closed_loop.csv").question.decode_slots == slots
+
+
 def test_a_known_memory_share_is_not_replaced():
     """Clients wait for KV blocks where the share leaves too few of them."""
     row = CLOSED | {"concurrency": "4096", "harness": "x", "length_jitter": ""}
