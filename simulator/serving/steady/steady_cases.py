@@ -104,7 +104,7 @@ class Prefills:
     """Seconds of what the last step of a prompt lacks, for a whole chunk: the first tokens of a step read the
     weights, and take its launches."""
     launches: Array
-    """Seconds of launches that one chunk does not fill, and those of further ranks do."""
+    """Seconds of launches, or of decodes of other ranks, that one chunk does not fill and further ones do."""
     ranks: Array
     uneven: Array
     """What the longest of a pipeline's full steps exceeds their mean by, over the part of prompts."""
@@ -298,11 +298,12 @@ class Cases:
         steps = self.table.mixed_seconds(prompts * chunk, before, decoding, self.keys, prompts, ranks)
         one_chunk, all_, two, half, full = steps[int(not single)], *steps[-4:]
         again = (steps[0] - one_chunk) / (second - 1.0)
+        least = np.maximum(self.table.least_mixed_s, np.minimum(one_chunk, step))
         if self.turns:
             # An arrival adds itself to its own rank.
             others = self.table.others_seconds(chunk, before, np.maximum(batch - 1.0, 0.0), self.keys)
             one_chunk = one_chunk + np.where(self.in_turn, others, 0.0)
-        launches = np.where(self.in_turn, np.maximum(self.table.least_mixed_s - one_chunk, 0.0), 0.0)
+        launches = np.where(self.in_turn, np.maximum(least - one_chunk, 0.0), 0.0)
         beside = np.maximum(all_ - one_chunk, 0.0) / np.maximum(self.ranks - 1.0, 1.0)
         behind = np.maximum(two - all_, 0.0) / (self.ranks * (second - 1.0))
         long = self.ranks * np.maximum(most_of - middle, 1e-9)
@@ -322,8 +323,7 @@ class Cases:
         mean_steps = _steps_of(self.new / np.maximum(room, chunk), np.sqrt(decoding) / room)
         chunks, more = self.new / chunk, np.where(self.ranks > 1.0, again, behind)
         lacks = np.maximum(np.ceil(chunks) - chunks, 1e-9)
-        least = np.maximum(one_chunk - np.maximum(step, self.table.least_mixed_s), 0.0)
-        lacking = np.minimum(more, least / lacks)
+        lacking = np.minimum(more, np.maximum(one_chunk - least, 0.0) / lacks)
         parts = step, one_chunk, beside, behind, further, beyond, spared, again, lacking, launches
         return Prefills(chunks, mean_steps, most_chunks, *parts, self.ranks, uneven)
 

@@ -515,6 +515,19 @@ def test_ranks_that_decode_wait_for_no_less_than_a_decode_step():
     assert rank_steps(cases, arriving, step, cases.prefills(batch, step), np.array(1.0)).tpot_s >= step
 
 
+def test_a_prompt_beside_decodes_of_other_ranks_takes_no_less_than_the_shorter_of_both():
+    """What the others add was negative where their batch is large: steps of less than no time."""
+    options = {"token_budget": 1024, "max_sequences": 256}
+    pool = {"engine": "vllm-0.6", "data": 2, "weights": "fp4", "options": options}
+    data = {**served(1.0, 100, 20, pool, "gpt-oss-20b"), "cluster": "mi300x-8"}
+    one = make_serving(data, "test", Path()).pools[0]
+    limits = Limits(1024, 256, one.costs.kv_blocks * one.options.block_tokens)
+    cases = Cases(one.costs.steps.cases, Load(100, 20, rate=1.0), limits)
+    batch = np.array(255.0)
+    step, alone = cases.decode(batch), cases.prefill[0]
+    assert cases.prefills(batch, step).one_chunk >= min(step, alone)
+
+
 def test_latencies_rise_over_a_riser_of_the_step():
     """A leap of the iteration beyond the riser was taken for a solution: 54 ms, and 48 at the next rate."""
     price = StepPrice(models.get("llama3.1-8b"), usual_cluster("h100-sxm"), Pool(), engines.get(STATED))
