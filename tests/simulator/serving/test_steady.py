@@ -269,17 +269,27 @@ def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients
     assert at_once.last_tpot_s <= at_once.tpot_s
 
 
+def rate_of(load, prompt, output, pool) -> float:
+    """Requests/s at which lone requests would be served `load` at a time, whatever kernels cost."""
+    setting = make_serving(served(1.0, prompt, output, pool), "test", Path())
+    one = setting.pools[0]
+    limits = Limits(pool["options"]["token_budget"], 128, one.costs.kv_blocks * one.options.block_tokens)
+    lone = steady_state(one.costs.steps, Load(prompt, output, 1.0), limits)
+    return load / float(lone.ttft_s + lone.decode_s)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("rate", "prompt", "output", "budget"),
-    [(8.0, 2000, 200, 2048), (14.0, 1000, 200, 512), (300.0, 100, 20, 2048)],
+    ("load", "prompt", "output", "budget"),
+    [(17.4, 2000, 200, 2048), (30.7, 1000, 200, 512), (65.9, 100, 20, 2048)],
 )
-def test_ranks_in_lockstep_agree_with_the_event_engine(rate, prompt, output, budget):
+def test_ranks_in_lockstep_agree_with_the_event_engine(load, prompt, output, budget):
     """Prompts of all ranks delay all decodes, and decodes take tokens of the budget.
 
     A step lasts as long as that of the rank with most prompts: spread evenly, the last was 13 % short.
     """
     pool = {"data": 4, "expert": 4, "options": {"token_budget": budget, "max_sequences": 128}}
+    rate = rate_of(load, prompt, output, pool)
     setting = make_serving(served(rate, prompt, output, pool), "test", Path())
     run = serve(setting).metrics.latencies
     one = setting.pools[0]
@@ -329,10 +339,11 @@ def test_a_prompt_that_is_not_cut_has_a_step_of_its_own():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rate", "budget"), [(10.0, 512), (16.0, 512)])
-def test_prompts_of_several_steps_wait_behind_those_of_their_rank(rate, budget):
+@pytest.mark.parametrize(("load", "budget"), [(1.54, 512), (2.47, 512)])
+def test_prompts_of_several_steps_wait_behind_those_of_their_rank(load, budget):
     """An arrival goes where fewest prompts are, not where one ends first: TTFT was 21 and 28 % too short."""
     pool = {"data": 4, "expert": 4, "options": {"token_budget": budget, "max_sequences": 128}}
+    rate = rate_of(load, 2000, 1, pool)
     setting = make_serving(served(rate, 2000, 1, pool), "test", Path())
     one = setting.pools[0]
     limits = Limits(budget, 128, one.costs.kv_blocks * one.options.block_tokens)
