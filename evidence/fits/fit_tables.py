@@ -180,9 +180,7 @@ def _fitted_gemm(table: SystemTable, figures: Chip, prior: Any, always: bool) ->
         )
         simple = QuantisingRoofline(**simple.model_dump(), **cast)
         rich = QuantisingTileWave(**rich.model_dump(), **cast)
-    throttling = settled_throttling(seen, figures)
-    if throttling is not None:
-        rich_fit, rich = at_throttling(rich_fit, rich, throttling)
+    rich_fit, rich = at_throttling(rich_fit, rich, settled_throttling(seen, figures, rich.throttling))
     roofline = fit_half(simple_fit, figures, seen, apart, simple, good=NO_GRID)
     entry = fit_half(rich_fit, figures, seen, apart, rich, good=ALWAYS if always else GOOD_FORM)
     without_cast, quantisation = split_off_cast(entry.form)

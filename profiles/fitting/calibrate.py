@@ -191,9 +191,8 @@ class _Runner:
         simple = fit_entry(simple_fit, figures, forward, simple_prior, self.share, False)
         best, forms = simple, {"simple": split_off_cast(simple.form)[0]}
         if len(forward) >= RICH.least:
-            throttling = settled_throttling(forward, figures)
-            if throttling is not None:
-                rich_fit, rich_prior = at_throttling(rich_fit, rich_prior, throttling)
+            throttling = settled_throttling(forward, figures, rich_prior.throttling)
+            rich_fit, rich_prior = at_throttling(rich_fit, rich_prior, throttling)
             rich = fit_entry(rich_fit, figures, forward, rich_prior, self.share, self._keeps(forward))
             if better(rich, simple):
                 product, cast = split_off_cast(rich.form)

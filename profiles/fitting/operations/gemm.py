@@ -51,18 +51,18 @@ def with_cast(operation: FittedOperation[Any]) -> FittedOperation[Any]:
     return replace(operation, numbers=numbers + CAST_NUMBERS)
 
 
-def settled_throttling(points: Points, chip: Chip) -> float | None:
+def settled_throttling(points: Points, chip: Chip, assumed: float) -> float:
     """Return the throttling that the points show: the best rates of short kernels over those of long ones.
 
-    A free fit takes the slow fall of the rate with length for other slow changes with size. None where there
-    are too few long kernels to see it.
+    A free fit takes the slow fall of the rate with length for other slow changes with size, and products of
+    training, longer than any point, would pay for it. `assumed` where too few long kernels show it.
     """
     m, n, k = floats(points, "m", "n", "k")
     flops = 2.0 * m * n * k
     busy, rate = flops / chip.peak, flops / points["time_us"]
     short, long = (busy > SHORT_S[0]) & (busy < SHORT_S[1]), busy > 0.75 * THROTTLE_END_S
     if min(short.sum(), long.sum()) < FEWEST_LONG:
-        return None
+        return assumed
     loss = np.quantile(rate[short], 0.9) / np.quantile(rate[long], 0.9)
     early = np.log1p(np.median(busy[short]) / THROTTLE_START_S)
     late = np.log1p(THROTTLE_END_S / THROTTLE_START_S)
