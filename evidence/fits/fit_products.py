@@ -3,13 +3,14 @@
     python -m benchmarks.fit_products POINTS PACKAGE [--gpus h100-sxm ...]
 
 POINTS is the folder of `benchmarks.fit_kernels`, PACKAGE that of `benchmarks.fit_tables`. A change of the
-products' form needs it. Entries keep the constants that no fit moves. Prints the errors kept out before and
-after.
+products' form needs it. Entries keep the constants that no fit moves, and the calibrations that copy a fitted
+one or hold ratios to it follow. Prints the errors kept out before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import re
 import sys
 import time
@@ -68,7 +69,8 @@ def main() -> int:
     arguments = parser.parse_args()
     for gpu in arguments.gpus:
         path = FOLDER / f"{gpu}.yaml"
-        content = dict(read_mapping(path))
+        old = dict(read_mapping(path))
+        content = copy.deepcopy(old)
         grids: dict[str, ResidualGrid] = dict(load_grids(path.with_name(f"{gpu}{GRIDS}")))
         if gpu in DEVICES or gpu in SERVED:
             by_points(gpu, content, grids, arguments.points)
@@ -76,6 +78,7 @@ def main() -> int:
         share_kernels(gpu, content, grids, arguments.package)
         save_grids(path.with_name(f"{gpu}{GRIDS}"), grids)
         write_mapping(content, path)
+        follow(gpu, old, content)
     return 0
 
 
@@ -161,6 +164,40 @@ def share_kernels(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], pac
             errors_of[table.dtype] = errors(seconds, apart["time_us"] * 1e-6).model_dump(exclude_none=True)
     for dtype, one in shared.items():
         replace(gpu, one, {"form": forms[dtype], "error": errors_of[dtype]}, None, grids)
+
+
+def follow(gpu: str, old: Mapped, new: Mapped, folder: Path = FOLDER) -> None:
+    """Move what other calibrations of `folder` take from one whose products went from `old` to `new`.
+
+    Entries "carried over from" it are copied again. Numbers by which a calibration `based_on` it differs keep
+    their ratio to it, but for entries with a fit of their own. `estimate_kernels` makes those estimated.
+    """
+    after = {(product.library, product.operation, product.dtype): product.entry for product in shipped(new)}
+    before = {(product.library, product.operation, product.dtype): product.entry for product in shipped(old)}
+    for path in sorted(folder.glob("*.yaml")):
+        unmoved = dict(read_mapping(path))
+        content = copy.deepcopy(unmoved)
+        for library, operation, dtype, entry in shipped(content):
+            base = after.get((library, operation, dtype))
+            if base is None:
+                continue
+            copied = entry.get("source") == f"carried over from {gpu}"
+            if copied or (content.get("based_on") == gpu and "status" not in entry):
+                for form in entry.keys() & base.keys() & set(FORMS):
+                    was = before[library, operation, dtype][form]
+                    entry[form] = dict(base[form]) if copied else scaled(entry[form], was, base[form])
+        if content != unmoved:
+            write_mapping(content, path)
+            print(f"{path.stem} follows {gpu}", flush=True)
+            follow(path.stem, unmoved, content, folder)
+
+
+def scaled(numbers: Mapped, old: Mapped, new: Mapped) -> Mapped:
+    """Return the numbers times what each of the same name has moved by; four digits, as fits write them."""
+    return {
+        name: float(f"{value * new[name] / old[name]:.4g}") if old.get(name) and name in new else value
+        for name, value in numbers.items()
+    }
 
 
 def _names(gpu: str) -> tuple[str, ...]:

@@ -40,14 +40,6 @@ def seconds(value: float) -> str:
     return "0" if value == 0 else f"{value:.2g} s"
 
 
-def long_time(days: float) -> str:
-    """Time of a job: ``24.1 d``, ``5.2 h``, ``12 min``."""
-    if days >= 1:
-        return f"{days:,.1f} d"
-    hours = 24 * days
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.2g} min"
-
-
 def energy(kwh: float) -> str:
     """Energy of a job: ``1,204 MWh``, ``3.1 kWh``."""
     return f"{kwh / 1000:,.3g} MWh" if kwh >= 1000 else f"{kwh:.3g} kWh"

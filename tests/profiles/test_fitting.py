@@ -7,12 +7,13 @@ import yaml
 from core.errors import InputError
 from hwmodels.device import Device, devices
 from hwmodels.kernels.chip import chip
-from hwmodels.kernels.gemm import Roofline
+from hwmodels.kernels.gemm import THROTTLE_END_S, THROTTLE_START_S, Roofline
 from profiles import points as point_files
 from profiles.fitting import calibrate, write_calibration
 from profiles.fitting.calibration_entry import fit_entry
 from profiles.fitting.holdout import FEWEST_UNSEEN, errors, folds, held_out
 from profiles.fitting.operations import DECODE, EXPERTS, FORWARD, MEMORY_BOUND, OPERATIONS, RICH, SIMPLE
+from profiles.fitting.operations.gemm import settled_throttling
 from profiles.fitting.residuals import Smoother, axis_covariance, best_smoother, residual_grid
 from profiles.fitting.robust import Number, fit, free_numbers, read_numbers, with_numbers
 from profiles.fitting.select import groups, library_of, read_points
@@ -339,3 +340,16 @@ def test_every_operation_has_room_around_its_generic_numbers():
         for number in operation.numbers:
             if values.get(number.path):
                 assert number.low < values[number.path] < number.high, (operation.name, number.path)
+
+
+def test_throttling_is_read_from_long_products_or_stays_as_assumed():
+    figures = chip(DEVICE, "bf16")
+    sides = np.round(np.geomspace(2048, 40000, 60) / 128) * 128
+    busy = 2.0 * sides**3 / figures.peak
+    slowdown = 1.0 + 0.05 * np.log1p(np.minimum(busy, THROTTLE_END_S) / THROTTLE_START_S)
+    points = point_files.Points(
+        point_files.TABLES["gemm"], dict.fromkeys("mnk", sides) | {"time_us": busy * slowdown * 1e6 / 0.7}
+    )
+
+    assert settled_throttling(points, figures, 0.0) == pytest.approx(0.05, rel=0.25)
+    assert settled_throttling(points.where(busy < 0.5 * THROTTLE_END_S), figures, 0.01) == 0.01
