@@ -23,7 +23,7 @@ from simulator.ops.elementwise import CROSS_ENTROPY
 from simulator.plan import Choice, Plan, Plans
 from simulator.rules import OVERLAP_PARTNER, ReleaseRule, binding, may_overlap, runs
 from simulator.setting import Setting
-from simulator.training.memory import LOGIT_BYTES
+from simulator.training.loss_memory import LOGIT_BYTES
 from simulator.training.modules import has_module
 
 SEARCHED = {lever.name: lever for lever in VARIED if lever.combined}

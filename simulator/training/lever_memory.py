@@ -19,6 +19,7 @@ from simulator.models import LayerKind
 from simulator.ops import Op
 from simulator.plan import FULL, Plans
 from simulator.setting import Setting
+from simulator.training.activations import Kept
 from simulator.training.counts import micro_batches
 from simulator.training.layer import in_graph
 
@@ -72,6 +73,17 @@ def has_partner(setting: Setting, plans: Plans) -> np.ndarray:
     """
     exchanged = plans.overlap_expert.astype(bool) & (plans.expert > 1) & (plans.recompute != FULL)
     return exchanged & (micro_batches(setting, plans) >= 2)
+
+
+def partner_bytes(
+    setting: Setting, plans: Plans, stages: Stages, kept_layers: Iterable[Kept]
+) -> np.ndarray | float:
+    """Activations of a second micro batch where passes run beside it, B, shape (classes, plans)."""
+    if not plans.overlap_expert.any():
+        return 0.0
+    layer_bytes = [layer.between_passes + layer.reopened for layer in kept_layers]
+    beside = partner_layer(stages.layers, stages.groups, layer_bytes)
+    return np.where(has_partner(setting, plans), beside, 0.0)
 
 
 def graph_bytes(stages: Stages, ops: ModelOps, parts: dict[str, np.ndarray]) -> np.ndarray:

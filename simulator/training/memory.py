@@ -13,9 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from core.records import record
-from simulator.layout.parameters import Parameters, head_share, parameters
-from simulator.layout.stages import Stages, by_schedule, gathered_together
-from simulator.ops.ends import padded_vocabulary
+from simulator.layout.model_ops import ModelOps
+from simulator.layout.parameters import Parameters, parameters
+from simulator.layout.stages import Stages, gathered_together
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.adapter import BASE_BYTES
@@ -33,7 +33,8 @@ from simulator.training.activations import (
 )
 from simulator.training.counts import micro_batches
 from simulator.training.fixed_memory import FixedMemory
-from simulator.training.lever_memory import graph_bytes, has_partner, partner_layer
+from simulator.training.lever_memory import graph_bytes, partner_bytes
+from simulator.training.loss_memory import loss_memory, table_parameters
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on
 from simulator.training.sharding import Sharding
@@ -44,38 +45,6 @@ PeakCount = Literal["device", "reserved", "allocated"]
 PEAK_COUNTS: tuple[PeakCount, ...] = get_args(PeakCount)
 """What a figure of memory counts: all that is in use on the device, what torch's caching allocator reserved,
 or what it gave to tensors. The latter two lack the context of the driver and NCCL's buffers."""
-
-LOGIT_BYTES = {
-    "fused": 4,
-    "fused-32": 8,
-    "native": 10,
-    "eager": 6,
-    "torch": 12,
-    "torch-held": 16,
-    "torch-16": 8,
-    "chunked": 12,
-    "log-probabilities": 14,
-}
-"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient. Fused-32 holds 32-bit logits
-too. Eager holds 32-bit probabilities, which become the gradient in place, beside the 16-bit logits; native a
-cast copy and exponentials of 32 bits (6.0 and 10.1 measured at 8,192 to 262,144 tokens: SkyRL, pull request
-1841). Torch holds log-probabilities and two gradients of 32 bits, and where the caller keeps them
-(torch-held) 32-bit logits; torch-16 the logits, log-probabilities and two gradients of 16 bits (counted op by
-op on a CPU); log-probabilities 16-bit logits and three 32-bit values."""
-
-IN_PLACE_LOGIT_BYTES = {"fused": 2}
-"""The same where gradients take the place of the logits (``memory.loss_in_place``)."""
-
-KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
-"""Bytes per logit that a training loop holds while layers run backward: its logits."""
-
-CHUNKED = "chunked", "log-probabilities"
-"""Losses that hold the logits of a piece of the sequence."""
-
-LOSS_CHUNK = 1024
-"""Tokens whose logits a chunked loss holds at once. Defaults are of this order (Liger, TRL, prime-rl: 256 to
-2,048)."""
-
 
 LARGEST_SUBMODULE = 1 / 3
 """Share of a layer's parameters in its largest submodule: one of the three products of a gated MLP."""
@@ -180,14 +149,11 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     state["parameters"] = parameters_between_passes(sharding, counts, state["parameters"])
     kept_layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
     flight = in_flight(setting, plans, stages)
-    loss, pool = _loss(sharding, shape[0]), _gather_pool(sharding, counts)
+    loss, pool = loss_memory(sharding, shape[0]), _gather_pool(sharding, counts)
     between, reopened = between_and_reopened(setting, plans, stages, kept_layers, flight)
-    own_activations = activations = between + reopened
+    one_pass = between + reopened
     beyond = (with_loss(reopened, loss) - reopened) * framework.memory.fragmentation
-    if plans.overlap_expert.any():
-        layer_bytes = [layer.between_passes + layer.reopened for layer in kept_layers]
-        beside = partner_layer(stages.layers, stages.groups, layer_bytes)
-        activations = activations + np.where(has_partner(setting, plans), beside, 0.0)
+    activations = one_pass + partner_bytes(setting, plans, stages, kept_layers)
     buffers = _buffers(setting, plans)
     parts = {
         **state,
@@ -198,26 +164,12 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
-        # What leaves is kept between the passes: a layer is recomputed on the device.
-        reopened = held_activations(setting, plans, stages, kept_layers, np.zeros(shape))
-        reopened = reopened * framework.memory.fragmentation
-        parts, tiers = _split_by_tier(sharding, parts | {"activations": parts["activations"] - reopened})
-        parts["activations"] = parts["activations"] + reopened
+        parts, tiers = _split_by_tier(sharding, parts, stages, kept_layers)
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
     if setting.choices.states in PAGED_STATES:
         tiers["host"] = tiers.get("host", {}) | {"optimizer": _devices_of_node(setting) * moments}
-    if setting.training.images:
-        weights, kept_by_tower = tower_memory(setting, plans, counts.ops, flight)
-        parts["parameters"] = parts["parameters"] + weights
-        parts["activations"] = parts["activations"] + kept_by_tower * framework.memory.fragmentation
-    copies = narrow_copies(sharding, stages, counts.ops)
-    if copies.any():
-        parts["parameters"] = parts["parameters"] + copies
-    graphs = graph_bytes(stages, counts.ops, parts)
-    if graphs.any():
-        parts["graphs"] = graphs
-    learned = setting.site.memory.factor if setting.site else 1.0
+    parts = _with_tower_copies_and_graphs(sharding, stages, counts.ops, flight, parts)
     usage = StageMemory(
         parts,
         stages,
@@ -230,26 +182,52 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
         outside=framework.memory.context_bytes + buffers,
         fragmentation=framework.memory.fragmentation,
         pool=pool,
-        learned=learned,
+        learned=setting.site.memory.factor if setting.site else 1.0,
     )
     passes = parts["activations"] + beyond
     parts["update"] = usage.fixed.updating(passes, setting.cluster.device.memory_bytes)
-    if setting.over_layers is setting:
-        return usage
-    busiest = kept_by_busiest(setting, plans, stages.groups, counts.ops)
-    beyond_mean = sum(between_and_reopened(setting, plans, stages, busiest, flight)) - own_activations
+    return usage if setting.over_layers is setting else _with_cached(usage, setting, plans, counts, one_pass)
+
+
+def _with_cached(
+    usage: StageMemory, setting: Setting, plans: Plans, counts: Parameters, over_layers: np.ndarray
+) -> StageMemory:
+    """Memory with what the busiest ranks of each layer hold beyond activations ``over_layers``."""
+    busiest = kept_by_busiest(setting, plans, usage.layout.groups, counts.ops)
+    activations = sum(between_and_reopened(setting, plans, usage.layout, busiest, usage.flight))
+    beyond = (activations - over_layers) * usage.fragmentation
     room = setting.cluster.device.memory_bytes - usage.stages
-    return replace(usage, cached=np.clip(beyond_mean * framework.memory.fragmentation, 0.0, room.clip(0)))
+    return replace(usage, cached=np.clip(beyond, 0.0, room.clip(0)))
+
+
+def _with_tower_copies_and_graphs(
+    sharding: Sharding, stages: Stages, ops: ModelOps, flight: np.ndarray, parts: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Parts with a vision tower, narrow copies of weights, and CUDA graphs; B, shape (classes, plans)."""
+    setting, parts = sharding.setting, dict(parts)
+    if setting.training.images:
+        weights, kept_by_tower = tower_memory(setting, sharding.plans, ops, flight)
+        parts["parameters"] = parts["parameters"] + weights
+        parts["activations"] = parts["activations"] + kept_by_tower * setting.framework.memory.fragmentation
+    copies = narrow_copies(sharding, stages, ops)
+    if copies.any():
+        parts["parameters"] = parts["parameters"] + copies
+    graphs = graph_bytes(stages, ops, parts)
+    return parts | {"graphs": graphs} if graphs.any() else parts
 
 
 def _split_by_tier(
-    sharding: Sharding, parts: dict[str, np.ndarray]
+    sharding: Sharding, parts: dict[str, np.ndarray], stages: Stages, kept_layers: Iterable[Kept]
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """What stays on the device of each part, and what lies on host and SSDs of a node, by tier and part.
 
     Bytes, shape (classes, plans); a node's are those of its devices, as if all were of one class of stage.
+    A layer is recomputed on the device: activations that leave are those kept between the passes.
     """
-    devices = _devices_of_node(sharding.setting)
+    setting, devices = sharding.setting, _devices_of_node(sharding.setting)
+    reopened = held_activations(setting, sharding.plans, stages, kept_layers, np.zeros(stages.index.shape))
+    reopened = reopened * setting.framework.memory.fragmentation
+    parts = parts | {"activations": parts["activations"] - reopened}
     here, tiers = dict(parts), {tier: {} for tier in ("host", "nvme", "file_system")}
     for kind in STATE_CLASSES:
         # The 32-bit weights may stay where only the moments leave.
@@ -259,6 +237,7 @@ def _split_by_tier(
             share = share_on(sharding, kind, tier) * leaves
             if share.any():
                 stored[kind] = devices * share * parts[kind]
+    here["activations"] = here["activations"] + reopened
     return here, {tier: stored for tier, stored in tiers.items() if stored}
 
 
@@ -293,7 +272,7 @@ def least_memory(
     if layers is None:
         layers = kept_by_layers(setting, plans, stages.groups, counts.ops)
     unsharded = replace(plans, zero=np.zeros_like(plans.zero))
-    loss = _loss(Sharding(setting, unsharded), len(stages.index))
+    loss = loss_memory(Sharding(setting, unsharded), len(stages.index))
     passes = held_activations(setting, plans, stages, layers, loss=loss)
     if setting.choices.states in PAGED_STATES:
         leaving = (*leaving, "optimizer")
@@ -347,46 +326,9 @@ def _bytes_per_parameter(setting: Setting, sharding: Sharding, experts: bool) ->
     }
 
 
-def _loss(sharding: Sharding, classes: int) -> LossMemory:
-    """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
-    setting, plans = sharding.setting, sharding.plans
-    t, tokens = plans.tensor, setting.tokens(plans)
-    if setting.choices.cross_entropy in CHUNKED:
-        tokens = np.minimum(tokens, LOSS_CHUNK)
-    vocabulary = padded_vocabulary(setting.model, t)
-    logits = tokens * (vocabulary if setting.framework.kernels.gathers_by_product else vocabulary / t)
-    kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
-    bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
-    # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
-    barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
-    peak = (bytes_per_logit[kernel] * logits + _output_layer(sharding)) * (1 + barriers)
-    after = np.where(barriers > 0, peak, KEPT_LOGIT_BYTES.get(kernel, 0) * logits)
-    share = head_share(plans, classes)
-    return LossMemory(share * peak, share * after)
-
-
-def _output_layer(sharding: Sharding) -> np.ndarray:
-    """Bytes of the whole output layer that the loss finds beside the layers, shape (plans,).
-
-    Full sharding gathers it for the loss; where it is the input table too, it belongs to the root of the
-    model, which stays gathered (``_gathered``). A loss in pieces holds its gradient, in log-probabilities
-    that of frozen weights too (prime-rl, lm_head.py: grad_weight).
-    """
-    setting, sharded = sharding.setting, sharding.parameters
-    kernel = setting.choices.cross_entropy
-    gathered = 0 if setting.model.tied_embeddings else setting.framework.gathers.bytes
-    gradient = setting.width * (sharded | (kernel == "log-probabilities")) if kernel in CHUNKED else 0
-    return (np.where(sharded, gathered, 0) + gradient) * _table(setting, sharding.plans)
-
-
-def _table(setting: Setting, plans: Plans) -> np.ndarray:
-    """Parameters of an embedding or output table on one device before sharding, shape (plans,)."""
-    return padded_vocabulary(setting.model, plans.tensor) / plans.tensor * setting.model.hidden
-
-
 def _largest_tensor(setting: Setting, plans: Plans, counts: Parameters) -> np.ndarray:
     """Parameters of the largest tensor of a device, shape (plans,)."""
-    return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, _table(setting, plans))
+    return np.maximum(counts.largest_layer * LARGEST_SUBMODULE, table_parameters(setting, plans))
 
 
 def _gathered(sharding: Sharding, counts: Parameters) -> np.ndarray:
@@ -407,7 +349,7 @@ def _gathered(sharding: Sharding, counts: Parameters) -> np.ndarray:
     else:
         gathered = largest * unit
         if setting.model.tied_embeddings:
-            gathered = gathered + _table(setting, plans) * gathers.bytes
+            gathered = gathered + table_parameters(setting, plans) * gathers.bytes
     shared = gathered_together(plans, micro_batches(setting, plans)) > 1
     if shared.any():
         gathered = np.where(shared, counts.total / plans.virtual_pipeline * unit, gathered)
@@ -422,7 +364,9 @@ def _gather_pool(sharding: Sharding, counts: Parameters) -> np.ndarray:
     gathers = sharding.setting.framework.gathers
     if not gathers.copied_out:
         return np.zeros(len(sharding.plans))
-    unit = np.maximum(counts.largest_layer, _table(sharding.setting, sharding.plans)) * gathers.bytes
+    unit = (
+        np.maximum(counts.largest_layer, table_parameters(sharding.setting, sharding.plans)) * gathers.bytes
+    )
     return np.where(sharding.parameters, unit, 0.0)
 
 

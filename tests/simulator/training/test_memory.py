@@ -14,7 +14,8 @@ from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plan, Plans
 from simulator.state.adapter import BASE_BYTES, Adapter
 from simulator.state.place import Tiers
-from simulator.training.memory import LOGIT_BYTES, PEAK_COUNTS, least_memory, memory
+from simulator.training.loss_memory import LOGIT_BYTES
+from simulator.training.memory import PEAK_COUNTS, least_memory, memory
 
 GIB = 2**30
 

@@ -1,0 +1,81 @@
+"""Memory of the loss: logits, their gradient, and the output layer that full sharding gathers for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.layout.parameters import head_share
+from simulator.layout.stages import by_schedule
+from simulator.ops.ends import padded_vocabulary
+from simulator.plan import Plans
+from simulator.setting import Setting
+from simulator.training.activations import LossMemory
+from simulator.training.sharding import Sharding
+
+LOGIT_BYTES = {
+    "fused": 4,
+    "fused-32": 8,
+    "native": 10,
+    "eager": 6,
+    "torch": 12,
+    "torch-held": 16,
+    "torch-16": 8,
+    "chunked": 12,
+    "log-probabilities": 14,
+}
+"""Bytes per logit at the peak of the loss: the 16-bit logits and their gradient. Fused-32 holds 32-bit logits
+too. Eager holds 32-bit probabilities, which become the gradient in place, beside the 16-bit logits; native a
+cast copy and exponentials of 32 bits (6.0 and 10.1 measured at 8,192 to 262,144 tokens: SkyRL, pull request
+1841). Torch holds log-probabilities and two gradients of 32 bits, and where the caller keeps them
+(torch-held) 32-bit logits; torch-16 the logits, log-probabilities and two gradients of 16 bits (counted op by
+op on a CPU); log-probabilities 16-bit logits and three 32-bit values."""
+
+IN_PLACE_LOGIT_BYTES = {"fused": 2}
+"""The same where gradients take the place of the logits (``memory.loss_in_place``)."""
+
+KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
+"""Bytes per logit that a training loop holds while layers run backward: its logits."""
+
+CHUNKED = "chunked", "log-probabilities"
+"""Losses that hold the logits of a piece of the sequence."""
+
+LOSS_CHUNK = 1024
+"""Tokens whose logits a chunked loss holds at once. Defaults are of this order (Liger, TRL, prime-rl: 256 to
+2,048)."""
+
+
+def loss_memory(sharding: Sharding, classes: int) -> LossMemory:
+    """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
+    setting, plans = sharding.setting, sharding.plans
+    t, tokens = plans.tensor, setting.tokens(plans)
+    if setting.choices.cross_entropy in CHUNKED:
+        tokens = np.minimum(tokens, LOSS_CHUNK)
+    vocabulary = padded_vocabulary(setting.model, t)
+    logits = tokens * (vocabulary if setting.framework.kernels.gathers_by_product else vocabulary / t)
+    kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
+    bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
+    # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
+    barriers = by_schedule(plans, lambda schedule: schedule.output_barriers)
+    peak = (bytes_per_logit[kernel] * logits + _output_layer(sharding)) * (1 + barriers)
+    after = np.where(barriers > 0, peak, KEPT_LOGIT_BYTES.get(kernel, 0) * logits)
+    share = head_share(plans, classes)
+    return LossMemory(share * peak, share * after)
+
+
+def _output_layer(sharding: Sharding) -> np.ndarray:
+    """Bytes of the whole output layer that the loss finds beside the layers, shape (plans,).
+
+    Full sharding gathers it for the loss; where it is the input table too, it belongs to the root of the
+    model, which stays gathered (``_gathered``). A loss in pieces holds its gradient, in log-probabilities
+    that of frozen weights too (prime-rl, lm_head.py: grad_weight).
+    """
+    setting, sharded = sharding.setting, sharding.parameters
+    kernel = setting.choices.cross_entropy
+    gathered = 0 if setting.model.tied_embeddings else setting.framework.gathers.bytes
+    gradient = setting.width * (sharded | (kernel == "log-probabilities")) if kernel in CHUNKED else 0
+    return (np.where(sharded, gathered, 0) + gradient) * table_parameters(setting, sharding.plans)
+
+
+def table_parameters(setting: Setting, plans: Plans) -> np.ndarray:
+    """Parameters of an embedding or output table on one device before sharding, shape (plans,)."""
+    return padded_vocabulary(setting.model, plans.tensor) / plans.tensor * setting.model.hidden
