@@ -81,10 +81,24 @@ class RlSetting:
         return self.cluster.nodes_for(self.cluster.devices)
 
     @property
-    def host_s(self) -> float:
-        """Seconds in which hosts move a step's tokens: each node its share, or one controller all."""
+    def host_pass_s(self) -> float:
+        """Seconds in which hosts move a step's tokens once: each node its share, or one controller all."""
         hosts = self.nodes if self.framework.token_hosts == "nodes" else 1
-        return self.framework.token_s * self.workload.answers * self.workload.mean / hosts
+        answer = self.workload.longest if self.framework.padded else self.workload.mean
+        return self.framework.token_s * self.workload.answers * answer / hosts
+
+    @property
+    def host_s(self) -> float:
+        """Seconds of all passes of a step's tokens through hosts.
+
+        Passes are none of the devices' work, and the trainer's loop waits for them: where rollouts run beside
+        updates, it still takes the answers from a queue, pads them and hands them to its ranks.
+        """
+        if self.framework.token_passes == "step":
+            return self.host_pass_s
+        scored = self.algorithm.old_log_probs + len(self.scorers)
+        updated = 1 + ("critic" in self.scorers)
+        return (1 + scored + updated) * self.host_pass_s
 
     @property
     def replicas(self) -> int:

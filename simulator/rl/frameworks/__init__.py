@@ -37,7 +37,15 @@ class RlFramework(Sourced):
         "they are done; default: as many as its KV holds",
     )
     token_s: NotNegative = Field(
-        description="host time of each token of a step's prompts and answers that passes through a host, s"
+        description="host time of each token of a step's prompts and answers in a pass through a host, s"
+    )
+    token_passes: Literal["step", "phases"] = Field(
+        "step",
+        description="passes of the tokens: one a step, or one at the end of rollouts, one around each model "
+        "that scores and one before the updates",
+    )
+    padded: bool = Field(
+        False, description="tokens of a pass: answers padded to the longest, in place of their own tokens"
     )
     token_hosts: Literal["nodes", "one"] = Field(
         description="hosts that tokens pass through: those of all nodes at once, or one controller"

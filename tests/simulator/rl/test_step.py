@@ -64,6 +64,24 @@ def test_forward_passes_run_over_all_answers_of_a_step_at_once(step):
     assert passes[0] == passes[1] == passes[2]
 
 
+def test_a_controller_moves_padded_answers_around_each_phase():
+    """Rollouts, old log-probabilities, the reference and updates are a pass each, of the longest answer."""
+    plan = {"train": {"plan": {"zero": 3}}}
+    one, longer = (
+        asked(
+            framework="verl",
+            roles=plan,
+            workload={"output": {**QUESTION["workload"]["output"], "most": most}},
+        )
+        for most in (1920, 4224)
+    )
+    assert one.host_s == pytest.approx(4 * one.host_pass_s)
+    assert longer.host_pass_s / one.host_pass_s == pytest.approx((128 + 4224) / (128 + 1920))
+    dapo = asked(framework="verl", roles=plan, workload={"algorithm": "dapo"})
+    assert dapo.host_s == pytest.approx(3 * one.host_pass_s)
+    assert asked().host_s == asked().host_pass_s  # NeMo RL's tokens pass once.
+
+
 def test_a_forward_pass_takes_less_than_half_of_a_step(step):
     plans = Plans.of(step.setting.plan)
     whole = float(predict(step.setting.trainer, plans).time[0])
