@@ -17,8 +17,6 @@ class PowerGrid(Strict):
     """Electricity at a region, means of a year."""
 
     location: str
-    carbon_free: Annotated[float, Field(ge=0, le=1)]
-    """Share of carbon-free energy, contracts of the operator included."""
     grams_per_kwh: Annotated[float, Field(ge=0, le=2000)]
     """CO2 equivalent of the grid's electricity, g/kWh."""
 

@@ -207,3 +207,15 @@ def plain(value: Any) -> str:
 def array(name: str, lines: list[str]) -> str:
     """A bash array, one option per line."""
     return f"{name}=(\n" + "".join(f"    {line}\n" for line in lines) + ")\n"
+
+
+def nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names as nested mappings."""
+    tree: dict[str, Any] = {}
+    for name, value in options.items():
+        *path, last = name.split(".")
+        inner = tree
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return tree

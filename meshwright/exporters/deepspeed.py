@@ -9,10 +9,9 @@ from typing import Any
 
 from core.errors import InputError
 from core.parsing import parse_json, read_text
-from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, Launch, commented, header, nested
 from meshwright.exporters.deepspeed_state import EXPRESSED, state_options
 from meshwright.exporters.facts import check_derived, facts_of, micro_batches, question_gaps
-from meshwright.exporters.serving import nested
 from meshwright.exporters.shell import read_script
 from meshwright.exporters.state_read import deepspeed_state
 from meshwright.exporters.table import Facts, Options, integer, table

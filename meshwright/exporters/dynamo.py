@@ -7,12 +7,11 @@ from typing import Any
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, flags, header, nested
 from meshwright.exporters.serving import (
     deployment_gaps,
     family_of,
     label_of,
-    nested,
     pool_options,
 )
 from meshwright.exporters.table import Options, table

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from core.errors import InputError
+from meshwright.exporters.base import ExportQuestion, nested
 from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
 from meshwright.exporters.table import Options
 from simulator.plan import Plan
 from simulator.scenario import fill_plan
 
 if TYPE_CHECKING:
-    from meshwright.exporters.base import ExportQuestion
     from simulator.rl.setting import RlSetting
 
 LAYOUT = (
@@ -161,18 +161,6 @@ def engine_name(setting: RlSetting) -> str:
 def memory_share(setting: RlSetting) -> float:
     """Share of a device's memory for the rollout engine."""
     return round(float(setting.rollouts.pools[0].options.memory_share), 4)
-
-
-def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as nested mappings."""
-    tree: dict[str, Any] = {}
-    for key, value in flat.items():
-        place = tree
-        *above, last = key.split(".")
-        for part in above:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return tree
 
 
 def yaml_file(flat: Mapping[str, Any], head: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from meshwright.exporters.base import (
     Export,
@@ -353,15 +352,3 @@ def script_head(
     text += required("MODEL", f"checkpoint of {one_line(pool.model.name)}: path or Hugging Face name")
     text += "PORT=${PORT:-8000}\nNODE_RANK=${NODE_RANK:-0}\nMASTER_ADDR=${MASTER_ADDR:-localhost}\n"
     return text + "MASTER_PORT=${MASTER_PORT:-29500}\n"
-
-
-def nested(options: Options) -> dict[str, Any]:
-    """Dotted names as nested mappings."""
-    tree: dict[str, Any] = {}
-    for name, value in options.items():
-        *path, last = name.split(".")
-        inner = tree
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return tree

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import yaml
 
-from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, commented, header, nested
 from meshwright.exporters.routers import FILE as ROUTER
 from meshwright.exporters.routers import router_script
 from meshwright.exporters.serving import (
     NOTES,
     deployment_gaps,
     file_of,
-    nested,
     pool_options,
     script_head,
 )

@@ -24,6 +24,8 @@ FIGURES = MappingProxyType({"answers/h": lambda report: f"{report['answers_per_h
 TOP = 5
 """Plans shown."""
 MOST_STALE = 1000
+TRACED = 3
+"""Steps that a trace holds."""
 NONE_YET = "a step of post-training has none yet"
 
 
@@ -166,14 +168,23 @@ def best(question: Question) -> PostTraining:
 
 
 def write_trace(done: PostTraining, path: Path) -> None:
-    """Write the trace of some steps.
+    """Write the trace of some steps of the steady state: one thread a role.
 
     Raises:
         InputError: the file cannot be written.
     """
-    from meshwright.rl_trace import write_rl_trace
+    from simulator.engine.trace import write_threads
+    from simulator.rl.step import step_lanes
 
-    write_rl_trace(path, done.step)
+    length, segments = done.step.timing.seconds, step_lanes(done.step)
+    threads = {lane: number for number, lane in enumerate(dict.fromkeys(each.lane for each in segments))}
+    written = (
+        ("rl", each.phase, each.lane, number * length + each.start, number * length + each.end)
+        for number in range(TRACED)
+        for each in segments
+        if each.phase != "idle"
+    )
+    write_threads(path, threads, written)
 
 
 def exported(

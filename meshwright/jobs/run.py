@@ -89,10 +89,20 @@ def tables(run: RunSimulation) -> Sequence[Any]:
 
 
 def write_trace(run: RunSimulation, path: Path) -> None:
-    """Write the trace of the run."""
-    from meshwright.run_trace import write_run_trace
+    """Write the trace of the first replication: one thread a state of the job over its wall time.
 
-    write_run_trace(path, run.planned)
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from simulator.engine.trace import write_threads
+    from simulator.runs.events import replicate
+
+    planned = run.planned
+    drawn = replicate(planned.outcome.inputs, planned.case.request.question.seed, 0, traced=True)
+    states = dict.fromkeys(["productive", *(state for state, _, _ in drawn.segments)])
+    threads = {state: number for number, state in enumerate(states)}
+    segments = (("run", state, state, start, end) for state, start, end in drawn.segments)
+    write_threads(path, threads, segments, "replication 0")
 
 
 def shortage(run: RunSimulation) -> str:

@@ -40,16 +40,6 @@ def seconds(value: float) -> str:
     return "0" if value == 0 else f"{value:.2g} s"
 
 
-def energy(kwh: float) -> str:
-    """Energy of a job: ``1,204 MWh``, ``3.1 kWh``."""
-    return f"{kwh / 1000:,.3g} MWh" if kwh >= 1000 else f"{kwh:.3g} kWh"
-
-
-def dollars(usd: float) -> str:
-    """Money: whole dollars, cents below ten."""
-    return f"{usd:,.0f}" if usd >= 10 else f"{usd:.2f}"
-
-
 def percent(share: float, digits: int = 1) -> str:
     """A share: ``12.3 %``."""
     return f"{100 * share:.{digits}f} %"

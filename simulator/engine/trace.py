@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from simulator.engine.timeline import Timeline
 Event = dict[str, Any]
 Moved = tuple[int, str, float]
 """Task, level of the topology, bytes."""
+Segment = tuple[str, str, str, float, float]
+"""Category, name, thread, start and end, s."""
 
 MEMCPY = {"copy out": "DtoH", "copy in": "HtoD"}
 """Directions of copies, as CUPTI names them."""
@@ -50,7 +52,36 @@ def write_trace(timeline: Timeline, path: Path, ranks: Iterable[int] | None = No
         },
     }
     # Holistic Trace Analysis finds the rank by a pattern that requires a space after the colon.
-    data = json.dumps(document, separators=(",", ": ")).encode()
+    _write(path, json.dumps(document, separators=(",", ": ")))
+
+
+def write_threads(
+    path: Path, threads: Mapping[str, int], segments: Iterable[Segment], process: str = ""
+) -> None:
+    """Write what threads of one process do over time; the same segments give the same bytes.
+
+    Args:
+        path: FILE.json or FILE.json.gz; it appears only when it is complete.
+        threads: numbers of the threads by name.
+        segments: in the order of the file.
+        process: its name; empty: none.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    heads = [_named("process_name", 0, 0, process)] if process else []
+    heads += [_named("thread_name", 0, thread, name) for name, thread in threads.items()]
+    events = [
+        {"ph": "X", "name": name, "cat": category, "pid": 0, "tid": threads[thread]}
+        | {"ts": start * 1e6, "dur": (end - start) * 1e6}
+        for category, name, thread, start, end in segments
+    ]
+    document = {"traceEvents": [*heads, *events], "displayTimeUnit": "ms"}
+    _write(path, json.dumps(document, separators=(",", ":")))
+
+
+def _write(path: Path, document: str) -> None:
+    data = document.encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=6, mtime=0)
     with atomic_write(path) as temporary:

@@ -9,8 +9,7 @@ from simulator.recipes import Recipe, recipes
 
 
 def _brief(recipe: Recipe) -> dict[str, Any]:
-    # `sets` held keys of the framework until 0.6; they are plan fields now.
-    return {**recipe.model_dump(mode="json"), "sets": {}}
+    return recipe.model_dump(mode="json")
 
 
 def _words(settings: dict[str, Any]) -> str:

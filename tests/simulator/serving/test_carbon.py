@@ -27,7 +27,7 @@ def run(**deployment):
 
 
 def test_a_kilowatt_hour_weighs_what_the_table_says():
-    grid = PowerGrid(location="somewhere", carbon_free=0.5, grams_per_kwh=400.0)
+    grid = PowerGrid(location="somewhere", grams_per_kwh=400.0)
     assert grid.grams(3.6e6) == 400.0
     assert all(0.0 < grid.grams_per_kwh < 1000.0 for grid in grids().regions.values())
 
