@@ -31,6 +31,9 @@ from simulator.state.uneven import EVEN, StateShare
 from simulator.stragglers import Straggler
 from simulator.workload import Training
 
+IMPLEMENTED = tuple(field.name for field in fields(Implementation))
+"""What a layer's ops read of a framework."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -139,7 +142,10 @@ class Setting:
 
     @cached_property
     def implementation(self) -> Implementation:
-        """The framework's kernels."""
+        """Kernels of a step: facts of the release and levers reach ops by their name.
+
+        Those that the model, the number format or the links change are listed here.
+        """
         framework, cluster, choices = self.framework, self.cluster, self.choices
         added = self.width + 2 * choices.gradient_bytes if framework.gradients.adds_first else 0
         if framework.gradients.cast:
@@ -150,21 +156,9 @@ class Setting:
         passes, launches, shared = framework.casts.of(self.linear_dtype, choices.scaling)
         library = choices.dispatcher_library
         rates = cluster.network.dispatcher(library)
-        return Implementation(
-            attention=choices.attention,
-            elementwise=choices.elementwise,
-            norm=framework.kernels.norm,
-            softmax=framework.kernels.softmax,
-            one_hot_embedding=framework.kernels.one_hot_embedding,
-            whole_ends=framework.kernels.whole_ends,
-            fused_latent_rope=choices.fused_latent_rope,
+        return replace(
+            Implementation(**_named_alike(framework.kernels), **_named_alike(choices)),
             rotary=choices.rotary or (framework.kernels.scaled_rotary if self.model.scales_heads else ""),
-            gated_activation=framework.kernels.gated_activation,
-            swaps_batch=framework.kernels.swaps_batch,
-            scans_batch_first=framework.kernels.scans_batch_first,
-            gathers_by_product=framework.kernels.gathers_by_product,
-            splits_projection=framework.kernels.splits_projection,
-            separate_products=framework.kernels.separate_products,
             joins_sums=framework.kernels.joins_sums and choices.elementwise == "fused",
             dropout=self.dropout,
             cast_passes=passes,
@@ -178,17 +172,8 @@ class Setting:
                 2 + 2 * framework.gradients.clears_working if framework.gradients.cast else 1
             ),
             experts=choices.grouped_launches,
-            clamps_apart=framework.kernels.clamps_apart,
-            indexes_copies=framework.kernels.indexes_copies,
-            weighs_apart=framework.kernels.weighs_apart,
-            loop_launches=framework.kernels.loop_launches,
-            loop_backward_launches=framework.kernels.loop_backward_launches,
             skips_blocks=choices.skips_blocks
             and (framework.kernels.sinks_skip_blocks or not self.model.attention_sinks),
-            fixed_capacity=choices.fixed_capacity,
-            fused_router=choices.fused_router,
-            narrow_activation=choices.narrow_activation,
-            dispatcher=choices.dispatcher,
             flex_permutes=library == "hybridep",
             exchange_share=cluster.network.constants.exchange_share,
             flex_domain=cluster.levels[-1].dispatcher(library),
@@ -199,9 +184,7 @@ class Setting:
             domain=cluster.domain,
             node=cluster.devices_per_node,
             mesh=cluster.levels[-1].mesh,
-            linear_context=choices.linear_context,
             loss=choices.cross_entropy,
-            metric_passes=framework.kernels.metric_passes,
         )
 
     @property
@@ -454,3 +437,8 @@ def _levers(plans: Plans, index: int) -> dict[str, Any]:
     """The levers of ``BY_PLAN`` of one plan."""
     words = {name: Choice[name][int(getattr(plans, name)[index])] for name in BY_PLAN if name in Choice}
     return {**words, "recompute_modules": modules_of(int(plans.recompute_modules[index]))}
+
+
+def _named_alike(facts: object) -> dict[str, Any]:
+    """Facts that ``Implementation`` has under the same name."""
+    return {name: getattr(facts, name) for name in IMPLEMENTED if hasattr(facts, name)}

@@ -73,7 +73,10 @@ class HostFacts(Strict):
 
 
 class KernelFacts(Strict):
-    """Which kernels the code runs, and what they read and write."""
+    """Which kernels the code runs, and what they read and write.
+
+    A field of `simulator.ops.Implementation` with the same name takes its value.
+    """
 
     product_share: float = Field(
         default=1.0,
