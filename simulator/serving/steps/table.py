@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steps.joined import Grid, knots_below
+from simulator.serving.steps.knots import TILE, at_every, geometric, stepped, tile_knots
 from simulator.serving.steps.memory import window_of
 from simulator.serving.steps.power import PowerModel
 from simulator.serving.steps.price import StepPrice
@@ -25,62 +26,9 @@ from simulator.serving.steps.step_times import Chunk, RankBatch, Stretch
 
 Array = NDArray[np.float64]
 
-KNOTS_AN_OCTAVE = 8
 SHORTEST_CONTEXT = 16
-MIDDLE_TOLERANCE = 0.003
+"""Cached tokens from which the grids begin."""
 NO_END = 1 << 60
-TILE = 64
-"""Tokens after which the time of products and of attention steps."""
-
-
-def _geometric(first: int, last: int) -> Array:
-    """Whole numbers from ``first`` to ``last``, ``KNOTS_AN_OCTAVE`` per octave."""
-    octaves = np.log2(max(last / first, 1.0))
-    steps = np.arange(int(np.ceil(octaves * KNOTS_AN_OCTAVE)) + 1)
-    return np.unique(np.minimum(np.round(first * 2.0 ** (steps / KNOTS_AN_OCTAVE)), last))
-
-
-def _tile_knots(last: int) -> Array:
-    """Few tokens, and from 64 on the last row of each tile and the first of the next."""
-    tiles = np.arange(TILE, last + TILE, TILE)
-    knots = np.unique(np.concatenate([_geometric(1, TILE), tiles, tiles + 1]))
-    return np.append(knots[knots < last], last).astype(np.float64)
-
-
-def _stepped(function: Callable[[Array], Array], knots: Array) -> tuple[Array, Array]:
-    """Knots and values of a function with steps, such that it is linear between them.
-
-    Where the middle of an interval is off the line by more than ``MIDDLE_TOLERANCE``, a step lies in the
-    interval and every number of it becomes a knot.
-
-    Args:
-        function: of an array of shape (n,), returns (n, ...).
-        knots: ascending whole numbers.
-    """
-    values = function(knots)
-    wide = np.flatnonzero(np.diff(knots) > 1)
-    if not len(wide):
-        return knots, values
-    middles = np.floor(0.5 * (knots[wide] + knots[wide + 1]))
-    share = (middles - knots[wide]) / (knots[wide + 1] - knots[wide])
-    share = share.reshape(-1, *[1] * (values.ndim - 1))
-    line = (1 - share) * values[wide] + share * values[wide + 1]
-    exact = function(middles)
-    off = np.abs(line - exact) > MIDDLE_TOLERANCE * exact
-    off = off.reshape(len(wide), -1).any(axis=1)
-    inside = [np.arange(float(knots[i]) + 1, float(knots[i + 1])) for i in wide[off]]
-    more = np.concatenate([middles, *inside])
-    values = np.concatenate([values, exact, function(more[len(middles) :])])
-    knots, order = np.unique(np.append(knots, more), return_index=True)
-    return knots, values[order]
-
-
-def _every(function: Callable[[Array], Array], last: int) -> Array:
-    """Values of a function with steps at 0 (as 0) to ``last``."""
-    knots = np.unique(np.concatenate([np.arange(1.0, min(last, 512) + 1), _tile_knots(last)]))
-    values = np.interp(np.arange(last + 1), *_stepped(function, knots))
-    values[0] = 0.0
-    return values
 
 
 Row = tuple[list[float], list[float], list[float], list[float], float, float]
@@ -172,13 +120,13 @@ class IterationTable:
     @cached_property
     def attention_products_s(self) -> Array:
         """Seconds of attention's products by decoding tokens, padded as a step is."""
-        return _every(partial(self.price.inside_stages, attention=True), self.max_tokens)[self.padded]
+        return at_every(partial(self.price.inside_stages, attention=True), self.max_tokens)[self.padded]
 
     # Made once
 
     def _price_rank(self) -> None:
-        self.inside_s = _every(self.price.inside_stages, self.max_tokens)
-        rows = np.unique(np.concatenate([np.arange(1, 65), _geometric(64, 2 * self.max_sequences + 64)]))
+        self.inside_s = at_every(self.price.inside_stages, self.max_tokens)
+        rows = np.unique(np.concatenate([np.arange(1, 65), geometric(64, 2 * self.max_sequences + 64)]))
         most_rows = int(rows[-1])
         self.head_s = np.interp(np.arange(most_rows + 1), rows, self.price.head(rows))
         self.head_s[0] = 0.0
@@ -187,7 +135,7 @@ class IterationTable:
         data = self.price.pool.data
         self.rank_s = self.inside_s + self.price.between_stages(np.arange(len(self.inside_s), dtype=float))
         self.rank_s[0] = 0.0
-        self.experts_s = _every(self.price.experts, self.max_tokens * data)
+        self.experts_s = at_every(self.price.experts, self.max_tokens * data)
         self.tokens_s = self.rank_s + self.experts_s[::data][: len(self.rank_s)]
 
     def _price_attention(self) -> None:
@@ -196,7 +144,7 @@ class IterationTable:
         counts = np.append(counts[counts < self.max_sequences], self.max_sequences).astype(np.float64)
         if len(counts) < 2:
             counts = np.array([1.0, 2.0])
-        keys = _geometric(SHORTEST_CONTEXT, self.max_context)
+        keys = geometric(SHORTEST_CONTEXT, self.max_context)
         decodes = self.price.decode_attention(counts[:, None], keys[None, :])
         self.decodes = Grid(counts, keys, decodes)
         self.mixed = self.decodes
@@ -204,10 +152,10 @@ class IterationTable:
             beside = self.price.decodes_in_prefill(counts[:, None], keys[None, :])
             self.mixed = Grid(counts, keys, beside)
         self.overlap_exponent = self.price.overlap_exponent
-        before = np.concatenate([[0.0], _geometric(SHORTEST_CONTEXT, self.max_context)])
-        queries, chunks = _stepped(
+        before = np.concatenate([[0.0], geometric(SHORTEST_CONTEXT, self.max_context)])
+        queries, chunks = stepped(
             lambda count: self.price.prefill_attention(count[:, None], count[:, None] + before),
-            _tile_knots(self.longest_chunk),
+            tile_knots(self.longest_chunk),
         )
         self.chunks = Grid(queries, before, chunks)
 
