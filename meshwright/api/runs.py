@@ -108,7 +108,7 @@ def plan_run(
     Raises:
         InputError: a missing ``run``, or a wrong key or value.
     """
-    fix, limit = arguments.pop("fix", None) or {}, arguments.pop("limit", None) or {}
+    fix, limit = arguments.pop("fix", None), arguments.pop("limit", None)
     if quantile not in QUANTILES:
         raise UnknownNameError("quantile", quantile, QUANTILES, "--quantile")
     asks, where = ask(scenario, arguments)
@@ -118,8 +118,7 @@ def plan_run(
         raise InputError("sizes are compared for the same work: state tokens or steps", f"{where}: run.days")
     cluster = asks.setting.cluster
     sizes = counts(cluster, *gpus) if gpus else [cluster.devices]
-    constraints = Constraints.of(asks.search.fix, asks.search.limit, f"{where}: search")
-    constraints = constraints.overridden(Constraints.of(fix, limit))
+    constraints = Constraints.of_search(asks.search, where, fix, limit)
     free = headroom_share(asks.search.headroom, asks.setting)
     rankings = []
     for size in sizes:

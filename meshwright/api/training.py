@@ -147,9 +147,7 @@ def plan(
         return plan_over_groups(scenario, progress=progress, **arguments)
     fix, limit, recipe = (values.pop(name) for name in ("fix", "limit", "recipe"))
     question, where = ask(scenario, {**values, "recipe": recipe})
-    of_scenario = Constraints.of(question.search.fix, question.search.limit, f"{where}: search")
-    stated = Constraints.of(fix or {}, limit or {})
-    constraints = _of_recipe(recipe).overridden(of_scenario).overridden(stated)
+    constraints = _of_recipe(recipe).overridden(Constraints.of_search(question.search, where, fix, limit))
     constraints = replace(constraints, schedules=asked_schedules(schedules))
     used, all_plans = question.setting.cluster, ScoredPlans() if every else None
     result = search(
@@ -256,7 +254,7 @@ def size(
     if isinstance(gpus, str):
         gpus = size_range(gpus)
 
-    settings, searched = [], Search()
+    settings, searched, where = [], Search(), ""
     for each in _compared(clusters, cluster):
         data, where, folder = scenario_data(scenario, {**values, "cluster": each, "gpus": 1}, "command line")
         check_trains(data, where, folder)
@@ -265,8 +263,7 @@ def size(
         have, searched = question.setting.cluster, question.search
         least, largest = gpus or (have.devices_per_node, have.devices_per_node * have.nodes)
         settings.append((question.setting, counts(have, least, largest)))
-    constraints = Constraints.of(searched.fix, searched.limit)
-    constraints = constraints.overridden(Constraints.of(fix or {}, limit or {}))
+    constraints = Constraints.of_search(searched, where, fix, limit)
     sizing = size_up(
         settings,
         tokens,

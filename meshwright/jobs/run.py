@@ -73,7 +73,7 @@ def answer(question: Question, terms: AskOptions, partial: bool = True) -> RunSi
     if scenario.run is None:
         raise InputError("key 'run' is missing", question[1])
     prediction = simulate_plan(scenario.setting, plan).prediction
-    constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
+    constraints = Constraints.of_search(scenario.search, question[1])
     planned = planned_run(
         prediction, scenario.run, constraints, terms.replications, terms.progress, terms.engine, partial
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from core.errors import InfeasibleError
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.results import Comparison, StepSimulation
 from meshwright.variations.answer import Inquiry, Outcome
@@ -112,10 +113,22 @@ def inquiry(question: Question, terms: AskOptions, execution: Execution | None) 
 
 
 def row(ask: str, question: Question) -> Mapping[str, Any]:
-    """The best plan's figures, or those of the given plan."""
-    from meshwright.jobs.rows import best_plan_row, given_plan_row
+    """The best plan's figures, or those of the given plan, by dotted name."""
+    from meshwright.reports.flat import flat
+    from meshwright.reports.plans import describe_plan
+    from planner.training.prediction import Prediction, simulate_plan
+    from planner.training.recommended import recommended
+    from simulator.scenario import make_scenario
 
-    return best_plan_row(question) if ask == "plan" else given_plan_row(question)
+    scenario = make_scenario(*question)
+    if ask == "plan":
+        try:
+            return flat(describe_plan(Prediction.of_search(recommended(scenario, question[1])), 0))
+        except InfeasibleError as error:
+            return {"problem": str(error)}
+    if scenario.plan is None:
+        return {"problem": "the scenario has no plan; ask: plan searches for one"}
+    return flat(describe_plan(simulate_plan(scenario.setting, scenario.plan).prediction, 0))
 
 
 def export(

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import InfeasibleError, InputError, MeshwrightError
+from core.errors import InputError, MeshwrightError
 from meshwright.reports.plans import describe_plan, describe_setting
 from meshwright.variations.question import ScenarioRun, WhatIfQuestion
 from planner.execution import Execution
 from planner.store import file_digests
 from planner.training.constraints import Constraints
-from planner.training.headroom import headroom_share
 from planner.training.prediction import Prediction, simulate_plan
-from planner.training.search import search
+from planner.training.recommended import recommended
 from simulator.plan import Plan
-from simulator.scenario import Scenario
 from simulator.schedules import get_schedule
 from simulator.setting import Setting
 
@@ -136,33 +134,16 @@ def inputs(run: ScenarioRun) -> dict[str, Any]:
 
 def _answer(run: ScenarioRun, engine: bool) -> tuple[Outcome, Plan]:
     scenario = run.scenario()
-    plan = scenario.plan if scenario.plan is not None else _best(scenario)
+    plan = scenario.plan if scenario.plan is not None else recommended(scenario, run.where).plans.plan(0)
     prediction = _predict(scenario.setting, plan, engine)
     report = {**describe_setting(scenario.setting), **describe_plan(prediction, 0)}
     if scenario.run is not None:
         from meshwright.reports.runs import describe_planned_run
         from planner.run_search import planned_run
 
-        constraints = Constraints.of(scenario.search.fix, scenario.search.limit)
+        constraints = Constraints.of_search(scenario.search, run.where)
         report["run"] = describe_planned_run(planned_run(prediction, scenario.run, constraints))
     return Outcome(run, report), plan
-
-
-def _best(scenario: Scenario) -> Plan:
-    """The plan that `plan` recommends.
-
-    Raises:
-        InfeasibleError: no plan fits.
-    """
-    question = scenario.search
-    constraints = Constraints.of(question.fix, question.limit)
-    devices = scenario.setting.cluster.devices
-    headroom = headroom_share(question.headroom, scenario.setting)
-    terms = {"top": 1, "headroom": headroom, "alternatives": True, "offload": question.offload}
-    result = search(scenario.setting, devices, constraints, question.objective, **terms)
-    if not len(result.plans):
-        raise InfeasibleError(result.shortfall.message() if result.shortfall else "no plan fits")
-    return result.plans.plan(0)
 
 
 def _predict(setting: Setting, plan: Plan, engine: bool) -> Prediction:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import build
 from simulator.levers import LEVERS, Levers
 from simulator.plan import FIXABLE, Choice, Plan, field_name
 from simulator.schedules import get_schedule
+
+if TYPE_CHECKING:
+    from simulator.scenario import Search
 
 Value = int | bool | str | tuple[str, ...] | None
 """Type of a plan's field."""
@@ -79,6 +82,26 @@ class Constraints:
             if isinstance(value := fixed.get(name), int) and value > largest:
                 raise InputError(f"{name} is fixed at {fixed[name]} and limited to {largest}", where)
         return cls(fixed, limits)
+
+    @classmethod
+    def of_search(
+        cls,
+        search: Search,
+        where: str,
+        fix: Mapping[str, object] | None = None,
+        limit: Mapping[str, object] | None = None,
+    ) -> Constraints:
+        """Those of a scenario's search, overridden by others.
+
+        Args:
+            search: of the scenario.
+            where: name of the scenario in errors.
+            fix, limit: as typed, or as arguments of the API.
+
+        Raises:
+            InputError: as ``of``.
+        """
+        return cls.of(search.fix, search.limit, f"{where}: search").overridden(cls.of(fix, limit))
 
     @classmethod
     def parse(cls, fix: Iterable[str] = (), limit: Iterable[str] = ()) -> Constraints:
