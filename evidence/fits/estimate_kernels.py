@@ -152,13 +152,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
     parts = COMPUTE_ONLY if row["dtype"] == "fp8_block" else COMPUTE_AND_FEED
     if gemm.rich:
         entry["rich"] = times(gemm.rich, scale, *parts)
-    content: Mapped = {
-        "name": row["calibration"],
-        "based_on": row["based_on"],
-        "status": "estimated",
-        "source": row["source"],
-        "gemm": {row["dtype"]: entry},
-    }
+    content = named(row, entry)
     if row["libraries_from"]:
         content["libraries_from"] = row["libraries_from"]
     grouped = like.grouped_gemm.get(row["dtype"])
@@ -224,8 +218,14 @@ def of_its_own_units(row: dict[str, str], like: Calibration, scale: float) -> Ma
         "error": {"shapes": 0, "median": 0.2, "p90": 0.5},
         "simple": simple.model_dump() | times(simple, scale, "compute_efficiency"),
     }
+    return named(row, entry)
+
+
+def named(row: dict[str, str], entry: Mapped) -> Mapped:
+    """A calibration with one entry of products."""
     return {
         "name": row["calibration"],
+        "multiprocessors": devices.get(row["device"]).multiprocessors,
         "based_on": row["based_on"],
         "status": "estimated",
         "source": row["source"],

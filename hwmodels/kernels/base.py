@@ -100,7 +100,9 @@ class Kernels:
         return band.median, band.p90
 
     def _chip(self, dtype: str) -> Chip:
-        return chip(self.device, dtype)._replace(busy_before_s=self.busy_before_s)
+        return chip(self.device, dtype)._replace(
+            busy_before_s=self.busy_before_s, fitted_multiprocessors=self.calibration.multiprocessors
+        )
 
     def _entry(self, operation: str, dtype: str) -> tuple[str, Any]:
         """Return an operation's constants and the name of their grid: this library's, else the default's.

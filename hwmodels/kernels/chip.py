@@ -47,6 +47,8 @@ class Chip(NamedTuple):
     """Seconds that the chip has been busy when a kernel starts; clocks fall during this time."""
     clock_share: float = 1.0
     """Clock in use over the highest; ``peak`` is at the clock in use."""
+    fitted_multiprocessors: float | None = None
+    """Of the device that the constants are of; None: as many as here."""
 
 
 # Bytes an element takes as an operand; block-scaled formats carry one scale byte per 32 or 16 elements.

@@ -66,7 +66,9 @@ class TileWave(Strict):
     """How far tiles may be behind the fastest and count, in logs of time: see `power_mean`."""
     throttling: float = Field(ge=0)
     latency_waves: float = Field(ge=0)
-    """Share of the multiprocessors that saturates the memory bandwidth."""
+    """Share of the multiprocessors that saturates the memory bandwidth, on the device of the constants.
+
+    As many saturate it on a device with more of them: memory does not get slower."""
 
 
 class GemmCalls(NamedTuple):
@@ -146,7 +148,9 @@ def _tile_wave_block(
         steps * feed_us.astype(np.float32),
         form.feed_exponent,
     )[..., which]
-    stretched = memory * np.sqrt(1.0 + np.square(form.latency_waves / np.minimum(waves, 1.0)))
+    fitted = chip.fitted_multiprocessors or chip.multiprocessors
+    saturating = form.latency_waves * (fitted / chip.multiprocessors)
+    stretched = memory * np.sqrt(1.0 + np.square(saturating / np.minimum(waves, 1.0)))
     us = power_norm(tile_us * rounds(waves, form.wave_quantisation), stretched, form.overlap_exponent)
     if len(used) > 1:
         parts = us[:, 1:]

@@ -103,7 +103,7 @@ def calibrate(
     tables, dropped = read_points(paths)
     base = base or device.kernels.calibration
     fit = Fit(base.model_dump(exclude_none=True, exclude={"based_on", "residuals"}), dropped=dropped)
-    fit.calibration |= {"name": device.name, "status": status}
+    fit.calibration |= {"name": device.name, "multiprocessors": device.multiprocessors, "status": status}
     runner = _Runner(
         fit, device, base, share, status, dict(defaults or {}), keeps_grids, say or (lambda line: None)
     )

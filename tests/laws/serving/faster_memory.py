@@ -17,14 +17,15 @@ PROMPTS = ((100, 0),), ((700, 0), (700, 0)), ((512, 4096),)
 CONTEXT = 1500
 
 
+def steps(question: Question) -> dict[str, float]:
+    """Seconds of several batches, by their names."""
+    table = make_serving(question, "law", Path()).pools[0].costs.steps
+    decodes = {f"{count} decodes": table.step((), count, count * CONTEXT) for count in DECODES}
+    return decodes | {f"prompts {chunks}": table.step(chunks, 0, 0) for chunks in PROMPTS}
+
+
 def check(question: Question) -> None:
     """Compare steps of several batches."""
-
-    def steps(data: Question) -> dict[str, float]:
-        table = make_serving(data, "law", Path()).pools[0].costs.steps
-        decodes = {f"{count} decodes": table.step((), count, count * CONTEXT) for count in DECODES}
-        return decodes | {f"prompts {chunks}": table.step(chunks, 0, 0) for chunks in PROMPTS}
-
     base = spelled(question)
     before = steps(base)
     after = steps(with_key(base, "cluster.device.memory_bandwidth", lambda rate: 1.3 * rate))
