@@ -131,18 +131,20 @@ def main() -> None:
 
 
 def phases_table(rows, step_of, mean_of) -> None:
-    """Seconds of generation and log-probabilities of colocated steps; the update solves the mean answer.
+    """Seconds of generation, log-probabilities and steps; the update solves the mean answer.
 
     verl's timers lie around calls of its controller: each holds its pass of the host. Updates and passes
-    over the same answers say how long a pass took: beyond it, they differ as their kernels do.
+    over the same answers say how long a pass took: beyond it, they differ as their kernels do. Of rollouts
+    beside updates the engine's own time is printed.
     """
     errors = Errors()
     for name in FACTS["phases"]:
         row, phases = rows[name], step_of(name).phases
-        figures = {"generation": (phases.generation, row["generation_s"])}
-        figures["log-probabilities"] = phases.scoring, row["log_prob_s"]
         setting, longer = step_of(name).setting, phases.update / phases.scoring
-        figures = {phase: (time + setting.host_pass_s, row) for phase, (time, row) in figures.items()}
+        generation = phases.generation + (0.0 if setting.schedule.beside else setting.host_pass_s)
+        figures = {"generation": (generation, row["generation_s"])}
+        figures["log-probabilities"] = phases.scoring + setting.host_pass_s, row["log_prob_s"]
+        figures["step"] = step_of(name).timing.seconds, row["step_s"]
         passed = (longer * float(row["log_prob_s"]) - float(row["update_s"])) / (longer - 1)
         words = (
             f"{name}  mean answer {mean_of(name):,.0f} (solved)  update {phases.update:.0f}  host pass "

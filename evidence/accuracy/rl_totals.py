@@ -1,6 +1,6 @@
-"""Published totals of DeepSpeed-Chat, OpenRLHF and LlamaRL beside predicted ones.
+"""Published totals of DeepSpeed-Chat and OpenRLHF beside predicted ones.
 
-    python -m benchmarks.rl_totals FOLDER [--tables hours totals steps]
+    python -m benchmarks.rl_totals FOLDER [--tables hours totals]
 
 FOLDER holds deepspeed_chat.csv and openrlhf.csv. Settings, and what of them is assumed, are in
 `rl_totals.yaml`.
@@ -17,9 +17,7 @@ from typing import Any
 import yaml
 
 from evidence.accuracy.errors import Errors
-from simulator.lengths.lognormal import median_of_mean
 from simulator.ops.counts import model_parameters
-from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting
 from simulator.rl.step import predict_rl
@@ -181,39 +179,6 @@ def totals_table(folder: Path) -> None:
     print("\n".join(errors.lines("phases, %")))
 
 
-def steps_table() -> None:
-    """Seconds of a step of LlamaRL and of its synchronous baseline."""
-    facts, ratios = FACTS["llamarl"], []
-    free = {"value": 0.0, "kind": "read", "source": facts["host"]}
-    system = {**rl_frameworks.definition("nemo-rl"), "name": "llamarl", "title": "LlamaRL"}
-    system |= {"train": {"value": "torch-fsdp-eager", "kind": "read", "source": facts["source"]}}
-    system |= {"zero": {"value": [0, 1, 2, 3], "kind": "assumed", "source": facts["source"]}}
-    algorithm = {"name": "aipo", "title": "AIPO", "source": facts["source"], "old_log_probs": True}
-    law = {"kind": "lognormal", "sigma": facts["sigma"], "most": facts["longest"]}
-    law["median"] = round(median_of_mean(facts["mean"], facts["sigma"], facts["longest"]))
-    work = {"kind": "rl", "algorithm": algorithm, "input": facts["input"], "output": law}
-    work |= {key: facts[key] for key in ("prompts", "samples")}
-    for name, row in facts["rows"].items():
-        base = {"model": row["model"], "cluster": "dgx-h100", "gpus": row["gpus"], "workload": work}
-        base |= {"framework": system | {"token_s": free, "tensor_s": free, "shared_tensor_s": free}}
-        half = row["gpus"] // 2
-        apart = {"kind": "asynchronous", "staleness": 2, "split": {"train": half, "generate": half}}
-        times = []
-        for roles, schedule in ((row["shared"], {"kind": "synchronous"}), (row["apart"], apart)):
-            train = {"plan": {"recompute": "full", **roles["train"]}}
-            stated = {"roles": {"train": train, "generate": roles["generate"]}, "schedule": schedule}
-            times.append(seconds(base | stated))
-        ratios.append(times[0] / times[1])
-        low, high = row["reach"]
-        print(
-            f"LlamaRL {name}: baseline {times[0]:.1f} s ({row['baseline_s']}), LlamaRL {times[1]:.1f} s "
-            f"({row['llamarl_s']}), ratio {ratios[-1]:.2f} (published "
-            f"{row['baseline_s'] / row['llamarl_s']:.2f}, reach {low} to {high})",
-            flush=True,
-        )
-    print(f"monotone: {'yes' if ratios == sorted(ratios) else 'no'}")
-
-
 def rows_of(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file."""
     with path.open(encoding="utf-8") as lines:
@@ -223,14 +188,12 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tables", nargs="*", default=["hours", "totals", "steps"])
+    parser.add_argument("--tables", nargs="*", default=["hours", "totals"])
     arguments = parser.parse_args()
     if "hours" in arguments.tables:
         hours_table(arguments.folder)
     if "totals" in arguments.tables:
         totals_table(arguments.folder)
-    if "steps" in arguments.tables:
-        steps_table()
 
 
 if __name__ == "__main__":

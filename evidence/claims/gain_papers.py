@@ -1,4 +1,4 @@
-"""Published gains of systems for diffusion models, graphs and simulators, and what the simulator says.
+"""Published gains of systems for diffusion models, graphs, simulators and post-training beside predictions.
 
     python -m benchmarks.gain_papers
 
@@ -20,10 +20,13 @@ from simulator.frames.rates import FrameRates, predict_frames
 from simulator.graphs.epoch import Epoch, predict_epoch
 from simulator.graphs.question import make_graph
 from simulator.kinds import kind_of
+from simulator.rl.scenario import make_rl
+from simulator.rl.step import RlStep, predict_rl
 
 Requests = Mapping[str, DiffusionRequest]
 Epochs = Mapping[str, Epoch]
 Rates = Mapping[str, FrameRates]
+Steps = Mapping[str, RlStep]
 
 
 class GainClaim(FigureClaim):
@@ -88,6 +91,11 @@ def less_time(runs: Epochs) -> float:
     return runs["base"].epoch_s / runs["stages"].epoch_s
 
 
+def shorter_step(runs: Steps, name: str, other: str) -> float:
+    """Seconds of a step of one run over those of another."""
+    return runs[other].timing.seconds / runs[name].timing.seconds
+
+
 def frames(runs: Rates) -> float:
     """Frames a second of the base."""
     return runs["base"].frames_s
@@ -102,7 +110,8 @@ FIGURES: dict[str, Callable[..., float]] = {
     each.__name__: each
     for each in (
         *(batched_frames, fewer_bytes, fewer_calls, frames, images_a_device),
-        *(less_time, memory_share, more_frames, more_images, spared_bytes, speed_up),
+        *(less_time, memory_share, more_frames, more_images),
+        *(shorter_step, spared_bytes, speed_up),
     )
 }
 """Predictions by name, from the predicted runs of a scenario by name."""
@@ -119,12 +128,14 @@ def runs_of(scenario: str) -> dict[str, Any]:
     return {name: _run(run) for name, run in named_runs(paper(scenario)).items()}
 
 
-def _run(run: ScenarioRun) -> DiffusionRequest | Epoch | FrameRates:
+def _run(run: ScenarioRun) -> DiffusionRequest | Epoch | FrameRates | RlStep:
     question, kind = (run.data, run.where, run.folder), kind_of(run.data).name
     if kind == "graph":
         return predict_epoch(make_graph(*question))
     if kind == "frames":
         return predict_frames(make_frames(*question))
+    if kind == "rl":
+        return predict_rl(make_rl(*question))
     return predict_request(make_diffusion(*question))
 
 
