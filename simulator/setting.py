@@ -165,6 +165,7 @@ class Setting:
             cast_launches=launches,
             casts_by_expert=per_expert and not shared,
             casts_weights=framework.casts.weights and not self.frozen_narrow,
+            rescale_passes=framework.casts.rescales,
             swizzles=choices.swizzled_scales,
             accumulated_bytes=0 if choices.fused_accumulation else added,
             accumulated_table_bytes=added,

@@ -232,7 +232,18 @@ class CastFacts(Strict):
         default=True,
         description="tensor-parallel ranks gather operands that are cast already, in 8-bit formats",
     )
-    weights: bool = Field(default=False, description="weights are quantised for every pass, not once a step")
+    weights: bool = Field(
+        default=False,
+        description="weights are quantised for every pass, not once a step: by rows forward, by columns "
+        "backward",
+    )
+    rescales: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e3,
+        description="reads and writes, of 2 bytes each, of an element of a backward product's result that a "
+        "kernel of its own multiplies by the scales of rows and columns, in fp8",
+    )
 
     def of(self, precision: str, scaling: str) -> tuple[float, float, bool]:
         """Passes, launches, and whether experts share kernels, in a format; no passes in wide ones.

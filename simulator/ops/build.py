@@ -61,6 +61,8 @@ def linear(
     elements = groups * outputs * inputs
     kind = "grouped_gemm" if role == "expert" else "gemm"
     after: list[Op] = []
+    if dtype == "fp8" and rank.how.rescale_passes and role != "expert":
+        after += _rescaled(rank, name, part, tokens * inputs, elements)
     if rank.how.accumulated_bytes:
         bytes_moved = rank.how.accumulated_bytes * elements
         added = _weight_kernel(f"{name}.accumulate", kind, part, bytes_moved, role, variant="elementwise")
@@ -94,6 +96,32 @@ def linear(
     return [*_casts(rank, product), product]
 
 
+def _rescaled(rank: Rank, name: str, part: str, inputs: Size, weights: Size) -> Iterator[MemoryBound]:
+    """Kernels that multiply the gradients of a product's input and weights by the scales of their operands.
+
+    Torchao's products with a scale a row accumulate fast forward alone; backward it runs cuBLAS's kernel for
+    one scale a tensor and scales its result (torchao, float8_ops.py: addmm_float8_unwrapped).
+
+    Args:
+        rank: the batch, the shard and its kernels.
+        name: name of the product.
+        part: part of the layer that it belongs to.
+        inputs: elements of its input.
+        weights: elements of its weights.
+    """
+    size = rank.formats.width * rank.how.rescale_passes
+    ends: tuple[tuple[Gradient, Size], ...] = (("input", inputs), ("weight", weights))
+    for gradient, elements in ends:
+        yield MemoryBound(
+            name=f"{name}.rescale",
+            kind="elementwise",
+            part=part,
+            bytes=size * elements,
+            gradient=gradient,
+            beside=True,
+        )
+
+
 def _weight_kernel(
     name: str, kind: str, part: str, bytes_moved: Size, role: Role = "", variant: str = ""
 ) -> MemoryBound:
@@ -107,11 +135,12 @@ def _casts(rank: Rank, product: Product) -> Iterator[MemoryBound]:
     """Kernels that quantise a product's operands, and those that reorder scales of blocks.
 
     Backward, the gradient of the output is quantised once, by rows and by columns, and both products read
-    scales of two operands (Transformer Engine, general_grouped_gemm: swizzle_scaling_factors).
+    scales of two operands (Transformer Engine, general_grouped_gemm: swizzle_scaling_factors). Weights that
+    are quantised in every pass take half of the passes in each: rows are read forward, columns backward.
     """
     how, grouped = rank.how, product.role == "expert"
     size = rank.formats.width * how.cast_passes * product.groups
-    weights = product.n * product.k if how.casts_weights else 0.0
+    weights = product.n * product.k / 2 if how.casts_weights else 0.0
     kernels = how.cast_launches * (product.groups if grouped and how.casts_by_expert else 1.0)
     fused = grouped and how.experts == "fused-mlp"
     activated = product.module == EXPERT_DOWN

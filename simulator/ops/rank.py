@@ -109,7 +109,9 @@ class Implementation:
         cast_launches: kernels that quantise one operand; with current scaling, further kernels clear, find
             and convert its largest value first.
         casts_by_expert: whether a cast kernel quantises the rows of one expert, not of all.
-        casts_weights: whether weights are quantised in every pass.
+        casts_weights: whether weights are quantised in every pass, by rows forward, by columns backward.
+        rescale_passes: reads and writes of 2 bytes to multiply an element of a backward product's result by
+            its scales; 0 where the product does.
         swizzles: whether kernels reorder block scales for the products: one kernel per operand of a call, or
             one per expert's operand.
         accumulated_bytes: bytes moved per weight to add its gradient in a separate kernel; 0: the product
@@ -168,6 +170,7 @@ class Implementation:
     cast_launches: float = 1.0
     casts_by_expert: bool = False
     casts_weights: bool = False
+    rescale_passes: float = 0.0
     swizzles: Literal["none", "one", "per-expert"] = "none"
     accumulated_bytes: float = 0.0
     accumulation_launches: int = 1

@@ -96,7 +96,7 @@ def test_each_fact_moves_its_own_part_of_the_step(make_setting, worse, part):
 
 
 def test_row_wise_scales_slow_products_and_gather_sixteen_bits(make_setting):
-    """One scale a tensor is gathered with 8-bit operands; row-wise kernels reach 0.95 of its speed."""
+    """One scale a tensor is gathered with 8-bit operands; row-wise kernels reach 0.98 of its speed."""
     plan = Plans.of(Plan(tensor=8, micro_batch=1, sequence_parallel=True))
 
     def predicted(name):
@@ -110,7 +110,7 @@ def test_row_wise_scales_slow_products_and_gather_sixteen_bits(make_setting):
         return predict(make_setting(model="llama3-8b", **facts), plan)
 
     tensor, row = predicted("torchtitan"), predicted("torchtitan-rowwise")
-    assert 1.02 < row.seconds["gemm"][0] / tensor.seconds["gemm"][0] <= 1 / 0.95  # power limits some of both
+    assert 1.01 < row.seconds["gemm"][0] / tensor.seconds["gemm"][0] <= 1 / 0.98  # power limits some of both
     assert 1.2 < row.communication["tensor"][0] / tensor.communication["tensor"][0] < 2
 
 

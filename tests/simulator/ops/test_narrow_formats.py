@@ -5,8 +5,10 @@ import pytest
 
 from core.errors import InputError
 from simulator.layout.model_ops import slices_products
-from simulator.models import LayerKind
-from simulator.ops import Collective, Product, head
+from simulator.models import LayerKind, models
+from simulator.ops import Batch, Collective, Product, head
+from simulator.ops.build import linear
+from simulator.ops.rank import Formats, Implementation, Rank
 from simulator.plan import Plan, Plans
 from simulator.training.layer import layer, layer_ops
 
@@ -38,6 +40,35 @@ def test_operands_are_gathered_as_they_were_cast(make_setting, precision, elemen
     sent = [op for op in parts if isinstance(op, Collective) and op.operation == "all_gather"]
     gathered = {end: {np.max(op.bytes) for op in sent if op.end == end} for end in ("input", "output")}
     assert gathered == {"input": {element * size}, "output": {both * size}}
+
+
+TOKENS, WIDE, DEEP = 128.0, 512, 256
+
+
+def linear_ops(**how):
+    rank = Rank(
+        models.get("llama3-8b"),
+        Batch.training(1, int(TOKENS)),
+        formats=Formats(linear="fp8"),
+        how=Implementation(cast_passes=4.0, **how),
+    )
+    return linear(rank, "up", "column", WIDE, DEEP, part="mlp")
+
+
+def test_weights_that_every_pass_quantises_take_half_of_the_passes_in_each():
+    """By rows for the forward product, by columns for the gradient of its input: 2 of 4 passes of 2 bytes."""
+    cast, _ = linear_ops(casts_weights=True)
+    once, _ = linear_ops()
+    assert cast.bytes - once.bytes == cast.backward_bytes - once.backward_bytes == 2 * 2 * WIDE * DEEP
+
+
+def test_backward_products_with_a_scale_a_row_are_scaled_by_kernels_of_their_own():
+    """Read and write, of 2 bytes, of the gradients of the input and of the weights; nothing forward."""
+    _, product = linear_ops(rescale_passes=2.0)
+    scaled = {op.gradient: float(op.bytes) for op in product.only_backward}
+    assert scaled == {"input": 2 * 2 * TOKENS * DEEP, "weight": 2 * 2 * WIDE * DEEP}
+    _, plain = linear_ops()
+    assert not plain.only_backward
 
 
 def test_user_buffers_have_no_form_for_nvfp4(make_setting):
