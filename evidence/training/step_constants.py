@@ -178,6 +178,13 @@ CONSTANTS = (
         _cluster("host_slowdown", 1.8, 1.0),
     ),
     StepConstant(
+        "host between two steps, nanotron (frameworks)",
+        "40 ms",
+        ("NANO",),
+        "twelve open steps below 5 s",
+        _framework("host", "seconds_per_step", 0.04, 0.0),
+    ),
+    StepConstant(
         "collectives between four GH200 (clusters)",
         "0.4",
         ("JUPT", "JUPM", "JUPF"),

@@ -70,6 +70,13 @@ class HostFacts(Strict):
         description="host time of a step for each trained weight tensor, while the device waits: operators "
         "of sharded tensors that clip gradients and update, dispatched after the host has read the loss",
     )
+    seconds_per_step: float = Field(
+        default=0.0,
+        ge=0,
+        le=60,
+        description="host time between two steps, while the device waits: the host waits for the device and "
+        "for all ranks before it logs a step and fetches the next batch",
+    )
 
 
 class KernelFacts(Strict):

@@ -73,7 +73,8 @@ def once_a_step(
         _gradient_kernels(sharding, owned, unsharded, micro_batches),
         setting.kernels.memory_bound(owned * setting.update_bytes, "optimizer")
         + _slice_loops(sharding) * here
-        + _tensor_loops(sharding),
+        + _tensor_loops(sharding)
+        + setting.framework.host.seconds_per_step,
         narrowed,
         owned,
         sharding,

@@ -154,3 +154,13 @@ def test_updates_of_sharded_tensors_wait_for_the_host_where_it_reads_the_loss(ma
     each = waits.framework.host.seconds_per_tensor
     more = predict(waits, plans).seconds["optimizer"] - predict(none, plans).seconds["optimizer"]
     assert more == pytest.approx([9 * 32 * each, 9 * 16 * each])
+
+
+def test_a_host_that_waits_for_the_end_of_a_step_adds_the_same_to_every_step(make_setting):
+    plans = Plans.of([Plan(data=64), Plan(data=8, tensor=8, micro_batch=2)])
+    waits, none = (
+        make_setting("llama3-8b", "dgx-h100", 64, framework="nanotron", **keys)
+        for keys in ({}, {"host": {"seconds_per_step": 0.0}})
+    )
+    more = predict(waits, plans).time - predict(none, plans).time
+    assert more == pytest.approx(waits.framework.host.seconds_per_step)
