@@ -54,6 +54,7 @@ from simulator.serving.replay.layout import (
     TAIL,
     TARGET,
     TIMES_WIDTH,
+    ReplicaColumns,
 )
 from simulator.serving.replay.lists import drop, least, pop
 
@@ -70,15 +71,14 @@ def queue_up(ints: Any, sequences: Any, sequence: int) -> None:
 
 
 @kernel
-def decode(
-    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
-) -> None:
+def decode(columns: ReplicaColumns, lane: int, step: int) -> None:
     """Give each decoding sequence a token; while blocks are short, preempt the last admitted."""
+    ints, cache, phases = columns.ints, columns.cache, columns.phases
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     first = lane * block
     need = phases[first + -ints[base + STEPS] % block]
     while need > ints[FREE]:
-        preempt(ints, sequences, cache, places, phases, heaps, lane, step)
+        preempt(columns, lane, step)
         if not ints[base + DECODES]:
             return
         need = phases[first + -ints[base + STEPS] % block]
@@ -89,22 +89,19 @@ def decode(
     ints[base + KV_TOKENS] = ints[step + STEP_KV] = kv_tokens + decodes
     steps = ints[base + STEPS] + 1
     ints[base + STEPS] = steps
-    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, steps)
+    end_sequences(columns, lane, step, steps)
 
 
 @kernel
-def end_sequences(
-    ints: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    lane: int,
-    step: int,
-    steps: int,
-) -> None:
+def end_sequences(columns: ReplicaColumns, lane: int, step: int, steps: int) -> None:
     """Let the sequences whose last token appears by a decode step leave with the planned step."""
+    ints, sequences, places, phases, heaps = (
+        columns.ints,
+        columns.sequences,
+        columns.places,
+        columns.phases,
+        columns.heaps,
+    )
     room = ints[SLOTS] + 2
     key = least(heaps, lane, room)
     if key < 0 or key >> KEY_BITS > steps:
@@ -126,10 +123,16 @@ def end_sequences(
 
 
 @kernel
-def preempt(
-    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
-) -> None:
+def preempt(columns: ReplicaColumns, lane: int, step: int) -> None:
     """Free the blocks of the last admitted sequence, and queue it again at the head."""
+    ints, sequences, cache, places, phases, heaps = (
+        columns.ints,
+        columns.sequences,
+        columns.cache,
+        columns.places,
+        columns.phases,
+        columns.heaps,
+    )
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     steps = ints[base + STEPS]
     while True:
@@ -189,18 +192,9 @@ def quiet(ints: Any, phases: Any, heaps: Any, lane: int) -> int:
 
 
 @kernel
-def extend(
-    ints: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    lane: int,
-    step: int,
-    steps: int,
-) -> None:
+def extend(columns: ReplicaColumns, lane: int, step: int, steps: int) -> None:
     """Append decode steps to a planned step, which then describes the last of them."""
+    ints, cache, phases = columns.ints, columns.cache, columns.phases
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     decodes, at = ints[base + DECODES], ints[base + STEPS]
     if not ints[RESERVES]:
@@ -215,14 +209,13 @@ def extend(
     ints[base + KV_TOKENS] += steps * decodes
     ints[step + STEP_KV] += steps * decodes
     ints[base + STEPS] = at + steps
-    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, at + steps)
+    end_sequences(columns, lane, step, at + steps)
 
 
 @kernel
-def again(
-    ints: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, lane: int, step: int
-) -> bool:
+def again(columns: ReplicaColumns, lane: int, step: int) -> bool:
     """Turn a planned step into the decode step that follows it; False if too few blocks are free."""
+    ints, cache, phases = columns.ints, columns.cache, columns.phases
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     steps, decodes = ints[base + STEPS], ints[base + DECODES]
     need = phases[lane * block + -steps % block]
@@ -232,15 +225,20 @@ def again(
     ints[base + KV_TOKENS] += decodes
     ints[step + STEP_KV] += decodes
     ints[base + STEPS] = steps + 1
-    end_sequences(ints, sequences, cache, places, phases, heaps, lane, step, steps + 1)
+    end_sequences(columns, lane, step, steps + 1)
     return True
 
 
 @kernel
-def finish(
-    ints: Any, sequences: Any, cache: Any, times: Any, places: Any, base: int, step: int, now: float
-) -> None:
+def finish(columns: ReplicaColumns, base: int, step: int, now: float) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
+    ints, sequences, cache, times, places = (
+        columns.ints,
+        columns.sequences,
+        columns.cache,
+        columns.times,
+        columns.places,
+    )
     firsts = ints[step + STEP_PLACES]
     for place in range(ints[step + STEP_FIRSTS]):
         at = places[firsts + place] * TIMES_WIDTH + FIRST_TOKEN_S

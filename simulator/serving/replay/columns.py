@@ -11,7 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.question.options import EngineOptions
-from simulator.serving.replay import batch, cache, lists, plans, prices, rounds, routed, single, staged
+from simulator.serving.replay import (
+    batch,
+    cache,
+    layout,
+    lists,
+    plans,
+    prices,
+    rounds,
+    routed,
+    single,
+    staged,
+)
 from simulator.serving.replay.kernels import Compiler
 from simulator.serving.replay.layout import (
     ADMITS_WHOLE,
@@ -69,7 +80,7 @@ from simulator.serving.replay.lists import WIDTH, WRITTEN_OUT
 from simulator.serving.replay.prices import TableColumns
 from simulator.serving.replica.meter import ROWS
 
-MODULES = (lists, prices, cache, batch, plans, single, rounds, staged, routed)
+MODULES = (layout, lists, prices, cache, batch, plans, single, rounds, staged, routed)
 KEPT_ROWS = 32 * ROWS
 """Rows of steps that are kept before they are summed."""
 Ints = NDArray[np.int64]

@@ -6,6 +6,33 @@ and ``times`` hold a row a sequence, ``places`` lists of sequences, ``phases`` t
 phase, as in `Batcher`.
 """
 
+from typing import Any, NamedTuple
+
+
+class ReplicaColumns(NamedTuple):
+    """The columns of a replica, which kernels hand on: arrays where they are compiled, lists elsewhere.
+
+    ReplicaColumns of a fleet hold one row a replica in place of each but ``sequences``, ``cache``, ``times``,
+    ``prices`` and ``marks``, which its replicas share.
+    """
+
+    ints: Any
+    reals: Any
+    sequences: Any
+    cache: Any
+    """Prefix caches; see `cache`."""
+    times: Any
+    places: Any
+    phases: Any
+    heaps: Any
+    """Ends of the decodes of each lane; see `lists`."""
+    prices: Any
+    marks: Any
+    """Step times, and where their parts begin; see `prices`."""
+    rows: Any
+    """Rows of steps that were run."""
+
+
 # Head of ``ints``: the rules.
 BLOCK_TOKENS, SLOTS, BUDGET, RESERVES, KEEPS, CUTS, ADMITS_WHOLE, AHEAD, LANE_COUNT, ARRIVALS = range(10)
 PROMPTS_FIRST, UNIT_TOKENS, UNIT_BLOCKS, USERS, NEXT_IDLE, LAST_IDLE, NO_UNIT = range(24, 31)

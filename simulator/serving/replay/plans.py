@@ -58,28 +58,16 @@ from simulator.serving.replay.layout import (
     TARGET,
     TIMES_WIDTH,
     UNIT_TOKENS,
+    ReplicaColumns,
 )
 from simulator.serving.replay.lists import push
 from simulator.serving.replay.prices import chunk_seconds
 
 
 @kernel
-def plan(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    lane: int,
-    step: int,
-    now: float,
-) -> bool:
+def plan(columns: ReplicaColumns, lane: int, step: int, now: float) -> bool:
     """Plan a lane's next step; False where there is none. See `Scheduler.plan` and `Chunked.fill`."""
+    ints, reals = columns.ints, columns.reals
     base = LANES + lane * LANE_WIDTH
     waits = ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]
     fills = waits > 0 or ints[base + PREFILLING] >= 0
@@ -89,32 +77,15 @@ def plan(
         clear(ints, reals, step)
         prompts_first = fills and ints[PROMPTS_FIRST]
         if ints[base + DECODES] and not prompts_first:
-            decode(ints, sequences, cache, places, phases, heaps, lane, step)
+            decode(columns, lane, step)
         if fills:
             tokens = ints[BUDGET] - ints[step + STEP_DECODES]
             if ints[base + PREFILLING] >= 0:
-                tokens = go_on(
-                    ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, tokens
-                )
+                tokens = go_on(columns, lane, step, tokens)
             if not ints[step + STEP_PREEMPTED]:
-                admit(
-                    ints,
-                    reals,
-                    sequences,
-                    cache,
-                    times,
-                    places,
-                    phases,
-                    heaps,
-                    prices,
-                    marks,
-                    lane,
-                    step,
-                    tokens,
-                    now,
-                )
+                admit(columns, lane, step, tokens, now)
         if prompts_first and ints[base + DECODES] and not ints[step + STEP_CHUNKS]:
-            decode(ints, sequences, cache, places, phases, heaps, lane, step)
+            decode(columns, lane, step)
         begun = ints[step + STEP_DECODES] or ints[step + STEP_CHUNKS]
         if begun or not ints[step + STEP_PREEMPTED]:
             return begun > 0 or ints[step + STEP_LEAVING] > 0
@@ -136,21 +107,9 @@ def clear(ints: Any, reals: Any, step: int) -> None:
 
 
 @kernel
-def go_on(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    lane: int,
-    step: int,
-    tokens: int,
-) -> int:
+def go_on(columns: ReplicaColumns, lane: int, step: int, tokens: int) -> int:
     """Put the next chunk of the partly computed prompt into the step; returns the tokens left."""
+    ints, sequences, cache = columns.ints, columns.sequences, columns.cache
     base = LANES + lane * LANE_WIDTH
     sequence = ints[base + PREFILLING]
     row = sequence * SEQUENCE_WIDTH
@@ -158,31 +117,23 @@ def go_on(
     if chunk <= 0:
         return tokens
     while not hold(ints, sequences, cache, row, sequences[row + COMPUTED] + chunk, 0):
-        preempt(ints, sequences, cache, places, phases, heaps, lane, step)
+        preempt(columns, lane, step)
         if ints[base + PREFILLING] != sequence:
             return tokens
-    compute(ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk)
+    compute(columns, lane, step, sequence, chunk)
     return tokens - chunk
 
 
 @kernel
-def admit(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    lane: int,
-    step: int,
-    tokens: int,
-    now: float,
-) -> None:
+def admit(columns: ReplicaColumns, lane: int, step: int, tokens: int, now: float) -> None:
     """Admit waiting sequences, first come first served, while tokens, slots and blocks last."""
+    ints, sequences, cache, times, places = (
+        columns.ints,
+        columns.sequences,
+        columns.cache,
+        columns.times,
+        columns.places,
+    )
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     while tokens > 0 and ints[base + RUNNING] < ints[SLOTS]:
         again = ints[PREEMPTED] > 0
@@ -218,9 +169,7 @@ def admit(
             ints[QUEUE] += 1
             ints[HEAD] = sequences[row + NEXT_WAITING]
         take_slot(ints, sequences, times, places, base, sequence, cached, now)
-        compute(
-            ints, reals, sequences, cache, places, phases, heaps, prices, marks, lane, step, sequence, chunk
-        )
+        compute(columns, lane, step, sequence, chunk)
         tokens -= chunk
 
 
@@ -264,22 +213,19 @@ def take_slot(
 
 
 @kernel
-def compute(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    lane: int,
-    step: int,
-    sequence: int,
-    tokens: int,
-) -> None:
+def compute(columns: ReplicaColumns, lane: int, step: int, sequence: int, tokens: int) -> None:
     """Put the next tokens of an admitted sequence into the step; after the last it joins the decodes."""
+    ints, reals, sequences, cache, places, phases, heaps, prices, marks = (
+        columns.ints,
+        columns.reals,
+        columns.sequences,
+        columns.cache,
+        columns.places,
+        columns.phases,
+        columns.heaps,
+        columns.prices,
+        columns.marks,
+    )
     base, row = LANES + lane * LANE_WIDTH, sequence * SEQUENCE_WIDTH
     before, target = sequences[row + COMPUTED], sequences[row + TARGET]
     reals[ints[step + STEP_REAL]] += chunk_seconds(prices, marks, tokens, before)

@@ -36,6 +36,7 @@ from simulator.serving.replay.layout import (
     STEP,
     STEP_LEAVING,
     VALID,
+    ReplicaColumns,
 )
 from simulator.serving.replay.single import steps_within
 from simulator.serving.replica.pipeline import NO_END, SAME_S, SHORTEST_ROUNDS
@@ -57,30 +58,28 @@ def exit_after(reals: Any, lane: int, rounds: int) -> float:
 
 
 @kernel
-def run_rounds(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    lane: int,
-    rounds: int,
-) -> None:
+def run_rounds(columns: ReplicaColumns, lane: int, rounds: int) -> None:
     """Set the rounds that a lane has run; see `PipelineLane.run`."""
+    ints, reals = columns.ints, columns.reals
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     if ints[base + STAGED]:
-        extend(ints, sequences, cache, places, phases, heaps, lane, base + STEP, rounds)
+        extend(columns, lane, base + STEP, rounds)
         ints[base + VALID] = 0 if ints[base + STEP + STEP_LEAVING] else ints[base + VALID] - rounds
     reals[real + SECONDS] += rounds * reals[real + LANE_GROWTH_S]
     ints[base + LANE_COUNT_S] += rounds
 
 
 @kernel
-def stretched(ints: Any, reals: Any, places: Any, phases: Any, heaps: Any, now: float) -> float:
+def stretched(columns: ReplicaColumns, now: float) -> float:
     """Begin a stretch of rounds where all lanes only decode and the longest leads; returns its end, or
     ``now``."""
+    ints, reals, places, phases, heaps = (
+        columns.ints,
+        columns.reals,
+        columns.places,
+        columns.phases,
+        columns.heaps,
+    )
     if ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]:
         for lane in range(ints[LANE_COUNT]):
             if ints[LANES + lane * LANE_WIDTH + RUNNING] < ints[SLOTS]:
@@ -184,10 +183,9 @@ def ended(ints: Any, reals: Any, lead: int, now: float) -> int:
 
 
 @kernel
-def commit(
-    ints: Any, reals: Any, sequences: Any, cache: Any, places: Any, phases: Any, heaps: Any, now: float
-) -> None:
+def commit(columns: ReplicaColumns, now: float) -> None:
     """End the stretch: all lanes have run the steps that ended before a time, and run the next ones."""
+    ints, reals, places = columns.ints, columns.reals, columns.places
     order, stages, under_way = ints[ORDER], ints[LANE_COUNT], ints[LANES_UNDER_WAY]
     longest = ints[LONGEST]
     lead, free = places[order + longest], reals[FREE_S]
@@ -199,7 +197,7 @@ def commit(
         rotate(ints, places, longest)
         behind = under_way - longest
         passed, exit_s, time = 1, exit_after(reals, lead, exits - 1), exit_after(reals, lead, exits)
-        run_rounds(ints, reals, sequences, cache, places, phases, heaps, lead, exits)
+        run_rounds(columns, lead, exits)
         free = exit_s + seconds_after(reals, lead, 0) / stages
     for place in range(passed, under_way):
         # The next exit of the lane, which belongs to a round after that of the longest lane, or not.
@@ -209,12 +207,12 @@ def commit(
         exit_s = exit_s + seconds_after(reals, lane, rounds) / stages if rounds else reals[real + EXIT_S]
         if passed == place and exit_s < now:
             passed += 1
-            run_rounds(ints, reals, sequences, cache, places, phases, heaps, lane, rounds + 1)
+            run_rounds(columns, lane, rounds + 1)
             free = (exit_s if exit_s > free else free) + reals[real + SECONDS] / stages
         else:
             reals[real + EXIT_S] = exit_s
             if rounds:
-                run_rounds(ints, reals, sequences, cache, places, phases, heaps, lane, rounds)
+                run_rounds(columns, lane, rounds)
     for place in range(passed):
         lane = places[order + place]
         if lane != lead:

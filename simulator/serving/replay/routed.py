@@ -34,6 +34,7 @@ from simulator.serving.replay.layout import (
     UNIT_COUNT,
     UNIT_TOKENS,
     USERS,
+    ReplicaColumns,
 )
 from simulator.serving.replay.lists import cell
 from simulator.serving.replay.single import advance_single, settle_single, submit_single
@@ -78,6 +79,9 @@ def run_routed(
         prices, marks: of all replicas.
         room: rows of a replica.
     """
+    fleet = ReplicaColumns(
+        *(intses, realses, sequences, cache, times, placeses, phaseses, heapses, prices, marks, rowses)
+    )
     while True:
         arrival, picked = turns[ARRIVAL], turns[PICKED]
         ends = arrival >= turns[ARRIVAL_COUNT]
@@ -88,21 +92,7 @@ def run_routed(
         elif not ends:
             until = sent_s[arrival]
         for number in range(first, last):
-            if cell(realses, number, NEXT_S) < until and not advance_single(
-                intses[number],
-                realses[number],
-                sequences,
-                cache,
-                times,
-                placeses[number],
-                phaseses[number],
-                heapses[number],
-                prices,
-                marks,
-                rowses[number],
-                until,
-                room,
-            ):
+            if cell(realses, number, NEXT_S) < until and not advance_single(of(fleet, number), until, room):
                 return number
         if picked >= 0:
             submit_single(intses[picked], realses[picked], sequences, arrival, until)
@@ -112,37 +102,29 @@ def run_routed(
         if ends:
             return -1
         if turns[READS_KV]:
-            settle(intses, realses, sequences, cache, placeses, phaseses, heapses, rowses, until)
+            for number in range(len(intses)):
+                if cell(intses, number, COUNT) > 1:
+                    settle_single(of(fleet, number), until)
         turns[PICKED] = pick(intses, sequences, cache, placeses, rule, draws, scores, arrival)
         sequences[arrival * SEQUENCE_WIDTH + REPLICA] = turns[PICKED]
 
 
 @kernel
-def settle(
-    intses: Any,
-    realses: Any,
-    sequences: Any,
-    cache: Any,
-    placeses: Any,
-    phaseses: Any,
-    heapses: Any,
-    rowses: Any,
-    now: float,
-) -> None:
-    """Count the blocks of all replicas up to the step under way."""
-    for number in range(len(intses)):
-        if cell(intses, number, COUNT) > 1:
-            settle_single(
-                intses[number],
-                realses[number],
-                sequences,
-                cache,
-                placeses[number],
-                phaseses[number],
-                heapses[number],
-                rowses[number],
-                now,
-            )
+def of(fleet: ReplicaColumns, number: int) -> ReplicaColumns:
+    """The columns of one replica of a fleet."""
+    return ReplicaColumns(
+        fleet.ints[number],
+        fleet.reals[number],
+        fleet.sequences,
+        fleet.cache,
+        fleet.times,
+        fleet.places[number],
+        fleet.phases[number],
+        fleet.heaps[number],
+        fleet.prices,
+        fleet.marks,
+        fleet.rows[number],
+    )
 
 
 @kernel

@@ -38,6 +38,7 @@ from simulator.serving.replay.layout import (
     STEP_WIDTH,
     TIMES_WIDTH,
     TOKEN_S,
+    ReplicaColumns,
 )
 from simulator.serving.replay.lists import put_row
 from simulator.serving.replay.plans import plan
@@ -81,13 +82,12 @@ def run_single(
     room: int,
 ) -> bool:
     """Run all arrivals of a replica; False where ``room`` rows are kept and there is more to run."""
+    columns = ReplicaColumns(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows)
     while True:
         arrival, until = ints[QUEUED], inf
         if arrival < ints[ARRIVALS]:
             until = times[arrival * TIMES_WIDTH + QUEUED_S]
-        if not advance_single(
-            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, until, room
-        ):
+        if not advance_single(columns, until, room):
             return False
         if until == inf:
             return True
@@ -95,25 +95,12 @@ def run_single(
 
 
 @kernel
-def advance_single(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    rows: Any,
-    until: float,
-    room: int,
-) -> bool:
+def advance_single(columns: ReplicaColumns, until: float, room: int) -> bool:
     """Run all steps that end before a time; False where ``room`` rows are kept before that."""
+    ints, reals = columns.ints, columns.reals
     while reals[NEXT_S] < until:
         now = reals[NEXT_S]
-        turn_single(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, now)
+        turn_single(columns, now)
         if ints[ROW_COUNT] >= room:
             return False
     return True
@@ -133,18 +120,9 @@ def submit_single(ints: Any, reals: Any, sequences: Any, sequence: int, now: flo
 
 
 @kernel
-def settle_single(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    rows: Any,
-    now: float,
-) -> None:
+def settle_single(columns: ReplicaColumns, now: float) -> None:
     """End a running stretch with the step under way, and count up to that step; see `Replica.settle`."""
+    ints, reals, rows = columns.ints, columns.reals, columns.rows
     step = ints[RUNNING_STEP]
     if not step or ints[COUNT] < 2:
         return
@@ -164,10 +142,10 @@ def settle_single(
     reals[TOKEN_S] = end
     planned = ints[PLANNED_STEP]
     if planned:
-        extend(ints, sequences, cache, places, phases, heaps, 0, planned, earlier)
+        extend(columns, 0, planned, earlier)
         ints[step + STEP_KV] += earlier * decodes
     else:
-        extend(ints, sequences, cache, places, phases, heaps, 0, step, earlier)
+        extend(columns, 0, step, earlier)
 
 
 @kernel
@@ -181,65 +159,38 @@ def cut(ints: Any, reals: Any, now: float) -> None:
 
 
 @kernel
-def turn_single(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    rows: Any,
-    now: float,
-) -> None:
+def turn_single(columns: ReplicaColumns, now: float) -> None:
     """End the running step or stretch, and start the next; see `Replica.advance`."""
+    ints, reals = columns.ints, columns.reals
     step = ints[RUNNING_STEP]
     if step:
-        end_single(ints, reals, sequences, cache, times, places, phases, heaps, rows, step, now)
+        end_single(columns, step, now)
     free = SECOND_STEP if step == FIRST_STEP else FIRST_STEP
     if ints[AHEAD]:
         begun, planned = ints[PLANNED_STEP], 0
-        if not begun and plan(
-            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now
-        ):
+        if not begun and plan(columns, 0, free, now):
             begun = free
         other = SECOND_STEP if begun == FIRST_STEP else FIRST_STEP
-        if begun and plan(
-            ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, other, now
-        ):
+        if begun and plan(columns, 0, other, now):
             planned = other
         ints[PLANNED_STEP] = planned
         step = begun
-    elif plan(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, 0, free, now):
+    elif plan(columns, 0, free, now):
         step = free
     else:
         step = 0
     ints[RUNNING_STEP] = step
     if step:
         reals[START_S] = now
-        reals[NEXT_S] = now + launch(ints, reals, phases, heaps, prices, marks, step)
+        reals[NEXT_S] = now + launch(columns, step)
     else:
         reals[NEXT_S], ints[COUNT], reals[TOKEN_S] = inf, 1, -1.0
 
 
 @kernel
-def end_single(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    rows: Any,
-    step: int,
-    now: float,
-) -> None:
+def end_single(columns: ReplicaColumns, step: int, now: float) -> None:
     """End the running step or stretch."""
+    ints, reals, rows = columns.ints, columns.reals, columns.rows
     decodes, since, count = ints[step + STEP_DECODES], reals[TOKEN_S], ints[COUNT]
     if decodes:
         reals[TOKEN_S] = now
@@ -262,14 +213,22 @@ def end_single(
     )
     if count > 1:
         planned = ints[PLANNED_STEP] if ints[AHEAD] else step
-        extend(ints, sequences, cache, places, phases, heaps, 0, planned, count - 1)
+        extend(columns, 0, planned, count - 1)
     if ints[step + STEP_FIRSTS] or ints[step + STEP_LEAVING]:
-        finish(ints, sequences, cache, times, places, LANES, step, now)
+        finish(columns, LANES, step, now)
 
 
 @kernel
-def launch(ints: Any, reals: Any, phases: Any, heaps: Any, prices: Any, marks: Any, step: int) -> float:
+def launch(columns: ReplicaColumns, step: int) -> float:
     """Seconds of the step to launch, or of the stretch that it begins."""
+    ints, reals, phases, heaps, prices, marks = (
+        columns.ints,
+        columns.reals,
+        columns.phases,
+        columns.heaps,
+        columns.prices,
+        columns.marks,
+    )
     decodes, kv_tokens = ints[step + STEP_DECODES], ints[step + STEP_KV]
     changes = ints[step + STEP_CHUNKS] + ints[step + STEP_LEAVING] + ints[step + STEP_PREEMPTED]
     if decodes and not changes:

@@ -48,6 +48,7 @@ from simulator.serving.replay.layout import (
     TIMES_WIDTH,
     TURNED_S,
     VALID,
+    ReplicaColumns,
 )
 from simulator.serving.replay.lists import put_row
 from simulator.serving.replay.plans import plan
@@ -72,6 +73,7 @@ def run_staged(
     room: int,
 ) -> bool:
     """Run all arrivals of a replica; False where ``room`` rows are kept and there is more to run."""
+    columns = ReplicaColumns(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows)
     while True:
         arrival, until = ints[QUEUED], inf
         if arrival < ints[ARRIVALS]:
@@ -79,27 +81,14 @@ def run_staged(
         while reals[NEXT_S] < until:
             if ints[ROW_COUNT] >= room:
                 return False
-            turn_staged(
-                ints,
-                reals,
-                sequences,
-                cache,
-                times,
-                places,
-                phases,
-                heaps,
-                prices,
-                marks,
-                rows,
-                reals[NEXT_S],
-            )
+            turn_staged(columns, reals[NEXT_S])
         if until == inf:
             return True
         # Queue the arrival; it ends a stretch unless all lanes are full or others wait.
         if ints[ROUNDS] and ints[PREEMPTED] + arrival - ints[QUEUE] == 0:
             for lane in range(ints[LANE_COUNT]):
                 if ints[LANES + lane * LANE_WIDTH + RUNNING] < ints[SLOTS]:
-                    commit(ints, reals, sequences, cache, places, phases, heaps, until)
+                    commit(columns, until)
                     break
         queue_up(ints, sequences, arrival)
         start = max(until, reals[TURNED_S])
@@ -108,36 +97,22 @@ def run_staged(
 
 
 @kernel
-def turn_staged(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    rows: Any,
-    now: float,
-) -> None:
+def turn_staged(columns: ReplicaColumns, now: float) -> None:
     """End the lane step that ends next, and launch idle lanes; see `PipelinedReplica.advance`."""
+    ints, reals, places = columns.ints, columns.reals, columns.places
     reals[TURNED_S] = now
     if ints[ROUNDS]:
-        commit(ints, reals, sequences, cache, places, phases, heaps, now)
+        commit(columns, now)
     order = ints[ORDER]
     if ints[LANES_UNDER_WAY]:
         lane = places[order]
         if reals[LANE_REALS + lane * LANE_REALS_WIDTH + EXIT_S] <= now:
-            end_staged(
-                ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, rows, lane, now
-            )
+            end_staged(columns, lane, now)
     for lane in range(ints[LANE_COUNT]):
         if ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE] == 0:
             break
         if not ints[LANES + lane * LANE_WIDTH + STAGED]:
-            launch_lane(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
+            launch_lane(columns, lane, now)
     under_way = ints[LANES_UNDER_WAY]
     if not under_way:
         reals[NEXT_S] = inf
@@ -149,27 +124,14 @@ def turn_staged(
         ints[LANES + places[order + under_way - 1] * LANE_WIDTH + VALID],
     )
     if valid > SHORTEST_ROUNDS:
-        next_s = stretched(ints, reals, places, phases, heaps, next_s)
+        next_s = stretched(columns, next_s)
     reals[NEXT_S] = next_s
 
 
 @kernel
-def end_staged(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    rows: Any,
-    lane: int,
-    now: float,
-) -> None:
+def end_staged(columns: ReplicaColumns, lane: int, now: float) -> None:
     """End the step of the lane that leaves first, and start its next."""
+    ints, reals, places, rows = columns.ints, columns.reals, columns.places, columns.rows
     base, real, order = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH, ints[ORDER]
     step, under_way = base + STEP, ints[LANES_UNDER_WAY] - 1
     for place in range(under_way):
@@ -194,37 +156,31 @@ def end_staged(
     reals[BUSY_FROM_S] = now
     ints[base + LANE_COUNT_S] = 1
     if ints[step + STEP_FIRSTS] or ints[step + STEP_LEAVING]:
-        finish(ints, sequences, cache, times, places, base, step, now)
+        finish(columns, base, step, now)
     goes_on = ints[base + VALID] > 2 and waiting == 0
-    if goes_on and again(ints, sequences, cache, places, phases, heaps, lane, step):
+    if goes_on and again(columns, lane, step):
         # The same decodes again, on the same line segment of the table.
         reals[real + SECONDS] += reals[real + LANE_GROWTH_S]
         ints[base + VALID] = 0 if ints[step + STEP_LEAVING] else ints[base + VALID] - 1
         enter(ints, reals, places, lane, now)
         return
     ints[base + STAGED] = 0
-    launch_lane(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, now)
+    launch_lane(columns, lane, now)
 
 
 @kernel
-def launch_lane(
-    ints: Any,
-    reals: Any,
-    sequences: Any,
-    cache: Any,
-    times: Any,
-    places: Any,
-    phases: Any,
-    heaps: Any,
-    prices: Any,
-    marks: Any,
-    lane: int,
-    now: float,
-) -> None:
+def launch_lane(columns: ReplicaColumns, lane: int, now: float) -> None:
     """Plan a lane's next step and let it in."""
+    ints, reals, places, prices, marks = (
+        columns.ints,
+        columns.reals,
+        columns.places,
+        columns.prices,
+        columns.marks,
+    )
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     step = base + STEP
-    if not plan(ints, reals, sequences, cache, times, places, phases, heaps, prices, marks, lane, step, now):
+    if not plan(columns, lane, step, now):
         return
     decodes, kv_tokens = ints[step + STEP_DECODES], ints[step + STEP_KV]
     changes = ints[step + STEP_CHUNKS] + ints[step + STEP_LEAVING] + ints[step + STEP_PREEMPTED]
