@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 from core.absent import absent
+
+MemberT = TypeVar("MemberT")
 
 SHORT_NAMES = {
     "tp": "tensor",
@@ -90,6 +93,23 @@ class UnknownNameError(InputError):
         if kind == "model" and "did you mean" not in hint and not words:
             hint = "; `meshwright show models` lists those there are; for another give its config.json"
         super().__init__(f"unknown {kind} {shown(unknown)}{hint}", where)
+
+
+def named(kind: str, name: str, members: Mapping[str, MemberT], where: str = "") -> MemberT:
+    """The member of a registry.
+
+    Args:
+        kind: what the members are, for the message.
+        name: of one of them.
+        members: by name.
+        where: key path or option of the name.
+
+    Raises:
+        UnknownNameError: there is none of that name (the nearest is offered).
+    """
+    if name not in members:
+        raise UnknownNameError(kind, name, members, where)
+    return members[name]
 
 
 class Notice(FutureWarning):

@@ -183,3 +183,12 @@ def plain_cell(text: str) -> str:
 def read_cell(text: str) -> str:
     """The text of a cell that ``plain_cell`` wrote."""
     return text[1:] if text[:1] == "'" and text.lstrip("'").startswith(FORMULAS) else text
+
+
+def beginning(path: Path, size: int = 4096) -> str:
+    """The first ``size`` bytes of a file as text; empty for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(size).decode("utf-8", errors="ignore")
+    except OSError:
+        return ""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from core.errors import UnknownNameError
+from core.errors import named
 from core.loading import Strict, build, read_mapping
 
 FILE = Path(__file__).with_name("grids.yaml")
@@ -38,9 +38,7 @@ class Grids(Strict):
         Raises:
             UnknownNameError: the table has no such region.
         """
-        if region not in self.regions:
-            raise UnknownNameError("region", region, self.regions, where)
-        return self.regions[region]
+        return named("region", region, self.regions, where)
 
 
 @cache

@@ -62,11 +62,7 @@ class Wiring:
         in_switch: bool,
     ) -> Floats:
         """Return the time of collectives; see ``Cluster.collective``."""
-        if operation not in FAMILIES:
-            raise UnknownNameError("collective", operation, FAMILIES)
-        buffers, sizes, strides = np.broadcast_arrays(np.asarray(bytes_, np.float64), size, stride)
-        group, shape = self.place(sizes, strides)
-        return self._seconds(operation, buffers.ravel(), group, concurrent, in_switch).reshape(shape)
+        return self.cost(operation, bytes_, size, stride, concurrent, in_switch).seconds
 
     def _seconds(
         self, operation: str, buffer: Floats, group: Group, concurrent: bool, in_switch: bool

@@ -85,7 +85,7 @@ def read_machine(
         notes.append(f"no report lists nodes: {cluster['nodes']}")
     cluster["levels"] = _levels(cluster["levels"], count, report, name, notes)
     sources["levels"] = f"as {name}, for {count} devices ({', '.join(report.kinds)})"
-    cluster["network"], sources["network"] = _network(dict(cluster["network"]), count, report, name, notes)
+    cluster["network"], sources["network"] = _network(dict(cluster["network"]), report, name, notes)
     cluster["sources"] = sources
     if report.host_bytes:
         source = {"value": report.host_bytes, "kind": "read", "source": "RealMemory of SLURM"}
@@ -172,7 +172,7 @@ def _levels(levels: Sequence[Any], count: int, report: Report, base: str, notes:
 
 
 def _network(
-    network: dict[str, Any], count: int, report: Report, base: str, notes: list[str]
+    network: dict[str, Any], report: Report, base: str, notes: list[str]
 ) -> tuple[dict[str, Any], str]:
     """NICs of a node, their rate and fabric."""
     if report.nics:

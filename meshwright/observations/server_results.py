@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, shown
+from core.files import beginning
 from core.loading import exists, read_mapping, read_text
 from core.parsing import no_such_file
 from core.written_numbers import measured
@@ -54,19 +55,10 @@ def is_servers(path: Path) -> bool:
     if path.suffix in SUFFIXES:
         return True
     if path.suffix in PRINTED:
-        return TABLE in _beginning(path)
+        return TABLE in beginning(path, BEGINNING)
     if path.suffix != ".csv":
         return False
     return set(CLOSED_LOOPS) <= set(next(csv.reader(read_text(path).splitlines()[:1]), []))
-
-
-def _beginning(path: Path) -> str:
-    """The first characters of a file; empty for one that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(BEGINNING).decode("utf-8", errors="ignore")
-    except OSError:
-        return ""
 
 
 def read_servers(path: Path) -> tuple[list[MeasuredLoad], list[tuple[str, str]]]:

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from core.errors import UnknownNameError
+from core.errors import named
 
 EXECUTORS = {"local": "local", "ray": "ray_cluster"}
 """Module of each executor."""
@@ -41,6 +41,4 @@ def check(name: str, address: str = "") -> None:
 
 
 def _module(name: str) -> Any:
-    if name not in EXECUTORS:
-        raise UnknownNameError("executor", name, EXECUTORS, "--executor")
-    return import_module(f"planner.executors.{EXECUTORS[name]}")
+    return import_module(f"planner.executors.{named('executor', name, EXECUTORS, '--executor')}")

@@ -189,12 +189,3 @@ def csv_rows(path: Path) -> Iterator[CsvRow]:
                 yield CsvRow(dict(zip(header, cells, strict=True)), path, reader.line_num)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read ({error})", str(path)) from None
-
-
-def beginning(path: Path, size: int = 4096) -> str:
-    """The first characters of a file, empty for one that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(size).decode("utf-8", errors="ignore")
-    except OSError:
-        return ""

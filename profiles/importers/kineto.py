@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from core.errors import InputError, shown
+from core.files import beginning
 from profiles.importers.common import (
     BYTES,
     Importer,
     ImportOptions,
     TablePoint,
-    beginning,
     dtype_name,
     parsed_json,
 )

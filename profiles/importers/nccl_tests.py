@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError, UnknownNameError, shown
+from core.files import beginning
 from core.loading import read_text
-from profiles.importers.common import Importer, ImportOptions, TablePoint, beginning, dtype_name, parsed_json
+from profiles.importers.common import Importer, ImportOptions, TablePoint, dtype_name, parsed_json
 from profiles.measure.machine import catalogue_name
 
 COLLECTIVES = {

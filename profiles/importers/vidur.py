@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from profiles.importers.common import CsvRow, Importer, ImportOptions, TablePoint, beginning, csv_rows
+from core.files import beginning
+from profiles.importers.common import CsvRow, Importer, ImportOptions, TablePoint, csv_rows
 
 MICROSECONDS = 1000.0
 ELEMENT = 2  # fp16

@@ -272,7 +272,7 @@ def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str
             module_format = kinds[linear] if few else formats.of(layer, linear)
             shares[linear.part][module_format] += linear.weights
     if few:
-        _mixers_alike(model, kinds, shares)
+        _mixers_alike(kinds, shares)
     head: CheckpointFormat = WIDE
     for modules, module_format in reversed(formats.listed):
         head = module_format if modules.has_output() else head
@@ -282,7 +282,7 @@ def part_formats(model: Model, formats: ModuleFormats) -> tuple[PartFormats, str
 
 
 def _mixers_alike(
-    model: Model, kinds: Mapping[Linear, CheckpointFormat], shares: dict[str, Counter[CheckpointFormat]]
+    kinds: Mapping[Linear, CheckpointFormat], shares: dict[str, Counter[CheckpointFormat]]
 ) -> None:
     """Give attention of a kind that no named layer has the format of the kind that they have."""
     mixers: dict[str, Counter[CheckpointFormat]] = defaultdict(Counter)

@@ -318,7 +318,7 @@ class _Run:
         if self.inputs.dropped and self.out < self.inputs.dropped.replicas - 1 and not self.resets:
             self._drop(self.inputs.dropped)
             return
-        self._recover(nodes, seconds, self._roll_back(nodes))
+        self._recover(seconds, self._roll_back(nodes))
 
     def _noticed(self, fault: tuple[int, float, int, str, dict[str, float]]) -> None:
         """A check finds silent corruption: everything since the last clean save is lost."""
@@ -329,7 +329,7 @@ class _Run:
         self._lose(nodes, repair)
         load = self._roll_back(nodes, self.clean)
         self.clean = None
-        self._recover(nodes, {**seconds, "detect": 0.0}, load)
+        self._recover({**seconds, "detect": 0.0}, load)
 
     def _lose(self, nodes: int, repair: float) -> None:
         self.replication.lost_nodes += nodes
@@ -344,7 +344,7 @@ class _Run:
         """Drop nodes that are back; ``down`` is sorted."""
         del self.down[: bisect_right(self.down, self.time)]
 
-    def _recover(self, nodes: int, seconds: dict[str, float], load: float) -> None:
+    def _recover(self, seconds: dict[str, float], load: float) -> None:
         """Start the stages of a recovery, in place of one that is under way."""
         if math.isnan(seconds["load"]):
             seconds = {**seconds, "load": load}

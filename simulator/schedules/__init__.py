@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from core.errors import UnknownNameError
+from core.errors import named
 from simulator.schedules.base import PipelineTimes, Route, Schedule, Task, WorkTimes
 from simulator.schedules.bitpipe import BitPipe
 from simulator.schedules.breadth_first import BreadthFirst
@@ -65,6 +65,4 @@ def get_schedule(name: str, where: str = "") -> Schedule:
     Raises:
         UnknownNameError: there is none (the nearest name is offered).
     """
-    if name not in schedules:
-        raise UnknownNameError("schedule", name, schedules, where)
-    return schedules[name]
+    return named("schedule", name, schedules, where)

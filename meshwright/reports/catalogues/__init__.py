@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from core.errors import UnknownNameError
+from core.errors import UnknownNameError, named
 from meshwright.reports.catalogues import (
     checkpoints,
     clusters,
@@ -113,7 +113,4 @@ SYNONYMS = {"gpus": "devices", "gpu": "devices", "accelerators": "devices", "nod
 
 
 def _kind(kind: str) -> Kind[Any]:
-    kind = SYNONYMS.get(kind, kind)
-    if kind not in KINDS:
-        raise UnknownNameError("kind", kind, KINDS)
-    return KINDS[kind]
+    return named("kind", SYNONYMS.get(kind, kind), KINDS)

@@ -6,16 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
-from core.errors import UnknownNameError
+from core.errors import named
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import table
 from simulator.checkpoints import MECHANISMS, Mechanism
-
-
-def _get(name: str) -> type[Mechanism]:
-    if name not in MECHANISMS:
-        raise UnknownNameError("checkpoint mechanism", name, MECHANISMS)
-    return MECHANISMS[name]
 
 
 def _name(mechanism: type[Mechanism]) -> str:
@@ -51,7 +45,7 @@ def _parts(mechanism: type[Mechanism]) -> list[Table]:
 
 KIND = Kind(
     names=lambda: list(MECHANISMS),
-    get=_get,
+    get=lambda name: named("checkpoint mechanism", name, MECHANISMS),
     brief=_brief,
     more=lambda mechanism: {"keys": _keys(mechanism)},
     cells={

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from core.errors import UnknownNameError
+from core.errors import named
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import table
 from simulator.serving.question.speculation import DraftingDefaults, drafting_defaults
@@ -15,10 +15,7 @@ FIGURES = ("tokens", "acceptance", "layers", "host_s", "verified")
 
 
 def _get(name: str) -> tuple[str, DraftingDefaults]:
-    defaults = drafting_defaults()
-    if name not in defaults:
-        raise UnknownNameError("kind of speculation", name, defaults)
-    return name, defaults[name]
+    return name, named("kind of speculation", name, drafting_defaults())
 
 
 def _figures(defaults: DraftingDefaults) -> dict[str, Any]:

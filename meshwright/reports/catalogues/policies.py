@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from core.errors import UnknownNameError
+from core.errors import named
 from meshwright.reports.catalogues.kind import Kind
 from meshwright.reports.tables import table
 from simulator.serving.adapters import kernels
@@ -30,11 +30,6 @@ def _parameters(policy: Any) -> dict[str, str]:
 def policies(kind: str, registry: Mapping[str, Any]) -> Kind[Any]:
     """The registry of one kind of policy, as a catalogue."""
 
-    def get(name: str) -> Any:
-        if name not in registry:
-            raise UnknownNameError(kind, name, registry)
-        return registry[name]
-
     def parts(policy: Any) -> list[Table]:
         rows = [
             [name, repr(policy.model_fields[name].default), text]
@@ -44,7 +39,7 @@ def policies(kind: str, registry: Mapping[str, Any]) -> Kind[Any]:
 
     return Kind(
         names=lambda: sorted(registry),
-        get=get,
+        get=lambda name: named(kind, name, registry),
         brief=lambda policy: {"name": policy.name, "rule": policy.rule, "source": policy.source},
         more=lambda policy: {"parameters": _parameters(policy)},
         cells={

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from core.errors import InputError, UnknownNameError
+from core.errors import InputError, named
 from core.loading import build, read_mapping
 from simulator.diffusion.models.model import DiffusionModel
 from simulator.models.huggingface_rules import Config
+from simulator.models.towers.reading import Fields, needed
 
 INDEX = "model_index.json"
-Fields = dict[str, Any]
-
-
-def _needed(config: Config, *keys: str) -> int:
-    value = config.number(*keys)
-    if value is None:
-        raise InputError(f"key {keys[0]!r} is missing", config.where)
-    return value
 
 
 def _sizes(config: Config) -> Fields:
-    heads, width = _needed(config, "num_attention_heads"), _needed(config, "attention_head_dim")
-    inputs = _needed(config, "in_channels")
+    heads, width = needed(config, "num_attention_heads"), needed(config, "attention_head_dim")
+    inputs = needed(config, "in_channels")
     side = config.number("patch_size") or 1
     return {
         "hidden": heads * width,
@@ -38,18 +30,18 @@ def _sizes(config: Config) -> Fields:
 
 
 def _pixart(config: Config) -> Fields:
-    fields, layers = _sizes(config), _needed(config, "num_layers")
+    fields, layers = _sizes(config), needed(config, "num_layers")
     blocks = {"kind": "cross", "count": layers, "feed_forward": 4 * fields["hidden"]}
     return {
         **fields,
         "blocks": [blocks],
-        "text_width": _needed(config, "caption_channels"),
+        "text_width": needed(config, "caption_channels"),
         "text_tokens": 300,
     }
 
 
 def _sd3(config: Config) -> Fields:
-    fields, layers = _sizes(config), _needed(config, "num_layers")
+    fields, layers = _sizes(config), needed(config, "num_layers")
     dual = config.values.get("dual_attention_layers")
     twice = len(dual) if isinstance(dual, list) else 0
     block = {"kind": "joint", "feed_forward": 4 * fields["hidden"]}
@@ -58,13 +50,13 @@ def _sd3(config: Config) -> Fields:
         **fields,
         "blocks": [*groups, {**block, "count": layers - twice, "modulated": 12}],
         "qk_norm": config.values.get("qk_norm") is not None,
-        "text_width": _needed(config, "joint_attention_dim"),
+        "text_width": needed(config, "joint_attention_dim"),
         "text_tokens": 333,
     }
 
 
 def _sana(config: Config) -> Fields:
-    fields, layers = _sizes(config), _needed(config, "num_layers")
+    fields, layers = _sizes(config), needed(config, "num_layers")
     ratio = config.values.get("mlp_ratio")
     blocks = {
         "kind": "cross",
@@ -79,16 +71,16 @@ def _sana(config: Config) -> Fields:
         **fields,
         "blocks": [blocks],
         "qk_norm": config.values.get("qk_norm") is not None,
-        "text_width": _needed(config, "caption_channels"),
+        "text_width": needed(config, "caption_channels"),
         "text_tokens": 300,
     }
 
 
 def _hunyuan_dit(config: Config) -> Fields:
-    fields, layers = _sizes(config), _needed(config, "num_layers")
+    fields, layers = _sizes(config), needed(config, "num_layers")
     ratio = config.values.get("mlp_ratio")
     wide = int(fields["hidden"] * (ratio if isinstance(ratio, int | float) else 4.0))
-    text = _needed(config, "cross_attention_dim")
+    text = needed(config, "cross_attention_dim")
     blocks = {
         "kind": "cross",
         "count": layers,
@@ -112,7 +104,7 @@ def _hunyuan_dit(config: Config) -> Fields:
 def _flux(config: Config) -> Fields:
     fields = _sizes(config)
     block = {"feed_forward": 4 * fields["hidden"]}
-    blocks = [{**block, "kind": "joint", "count": _needed(config, "num_layers"), "modulated": 12}]
+    blocks = [{**block, "kind": "joint", "count": needed(config, "num_layers"), "modulated": 12}]
     if single := config.number("num_single_layers"):
         blocks.append({**block, "kind": "single", "count": single, "modulated": 3})
     # Latents are packed: a patch of 2 x 2 latent pixels is one input.
@@ -124,7 +116,7 @@ def _flux(config: Config) -> Fields:
         "blocks": blocks,
         "qk_norm": True,
         "rope": True,
-        "text_width": _needed(config, "joint_attention_dim"),
+        "text_width": needed(config, "joint_attention_dim"),
         "text_tokens": 512,
         "guidance": "embedded" if config.flag("guidance_embeds") else "classifier-free",
     }
@@ -139,7 +131,7 @@ def _flux2(config: Config) -> Fields:
 
 
 def _cogvideox(config: Config) -> Fields:
-    fields, layers = _sizes(config), _needed(config, "num_layers")
+    fields, layers = _sizes(config), needed(config, "num_layers")
     side, condition = fields["patch"][1], config.number("time_embed_dim") or 512
     blocks = {
         "kind": "shared",
@@ -154,7 +146,7 @@ def _cogvideox(config: Config) -> Fields:
         "blocks": [blocks],
         "qk_norm": True,
         "rope": bool(config.flag("use_rotary_positional_embeddings")),
-        "text_width": _needed(config, "text_embed_dim"),
+        "text_width": needed(config, "text_embed_dim"),
         "text_tokens": config.number("max_text_seq_length") or 226,
     }
 
@@ -166,12 +158,12 @@ def _hunyuan_video(config: Config) -> Fields:
         **fields,
         "patch": (config.number("patch_size_t") or 1, *fields["patch"][1:]),
         "blocks": [
-            {**block, "kind": "joint", "count": _needed(config, "num_layers"), "modulated": 12},
-            {**block, "kind": "single", "count": _needed(config, "num_single_layers"), "modulated": 3},
+            {**block, "kind": "joint", "count": needed(config, "num_layers"), "modulated": 12},
+            {**block, "kind": "single", "count": needed(config, "num_single_layers"), "modulated": 3},
         ],
         "qk_norm": True,
         "rope": True,
-        "text_width": _needed(config, "text_embed_dim"),
+        "text_width": needed(config, "text_embed_dim"),
         "text_tokens": 256,
         "guidance": "embedded" if config.flag("guidance_embeds") else "classifier-free",
     }
@@ -183,8 +175,8 @@ def _wan(config: Config) -> Fields:
     fields = _sizes(config._replace(values={**config.values, "patch_size": None}))
     blocks = {
         "kind": "cross",
-        "count": _needed(config, "num_layers"),
-        "feed_forward": _needed(config, "ffn_dim"),
+        "count": needed(config, "num_layers"),
+        "feed_forward": needed(config, "ffn_dim"),
     }
     return {
         **fields,
@@ -192,7 +184,7 @@ def _wan(config: Config) -> Fields:
         "blocks": [blocks],
         "qk_norm": True,
         "rope": True,
-        "text_width": _needed(config, "text_dim"),
+        "text_width": needed(config, "text_dim"),
         "text_tokens": 512,
     }
 
@@ -206,7 +198,7 @@ def _cosmos(config: Config) -> Fields:
     for key in ("img_context_dim_in", "controlnet_block_every_n"):
         if config.values.get(key):
             raise InputError(f"{key}: only Cosmos models of text are supported", config.where)
-    ratio, text = config.values.get("mlp_ratio"), _needed(config, "text_embed_dim")
+    ratio, text = config.values.get("mlp_ratio"), needed(config, "text_embed_dim")
     hidden = _sizes(config._replace(values={**config.values, "patch_size": None}))["hidden"]
     wide = int(hidden * (ratio if isinstance(ratio, int | float) else 4.0))
     fields = _wan(config._replace(values={**config.values, "ffn_dim": wide, "text_dim": text}))
@@ -248,14 +240,13 @@ def read_folder(path: Path) -> DiffusionModel:
     read_mapping(path / INDEX, bounded=False)
     config = _config(path / "transformer" / "config.json")
     name = str(config.values.get("_class_name"))
-    if name not in TRANSFORMERS:
-        raise UnknownNameError("class of transformer", name, TRANSFORMERS, f"{config.where}: _class_name")
+    fields_of = named("class of transformer", name, TRANSFORMERS, f"{config.where}: _class_name")
     encoders = [
         _encoder(_config(part / "config.json"))
         for part in sorted(path.glob("text_encoder*"))
         if (part / "config.json").is_file()
     ]
-    fields = TRANSFORMERS[name](config)
+    fields = fields_of(config)
     decoder = _decoder(_config(path / "vae" / "config.json"))
     return build(
         DiffusionModel,
@@ -279,27 +270,27 @@ def _encoder(config: Config) -> Fields:
     for part in ("text_config", "thinker_config"):
         inner = config.inner(part)
         config = Config({**config.values, **inner.values}, inner.where) if inner.values else config
-    hidden = _needed(config, "d_model", "hidden_size")
-    heads = _needed(config, "num_heads", "num_attention_heads")
+    hidden = needed(config, "d_model", "hidden_size")
+    heads = needed(config, "num_heads", "num_attention_heads")
     width = config.number("d_kv", "head_dim") or hidden // heads
     gated = bool(config.flag("is_gated_act")) or "gated" in str(config.values.get("feed_forward_proj", ""))
     return {
         "name": str(config.values.get("model_type", "text encoder")),
-        "layers": _needed(config, "num_layers", "num_hidden_layers"),
+        "layers": needed(config, "num_layers", "num_hidden_layers"),
         "hidden": hidden,
         "heads": heads,
         "kv_heads": config.number("num_key_value_heads") or 0,
         "head_dim": width,
-        "feed_forward": _needed(config, "d_ff", "intermediate_size"),
+        "feed_forward": needed(config, "d_ff", "intermediate_size"),
         "gated": gated or config.number("num_key_value_heads") is not None,
-        "vocabulary": _needed(config, "vocab_size"),
+        "vocabulary": needed(config, "vocab_size"),
     }
 
 
 def _decoder(config: Config) -> Fields:
     channels = config.values.get("decoder_block_out_channels") or config.values.get("block_out_channels")
     if channels is None and isinstance(factors := config.values.get("dim_mult"), list):
-        channels = [_needed(config, "base_dim") * factor for factor in factors]
+        channels = [needed(config, "base_dim") * factor for factor in factors]
     if not isinstance(channels, list):
         raise InputError("key 'block_out_channels' is missing", config.where)
     blocks = config.number("layers_per_block", "num_res_blocks")
@@ -308,7 +299,7 @@ def _decoder(config: Config) -> Fields:
     return {
         "channels": channels,
         "blocks": blocks + 1 if blocks else 3,
-        "latent": _needed(config, "latent_channels", "z_dim"),
+        "latent": needed(config, "latent_channels", "z_dim"),
         "time": ratio if "3D" in str(config.values.get("down_block_types", "3D")) else 1,
         **({"linear_stages": kinds.count("EfficientViTBlock")} if isinstance(kinds, list) else {}),
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.loading import build
 from simulator.models.huggingface_rules import Config
-from simulator.models.towers.reading import Fields, text_hidden
+from simulator.models.towers.reading import Fields, Reader, reader_of, text_hidden
 from simulator.models.towers.tower import Tower
 
 WHISPER_CHUNK = 3000
@@ -108,7 +108,7 @@ def _qwen3_omni(audio: Config, config: Config) -> Fields:
     }
 
 
-AUDIO_FAMILIES: Mapping[str, Callable[[Config, Config], Fields]] = MappingProxyType(
+AUDIO_FAMILIES: Mapping[str, Reader] = MappingProxyType(
     {
         "qwen2_audio": _qwen2_audio,
         "qwen2_5_omni_thinker": _qwen2_5_omni,
@@ -129,9 +129,9 @@ def read_audio(config: Config, name: str) -> Tower | None:
     Raises:
         InputError: a key of the encoder is missing or wrong.
     """
-    audio = config.inner("audio_config")
-    family = AUDIO_FAMILIES.get(str(config.values.get("model_type")))
-    if not audio.values or family is None:
+    encoder = reader_of(config, "audio_config", AUDIO_FAMILIES)
+    if encoder is None:
         return None
+    audio, family = encoder
     fields = family(audio, config)
     return build(Tower, {**fields, "name": name, "rule": {"kind": "clips", **fields["rule"]}}, audio.where)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from core.loading import build
@@ -15,10 +15,10 @@ from simulator.models.towers.kimi import kimi
 from simulator.models.towers.llama4 import llama4
 from simulator.models.towers.pixtral import pixtral
 from simulator.models.towers.qwen import qwen2_5, qwen3
-from simulator.models.towers.reading import Fields
+from simulator.models.towers.reading import Reader, reader_of
 from simulator.models.towers.tower import Tower
 
-FAMILIES: Mapping[str, Callable[[Config, Config], Fields]] = MappingProxyType(
+FAMILIES: Mapping[str, Reader] = MappingProxyType(
     {
         "qwen2_5_vl": qwen2_5,
         "qwen3_vl": qwen3,
@@ -54,10 +54,10 @@ def read_tower(config: Config, name: str) -> Tower | None:
     Raises:
         InputError: a key of the tower is missing or wrong.
     """
-    vision = config.inner("vision_config")
-    family = FAMILIES.get(str(config.values.get("model_type")))
-    if not vision.values or family is None:
+    tower = reader_of(config, "vision_config", FAMILIES)
+    if tower is None:
         return None
+    vision, family = tower
     if family is pixtral and vision.values.get("model_type") != "pixtral":
         return None
     fields = family(vision, config)

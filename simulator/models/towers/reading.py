@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from core.loading import exists, read_mapping
 from simulator.models.huggingface_rules import Config
 
 Fields = dict[str, Any]
+Reader = Callable[[Config, Config], Fields]
+"""Fields of a tower, from its part of a file and from the file's top level."""
 
 SPELLINGS = {
     "layers": ("depth", "num_hidden_layers", "vt_num_hidden_layers"),
@@ -18,6 +21,18 @@ SPELLINGS = {
     "feed_forward": ("intermediate_size", "vt_intermediate_size"),
 }
 PREPROCESSOR = "preprocessor_config.json"
+
+
+def reader_of(config: Config, key: str, readers: Mapping[str, Reader]) -> tuple[Config, Reader] | None:
+    """The part of a file that describes a tower, and its reader; None without it, or of no family known.
+
+    Args:
+        config: the top level of the file.
+        key: of the part.
+        readers: by ``model_type``.
+    """
+    part, reader = config.inner(key), readers.get(str(config.values.get("model_type")))
+    return None if reader is None or not part.values else (part, reader)
 
 
 def needed(config: Config, *keys: str) -> int:

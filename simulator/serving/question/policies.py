@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from core.errors import UnknownNameError
+from core.errors import named
 from core.loading import Strict, build
 
 Policy = TypeVar("Policy", bound=Strict)
@@ -32,7 +32,5 @@ def make_policy(
         UnknownNameError: no such policy (the nearest name is offered).
         InputError: an unknown parameter, or a wrong value.
     """
-    if name not in by_name:
-        raise UnknownNameError(kind, name, by_name, where)
     beside = f"{where}_options" if where else f"{kind} {name}"
-    return build(by_name[name], options, options_where or beside)
+    return build(named(kind, name, by_name, where), options, options_where or beside)

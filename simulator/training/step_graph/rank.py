@@ -100,7 +100,7 @@ class RankTasks:
         chunks = {chunk: position for (owner, chunk), position in plan.position.items() if owner == rank}
         works = {chunk: self.program.work[position] for chunk, position in chunks.items()}
         self.visits = {
-            (kind, chunk): self._visit(kind, chunk, position)
+            (kind, chunk): self._visit(kind, position)
             for chunk, position in chunks.items()
             for kind in (FORWARD, BACKWARD, WEIGHT)
         }
@@ -136,7 +136,7 @@ class RankTasks:
             else:
                 self._pass(place, task)
 
-    def _visit(self, kind: str, chunk: int, position: int) -> Visit:
+    def _visit(self, kind: str, position: int) -> Visit:
         work, last = self.program.work[position], self.plan.last
         late = work.activation_for_weight if self.program.schedule.splits_backward else 0.0
         segments, memory, to = {

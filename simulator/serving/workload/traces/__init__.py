@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from core.errors import UnknownNameError
+from core.errors import named
 from simulator.serving.workload.traces import (
     azure,
     bailian,
@@ -45,9 +45,7 @@ def get_format(name: str, where: str = "") -> TraceFormat:
     Raises:
         UnknownNameError: no such format (the nearest name is offered).
     """
-    if name not in formats:
-        raise UnknownNameError("trace format", name, formats, where)
-    return formats[name]
+    return named("trace format", name, formats, where)
 
 
 __all__ = ["TraceFormat", "TraceRow", "formats", "get_format"]
