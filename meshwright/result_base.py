@@ -216,5 +216,10 @@ def as_answer(kind: type[AnswerT], planned: Any, **more: Any) -> AnswerT:
 
 
 def check_rank(index: int, plans: int) -> None:
+    """Refuse a plan, counted from 0, beyond those that are shown.
+
+    Raises:
+        InputError: there is no such plan.
+    """
     if not 0 <= index < plans:
         raise InputError(f"{plans} plans are shown, found {index + 1}; a higher top shows more", "rank")

@@ -167,8 +167,10 @@ class Kernels:
 
 
 def as_floats(*values: ArrayLike) -> tuple[Array, ...]:
+    """Return 64-bit arrays, each of its own shape."""
     return tuple(np.asarray(value, dtype=np.float64) for value in values)
 
 
 def broadcast(*values: ArrayLike) -> tuple[Array, ...]:
+    """Return 64-bit arrays of one shape."""
     return tuple(np.broadcast_arrays(*as_floats(*values)))

@@ -52,7 +52,7 @@ class KernelModel(Products, AttentionKernels):
         return memory_bound.seconds_of_forms(forms, figures, np.asarray(bytes_moved, dtype=np.float64))
 
     def cast_wait(self, casts: ArrayLike) -> Array:
-        """Return what casts of elements one by one by torch's kernels add to the time of their bytes.
+        """Return the seconds that torch's casts, element by element, add to the time of their bytes.
 
         Args:
             casts: elements; 0 on devices whose rate nobody measured, those of other vendors than NVIDIA.

@@ -41,6 +41,7 @@ class Variables(dict[str, str]):
 
 
 def unquoted(value: str) -> str:
+    """A word without the quotes around all of it."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 

@@ -136,15 +136,15 @@ class Mechanism(Strict):
         """One save of each plan."""
 
     def copy_s(self, state: SavedState, rates: SaveRates) -> np.ndarray:
-        """Time to copy what a node writes from its devices to its host."""
+        """Seconds to copy what a node writes from its devices to its host, shape (plans,)."""
         return self.node_bytes(state) / rates.copy
 
     def node_bytes(self, state: SavedState) -> np.ndarray:
-        """Bytes that the fullest node writes."""
+        """Bytes that the fullest node writes, shape (plans,)."""
         return state.node if self.writers == "one" else state.spread_node
 
     def write_s(self, place: StoragePlace, state: SavedState, rates: SaveRates) -> np.ndarray:
-        """Time of a save's way from host memory to a place: the slowest of its streams."""
+        """Seconds of a save's way from host memory to a place: the slowest of its streams, shape (plans,)."""
         node, nothing = self.node_bytes(state), np.zeros_like(state.total)
         if place == "host":
             return nothing

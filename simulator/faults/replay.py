@@ -54,7 +54,7 @@ class Replay(FaultProcess):
         return tuple(sorted(set(self._trace.cause)))
 
     def rate(self, job: Exposed) -> float:
-        """Starts of the replayed nodes over the length of the trace."""
+        """Starts of the replayed nodes a second of the trace."""
         return float(self._chosen(job).sum()) / self.duration
 
     def loss_rate(self, job: Exposed) -> tuple[float, float]:

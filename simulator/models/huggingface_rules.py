@@ -47,6 +47,11 @@ class Config(NamedTuple):
 
 
 def whole_of(config: Config, key: str, default: int = 0) -> int:
+    """The whole number of a key, or the default where the file lacks it.
+
+    Raises:
+        InputError: no whole number.
+    """
     value = config.number(key)
     return default if value is None else value
 
@@ -223,6 +228,7 @@ def _equal(config: Config, *keys: str) -> int | None:
 
 
 def present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a file states."""
     return {field: value for field, value in fields.items() if value is not None}
 
 

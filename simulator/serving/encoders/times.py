@@ -59,5 +59,5 @@ class EncoderTimes:
 
 
 def tower_bytes(tower: Tower, tensor: int) -> float:
-    """Weights of a tower on one device, in 16 bits, sharded over tensor-parallel ranks."""
+    """Bytes of a tower's weights on one device, in 16 bits, sharded over tensor-parallel ranks."""
     return WIDTH * tower_parameters(tower) / tensor
