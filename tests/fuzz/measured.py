@@ -6,6 +6,7 @@ import json
 from random import Random
 from typing import Any
 
+from tests.examples import AIPERF, GUIDELLM
 from tests.fuzz.case import Case, Kind, from_data, from_text
 from tests.fuzz.mutate import LIKELY, as_text, broken, mutated
 from tests.fuzz.serving import MEASURED, table_of
@@ -91,28 +92,6 @@ BENCH = {
     "median_ttft_ms": 71.0,
     "mean_tpot_ms": 9.2,
     "median_tpot_ms": 9.2,
-}
-AIPERF = {
-    "input_config": {"loadgen": {"concurrency": 4}},
-    "request_count": {"unit": "requests", "avg": 40.0},
-    "input_sequence_length": {"unit": "tokens", "avg": 700.0, "p50": 700},
-    "output_sequence_length": {"unit": "tokens", "avg": 60.0, "p50": 60},
-    "time_to_first_token": {"unit": "ms", "avg": 80.0, "p50": 70.0},
-    "inter_token_latency": {"unit": "ms", "avg": 9.5, "p50": 9.4},
-}
-GUIDELLM = {
-    "benchmarks": [
-        {
-            "config": {"strategy": {"type_": "concurrent", "streams": 4}},
-            "metrics": {
-                "request_totals": {"successful": 40},
-                "prompt_token_count": {"successful": {"mean": 700.0}},
-                "output_token_count": {"successful": {"mean": 60.0}},
-                "time_to_first_token_ms": {"successful": {"mean": 80.0, "median": 70.0}},
-                "inter_token_latency_ms": {"successful": {"mean": 9.5, "median": 9.4}},
-            },
-        }
-    ]
 }
 
 

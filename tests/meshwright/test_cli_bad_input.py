@@ -7,23 +7,12 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = [
-    "--model",
-    "llama2-7b",
-    "--cluster",
-    "dgx-a100-80gb",
-    "--gpus",
-    "16",
-    "--seq-len",
-    "2048",
-    "--global-batch",
-    "64",
-]
+from tests.examples import TRAINING_FLAGS
 
 
 def flags(**changed: str) -> list[str]:
     """The flags of a question that works, with some changed."""
-    values = dict(zip(FLAGS[::2], FLAGS[1::2], strict=True))
+    values = dict(zip(TRAINING_FLAGS[::2], TRAINING_FLAGS[1::2], strict=True))
     return [
         part
         for pair in (values | {f"--{k.replace('_', '-')}": v for k, v in changed.items()}).items()

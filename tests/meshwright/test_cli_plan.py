@@ -4,22 +4,11 @@ import json
 
 import pytest
 
-QUESTION = [
-    "--model",
-    "llama2-7b",
-    "--cluster",
-    "dgx-a100-80gb",
-    "--gpus",
-    "16",
-    "--seq-len",
-    "2048",
-    "--global-batch",
-    "64",
-]
+from tests.examples import TRAINING_FLAGS
 
 
 def asked(run, *more: str) -> dict:
-    ran = run("plan", *QUESTION, "--json", *more)
+    ran = run("plan", *TRAINING_FLAGS, "--json", *more)
     assert (ran.code, ran.err) == (0, "")
     return json.loads(ran.out)
 
@@ -85,7 +74,7 @@ def test_a_fixed_field_never_makes_the_best_plan_better(run):
 
 
 def test_the_same_question_gives_the_same_bytes(run):
-    assert run("plan", *QUESTION, "--json").out == run("plan", *QUESTION, "--json").out
+    assert run("plan", *TRAINING_FLAGS, "--json").out == run("plan", *TRAINING_FLAGS, "--json").out
 
 
 def test_a_scenario_asks_what_the_flags_ask_and_flags_change_it(run, scenario):
@@ -123,7 +112,7 @@ def test_simulate_costs_a_searched_plan_as_the_search_did(run, scenario):
 
 
 def test_the_table_shows_the_plans_the_rules_and_the_runner_up(run):
-    out = run("plan", *QUESTION, "--top", "3", "--more").out
+    out = run("plan", *TRAINING_FLAGS, "--top", "3", "--more").out
     for word in (
         "rank",
         "TP",
@@ -143,7 +132,7 @@ def test_the_table_shows_the_plans_the_rules_and_the_runner_up(run):
 
 def test_the_table_is_turned_where_the_terminal_is_narrow(run, monkeypatch):
     monkeypatch.setattr("meshwright.commands.output.wide", lambda: False)
-    lines = run("plan", *QUESTION, "--top", "2").out.splitlines()
+    lines = run("plan", *TRAINING_FLAGS, "--top", "2").out.splitlines()
     assert any(line.split()[:3] == ["rank", "1", "2"] for line in lines)
 
 
@@ -156,7 +145,7 @@ def test_a_proven_search_says_what_promised_too_much(run):
 
 
 def test_json_says_that_nothing_fits(run):
-    ran = run("plan", "--model", "gpt-1t", *QUESTION[2:], "--json")
+    ran = run("plan", "--model", "gpt-1t", *TRAINING_FLAGS[2:], "--json")
     assert ran.code == 1
     report = json.loads(ran.out)
     assert (report["plans"], report["scored"]) == ([], 0)

@@ -13,6 +13,7 @@ import yaml
 
 import meshwright as mw
 from meshwright.observations.server_results import read_servers
+from tests.examples import AIPERF, GUIDELLM
 
 SERVER = {
     "model": "llama3.1-8b",
@@ -42,30 +43,6 @@ def bench(clients, **more):
         "median_tpot_ms": 9.0 + 0.05 * clients,
         **more,
     }
-
-
-AIPERF = {
-    "input_config": {"loadgen": {"concurrency": 4}},
-    "request_count": {"unit": "requests", "avg": 40.0},
-    "input_sequence_length": {"unit": "tokens", "avg": 700.0, "p50": 700},
-    "output_sequence_length": {"unit": "tokens", "avg": 60.0, "p50": 60},
-    "time_to_first_token": {"unit": "ms", "avg": 80.0, "p50": 70.0},
-    "inter_token_latency": {"unit": "ms", "avg": 9.5, "p50": 9.4},
-}
-GUIDELLM = {
-    "benchmarks": [
-        {
-            "config": {"strategy": {"type_": "concurrent", "streams": 4}},
-            "metrics": {
-                "request_totals": {"successful": 40, "errored": 0},
-                "prompt_token_count": {"successful": {"mean": 700.0, "median": 700.0}},
-                "output_token_count": {"successful": {"mean": 60.0, "median": 60.0}},
-                "time_to_first_token_ms": {"successful": {"mean": 80.0, "median": 70.0}},
-                "inter_token_latency_ms": {"successful": {"mean": 9.5, "median": 9.4}},
-            },
-        }
-    ]
-}
 
 
 @pytest.fixture

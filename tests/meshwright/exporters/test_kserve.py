@@ -9,18 +9,8 @@ import yaml
 
 import meshwright as mw
 from core.errors import InputError
+from tests.examples import SERVED
 
-SERVED = {
-    "model": "llama3-8b",
-    "cluster": "dgx-h100",
-    "workload": {
-        "kind": "serving",
-        "requests": 100,
-        "arrivals": {"kind": "poisson", "rate": 4.0},
-        "input": 600,
-        "output": 60,
-    },
-}
 WORKLOAD = {"replicas": int, "parallelism": dict, "template": dict, "worker": dict}
 FIELDS = {**WORKLOAD, "model": dict, "router": dict, "prefill": dict}
 DEGREES = {"tensor", "pipeline", "data", "dataLocal", "dataRPCPort", "expert"}

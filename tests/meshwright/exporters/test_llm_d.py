@@ -7,18 +7,8 @@ import yaml
 
 import meshwright as mw
 from core.errors import InputError
+from tests.examples import SERVED
 
-SERVED = {
-    "model": "llama3-8b",
-    "cluster": "dgx-h100",
-    "workload": {
-        "kind": "serving",
-        "requests": 100,
-        "arrivals": {"kind": "poisson", "rate": 4.0},
-        "input": 600,
-        "output": 60,
-    },
-}
 POOLS = [
     {"name": "prompts", "role": "prefill", "tensor": 1, "replicas": 3},
     {"name": "outputs", "role": "decode", "tensor": 2, "replicas": 2},
