@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from evidence.training.chosen_constants import CONSTANTS
 from evidence.training.parts import kept_apart, source_of
-from evidence.training.step_constants import CONSTANTS
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
 from meshwright.validation.rows import published_files, read_rows

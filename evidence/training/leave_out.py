@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import UnknownNameError
+from evidence.training.chosen_constants import chosen_on, without_constants
 from evidence.training.parts import CLASSES, PartFigures, band_figures, source_of
-from evidence.training.step_constants import chosen_on, without_constants
 from meshwright.validation.cases import TrainingCase
 from meshwright.validation.ledger import ErrorSummary, Ledger, PredictedCase, predicted
 from planner.execution import Execution

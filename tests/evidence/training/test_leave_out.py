@@ -5,9 +5,9 @@ import json
 
 import pytest
 
+from evidence.training.chosen_constants import CONSTANTS, chosen_on, without_constants
 from evidence.training.leave_out import EACH, leave_out
 from evidence.training.parts import sources
-from evidence.training.step_constants import CONSTANTS, chosen_on, without_constants
 from meshwright.validation.cases import read_cases
 from meshwright.validation.ledger import Ledger, evaluate, predicted
 
