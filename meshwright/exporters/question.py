@@ -1,9 +1,9 @@
-"""Questions of exporters, from a scenario or from the saved JSON of ``plan``."""
+"""Plans of the saved JSON of ``plan`` as scenarios, for exporters."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -11,51 +11,11 @@ from typing import Any
 from core.errors import InputError, shown
 from core.loading import exists
 from core.parsing import read_text
-from meshwright.exporters.base import ExportQuestion
-from simulator.scenario import make_scenario
-from simulator.serving.scenario import make_serving
 from simulator.workload import STEP_KEYS, Training
 
 MOST_BYTES = 256 * 2**20
 """Of a saved search; a plan has about 10 kB."""
 KEPT = ("model", "cluster", "gpus", "framework", "allow")
-NO_PLAN = "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output"
-
-
-def training_question(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> ExportQuestion:
-    """The question of a scenario that trains; ``allow`` replaces its own.
-
-    Raises:
-        InputError: a wrong key or value, or no plan.
-    """
-    scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
-    plan = scenario.needed_plan(where, NO_PLAN)
-    setting = scenario.setting
-    if not setting.model.decoder_only:
-        kind = "has" if setting.model.causal else "is"
-        problem = f"{setting.model.name} {kind} an encoder; launch files train decoders"
-        raise InputError(problem, f"{where}: model")
-    title = (
-        scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
-    )
-    titled = title if plan.describe() in title else f"{title}: {plan.describe()}"
-    return ExportQuestion(titled, scenario=scenario, plan=plan, command=command)
-
-
-def serving_question_of(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> ExportQuestion:
-    """The question of a scenario that serves.
-
-    Raises:
-        InputError: a wrong key or value, or rules to allow.
-    """
-    if allow:
-        raise InputError("rules of releases are about training plans", "--allow")
-    setting = make_serving(data, where, folder)
-    return ExportQuestion(setting.title or where, serving=setting, command=command)
 
 
 def saved_search(reference: str) -> dict[str, Any] | None:

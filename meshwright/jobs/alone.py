@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.errors import InputError
@@ -146,9 +145,7 @@ def row(answer: Answer, best: Best) -> Callable[[str, Question], Mapping[str, An
 def unexported(kind: str, key: str) -> Callable[..., NoReturn]:
     """A job's ``export`` where no launcher takes its kind; ``key`` marks the kind in a scenario."""
 
-    def refused(
-        data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-    ) -> NoReturn:
-        raise InputError(KINDS[kind].elsewhere, f"{where}: {key}")
+    def refused(question: Question, command: str, allow: Sequence[str] | None = None) -> NoReturn:
+        raise InputError(KINDS[kind].elsewhere, f"{question[1]}: {key}")
 
     return refused

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Question = tuple[Mapping[str, Any], str, Path]
 """A scenario's keys and values, its name in errors, and the folder of its relative paths."""
+RULES_OF_TRAINING = "rules of releases are about training plans"
+"""Why a job does not take rules to allow."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Job:
         interrupted: what had ended when Ctrl-C stopped an answer; empty if nothing did.
         inquiry: a scenario with variations.
         row: flat figures of a point of a sweep that asks ``plan`` or ``simulate``.
-        export: the question of exporters.
+        export: the question of exporters, from a command line for comments and the rules that are allowed.
     """
 
     kind: str
@@ -105,4 +107,4 @@ class Job:
     interrupted: Callable[[Any], str] = lambda answer: ""
     inquiry: Callable[[Question, AskOptions, Execution | None], Inquirer]
     row: Callable[[str, Question], Mapping[str, Any]]
-    export: Callable[[Mapping[str, Any], str, Path, str, Sequence[str] | None], ExportQuestion]
+    export: Callable[[Question, str, Sequence[str] | None], ExportQuestion]

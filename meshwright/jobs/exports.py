@@ -48,4 +48,4 @@ def from_scenario(
     Raises:
         InputError: a wrong key or value, or no plan.
     """
-    return job_of(data, where, folder).export(data, where, folder, command, allow)
+    return job_of(data, where, folder).export((data, where, folder), command, allow)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from meshwright.jobs import alone
-from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.jobs.base import RULES_OF_TRAINING, AskOptions, Job, Question
 from meshwright.result_base import Result
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ def write_trace(done: PostTraining, path: Path) -> None:
     write_threads(path, threads, written)
 
 
-def exported(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> ExportQuestion:
+def exported(question: Question, command: str, allow: Sequence[str] | None = None) -> ExportQuestion:
     """The question of exporters.
 
     Raises:
@@ -200,9 +198,9 @@ def exported(
     from simulator.rl.scenario import make_rl
 
     if allow:
-        raise InputError("rules of releases are about training plans", "--allow")
-    setting = make_rl(data, where, folder)
-    return ExportQuestion(setting.title or where, rl=setting, command=command)
+        raise InputError(RULES_OF_TRAINING, "--allow")
+    setting = make_rl(*question)
+    return ExportQuestion(setting.title or question[1], rl=setting, command=command)
 
 
 JOB = Job(

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.jobs.base import AskOptions, Job, Question
+from core.errors import InputError
+from meshwright.jobs.base import RULES_OF_TRAINING, AskOptions, Job, Question
 from meshwright.jobs.each import EachRun
 from meshwright.result_base import Result
 
@@ -217,13 +218,19 @@ def _best_row(data: Mapping[str, Any]) -> dict[str, Any]:
     return flat(best)
 
 
-def export(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> ExportQuestion:
-    """The deployment, for exporters."""
-    from meshwright.exporters.question import serving_question_of
+def export(question: Question, command: str, allow: Sequence[str] | None = None) -> ExportQuestion:
+    """The deployment, for exporters.
 
-    return serving_question_of(data, where, folder, command, allow)
+    Raises:
+        InputError: a wrong key or value, or rules to allow.
+    """
+    from meshwright.exporters.base import ExportQuestion
+    from simulator.serving.scenario import make_serving
+
+    if allow:
+        raise InputError(RULES_OF_TRAINING, "--allow")
+    setting = make_serving(*question)
+    return ExportQuestion(setting.title or question[1], serving=setting, command=command)
 
 
 JOB = Job(

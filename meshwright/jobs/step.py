@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import InfeasibleError
+from core.errors import InfeasibleError, InputError
 from meshwright.jobs.base import AskOptions, Job, Question
 from meshwright.results import Comparison, StepSimulation
 from meshwright.variations.answer import Inquiry, Outcome
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulator.plan import Plan
     from simulator.scenario import Scenario
 
+NO_PLAN = "key 'plan' is missing; `meshwright plan --json` finds plans; export takes its output"
 NO_REQUESTS = {"requests": "a training step has no requests"}
 
 
@@ -131,13 +132,27 @@ def row(ask: str, question: Question) -> Mapping[str, Any]:
     return flat(describe_plan(simulate_plan(scenario.setting, scenario.plan).prediction, 0))
 
 
-def export(
-    data: Mapping[str, Any], where: str, folder: Path, command: str, allow: Sequence[str] | None = None
-) -> ExportQuestion:
-    """The plan, for exporters."""
-    from meshwright.exporters.question import training_question
+def export(question: Question, command: str, allow: Sequence[str] | None = None) -> ExportQuestion:
+    """The plan, for exporters; ``allow`` replaces the scenario's own.
 
-    return training_question(data, where, folder, command, allow)
+    Raises:
+        InputError: a wrong key or value, no plan, or a model that no launcher trains.
+    """
+    from meshwright.exporters.base import ExportQuestion
+    from simulator.scenario import make_scenario
+
+    data, where, folder = question
+    scenario = make_scenario({**data, "allow": list(allow)} if allow else data, where, folder)
+    plan, setting = scenario.needed_plan(where, NO_PLAN), scenario.setting
+    if not setting.model.decoder_only:
+        kind = "has" if setting.model.causal else "is"
+        problem = f"{setting.model.name} {kind} an encoder; launch files train decoders"
+        raise InputError(problem, f"{where}: model")
+    title = (
+        scenario.title or f"{setting.model.name} on {setting.cluster.devices} {setting.cluster.device.name}"
+    )
+    titled = title if plan.describe() in title else f"{title}: {plan.describe()}"
+    return ExportQuestion(titled, scenario=scenario, plan=plan, command=command)
 
 
 JOB = Job(
