@@ -141,7 +141,8 @@ def phases_table(rows, step_of, mean_of) -> None:
     for name in FACTS["phases"]:
         row, phases = rows[name], step_of(name).phases
         setting, longer = step_of(name).setting, phases.update / phases.scoring
-        generation = phases.generation + (0.0 if setting.schedule.beside else setting.host_pass_s)
+        passes = 0 if setting.schedule.beside else setting.rollout_passes
+        generation = phases.generation + passes * setting.host_pass_s
         figures = {"generation": (generation, row["generation_s"])}
         figures["log-probabilities"] = phases.scoring + setting.host_pass_s, row["log_prob_s"]
         figures["step"] = step_of(name).timing.seconds, row["step_s"]

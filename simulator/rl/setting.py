@@ -88,17 +88,25 @@ class RlSetting:
         return self.framework.token_s * self.workload.answers * answer / hosts
 
     @property
+    def rollout_passes(self) -> int:
+        """Passes at the end of rollouts: a controller reads what the engine's workers return, and joins it.
+
+        Where rollouts run beside updates, another process reads answers while the engine goes on.
+        """
+        return 1 if self.schedule.beside else 2
+
+    @property
     def host_s(self) -> float:
         """Seconds of all passes of a step's tokens through hosts.
 
         Passes are none of the devices' work, and the trainer's loop waits for them: where rollouts run beside
-        updates, it still takes the answers from a queue, pads them and hands them to its ranks.
+        updates, it still takes the answers from a queue, joins them and hands them to its ranks.
         """
         if self.framework.token_passes == "step":
             return self.host_pass_s
         scored = self.algorithm.old_log_probs + len(self.scorers)
         updated = 1 + ("critic" in self.scorers)
-        return (1 + scored + updated) * self.host_pass_s
+        return (self.rollout_passes + scored + updated) * self.host_pass_s
 
     @property
     def replicas(self) -> int:

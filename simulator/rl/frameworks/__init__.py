@@ -41,8 +41,8 @@ class RlFramework(Sourced):
     )
     token_passes: Literal["step", "phases"] = Field(
         "step",
-        description="passes of the tokens: one a step, or one at the end of rollouts, one around each model "
-        "that scores and one before the updates",
+        description="passes of the tokens: one a step, or two at the end of rollouts (one where they run "
+        "beside updates), one around each model that scores and one before the updates",
     )
     padded: bool = Field(
         False, description="tokens of a pass: answers padded to the longest, in place of their own tokens"

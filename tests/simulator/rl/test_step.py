@@ -65,7 +65,7 @@ def test_forward_passes_run_over_all_answers_of_a_step_at_once(step):
 
 
 def test_a_controller_moves_padded_answers_around_each_phase():
-    """Rollouts, old log-probabilities, the reference and updates are a pass each, of the longest answer."""
+    """Rollouts end with two passes of padded answers; scorers and updates have one each."""
     plan = {"train": {"plan": {"zero": 3}}}
     one, longer = (
         asked(
@@ -75,10 +75,12 @@ def test_a_controller_moves_padded_answers_around_each_phase():
         )
         for most in (1920, 4224)
     )
-    assert one.host_s == pytest.approx(4 * one.host_pass_s)
+    assert one.host_s == pytest.approx(5 * one.host_pass_s)
     assert longer.host_pass_s / one.host_pass_s == pytest.approx((128 + 4224) / (128 + 1920))
     dapo = asked(framework="verl", roles=plan, workload={"algorithm": "dapo"})
-    assert dapo.host_s == pytest.approx(3 * one.host_pass_s)
+    assert dapo.host_s == pytest.approx(4 * one.host_pass_s)
+    beside = asked(framework="verl", roles=plan, schedule={"kind": "one-step-off", "split": SPLIT})
+    assert beside.host_s == pytest.approx(4 * one.host_pass_s)
     assert asked().host_s == asked().host_pass_s  # NeMo RL's tokens pass once.
 
 
