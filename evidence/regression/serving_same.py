@@ -1,9 +1,9 @@
 """Whether a change of the event engine keeps its answers, to the bit.
 
-``python -m benchmarks.serving_same --save FILE.npz`` before the change, ``--against FILE.npz`` after it: runs
-the serving questions of the golden file, all schedulers with few and with many KV blocks, deeper pipelines,
-and all routers over fleets of many kinds, and compares every column of every record, the sums over steps and
-the histogram of token gaps.
+``python -m evidence.regression.serving_same --save FILE.npz`` before the change, ``--against FILE.npz`` after
+it: runs the serving questions of the golden file, all schedulers with few and with many KV blocks, deeper
+pipelines, and all routers over fleets of many kinds, and compares every column of every record, the sums over
+steps and the histogram of token gaps.
 Prints the differences; exit status 1 where an answer moved. ``--as lists`` and ``--as compiled`` run what
 kernels know as kernels, however short the run.
 """
@@ -44,7 +44,8 @@ def questions() -> Iterator[tuple[str, dict[str, Any]]]:
     """Scenarios by name."""
     golden = yaml.safe_load(GOLDEN.read_text(encoding="utf-8"))
     for name, data in golden.items():
-        if isinstance(data, Mapping) and data.get("workload", {}).get("kind") == "serving":
+        serves = isinstance(data, Mapping) and data.get("workload", {}).get("kind") == "serving"
+        if serves and "ask" not in data:
             yield name, dict(data)
     for name in schedulers:
         for blocks in (FEW, MANY):
