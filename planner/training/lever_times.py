@@ -119,8 +119,9 @@ class LayerPrices:
         """Passes of these where no exchange with experts overlaps."""
         self._seconds: dict[Combination, np.ndarray] = {}
         self._gained: dict[Combination, np.ndarray] = {}
-        self._repeats: dict[Acting, np.ndarray] = {}
-        """Results of ``modules`` of all shapes, NaN where not asked for."""
+        self._repeats: dict[Acting, tuple[np.ndarray, np.ndarray]] = {}
+        """Shapes that ``modules`` was asked for, and its results, shape (shapes, sets, kinds); memory of the
+        other shapes is never touched."""
 
     def places(self, plans: Plans) -> np.ndarray:
         """The shape of every plan, whose shapes are among those that are priced, shape (plans,)."""
@@ -176,18 +177,20 @@ class LayerPrices:
 
         Whether the exchange overlaps does not change them.
         """
-        sets = self.space.modules
+        sets, count = self.space.modules, len(self.shapes)
         if variant.passes not in self._repeats:
-            shape = len(sets), len(self.kinds), len(self.shapes)
-            self._repeats[variant.passes] = np.full(shape, np.nan)
-        repeats = self._repeats[variant.passes]
-        new = rows[np.isnan(repeats[0, 0, rows])]
+            empty = np.empty((count, len(sets), len(self.kinds)))
+            self._repeats[variant.passes] = np.zeros(count, dtype=bool), empty
+        known, repeats = self._repeats[variant.passes]
+        new = rows[~known[rows]]
         if len(new):
+            known[new] = True
             setting = self.setting.with_choices(**dict(variant.passes))
             ops, passes = self._priced[variant.ops], self._layers[variant.passes]
             for number, (kind, listed, layer) in enumerate(zip(self.kinds, ops, passes, strict=True)):
-                repeats[:, number, new] = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
-        return repeats[..., rows]
+                of_kind = _repeated_modules(setting, sets, kind, listed, layer.forward, new)
+                repeats[new, :, number] = of_kind.T
+        return np.moveaxis(repeats[rows], 0, -1)
 
     def least_seconds(self, plans: Plans) -> np.ndarray:
         """Seconds below which no combination brings a layer of the plans, shape (3, kinds, plans).
