@@ -39,8 +39,8 @@ def plan_serving(
     import typer
 
     from core.errors import InfeasibleError, InputError
-    from meshwright.api import serving as serving_api
     from meshwright.commands.output import note, note_model, print_json, progress, show_tables
+    from meshwright.deployments import deploy
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.questions.policies import tried_policies
     from meshwright.reports.serving_agents import agent_tables
@@ -54,7 +54,7 @@ def plan_serving(
         raise InputError(f"must be from 1 to {MOST_PLANS:,}, found {top:,}", "--top")
     files.check_rank(top)
     with progress("searching") as advance:
-        search = serving_api.deploy(
+        search = deploy(
             flags.scenario or None,
             **_load(flags),
             fix=constraints["fix"],
