@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from math import inf
 from typing import Any
 
@@ -259,9 +259,13 @@ class Fleet:
     def _submit(self, member: Member, sequence: Sequence, now: float) -> None:
         replica = member.replica
         sequence.replica, member.advanced_s = member.index, now
+        end = replica.next_s
         replica.advance(now)
         replica.submit(sequence, now)
-        self._looking.touch(member)
+        if replica.next_s != end:
+            self._looking.touch(member)
+        else:
+            self._looking.changed(member.index)
 
     def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
         """Run with feedback from completions: the replica whose step ends next advances first.
@@ -282,11 +286,14 @@ class Fleet:
             timed = clock.peek()
             outside = timed if timed < start else start
             if queue and queue[0][0] < outside:
-                index = heappop(queue)[1]
+                end = queue[0]
+                index = end[1]
                 replica = members[index].replica
                 replica.turn()
                 if replica.next_s < inf:
-                    heappush(queue, (replica.next_s, index))
+                    # The turn may have put earlier ends of other replicas before its own.
+                    put = heapreplace if queue[0] is end else heappush
+                    put(queue, (replica.next_s, index))
                 looking.changed(index)
             elif outside == inf or self._sent_all(start):
                 return
@@ -371,7 +378,7 @@ class Fleet:
         sequence.computed = 0
         failures = target.failures
         target.coming += 1
-        self.touch(target)
+        self._looking.changed(target.index)
         self._at(end, lambda time: self.arrive(target, failures, sequence, time, 1))
 
     def arrive(self, target: Member, failures: int, sequence: Sequence, now: float, coming: int = 0) -> None:

@@ -64,11 +64,14 @@ class Looking:
 
     def look(self, takers: list[Member], time: float) -> None:
         """Run the steps that end before a time; count KV blocks up to it where the router reads them."""
+        reads_kv = self.router.reads_kv
+        if not reads_kv and not (self.ends and self.ends[0][0] < time):
+            return
         rows, members = self.targets(takers).rows, self._members
         due = self._due(rows, time)
         for index in due:
             members[index].replica.advance(time)
-        if self.router.reads_kv:
+        if reads_kv:
             due = sorted(self._unsettled.intersection(rows).union(due))
             for index in due:
                 members[index].replica.settle(time)

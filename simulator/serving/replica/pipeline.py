@@ -118,6 +118,11 @@ class PipelinedReplica(StepLoop):
         """Slots in use."""
         return self.kv.sequences
 
+    @property
+    def load(self) -> int:
+        """Sequences waiting and running."""
+        return len(self.waiting) + self.kv.sequences
+
     def submit(self, sequence: Sequence, now: float) -> None:
         """Queue a sequence at a time to which the replica was advanced.
 
