@@ -1,58 +1,62 @@
-"""Whether predictions choose well: measured plans of one question, and published plans beside our best.
+"""Whether predictions choose well among measured plans of one question, and beside the best measured runs.
 
     python -m benchmarks.choosing [--models deepseek qwen3]
-    python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-] [--families BS KOR]
+    python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-]
 
 Without files: the first choice of a search beside the published plan and the best measured run, for each
 family of Megatron Bridge's shipped tables (``benchmarks.first_choices``).
 
-First part: the order of measured plans. A question is one model, batch, number of GPUs, framework and
+With files: the order of measured plans. A question is one model, batch, number of GPUs, framework and
 precision with several measured plans; a plan that was measured more than once counts once, with its mean.
 Beside Kendall's tau stands the tau that a perfect prediction is expected to reach, given the spread of
 repeated measurements. Under a question stand the pairs in the wrong order that differ by more than two such
 spreads. ``--collections`` prints one line for each source instead: plans of its questions, loss of the first
 choice, tau, and the tau that repeated runs allow.
-
-Second part: for the largest question of every family (source, model, device, format, framework) the fastest
-published plan, the best plan that a search finds, its predicted gain, and the parts of the step that the gain
-rests on, as shares of the published plan's step. ``--no-search`` leaves this part out, ``--families`` limits
-it to sources.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from evidence.accuracy.best_plans import Practice, compare, described, published_best, summary
 from evidence.accuracy.first_choices import first_choices, lines
 from meshwright.validation.choices import MeasuredFamily, attainable_tau, families, repeat_noise
 from meshwright.validation.ledger import PredictedCase, evaluate
+from simulator.plan import Plan
 
 APART = 2.0
 """Spreads of repeated measurements by which a pair in the wrong order is named."""
 TAU, SHARE = 0.85, 0.95
 """Tau to reach, or the share of the tau that repeated runs allow."""
+SCHEDULES = ("1f1b", "interleaved")
+"""Schedules that the degrees of a plan say."""
 NAMED = 3
 """Pairs in the wrong order that are printed for a question."""
 
 
 def arguments():
-    """Files, and the parts to print."""
+    """Files, and what to print of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--models", nargs="*", default=[], help="beginnings of models, without files")
     parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
-    parser.add_argument("--collections", action="store_true", help="one line for each source; no search")
+    parser.add_argument("--collections", action="store_true", help="one line for each source")
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
-    parser.add_argument("--families", nargs="*", default=[], help="beginnings of case names to search for")
-    parser.add_argument("--no-search", action="store_true", help="do not search for better plans")
     return parser.parse_args()
+
+
+def described(plan: Plan) -> str:
+    """A plan's degrees, micro batch and recomputation, and its schedule where its degrees do not say it."""
+    words = [plan.describe(), f"micro {plan.micro_batch}"]
+    if plan.recompute != "none":
+        words.append(f"recompute {plan.recompute}")
+    if plan.pipeline > 1 and plan.schedule not in SCHEDULES:
+        words.append(plan.schedule)
+    return ", ".join(words)
 
 
 def report(title: str, groups: Sequence[MeasuredFamily], noise: float, repeats: int) -> None:
@@ -138,28 +142,8 @@ def summed(groups: Sequence[MeasuredFamily], noise: float) -> tuple[float, float
     return regret, float(np.average(taus, weights=plans)), float(np.average(bounds, weights=plans))
 
 
-def published_plans(entries: Sequence[PredictedCase], beginnings: Sequence[str]) -> None:
-    """Print the published best plan of each family beside ours."""
-    practice = Practice(entries)
-    published = [
-        entry
-        for entry in published_best(entries)
-        if not beginnings or entry.case.case_id.startswith(tuple(beginnings))
-    ]
-    ratios = []
-    for entry in published:
-        print(f"searching {entry.case.case_id} ...", file=sys.stderr)
-        ratios.append(compare(entry, practice))
-    print("\nPublished best plans and ours, in the largest question of each family")
-    for comparison in ratios:
-        for line in comparison.lines():
-            print(line)
-    for line in summary(ratios):
-        print(line)
-
-
 def main() -> None:
-    """Print both parts."""
+    """Print first choices, or the order of measured plans."""
     options = arguments()
     if not options.files:
         for line in lines(first_choices(beginnings=options.models)):
@@ -170,8 +154,6 @@ def main() -> None:
         by_collection(entries, options.fewest)
         return
     ranking(entries, options.prefix, options.fewest)
-    if not options.no_search:
-        published_plans(entries, options.families)
 
 
 if __name__ == "__main__":
