@@ -17,10 +17,10 @@ from core.errors import InfeasibleError
 from core.loading import read_mapping
 from evidence.serving.case import MeasuredRow, Question, ServingCase, Setup, setup
 from evidence.serving.collection import Collection
+from evidence.serving.most_within import VariedLoad, most_within
 from evidence.serving.names import find_cluster, find_model
 from hwmodels.cluster import Cluster
 from meshwright.validation.rows import SkippedRow
-from simulator.serving.steady.most_within import VariedLoad, most_within
 
 FILE = Path(__file__).with_name("mlperf.yaml")
 DEGREES = ((1, 1), (2, 1), (4, 1), (8, 1))

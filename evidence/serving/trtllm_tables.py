@@ -11,10 +11,10 @@ import numpy as np
 from evidence.serving.case import EqualRequests, MeasuredRow, Setup, batch_arrays, rows_of
 from evidence.serving.collection import Collection
 from evidence.serving.served_run import ServedRun, figures_of, scenario_of
+from evidence.serving.trtllm_bench import BenchLimits, bench_limits
 from simulator.serving.steady.batch_run import batch_run
 from simulator.serving.steady.kinds import kv_tokens, table_of
 from simulator.serving.steady.steady import Limits, Load, steady_state
-from simulator.serving.steady.trtllm_bench import BenchLimits, bench_limits
 
 FREE_SHARE = 0.92
 """Middle of the stated KV fractions, 0.90 to 0.95."""

@@ -4,12 +4,12 @@ import pytest
 
 from evidence.serving.case import MeasuredRow, Setup
 from evidence.serving.collection import read_case
+from evidence.serving.trtllm_bench import bench_limits
 from evidence.serving.trtllm_tables import predict, predict_steady
 from hwmodels.cluster import usual_cluster
 from simulator.models import models
 from simulator.serving.engines import engines
 from simulator.serving.question.deployment import Pool
-from simulator.serving.steady.trtllm_bench import bench_limits
 
 
 def setup(model="llama3.1-8b", device="h200-sxm", **pool) -> Setup:
