@@ -85,7 +85,7 @@ class PlanReport(Result):
 
     def _tables(self) -> Sequence[Any]:
         from meshwright.reports.tables import facts
-        from meshwright.reports.units import gibibytes, percent, seconds
+        from meshwright.reports.units import gibibytes, percent, seconds, significant
 
         memory = f"{gibibytes(self.peak_memory_bytes)} of {gibibytes(self.capacity_bytes)}"
         rows = {
@@ -94,8 +94,8 @@ class PlanReport(Result):
             "tok/s/GPU": f"{self.tokens_per_s_per_gpu:,.0f}",
             "MFU": percent(self.mfu),
             "memory": memory if self.fits else f"{memory}: does not fit",
-            "$/Mtok": f"{self.usd_per_million_tokens:.3g}",
-            "kWh/Mtok": f"{self.kwh_per_million_tokens:.3g}",
+            "$/Mtok": significant(self.usd_per_million_tokens),
+            "kWh/Mtok": significant(self.kwh_per_million_tokens),
         }
         return [facts(rows, "Plan")]
 
@@ -199,7 +199,7 @@ class PlanSearch(Result):
         from meshwright.reports.plans import ranked
         from meshwright.reports.verdict import headline
 
-        return [headline(self.found), ranked(self.found, wide=False)]
+        return [headline(self.found), ranked(self.found, wide=False, more=False)]
 
     def _bars(self) -> Mapping[str, Mapping[str, float]]:
         named = enumerate(self.plans, start=1)

@@ -30,6 +30,11 @@ class Axis:
     higher: bool = False
     target: float | None = None
 
+    def keeps(self, point: int) -> bool:
+        """Whether a plan keeps to the target; all do where there is none."""
+        value = float(self.values[point])
+        return self.target is None or (value >= self.target if self.higher else value <= self.target)
+
     @property
     def costs(self) -> Array:
         """The values with less being better."""

@@ -365,7 +365,8 @@ def whatif(
     """Answered a scenario and its variations: what every variation changes.
 
     Args:
-        scenario: file, shipped name or mapping; ``arguments`` replace its keys.
+        scenario: file, shipped name, mapping or a ranking, whose first plan is meant; ``arguments`` replace
+            its keys.
         variations: by name, as in a scenario file (``set``, ``sweep``, ``replan``).
         plan: fields of the plan; the framework fills the rest.
         engine: time every run with the event engine.

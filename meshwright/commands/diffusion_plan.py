@@ -54,8 +54,9 @@ def question_of(flags: ImageFlags) -> dict[str, Any]:
     missing = [flag(name) for name in NEEDED if getattr(flags, name) is None]
     if missing:
         raise InputError(
-            f"plans of diffusion models need {', '.join(missing)} (a second, and seconds that 90 % stay "
-            "below); a picture on one layout: meshwright simulate diffusion-sd3.5-large",
+            f"{' '.join(missing)} missing; plans of diffusion models need --images 1024x1024 --rate 2 "
+            "(requests a second) --latency 10 (seconds that 90 % of them stay below); one picture on one "
+            "layout: meshwright simulate diffusion-sd3.5-large",
             "plan serve",
         )
     written = SIZE.fullmatch(str(flags.images).strip())

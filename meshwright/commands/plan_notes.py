@@ -12,6 +12,8 @@ NEAR = 0.05
 """Share of a batch within which another one is offered."""
 FEWEST, ODD = 64, 32
 """Sequences of a step from which a batch may divide badly, and the divisor that says it does not."""
+FAR = 1 / 3
+"""Share within which a batch that divides over the devices is offered."""
 GAIN = 0.03
 """Share of the time of a sequence from which the other batch is named."""
 USUAL = 8192
@@ -48,7 +50,8 @@ def note_rounder_batch(scenario: str, arguments: Mapping[str, Any], search: Plan
     from meshwright.commands.output import note
 
     batch = search.result.setting.training.global_batch
-    other = rounder(batch)
+    gpus = search.result.setting.cluster.devices
+    other = rounder(batch, gpus)
     if other is None:
         return
     rounded = {**arguments, "batch_tokens": None, "global_batch": other, "refine": 0, "top": 1}
@@ -61,18 +64,29 @@ def note_rounder_batch(scenario: str, arguments: Mapping[str, Any], search: Plan
     times = [float(each.found.step.time.min()) for each in (search, nearby)]
     gain = 1.0 - (times[1] / other) / (times[0] / batch)
     if gain > GAIN:
-        gpus = search.result.setting.cluster.devices
+        why = (
+            "it divides over them" if other % gpus == 0 and batch % odd_part(gpus) else "it has more divisors"
+        )
         note(
             f"note: batch {batch:,} on {gpus:,} GPUs: {other:,} would take {100 * gain:.0f} % less time a "
-            f"sequence, as it has more divisors"
+            f"sequence, as {why}"
         )
 
 
-def rounder(batch: int) -> int | None:
-    """The batch within `NEAR` with most factors of two, the nearest of several; None for a round one."""
+def rounder(batch: int, devices: int = 1) -> int | None:
+    """The nearest batch that divides over devices whose odd factor the batch lacks; else the batch within
+    `NEAR` with most factors of two, the nearest of several; None for a round one."""
+    if batch % odd_part(devices):
+        other = max(round(batch / devices), 1) * devices
+        return other if abs(other - batch) <= FAR * batch else None
     if batch < FEWEST or batch % ODD == 0:
         return None
     reach = int(batch * NEAR)
     others = range(batch - reach, batch + reach + 1)
     best = max(others, key=lambda other: (other & -other, -abs(other - batch)))
     return best if best % ODD == 0 else None
+
+
+def odd_part(number: int) -> int:
+    """A number without its factors of two."""
+    return number // (number & -number)

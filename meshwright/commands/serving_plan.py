@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from planner.execution import Execution
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
+USUAL = "chat"
+"""Use of servers whose requests nobody states."""
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
 PLANS = 5
@@ -158,9 +160,10 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
 
     check_given(flags, needed(flags))
     names = ("model", "cluster", "isl", "osl", "rate", "engine", "objective", "watts")
-    names = (*names, "prefix", "images", "use", "concurrency", "site", "pools", "deadline")
+    names = (*names, "prefix", "images", "concurrency", "site", "pools", "deadline")
     return {
         **{name: getattr(flags, name) for name in names},
+        "use": _usual(flags) if _without_lengths(flags) else flags.use,
         "split": not flags.together,
         "requests": None if flags.requests is None else str(flags.requests),
         "gpus": device_count(flags.gpus) if flags.gpus else None,
@@ -168,10 +171,25 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
     }
 
 
+def _without_lengths(flags: ServeFlags | DayFlags) -> bool:
+    """Whether a question without a scenario says nothing of its requests."""
+    stated = (getattr(flags, name, None) for name in ("isl", "osl", "use", "requests", "prefix"))
+    return hasattr(flags, "use") and not flags.scenario and all(value is None for value in stated)
+
+
+def _usual(flags: ServeFlags) -> str:
+    """The requests of a question that states none, with a note."""
+    from meshwright.commands.output import note
+
+    note(f"note: requests of --use {USUAL}, as none are stated; --isl and --osl, or --use, state others")
+    return USUAL
+
+
 def needed(flags: ServeFlags | DayFlags) -> tuple[str, ...]:
     """Flags without which there is no question: no ``--gpus`` where ``--cluster`` counts its GPU types."""
     counted = "=" in (flags.cluster or "")
     lengths = getattr(flags, "use", None) is not None or getattr(flags, "requests", None) is not None
+    lengths = lengths or _without_lengths(flags)
     unneeded = {*(("gpus",) if counted else ()), *(("isl", "osl") if lengths else ())}
     return tuple(name for name in NEEDED if name not in unneeded)
 
@@ -186,7 +204,8 @@ def check_given(flags: LoadFlags, needed: tuple[str, ...]) -> None:
 
     missing = [f"--{name}" for name in needed if getattr(flags, name) is None]
     if missing and not flags.scenario:
-        lengths = " (--use chat, code, agents or batch has lengths)" if "isl" in needed else ""
+        uses = hasattr(flags, "use") and "isl" in needed
+        lengths = " (--use chat, code, agents or batch has lengths)" if uses else ""
         every = f"--{' --'.join(needed)}{lengths}"
         hint = " (meshwright show clusters lists names)" if "--cluster" in missing else ""
         raise InputError(f"{' '.join(missing)} missing{hint}; give a scenario, or all of {every}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from meshwright.jobs import alone, step
 from meshwright.jobs.base import AskOptions, Job, Question
+from meshwright.reports.units import significant
 from meshwright.results import MixedSimulation
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def _short(report: Mapping[str, Any]) -> str:
 FIGURES: Mapping[str, Callable[[Mapping[str, Any]], str]] = MappingProxyType(
     {
         "tok/s/GPU": lambda report: f"{report['tokens_per_s_per_gpu']:,.0f}",
-        "$/Mtok": lambda report: f"{report['usd_per_million_tokens']:.3g}",
+        "$/Mtok": lambda report: significant(report["usd_per_million_tokens"]),
         "does not fit": _short,
     }
 )

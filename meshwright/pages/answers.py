@@ -17,7 +17,7 @@ from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import Band, days_band, in_proportion
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.serving_verdict import prompts_only, tokens_s, usd_per_million
-from meshwright.reports.units import cell, per_second, percent, seconds
+from meshwright.reports.units import cell, per_second, percent, seconds, significant
 from planner.run_search import RunRanking
 from planner.serving.curves import load_curve
 from planner.serving.day import DayPlan
@@ -42,7 +42,7 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str], unit:
         "GPUs": f"{best.devices:,}",
         "TTFT": f"{seconds(best.ttft_s)} (p{100 * slo.share:.3g})",
         "TPOT": seconds(best.tpot_s) + ("" if error is None else f" ± {percent(error.p90, 0)}"),
-        "cost": f"{usd_per_million(search, best):.3g} $/Mtok of {'input' if prompts else 'output'}",
+        "cost": f"{significant(usd_per_million(search, best))} $/Mtok of {'input' if prompts else 'output'}",
         "evidence": short_evidence(search, best),
     }
     if prompts:
@@ -57,7 +57,7 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str], unit:
         "textposition": [PLACES[place % len(PLACES)] for place in range(len(plans))],
         "hovertext": [
             f"{label(plan.describe())}<br>{per_second(plan.goodput)} {unit}/s, "
-            f"TTFT {seconds(plan.ttft_s)}, {usd_per_million(search, plan):.3g} $/Mtok"
+            f"TTFT {seconds(plan.ttft_s)}, {significant(usd_per_million(search, plan))} $/Mtok"
             for plan in plans
         ],
         "hovertemplate": "%{hovertext}<extra></extra>",
@@ -187,7 +187,7 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         bars = {
             "best run": f"{ranking.best.plan.describe()} on {ranking.best.gpus:,} GPUs",
             "finish": days.words("days"),
-            "cost": in_proportion(ranking.best.run.usd, days).words("$"),
+            "cost": in_proportion(ranking.best.run.usd, days).money(),
             "goodput": percent(ranking.best.run.outcome.goodput),
             "evidence": short_runs(ranking.best.run.prediction.confidence) or "timed by the engine",
         }

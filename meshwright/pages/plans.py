@@ -10,9 +10,9 @@ from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
-from meshwright.reports.plans import rank_columns, recomputed, sharding
-from meshwright.reports.units import counted, percent, seconds
-from meshwright.reports.verdict import given_up, order_words, reason_rows, removed_rows
+from meshwright.reports.plans import chance, rank_columns, recomputed, sharding
+from meshwright.reports.units import counted, percent, seconds, significant
+from meshwright.reports.verdict import headline, order_words, reason_rows, removed_rows
 from planner.training.prediction import Prediction
 from planner.training.scored_plans import ScoredPlans
 from planner.training.search import SearchResult
@@ -40,6 +40,7 @@ def plans_page(
     """
     setting, first = result.setting, Plan(**plans[0]["plan"])
     sections = [
+        Section("In short", headline(prediction).replace("\n", " ")),
         _ranking(result, prediction),
         Section(
             "Where the steps' time goes",
@@ -66,9 +67,17 @@ def plans_page(
         "evidence": short_runs(prediction.confidence) or "timed by the engine",
         "tokens of a step": counted(training.tokens),
         "its MFU": percent(plans[0]["mfu"]),
-        "dollars per million tokens": f"{plans[0]['usd_per_million_tokens']:.3g}",
+        "dollars per million tokens": significant(plans[0]["usd_per_million_tokens"]),
+        "memory": _memory_words(plans[0]),
     }
     return Page(f"Plans for {setting.model.name} on {cluster.devices:,} GPUs", facts, sections)
+
+
+def _memory_words(report: Report) -> str:
+    """Peak of the first plan, the device's memory, and the chance to fit."""
+    memory = report["memory"]
+    peak, capacity = (memory[key] / 2**30 for key in ("peak_bytes", "capacity_bytes"))
+    return f"{peak:.1f} of {capacity:.1f} GiB, fits with {chance(memory['chance_to_fit'])}"
 
 
 def _band(prediction: Prediction) -> str:
@@ -80,7 +89,7 @@ def _band(prediction: Prediction) -> str:
 def _ranking(result: SearchResult, prediction: Prediction) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
     columns = rank_columns(prediction)
-    words = " ".join(filter(None, [given_up(prediction), *order_words(result, prediction)]))
+    words = " ".join(order_words(result, prediction))
     if len(result.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))

@@ -97,7 +97,7 @@ def _heads(run: PlannedRun) -> dict[str, str]:
     step = f"{run.outcome.inputs.step_s:.3g} s"
     heads = {
         "finish": days.words("d"),
-        "cost": in_proportion(run.usd, days).words("$") if math.isfinite(run.usd) else "without bound",
+        "cost": in_proportion(run.usd, days).money() if math.isfinite(run.usd) else "without bound",
         "energy": in_proportion(run.kwh / 1000, days).words("MWh"),
         "goodput": percent(run.outcome.goodput),
         "step": step if confidence is None else f"{step} ± {percent(float(confidence.half_width[0]), 0)}",

@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.serving import describe_pool, figures, latency_rows
 from meshwright.reports.serving_evidence import error_words, run_errors, within
-from meshwright.reports.units import seconds
+from meshwright.reports.units import seconds, significant
 from simulator.serving.fleet.fleet import Member
 from simulator.serving.metrics import Latency, ServingMetrics
 from simulator.serving.result import ServingResult
@@ -52,7 +52,7 @@ def serving_page(result: ServingResult) -> Page:
             for name in ("ttft", "tpot", "e2e")
             if isinstance(latency := metrics.latencies.get(name), Latency)
         },
-        "dollars per million output tokens": f"{metrics.dollars_per_million:.3g}",
+        "dollars per million output tokens": significant(metrics.dollars_per_million),
     }
     run = {
         "model": setting.model.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from core.errors import InputError, shown
 from core.loading import looks_like_path
@@ -70,7 +70,8 @@ def scenario_data(
     """Merge a scenario (name, path or mapping) with arguments, which replace its keys.
 
     Args:
-        scenario: file, shipped name or mapping; None to use the arguments alone.
+        scenario: file, shipped name, mapping, or a result with plans, whose first one is meant; None to use
+            the arguments alone.
         arguments: values by the names in ``KEYS``; None means not given. ``fix`` holds fields of the given
             plan, and of searched plans where ``plans`` is true; ``batch_tokens`` stands for
             ``global_batch``, ``price`` for that of the cluster's device.
@@ -95,6 +96,8 @@ def scenario_data(
         changes["workload.adapter"] = adapter_of(str(adapter))
     data: dict[str, Any] = {}
     folder = Path()
+    if callable(first := getattr(scenario, "scenario", None)):
+        scenario = cast("Mapping[str, Any]", first())
     if isinstance(scenario, Mapping):
         data = dict(scenario)
     elif scenario:

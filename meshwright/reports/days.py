@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.reports.serving_evidence import error_words, shape_errors
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import per_second, percent, seconds
 from planner.serving.day import DayPlan, DayRun, day_scenario
 
 
@@ -55,7 +55,8 @@ def day_tables(plan: DayPlan, runs: Sequence[DayRun]) -> list[Table | str]:
     words = (
         f"{smallest} to {largest} replicas: {plan.timetable_usd:,.0f} $ a cycle, {_less(saved)} "
         f"{largest} {'replica' if largest == 1 else 'replicas'} throughout ({plan.fixed_usd:,.0f} $).\n"
-        f"A replica carries {plan.rate:.3g} requests/s within the targets ({percent(slo.share, 0)} of them)."
+        f"A replica carries {per_second(plan.rate)} requests/s within the targets "
+        f"({percent(slo.share, 0)} of them)."
     )
     timetable = table(("from", "rate", "replicas", "GPUs"), rows, left=1)
     tables: list[Table | str] = [words, title, timetable]

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from core.records import record
 from meshwright.reports.tables import facts, fitted, table
-from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.units import counted, percent, seconds, significant
 from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.ops import transformer_parameters
 from simulator.diffusion.request import DiffusionRequest
@@ -171,8 +171,8 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
     calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
     verdict = [
         f"{seconds(times.latency_s)} for {work.batch:,} {kind}{'s' * (work.batch > 1)}",
-        f"{request.rate:.3g} {kind}s/s on {setting.devices:,} GPU{'s' * (setting.devices > 1)}",
-        f"{1e3 * request.usd:.3g} $ per 1,000",
+        f"{significant(request.rate)} {kind}s/s on {setting.devices:,} GPU{'s' * (setting.devices > 1)}",
+        f"{significant(1e3 * request.usd)} $ per 1,000",
         f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
     ]
     return [

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import facts, fitted, table
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import percent, seconds, significant
 from planner.diffusion.search import DiffusionPlan, DiffusionSearch
 from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.setting import DiffusionSetting
@@ -95,7 +95,7 @@ def _verdict(search: DiffusionSearch, load: DiffusionLoad) -> list[str]:
     parts = [
         f"{plan.replicas:,} x {layout_words(plan)}: p90 {seconds(plan.p90_s)} on {plan.devices:,} GPUs",
         f"{percent(plan.result.share_within(load.latency or 0.0))} within {seconds(load.latency or 0.0)}",
-        f"{1e3 * plan.usd:.3g} $ per 1,000 requests",
+        f"{significant(1e3 * plan.usd)} $ per 1,000 requests",
     ]
     return ["\n".join(fitted(parts))]
 

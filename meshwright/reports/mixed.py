@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import counted, gibibytes, percent, seconds
+from meshwright.reports.units import counted, gibibytes, percent, seconds, significant
 from planner.training.metrics import step_flops_per_token
 from simulator.placement import MixedSetting
 from simulator.plan import Plan, Plans
@@ -132,7 +132,7 @@ def ranked_groups(report: dict[str, Any]) -> list[Table]:
             plan["plan"]["recompute"],
             seconds(plan["engine"]["step_time_s"] if "engine" in plan else plan["step_time_s"]),
             f"{plan['tokens_per_s_per_gpu']:,.0f}",
-            f"{plan['usd_per_million_tokens']:.3g}",
+            significant(plan["usd_per_million_tokens"]),
         ]
         for plan in report["plans"]
     ]

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from meshwright.reports.serving_evidence import described, error_words, shape_errors
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import per_second, percent, seconds, with_half_width
 from meshwright.served_errors import ServedError
 from planner.serving.mix.allocation import TOGETHER, Allocation
 from planner.serving.mix.offers import Option
@@ -112,8 +112,8 @@ def mix_tables(mix: Mix, run: MixRun | None = None) -> list[Table | str]:
 def _ran(run: MixRun) -> str:
     return (
         f"On the event engine, {percent(run.met)} of the requests meet the targets at {run.demand:g} "
-        f"requests/s. The program's loads leave room for {run.promised:.3g} requests/s; the engine serves "
-        f"{run.rate:.3g} ± {run.half_width:.2g} within the targets ({run.difference:+.0%})."
+        f"requests/s. The program's loads leave room for {per_second(run.promised)} requests/s; the engine "
+        f"serves {with_half_width(run.rate, run.half_width)} within the targets ({run.difference:+.0%})."
     )
 
 

@@ -13,7 +13,7 @@ from meshwright.reports.insisted import describe_insisted
 from meshwright.reports.plan_evidence import UNPROVEN, describe_evidence, evidence_words
 from meshwright.reports.tables import facts, table
 from meshwright.reports.tiers import placed, tier_rows, tier_shortage, tiers_of
-from meshwright.reports.units import counted, gibibytes, percent, seconds
+from meshwright.reports.units import counted, gibibytes, percent, seconds, significant
 from planner.training.metrics import COMMUNICATION, Metrics
 from planner.training.prediction import Prediction
 from planner.training.search import SearchResult
@@ -229,8 +229,8 @@ def rank_columns(prediction: Prediction) -> dict[str, list[str]]:
         "fits with": [chance(value) for value in fits],
         "bubble": [percent(value) for value in metrics.bubble_share],
         "comm": [percent(value) for value in metrics.exposed_communication_share],
-        "$/Mtok": [f"{value:.3g}" for value in metrics.usd_per_million_tokens],
-        "kWh/Mtok": [f"{value:.3g}" for value in metrics.kwh_per_million_tokens],
+        "$/Mtok": [significant(value) for value in metrics.usd_per_million_tokens],
+        "kWh/Mtok": [significant(value) for value in metrics.kwh_per_million_tokens],
     }
     return {name: column for name, column in cells.items() if any(column)}
 
@@ -338,8 +338,8 @@ def _headline(prediction: Prediction, title: str, index: int) -> Table:
         + (f", causal MFU {percent(merit['mfu_causal'])}" if counts_differ(prediction.metrics) else ""),
         "memory": f"{needed} of {there}, fits with {chance(memory['chance_to_fit'])}"
         + ("" if memory["fits"] else ": does not fit"),
-        "per million tokens": f"{merit['usd_per_million_tokens']:.3g} $, "
-        f"{merit['kwh_per_million_tokens']:.3g} kWh",
+        "per million tokens": f"{significant(merit['usd_per_million_tokens'])} $, "
+        f"{significant(merit['kwh_per_million_tokens'])} kWh",
         **evidence_words(prediction.confidence, index),
         **({"site": f"learned from {setting.site.source}"} if setting.site else {}),
         **{f"against {rule}": why for rule, why in insisted(setting, plan).items()},

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import facts, fitted, table
-from meshwright.reports.units import counted, gibibytes, percent, seconds
+from meshwright.reports.units import counted, gibibytes, percent, seconds, significant
 from simulator.rl.lanes import ALL, GENERATE, TRAIN
 from simulator.rl.memory import RlMemory, lacking
 from simulator.rl.step import RlStep
@@ -97,7 +97,7 @@ def rl_facts(step: RlStep) -> dict[str, str]:
         f"({counted(round(step.tokens))} tokens)",
         "throughput": f"{step.tokens_per_s_per_device:,.0f} tokens/s/GPU, "
         f"{answers_per_hour(step):,.0f} answers an hour",
-        "price": f"{step.usd / answers * 1000:.3g} $ a thousand answers",
+        "price": f"{significant(step.usd / answers * 1000)} $ a thousand answers",
         "system": f"{setting.framework.title}, {setting.algorithm.title}",
         "schedule": f"{setting.schedule.kind}, trainer and rollouts {places}",
         "trainer": f"{setting.plan.describe()}, {training.global_batch:,} rows of {training.seq_len:,} "
@@ -117,7 +117,7 @@ def memory_words(memory: RlMemory) -> str:
 
 def rl_verdict(step: RlStep) -> list[str]:
     """A step in parts of a sentence: how long it is, its answers and their price, and what decides it."""
-    price = f"{step.usd / step.setting.workload.answers * 1000:.3g} $ per 1,000 of them"
+    price = f"{significant(step.usd / step.setting.workload.answers * 1000)} $ per 1,000 of them"
     split = step.setting.schedule.split
     where = places(step) if split else f"{step.setting.cluster.devices} GPUs shared by trainer and rollouts"
     return [
@@ -168,7 +168,7 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table 
                 WORDS[step.timing.binding],
                 seconds(step.timing.seconds),
                 f"{answers_per_hour(step):,.0f}",
-                f"{step.usd / answers * 1000:.3g}",
+                significant(step.usd / answers * 1000),
             ]
         )
     headings = ("rank", "devices", "trainer", "rollouts", "decided by", "step", "answers/h", "$/1,000")

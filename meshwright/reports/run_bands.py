@@ -10,6 +10,7 @@ from typing import Any
 from planner.runs import PlannedRun
 
 DAY = 86400.0
+MILLION = 1e6
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class Band:
             return "never"
         figure = f"{self.middle_words()} {unit}"
         return f"{figure} ({self.ends()})" if self.ends() else figure
+
+    def money(self) -> str:
+        """Dollars as they are known, from a million on in millions: ``160 M$ (70 to 250)``."""
+        if not MILLION <= self.middle < math.inf:
+            return self.words("$")
+        return Band(self.middle / MILLION, self.low / MILLION, self.high / MILLION).words("M$")
 
     def ends(self) -> str:
         """The band: ``20 to 29``; empty where it is narrower than the figure is printed."""

@@ -185,7 +185,7 @@ def run_verdict(run: PlannedRun) -> str:
     saves = f"{mechanism.mechanism} checkpoints" if mechanism is not None else "no checkpoints"
     parts = [
         f"{run.prediction.plans.plan(0).describe()}: {days.words('d')}",
-        in_proportion(run.usd, days).words("$"),
+        in_proportion(run.usd, days).money(),
         in_proportion(run.kwh / 1000, days).words("MWh"),
         f"{percent(outcome.goodput)} goodput",
         saves,
@@ -205,7 +205,7 @@ def run_facts(run: PlannedRun) -> dict[str, str]:
     """Headline figures of a run by name."""
     outcome, inputs = run.outcome, run.outcome.inputs
     planned, days = describe_planned_run(run), days_band(run)
-    money, energy = in_proportion(run.usd, days).words("$"), in_proportion(run.kwh / 1000, days).words("MWh")
+    money, energy = in_proportion(run.usd, days).money(), in_proportion(run.kwh / 1000, days).words("MWh")
     closed = {name: value for name, value in outcome.closed_form.items() if value is not None}
     facts_of_run = {
         "finish": f"{days.words('d')}: 90 % band of step and faults",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.reports.serving_evidence import run_errors, within
 from meshwright.reports.tables import fitted
-from meshwright.reports.units import per_second, percent, seconds
+from meshwright.reports.units import per_second, percent, seconds, significant
 from simulator.serving.metrics import Latency
 from simulator.serving.result import ServingResult
 
@@ -32,7 +32,7 @@ def served_headline(result: ServingResult) -> str:
             value = within(seconds(getattr(latency, point)), errors.get(name))
             parts.append(f"{name.upper()} {value} ({point})")
     if metrics.dollars_per_million:
-        parts.append(f"{metrics.dollars_per_million:.3g} $/Mtok of output")
+        parts.append(f"{significant(metrics.dollars_per_million)} $/Mtok of output")
     return "\n".join(fitted(parts, _targets(result)))
 
 

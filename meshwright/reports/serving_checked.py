@@ -34,12 +34,19 @@ def checked_words(look: Check | None) -> list[str]:
             f"--refine {CHECKED} runs them."
         ]
     return [
-        f"The event engine contradicts {plan.describe()}: {_rate(look.search.plans[place].goodput)}, where "
+        f"The event engine contradicts {plan.describe()}: {_engine_rate(look, place)}, where "
         f"the steady state has {_rate(plan.goodput)} "
         f"({_gap(look.search.plans[place].goodput, plan.goodput)}). "
-        f"Its rate replaces the other; it ranks {1 + place}."
+        f"Its rate is the goodput; it ranks {1 + place}."
         for plan, place in look.replaced
     ]
+
+
+def _engine_rate(look: Check, place: int) -> str:
+    """The rate that stands for a deployment: the lower end of the engine's interval where a run held it."""
+    goodput, run = look.search.plans[place].goodput, look.runs.get(place)
+    lower = run is not None and 0.0 < goodput < run.goodput
+    return f"{_rate(goodput)}{', the lower end of its interval' if lower else ''}"
 
 
 def _rate(goodput: float) -> str:

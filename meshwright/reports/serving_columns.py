@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from meshwright.reports.finite import finite
 from meshwright.reports.serving_verdict import prompts_only, tokens_s, usd_per_million
-from meshwright.reports.units import per_second, seconds
+from meshwright.reports.units import per_second, seconds, significant
 from planner.serving.plan import ServingPlan
 from planner.serving.search import ServingSearch
 
@@ -65,13 +65,13 @@ COLUMNS = (
         "usd_per_million_tokens",
         lambda plan: plan.usd_per_million,
         "$/Mtok",
-        lambda search, plan: f"{usd_per_million(search, plan):.3g}",
+        lambda search, plan: significant(usd_per_million(search, plan)),
     ),
     ServingColumn(
         "joules_per_token",
         lambda plan: plan.joules_per_token,
         "J/tok",
-        lambda _, plan: f"{plan.joules_per_token:.3g}",
+        lambda _, plan: significant(plan.joules_per_token),
         more=True,
     ),
 )

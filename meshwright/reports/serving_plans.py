@@ -23,7 +23,7 @@ from meshwright.reports.serving_verdict import (
     usd_per_million,
 )
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import kernels_words, per_second, percent, seconds
+from meshwright.reports.units import kernels_words, per_second, percent, seconds, significant, with_half_width
 from planner.serving.alternatives import BESIDE, FIRST, NEXT, PROVEN, STEADY_ERROR
 from planner.serving.attention_sides import POOL
 from planner.serving.deployment import scenario_of
@@ -230,7 +230,7 @@ def _variants(search: ServingSearch) -> list[Table]:
         plan = variant.plan
         latency = plan.ttft_s if prompts_only(search) else plan.tpot_s
         cells = [plan.describe(), f"{per_second(plan.goodput)}/s", seconds(latency), str(plan.devices)]
-        row = [*cells, f"{usd_per_million(search, plan):.3g}", from_]
+        row = [*cells, significant(usd_per_million(search, plan)), from_]
         if row not in rows:  # Plans that differ in limits alone are one row.
             rows.append(row)
     latency = "TTFT" if prompts_only(search) else "TPOT"
@@ -276,7 +276,7 @@ def _columns(search: ServingSearch, refined: Runs, more: bool) -> dict[str, Sequ
 
 def _engine_words(run: RefinedServing | None) -> str:
     """The rate of a deployment on the event engine."""
-    return "" if run is None else run.problem or f"{per_second(run.goodput)} ± {run.half_width:.2g}/s"
+    return "" if run is None else run.problem or f"{with_half_width(run.goodput, run.half_width)}/s"
 
 
 def _gap(search: ServingSearch) -> list[str]:
@@ -304,6 +304,7 @@ def _basis(search: ServingSearch, more: bool) -> Table:
         {
             "engine": stands_for(question.engine) or question.engine,
             "weights": _weights_words(search),
+            **({} if more or not search.plans else {"limits": _limit_words(search.plans[0])}),
             **_levers(search, more),
             "latencies at": rate + "; TTFT is that of the share that must meet it, TPOT and e2e are means",
             "model": f"steady state, {percent(STEADY_ERROR, 0)} off the event engine in the median; "
@@ -319,6 +320,12 @@ def _basis(search: ServingSearch, more: bool) -> Table:
         },
         "What this rests on",
     )
+
+
+def _limit_words(plan: ServingPlan) -> str:
+    """Tokens and sequences of a step that the first deployment's figures hold for."""
+    limits = dict.fromkeys(f"{group.budget:,} tokens, {group.sequences:,} sequences" for group in plan.groups)
+    return f"a step of rank 1 has at most {', then '.join(limits)}; --more has those of all"
 
 
 def _levers(search: ServingSearch, more: bool) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.reports.tables import table
-from meshwright.reports.units import percent
+from meshwright.reports.units import percent, with_half_width
 from planner.serving.policies import ENCODER, PolicyRun, PolicySearch, overlapping
 from planner.serving.question import ServingQuestion
 
@@ -80,4 +80,4 @@ def _word(value: Any) -> str:
 
 
 def _rate(tried: PolicyRun) -> str:
-    return tried.run.problem or f"{tried.run.goodput:.3g} ± {tried.run.half_width:.2g}"
+    return tried.run.problem or with_half_width(tried.run.goodput, tried.run.half_width)

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.reports.serving_evidence import plan_errors, short_evidence
 from meshwright.reports.tables import fitted
-from meshwright.reports.units import per_second, percent, seconds
+from meshwright.reports.units import per_second, percent, seconds, significant
 from planner.serving.alternatives import FIRST, STEADY_ERROR
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import EVEN, lead, mechanisms
@@ -40,7 +40,7 @@ def serving_headline(search: ServingSearch) -> list[str]:
         ""
         if prompts_only(search)
         else f"TPOT {seconds(plan.tpot_s)}" + ("" if error is None else f" ± {percent(error.p90, 0)}"),
-        f"{usd_per_million(search, plan):.3g} $/Mtok of {tokens}" if plan.usd_per_hour else "",
+        f"{significant(usd_per_million(search, plan))} $/Mtok of {tokens}" if plan.usd_per_hour else "",
         short_evidence(search, plan),
     ]
     return ["\n".join(fitted(list(filter(None, parts)), _as_good(search)))]
@@ -68,19 +68,18 @@ def money_words(search: ServingSearch) -> str:
         return ""
     question, plan = search.question, search.plans[0]
     request = plan.usd_per_million * question.output / 1e6
+    thousand = f"{significant(1000 * request)} $ for 1,000 requests"
     if prompts_only(search):
-        return (
-            f"counts prompt tokens at the rate of the row; rank 1: {1000 * request:.3g} $ for 1,000 requests"
-        )
+        return f"counts prompt tokens at the rate of the row; rank 1: {thousand}"
     if not question.model.decoder_only:
         return (
             f"counts the decoder's tokens at the rate of the row, not what the encoder reads; rank 1: "
-            f"{1000 * request:.3g} $ for 1,000 requests"
+            f"{thousand}"
         )
     both = 1e6 * request / (question.prompt + question.output)
     return (
-        f"counts output tokens at the rate of the row; rank 1: {both:.3g} $/Mtok of input and output, "
-        f"{1000 * request:.3g} $ for 1,000 requests"
+        f"counts output tokens at the rate of the row; rank 1: {significant(both)} $/Mtok of input and "
+        f"output, {thousand}"
     )
 
 

@@ -174,7 +174,7 @@ def limit_words(sizing: Sizing) -> str:
 def _size(what: str, size: Size) -> list[str]:
     """A size in lines: what it is, time, dollars and energy with their bands."""
     time, unit = time_band(size)
-    money = around(size.usd, band_of(size)).words("$")
+    money = around(size.usd, band_of(size)).money()
     return fitted(
         [
             f"{what}: {size.gpus:,} GPU{'s' * (size.gpus > 1)} of {size.cluster}",

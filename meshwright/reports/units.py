@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
     """A number with a decimal prefix: ``3.35 TB/s``."""
@@ -21,9 +23,24 @@ def counted(value: float) -> str:
     return f"{value:.4g}"
 
 
+def significant(value: float) -> str:
+    """A figure in three digits, zeros at its end too: ``21.0``, ``0.590``, ``1,510``."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:#.3g}".removesuffix(".")
+
+
 def per_second(value: float) -> str:
     """A rate: ``22.4``, ``1,510``."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return significant(value)
+
+
+def with_half_width(value: float, half: float) -> str:
+    """A figure and half of its interval, to the same decimal: ``23.0 ± 0.6``."""
+    figure = significant(value)
+    decimals = len(figure.partition(".")[2])
+    width = f"{half:,.{decimals}f}"
+    return f"{figure} ± {width}" if float(width.replace(",", "")) else figure
 
 
 def gibibytes(value: float) -> str:

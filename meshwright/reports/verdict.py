@@ -12,7 +12,7 @@ from meshwright.reports.insisted import describe_insisted, insisted_words
 from meshwright.reports.plan_evidence import promise_words, short_runs
 from meshwright.reports.plans import chance
 from meshwright.reports.tables import fitted, table
-from meshwright.reports.units import percent, seconds
+from meshwright.reports.units import percent, seconds, significant
 from planner.training.confidence import Confidence
 from planner.training.measured_runs import code_base, kind_words
 from planner.training.prediction import Prediction
@@ -25,6 +25,8 @@ from simulator.uncertainty import chance_to_fit, kind_of, model_errors, over_pro
 KINDS = {"experts": "models with experts", "hybrids": "hybrid models", "dense": "dense models"}
 """Words for kinds of models."""
 
+EVEN = 5e-4
+"""Gap of two steps below which they are printed as one."""
 NAMED = 5
 """Unproven mechanisms that are named of a plan; ``--json`` has all."""
 
@@ -78,7 +80,6 @@ def order_words(result: SearchResult, prediction: Prediction, more: bool = True)
         return words
     band = band_words(trust.sources)
     words.append(" ".join((band, ODDS, RUNS) if more else (band, RUNS)))
-    words += expected_words(prediction)
     close_to_first = ~trust.differs
     numbers = [str(number) for number, close in enumerate(close_to_first.tolist()[1:], 2) if close]
     if numbers:
@@ -97,8 +98,8 @@ def expected_words(prediction: Prediction) -> list[str]:
     if longer == 1:
         return []
     return [
-        f"Expect {seconds(longer * float(prediction.step.time[0]))} of rank 1: best measured runs of other "
-        f"{KINDS[kind_of(setting.model)]} took {longer:.2f} times what a search's first choice promises."
+        f"Expect {seconds(longer * float(prediction.step.time[0]))}: measured bests of "
+        f"{KINDS[kind_of(setting.model)]} took {longer:.2f} times a search's first choice."
     ]
 
 
@@ -121,7 +122,8 @@ def given_up(prediction: Prediction) -> str:
     ):
         reasons.append("is unproven")
     if reasons:
-        return f"Rank 1 is {percent(gap)} slower than rank {fastest + 1}, which {' and '.join(reasons)}."
+        slower = f"{percent(gap)} slower than" if gap >= EVEN else "as fast as"
+        return f"Rank 1 is {slower} rank {fastest + 1}, which {' and '.join(reasons)}."
     kind = "measured plan" if confidence is not None and not confidence.evidence[0].unproven else "plan"
     return (
         f"Rank 1 is the simplest {kind} within {percent(even, 0)} of the fastest; "
@@ -134,7 +136,7 @@ def headline(prediction: Prediction) -> str:
     confidence = prediction.confidence
     as_good = 0 if confidence is None else int((~confidence.differs[1:]).sum())
     others = f"{as_good} other{'s are' if as_good > 1 else ' is'} as good within error."
-    sentences = filter(None, [others if as_good else "", given_up(prediction)])
+    sentences = filter(None, [*expected_words(prediction), others if as_good else "", given_up(prediction)])
     return "\n".join(fitted(first_words(prediction), list(sentences)))
 
 
@@ -146,7 +148,7 @@ def first_words(prediction: Prediction) -> list[str]:
     band = "" if confidence is None else f" ± {percent(float(confidence.half_width[0]), 0)}"
     figures = [
         f"{percent(float(merit.model_flops_utilisation[0]), 0)} MFU",
-        f"{float(merit.usd_per_million_tokens[0]):.3g} $/Mtok",
+        f"{significant(float(merit.usd_per_million_tokens[0]))} $/Mtok",
         f"fits in {chance(fits).removesuffix(' %')} of 100",
     ]
     if confidence is not None:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from meshwright.replications import FIGURES, difference, half_range
 from meshwright.reports.tables import table
-from meshwright.reports.units import percent, seconds, signed_percent
+from meshwright.reports.units import percent, seconds, signed_percent, significant
 from meshwright.variations.answer import Outcome
 from meshwright.variations.tables import change, failures
 from meshwright.variations.verdicts import servers_verdict
@@ -69,11 +69,11 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
         signed_percent(change(report, base, "output_rate")),
         "" if report["slo_share"] is None else percent(report["slo_share"]),
         percent(report["kv_use"]),
-        f"{report['dollars_per_million']:.3g}",
+        significant(report["dollars_per_million"]),
     ]
     if replanned:
         value = report.get("goodput_requests_s")
-        cells += ["" if value is None else f"{value:.3g}/s", report.get("plan", "")]
+        cells += ["" if value is None else f"{significant(value)}/s", report.get("plan", "")]
     return cells
 
 

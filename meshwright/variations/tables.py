@@ -13,7 +13,7 @@ from meshwright.reports.plans import ONCE, WORDS
 from meshwright.reports.run_bands import band_of, in_proportion
 from meshwright.reports.runs import detector_table
 from meshwright.reports.tables import table
-from meshwright.reports.units import gibibytes, percent, seconds, signed_percent
+from meshwright.reports.units import gibibytes, percent, seconds, signed_percent, significant
 from meshwright.variations.answer import Outcome
 from meshwright.variations.verdicts import steps_verdict
 from simulator.plan import Plan
@@ -167,7 +167,7 @@ def _row(outcome: Outcome, base: dict[str, Any], replanned: bool) -> list[str]:
         "" if first else signed_percent(change(report, base, "step_time_s")),
         f"{report['tokens_per_s_per_gpu']:,.0f}",
         gibibytes(memory["peak_bytes"]) + ("" if memory["fits"] else ", does not fit"),
-        f"{report['usd_per_million_tokens']:.3g}",
+        significant(report["usd_per_million_tokens"]),
         "" if first else what_moved(report, base),
     ]
     if replanned:

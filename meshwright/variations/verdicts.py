@@ -9,7 +9,7 @@ from meshwright.replications import FIGURES, difference, read
 from meshwright.reports.run_bands import band_of, in_proportion
 from meshwright.reports.served_verdict import overload_words
 from meshwright.reports.tables import fitted
-from meshwright.reports.units import percent, seconds, signed_percent
+from meshwright.reports.units import percent, seconds, signed_percent, significant
 from meshwright.variations.answer import Outcome
 from simulator.serving.workload import Slo
 from simulator.uncertainty import model_errors
@@ -18,6 +18,8 @@ NAMED = 4
 """Variations that a sentence names."""
 SHARED = ("gpus", "seq_len", "global_batch")
 """Keys that must agree for steps to be compared by their seconds."""
+DEMAND = ("arrivals", "input", "output", "trace", "images")
+"""Keys of a workload that say what is asked of servers."""
 TOKENS = "tokens_per_s_per_gpu"
 SHARE = Slo.model_fields["share"].default
 """Share of requests that must meet their targets, where a scenario states none."""
@@ -36,6 +38,8 @@ def steps_verdict(outcomes: Sequence[Outcome]) -> str:
         lines = _most_tokens(base.report, fit)
     else:
         lines = _best_step(base.report, fit)
+    if lines and fit:
+        lines += _replanned_base(others)
     same_batch = [each for each in fit if not _other_batch(each.report or {}, base.report)]
     even = [each for each in same_batch if abs(_change(each.report, base.report, "step_time_s")) < _even()]
     if len(ran) > 1 and even:
@@ -72,6 +76,22 @@ def _best_step(base: Mapping[str, Any], fit: Sequence[Outcome]) -> list[str]:
     if change > -_even():
         return [f"No variation is faster than the base, {_step(base)}."]
     return [f"Shortest step: {best.run.label}, {figures}."]
+
+
+def _replanned_base(others: Sequence[Outcome]) -> list[str]:
+    """What planning the unchanged scenario again gains, which re-planned variations gain too."""
+    again = next((each for each in others if each.run.replan and not each.run.changed), None)
+    variations = [each for each in others if each.run.replan and each.run.changed and _fits(each.report)]
+    if again is None or again.report is None or not variations or "step_time_s" not in again.report:
+        return []
+    base, best = again.report, min(variations, key=lambda each: (each.report or {})["step_time_s"])
+    if any(_other_batch(each.report or {}, base) for each in variations):
+        return []
+    change = _change(best.report, base, "step_time_s")
+    told = "no variation is faster than that"
+    if change <= -_even():
+        told = f"{best.run.label} is {percent(-change)} below that"
+    return [f"Re-planning the base alone gives {seconds(base['step_time_s'])}; {told}."]
 
 
 def _most_tokens(base: Mapping[str, Any], fit: Sequence[Outcome]) -> list[str]:
@@ -115,7 +135,7 @@ def _step(report: Mapping[str, Any]) -> str:
 def _usd(report: Mapping[str, Any], base: Mapping[str, Any]) -> str:
     key = "usd_per_million_tokens"
     ours, theirs = report.get(key), base.get(key)
-    return f"; {ours:.3g} against {theirs:.3g} $/Mtok" if ours and theirs else ""
+    return f"; {significant(ours)} against {significant(theirs)} $/Mtok" if ours and theirs else ""
 
 
 def _change(report: Mapping[str, Any] | None, base: Mapping[str, Any], key: str) -> float:
@@ -149,10 +169,14 @@ def servers_verdict(outcomes: Sequence[Outcome]) -> str:
     if len(ran) == 1:
         lines = [_one_server(ran[0], base.report)]
     else:
-        met = [each for each in (base, *ran) if _meets(each)]
+        met = [each for each in (base, *ran) if _meets(each) and _same_load(each, base)]
         lines = _targets(base, ran)
         lines += _least(
-            met, base, ("dollars_per_million",), "Cheapest", lambda usd: f"{usd:.3g} $/Mtok of output"
+            met,
+            base,
+            ("dollars_per_million",),
+            "Cheapest",
+            lambda usd: f"{significant(usd)} $/Mtok of output",
         )
         lines += _least(met, base, ("tpot_s", "p50"), "Lowest TPOT", seconds)
         same = [each for each in ran if _told(each.report, base.report) is False]
@@ -167,6 +191,11 @@ def _meets(outcome: Outcome) -> bool:
         return False
     slo = outcome.run.data["workload"].get("slo") or {}
     return report["slo_share"] is None or report["slo_share"] >= slo.get("share", SHARE)
+
+
+def _same_load(outcome: Outcome, base: Outcome) -> bool:
+    """Whether a variation serves the base's requests; one with others is no deployment to choose."""
+    return all(outcome.run.data["workload"].get(key) == base.run.data["workload"].get(key) for key in DEMAND)
 
 
 def _targets(base: Outcome, ran: Sequence[Outcome]) -> list[str]:
@@ -220,7 +249,8 @@ def _one_server(outcome: Outcome, base: Mapping[str, Any]) -> str:
             parts.append(
                 f"{name} {unit(ours)} against {unit(theirs)} ({signed_percent(ours / theirs - 1)}{doubt})"
             )
-    parts.append(f"{report['dollars_per_million']:.3g} against {base['dollars_per_million']:.3g} $/Mtok")
+    ours, theirs = (significant(each["dollars_per_million"]) for each in (report, base))
+    parts.append(f"{ours} against {theirs} $/Mtok")
     verdict = "" if report["slo_share"] is None else f"; targets {'met' if _meets(outcome) else 'missed'}"
     return f"{label}: {', '.join(parts)}{verdict}."
 

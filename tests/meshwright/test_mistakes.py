@@ -42,7 +42,7 @@ MISTAKES = {
     f"plan train {ASKED} --precision bf8": "did you mean 'fp8'?",
     f"plan train {ASKED} --fix tensr=8": "unknown plan field 'tensr'; did you mean 'tensor'?",
     "simulate llama3-8b-64-h10": "unknown scenario 'llama3-8b-64-h10'; did you mean 'llama3-8b-64-h100'?",
-    "show model": "unknown kind 'model'; did you mean 'models'?",
+    "show modle": "unknown kind 'modle'; did you mean 'models'?",
     "show models lama3-8b": "did you mean 'llama3-8b'?",
     f"plan mix --types l44 --model llama3.1-8b --rate 1 {LOAD}": "--types: unknown device or cluster 'l44'",
     "import p.sh --cluster dgx-h100 --from megatrn": "--from: unknown export target 'megatrn'",
@@ -82,7 +82,8 @@ MISTAKES = {
     "simulate none.yaml": "none.yaml: no such file",
     "plan train --model llama3.1-8b": "--cluster --gpus --global-batch missing",
     "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --isl 1000": "--osl missing",
-    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8": "--use chat, code, agents or batch",
+    "plan serve --model llama3.1-8b --cluster dgx-h100 --gpus 8 --osl 9": "--use chat, code, agents or batch",
+    "plan day --model llama3.1-8b --cluster dgx-h100 --gpus 8 --rates 1,2": "--isl --osl missing",
     "plan serve --model llama3.1-8b --gpu h100 --gpus 8 --use chat": "did you mean '--cluster NAME",
     "simulate memory-llama3-70b": "`meshwright plan memory-llama3-70b` looks for one",
     "plan train --model params.json --cluster dgx-h100 --gpus 8 --global-batch 8": "give the config.json",
@@ -131,7 +132,7 @@ MISTAKES = {
     "import https://hub.example/config.json --cluster dgx-h100": "is an address, a file is needed",
     "whatif p.yaml --set nic_gbps=800": "did you mean 'cluster.network.nic_gbps'?",
     "show models qwen9": "did you mean 'qwen",
-    "show device h100": "did you mean 'devices'?",
+    "show devic h100": "did you mean 'devices'?",
     f"{SERVED} {LOAD} --rate 5/s": "must be a number, found '5/s'",
     f"{SERVED} --isl 200000 --osl 9 --ttft 1": "longer than the",
     f"{SERVED} --isl 100 --osl 9 --ttft 0.0001": "a lone request",
@@ -219,8 +220,29 @@ def test_a_batch_with_more_divisors(batch, other):
     assert rounder(batch) == other
 
 
+@pytest.mark.parametrize(
+    ("batch", "devices", "other"), [(128, 96, 96), (512, 96, 480), (512, 64, None), (128, 352, None)]
+)
+def test_a_batch_that_divides_over_the_devices(batch, devices, other):
+    assert rounder(batch, devices) == other
+
+
+def test_servers_without_lengths_are_asked_for_chat(run):
+    ran = run(
+        "plan", "serve", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "1", "--refine", "0"
+    )
+    assert ran.code == 0 and "requests of --use chat" in ran.err and "1,165 in, 212 out" in ran.out
+
+
+def test_scenarios_are_listed_by_title_and_those_of_papers_apart(run):
+    listed, papers = run("show", "scenarios").out, run("show", "scenarios", "papers").out
+    assert len(listed.splitlines()) < 50 and "GRPO of Qwen3 30B-A3B" in listed and "post-training" in listed
+    assert "papers/" not in listed.partition("more in papers")[0] and "papers/domino-7b" in papers
+
+
 def test_words_for_kinds_of_entries(run):
     assert run("show", "gpus").out == run("show", "devices").out
+    assert run("show", "model", "llama3.1-8b").out == run("show", "models", "llama3.1-8b").out
     assert "tokens/s of a user" in run(*f"{SERVED} --use chat --pareto".split()).out
 
 

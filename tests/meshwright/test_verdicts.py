@@ -160,3 +160,24 @@ def test_an_unknown_key_lists_those_beside_it(run, tmp_path):
 def test_lengths_that_nobody_stated_are_asked_for_by_their_names():
     with pytest.raises(InputError, match="isl, osl: missing; tokens of a prompt and of an answer"):
         mw.deploy(model="llama3.1-8b", cluster="dgx-h100", gpus=1, rate=1.0)
+
+
+def test_a_re_planned_variation_is_held_to_the_re_planned_base(shown):
+    told = shown(
+        TRAINED + "variations:\n  NICs: {sweep: {cluster.network.nic_gbps: [800]}, replan: true}\n", "whatif"
+    )
+    assert "Re-planning the base alone gives" in told
+
+
+def test_a_load_is_no_deployment_to_choose(shown):
+    loads = (
+        "variations:\n  busy: {set: {workload.arrivals.rate: 12}}\n  fp8: {set: {deployment.weights: fp8}}\n"
+    )
+    told = shown(SERVED.replace("RATE", "6") + loads, "whatif", "--replications", "1")
+    assert "Cheapest: busy" not in told and "Cheapest: " in told
+
+
+def test_a_result_stands_for_the_scenario_of_its_first_plan():
+    plans = mw.plan(model="llama3.1-8b", cluster="dgx-h100", gpus=8, seq_len=4096, global_batch=64, top=1)
+    compared = mw.whatif(plans, {"slow": {"set": {"cluster.network.nic_gbps": 100}}})
+    assert compared.outcomes[0].report["step_time_s"] == pytest.approx(plans.plans[0].step_time_s, rel=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -72,20 +73,25 @@ SHORTEST = 3
 """Letters of a text that names are searched for."""
 
 
-def list_all(kind: str, part: str = "") -> tuple[dict[str, Any], list[Table]]:
+def list_all(kind: str, part: str = "") -> tuple[dict[str, Any], list[Table | str]]:
     """All entries of a kind whose names hold a text, in brief, for JSON and for people.
 
     Raises:
         UnknownNameError: no such kind.
     """
     catalogue = _kind(kind)
-    entries = [catalogue.get(name) for name in catalogue.names() if _has(name, part)]
-    report = {kind: [catalogue.brief(entry) for entry in entries]}
-    rows = [catalogue.row(entry) for entry in entries]
-    return report, [table(list(catalogue.cells), rows, left=catalogue.text_columns)]
+    names = [name for name in catalogue.names() if _has(name, part)]
+    entries = {name: catalogue.get(name) for name in names}
+    report = {kind: [catalogue.brief(entry) for entry in entries.values()]}
+    hidden = catalogue.folder if not part else ""
+    rows = [
+        catalogue.row(entry) for name, entry in entries.items() if not (hidden and name.startswith(hidden))
+    ]
+    words = [f"{len(names) - len(rows)} more in {hidden}: meshwright show {kind} {hidden}"] if hidden else []
+    return report, [table(list(catalogue.cells), rows, left=catalogue.text_columns), *words]
 
 
-def describe(kind: str, name: str) -> tuple[dict[str, Any], list[Table]]:
+def describe(kind: str, name: str) -> tuple[dict[str, Any], Sequence[Table | str]]:
     """Everything about one entry, or all whose names hold the text, for JSON and for people.
 
     Raises:
@@ -113,4 +119,5 @@ SYNONYMS = {"gpus": "devices", "gpu": "devices", "accelerators": "devices", "nod
 
 
 def _kind(kind: str) -> Kind[Any]:
-    return named("kind", SYNONYMS.get(kind, kind), KINDS)
+    kind = SYNONYMS.get(kind, kind)
+    return named("kind", f"{kind}s" if f"{kind}s" in KINDS else kind, KINDS)

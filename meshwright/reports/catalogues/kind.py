@@ -41,6 +41,7 @@ class Kind(Generic[EntryT]):
         parts: further tables of it.
         more: what is added when one entry is asked for.
         text_columns: how many of the columns hold text.
+        folder: names in it are counted, and listed where it is asked for.
     """
 
     names: Callable[[], Sequence[str]]
@@ -51,6 +52,7 @@ class Kind(Generic[EntryT]):
     parts: Callable[[EntryT], list[Table]] = lambda _: []
     text_columns: int = 1
     more: Callable[[EntryT], dict[str, Any]] = lambda _: {}
+    folder: str = ""
 
     def row(self, entry: EntryT) -> list[str]:
         """The entry's line in the list."""
