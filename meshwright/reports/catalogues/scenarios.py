@@ -26,13 +26,13 @@ def _kind(path: Path) -> str:
     """What is simulated: training, a run of weeks, serving and so on."""
     keys = read_keys(path)
     workload = keys.get("workload") or {}
-    kind = workload.get("kind", "run" if "run" in keys else "training")
+    kind = str(workload.get("kind", "run" if "run" in keys else "training"))
     return KINDS.get(kind, kind)
 
 
 def _title(path: Path) -> str:
     """The title, or else the first sentence of the question."""
-    stated = read_keys(path).get("title") or question_of(path).partition(". ")[0]
+    stated = str(read_keys(path).get("title") or question_of(path).partition(". ")[0])
     return stated if len(stated) <= TITLE else f"{stated[: TITLE - 4]} ..."
 
 
