@@ -15,6 +15,8 @@ def test_lists_hold_every_name(run, kind):
     listed = json.loads(run("show", kind, "--json").out)[kind]
     assert sorted(entry["name"] for entry in listed) == sorted(KINDS[kind].names())
     table = run("show", kind).out
+    folder = KINDS[kind].folder
+    table += run("show", kind, folder).out if folder else ""
     assert all(name in table for name in KINDS[kind].names())
 
 
