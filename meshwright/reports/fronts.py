@@ -63,12 +63,12 @@ def _within(front: Front) -> str:
     target = front.x.target
     if target is None:
         return ""
-    kept = [int(point) for point in front.points if front.x.keeps(int(point))]
+    within = [int(point) for point in front.points if front.x.keeps(int(point))]
     limit = f"the target ({'at least' if front.x.higher else 'at most'} {significant(target)})"
-    if not kept:
+    if not within:
         return f" No point is within {limit}."
-    last = " at ".join(_with_unit(each, kept[-1]) for each in (front.x, front.y))
-    return f" {len(kept)} of {len(front.points)} points are within {limit}: down to {last}."
+    last = " at ".join(_with_unit(each, within[-1]) for each in (front.x, front.y))
+    return f" {len(within)} of {len(front.points)} points are within {limit}: down to {last}."
 
 
 def _with_unit(figure: Axis, point: int) -> str:
