@@ -268,6 +268,7 @@ def _sky_servers(
 
 
 ENV = "environment"
+NAMED = re.compile(r"\b[A-Za-z_]\w*")
 
 
 def _environment(node: Mapping[str, Any]) -> dict[str, str]:
@@ -281,11 +282,19 @@ def _environment(node: Mapping[str, Any]) -> dict[str, str]:
         else:
             continue
         values |= {str(name): str(value) for name, value in pairs if isinstance(value, str | int | float)}
+    if "workerTemplate" in node and type(node.get("size")) is int:
+        # What a LeaderWorkerSet sets in its pods (sigs.k8s.io/lws, pkg/utils/pod).
+        values |= {"LWS_GROUP_SIZE": str(node["size"]), "LWS_WORKER_INDEX": "0"}
     return values
 
 
 def _replaced(text: str, variables: Mapping[str, str]) -> str:
-    """Text with the variables of its container."""
+    """Text with the variables of its container, in arithmetic too."""
+    text = re.sub(
+        r"\$\(\(([^()]*)\)\)",
+        lambda sum_: f"$(({re.sub(NAMED, lambda name: variables.get(name[0], name[0]), sum_[1])}))",
+        text,
+    )
     return re.sub(r"\$[({]?(\w+)[)}]?", lambda match: variables.get(match[1], match[0]), text)
 
 

@@ -213,26 +213,42 @@ def _lines(text: str, where: str) -> list[str]:
     """
     statements: list[str] = []
     parts: list[str] = []
-    length = depth = quotes = 0
-    array = False
-    for number, line in enumerate(text.split("\n"), start=1):
+    length = depth = 0
+    mark, array = "", False
+    lines = text.split("\n")
+    last_single = max((number for number, line in enumerate(lines, start=1) if "'" in line), default=0)
+    for number, line in enumerate(lines, start=1):
         part = line.strip()
         if not part and not parts:
             continue
         if not parts:
             array = re.match(rf"(?:export\s+)?{NAME}\+?=\(", part) is not None
-            length = depth = quotes = 0
+            length, depth, mark = 0, 0, ""
         parts.append(part)
         length += len(part) + 1
         depth += part.count("(") - part.count(")")
-        quotes += part.count('"')
+        mark = _open_mark(part, mark)
+        # An apostrophe that nothing closes is no quotation.
+        mark = "" if mark == "'" and number >= last_single else mark
         if length > MOST_STATEMENT:
             problem = f"line {number}: a statement of more than {MOST_STATEMENT:,} characters"
             raise InputError(f"{problem}; is an array or a quotation never closed?", where)
-        if not (depth > 0 if array else quotes % 2 == 1):
+        if not (depth > 0 if array else mark):
             statements.append(" ".join(parts))
             parts = []
     return [*statements, " ".join(parts)] if parts else statements
+
+
+def _open_mark(part: str, mark: str) -> str:
+    """The quotation mark that is open behind a line, given the one open before it; empty for none."""
+    for place, letter in enumerate(part):
+        if letter not in "\"'" or (mark != "'" and part[place - 1 : place] == "\\"):
+            continue
+        if not mark:
+            mark = letter
+        elif letter == mark:
+            mark = ""
+    return mark
 
 
 def _launches(words: str) -> bool:

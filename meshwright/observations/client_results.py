@@ -21,6 +21,7 @@ KEYS = {
     "Max request concurrency": "max_concurrency",
     "Request rate configured (RPS)": "request_rate",
     "Traffic request rate": "request_rate",
+    "Benchmark duration (s)": "duration",
     "Total input tokens": "total_input_tokens",
     "Total generated tokens": "total_output_tokens",
     "Mean TTFT (ms)": "mean_ttft_ms",

@@ -37,6 +37,8 @@ BEGINNING = 2**20
 """Bytes in which a printed table begins; a server's own lines may stand above it."""
 PRINTED = (".txt", ".log", ".out")
 """Suffixes of files that may hold a client's printed table."""
+BURST = 0.4
+"""Share of the requests that are in flight in the mean from which all were sent at once."""
 CLOSED_LOOPS = ("isl_tokens", "osl_tokens", "concurrency")
 """Columns that tell a CSV of closed loops from one of training steps."""
 LATENCIES = ("ttft_mean", "ttft_p50", "tpot_mean", "tpot_p50")
@@ -213,12 +215,22 @@ def _of_bench(value: Mapping[str, Any]) -> dict[str, float]:
         "prompt": _number(value.get("total_input_tokens")) / requests,
         "output": _number(value.get("total_output_tokens")) / requests,
     }
-    if not values["clients"] and not values["rate"]:
-        values["clients"] = requests  # an infinite rate sends all requests at once
     for name in ("ttft", "tpot"):
         values[f"{name}_mean"] = 1e-3 * _number(value.get(f"mean_{name}_ms"))
         values[f"{name}_p50"] = 1e-3 * _number(value.get(f"median_{name}_ms"))
+    if not values["clients"] and not values["rate"]:
+        in_flight = (
+            requests if "request_rate" in value else _in_flight(values, _number(value.get("duration")))
+        )
+        # An infinite rate sends all requests at once; their mean wait is half of the run, or more.
+        values["clients"] = in_flight if in_flight < BURST * requests else requests
     return values
+
+
+def _in_flight(values: Mapping[str, float], duration_s: float) -> float:
+    """Requests in flight by Little's law: their rate times their mean latency; all without a duration."""
+    latency_s = values["ttft_mean"] + values["tpot_mean"] * max(values["output"] - 1.0, 0.0)
+    return max(values["requests"] * latency_s / duration_s, 1.0) if duration_s else values["requests"]
 
 
 def _of_aiperf(value: Mapping[str, Any]) -> dict[str, float]:

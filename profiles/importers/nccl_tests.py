@@ -89,7 +89,7 @@ def unlabelled(line: str) -> str:
         if match is None:
             break
         line = line[match.end() :]
-    return line
+    return line.lstrip()  # as logs stand in pages and in lists
 
 
 def _read(path: Path, options: ImportOptions) -> Iterator[TablePoint]:
