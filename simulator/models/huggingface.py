@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from core.errors import InputError, UnknownNameError, shown
+from core.errors import InputError, UnknownNameError, shown, suggestion
 from core.loading import build, exists, read_mapping
 from simulator.models.checkpoints import (
     SIDECAR,
@@ -157,9 +157,12 @@ def _refuse_unsupported(config: Config) -> None:
     supported_keys = tables["hybrids"].get(str(named or ""), ())
     for key, reason in tables["unsupported"].items():
         if config.values.get(key) and key not in supported_keys:
-            raise InputError(f"{key}: {reason}", config.where)
+            whose = "" if named in tables["model_types"] else f"model_type {shown(named)} is not known; "
+            raise InputError(f"{whose}{key}: {reason}", config.where)
 
 
+MOST_STRANGE = 6
+"""Keys that an error names."""
 LIKE_LLAMA_GATES = "silu", "swish", "swiglu"
 LIKE_LLAMA = "llama"
 """The model_type that stands for unknown ones whose keys are all read."""
@@ -186,10 +189,13 @@ def _model_type(config: Config) -> tuple[str, str]:
     if named in model_types:
         return named, ""
     if strange := sorted(key for key, value in config.values.items() if value and not _read(key)):
-        listed = ", ".join(sorted(model_types, key=str.lower))
+        near = suggestion(named, model_types)
+        near = near if "did you mean" in near else ""
+        more = f" and {len(strange) - MOST_STRANGE} more" if len(strange) > MOST_STRANGE else ""
         problem = (
-            f"model_type {shown(named)} is not known, and its keys {', '.join(map(shown, strange[:6]))} "
-            f"are not read; a model YAML can state its shape. Known: {listed}"
+            f"model_type {shown(named)} is not known (of {len(model_types)} that are), and its keys "
+            f"{', '.join(map(shown, strange[:MOST_STRANGE]))}{more} are not read; a model YAML can state its "
+            f"shape{near}"
         )
         raise InputError(problem, config.where)
     if config.values.get("hidden_act") not in LIKE_LLAMA_GATES:

@@ -289,7 +289,10 @@ REFUSED = [
     ({"cross_attention_layers": [3]}, "cross-attention layers are not supported"),
     ({"sliding_window": 8, "sliding_window_pattern": "LX"}, "a number or L and G are needed, found 'LX'"),
     ({"sliding_window": 8, "sliding_window_pattern": 0}, "must be from 1 to 1,024, found 0"),
-    ({"model_type": "new", "full_attention_interval": 4}, "linear-attention layers are not supported yet"),
+    (
+        {"model_type": "new", "full_attention_interval": 4},
+        "linear-attention layers of this model_type are not supported",
+    ),
     ({"layer_types": ["delta_attention"]}, "unknown kind of attention 'delta_attention'"),
     ({"is_encoder_decoder": True}, "encoder-decoder models are not supported"),
     ({"num_experts": 8}, "needed keys are missing: num_experts_per_tok (or num_experts_per_token,"),
