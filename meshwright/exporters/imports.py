@@ -15,6 +15,7 @@ from meshwright.exporters import TARGETS, exporter
 from meshwright.exporters.base import Exporter, Imported, Launch
 from meshwright.exporters.deepspeed import AUTO
 from meshwright.exporters.facts import chosen_levers, moot, shape
+from meshwright.exporters.ms_swift import megatron_command
 from meshwright.exporters.state_read import TAKEN
 from meshwright.exporters.table import Facts, Options, integer, same, table
 from simulator.models import Model, models
@@ -50,6 +51,9 @@ def read_launch(
     if (machine := _machine(source, values)) is not None:
         return machine
     text, where, path = _text(source)
+    if (not target or target == MEGATRON) and (swift := megatron_command(text, where)):
+        text, path, target = swift.command, None, MEGATRON
+        values = {"model": swift.model, **values} if swift.model else values
     if not target or exporter(target, "--from").name in POST_TRAINED:
         from meshwright.exporters.post_training_read import read_post_training
 
@@ -93,6 +97,7 @@ def read_launch(
     return _imported(scenario, launch, reader.name, left, tuple(launcher.unknown(left)), allow, where)
 
 
+MEGATRON = "megatron-lm"
 SHARED_DEGREES = ("plan.tensor", "plan.context", "plan.expert")
 MACHINE = "reports of a machine"
 """Target of an import that makes a cluster."""

@@ -135,3 +135,11 @@ def test_a_run_has_as_many_requests_as_settle_its_means(folder):
     million["benchmarks"][0]["config"]["strategy"]["streams"] = 2**17
     with pytest.raises(InputError, match=r"states 131,072 clients; at most 65,536 are run"):
         read_servers(written(folder, million))
+
+
+@pytest.mark.parametrize(("duration", "clients"), [("125.00", 1), ("12.50", 2), ("2.00", 13), ("0.70", 40)])
+def test_a_table_without_load_counts_requests_in_flight(folder, duration, clients):
+    """By Little's law: 40 requests of 0.64 s; in the last row they were sent at once."""
+    unsaid = PRINTED.replace("Maximum request concurrency:             4\n", "").replace("12.50", duration)
+    (load,), _ = read_servers(written(folder, unsaid, "server.log"))
+    assert load.data["workload"]["arrivals"] == {"kind": "closed", "concurrency": clients}

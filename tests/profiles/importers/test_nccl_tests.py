@@ -219,3 +219,9 @@ def test_records_of_rccl_need_the_device(tmp_path):
     path.write_text(json.dumps([{**RECORD, "inPlace": 0, "busBw": None, "ranks": None}]))
     with pytest.raises(InputError, match="record 0: is no record of rccl-tests"):
         read(path, tmp_path / "out", gpu="mi300x")
+
+
+def test_logs_indented_as_in_a_page(tmp_path):
+    (tmp_path / "page.log").write_text("".join(f"    {line}\n" for line in LOG.splitlines()))
+    _, rows = read(tmp_path / "page.log", tmp_path / "out")
+    assert [row["time_us"] for row in rows] == [55.12, 2410.6]
