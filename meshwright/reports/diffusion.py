@@ -9,14 +9,13 @@ from rich.table import Table
 
 from core.records import record
 from meshwright.reports.tables import facts, fitted, table
-from meshwright.reports.units import counted, percent, seconds, significant
+from meshwright.reports.units import counted, gibibytes, percent, seconds, significant
 from simulator.diffusion.load import DiffusionLoad
 from simulator.diffusion.ops import transformer_parameters
 from simulator.diffusion.request import DiffusionRequest
 from simulator.diffusion.serving import LoadResult
 from simulator.diffusion.setting import DiffusionSetting
 
-GIGA = 1e9
 PERCENTILES = (50, 90, 99)
 
 
@@ -76,6 +75,7 @@ def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = No
         "step_time_s": times.latency_s,
         "latency_s": times.latency_s,
         "rate": request.rate,
+        "latency_error_p90": setting.library.latency_error,
         **({"addons": setting.addons.model_dump(mode="json")} if has_addons(setting) else {}),
         "parts_s": {
             "encoders": times.encoders_s,
@@ -98,6 +98,22 @@ def describe_diffusion(request: DiffusionRequest, served: ServedLoad | None = No
         "memory_total_bytes": sum(request.memory_bytes.values()),
         **({} if served is None else {"load": describe_load(request, served)}),
     }
+
+
+def latency_band(setting: DiffusionSetting) -> str:
+    """Half-width of a latency's band, in words; empty where no rows tell it."""
+    error = setting.library.latency_error
+    return "" if error is None else f" ± {percent(error, 0)}"
+
+
+def error_words(setting: DiffusionSetting) -> str:
+    """What the band of latencies rests on."""
+    error, library = setting.library.latency_error, setting.library
+    if error is None:
+        return f"not known: no measured rows of {library.title}"
+    return (
+        f"one latency of ten beyond {percent(error, 0)}, on rows that nothing was fitted to ({library.name})"
+    )
 
 
 def has_addons(setting: DiffusionSetting) -> bool:
@@ -153,6 +169,7 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         "steps": f"{setting.steps:,}, {calls}",
         **({"add-ons": _addons(setting)} if has_addons(setting) else {}),
         "energy": f"{request.joules:,.0f} J each, at {request.watts:,.0f} W",
+        "expected error": error_words(setting),
     }
     steps = times.latency_s - times.encoders_s - times.addons_s - times.decoder_s
     parts = {
@@ -169,11 +186,12 @@ def diffusion_tables(request: DiffusionRequest, served: ServedLoad | None = None
         _arriving(request): times.stream_s,
     }
     calls_rows = [[name, seconds(time)] for name, time in waits.items() if time]
+    latency = f"{seconds(times.latency_s)}{latency_band(setting)}"
     verdict = [
-        f"{seconds(times.latency_s)} for {work.batch:,} {kind}{'s' * (work.batch > 1)}",
+        f"{latency} for {work.batch:,} {kind}{'s' * (work.batch > 1)}",
         f"{significant(request.rate)} {kind}s/s on {setting.devices:,} GPU{'s' * (setting.devices > 1)}",
         f"{significant(1e3 * request.usd)} $ per 1,000",
-        f"{memory / GIGA:.1f} of {device.memory_bytes / GIGA:.1f} GB",
+        f"{memory / 2**30:.1f} of {gibibytes(device.memory_bytes)}",
     ]
     return [
         "\n".join(fitted(verdict)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from meshwright.reports.diffusion import error_words, latency_band
 from meshwright.reports.tables import facts, fitted, table
 from meshwright.reports.units import percent, seconds, significant
 from planner.diffusion.search import DiffusionPlan, DiffusionSearch
@@ -62,6 +63,7 @@ def plan_tables(search: DiffusionSearch, setting: DiffusionSetting, load: Diffus
         "load": f"{load.arrivals.mean_rate():.4g} a second; {percent(load.share)} within "
         f"{seconds(load.latency or 0.0)}",
         "library": setting.library.title,
+        "expected error": error_words(setting),
     }
     names = ("GPUs", "replicas", "layout", "batch", "p90", "within", "busy", "$ per 1,000", "J each")
     rows = [
@@ -92,8 +94,9 @@ def _verdict(search: DiffusionSearch, load: DiffusionLoad) -> list[str]:
     if not search.plans:
         return []
     plan = search.plans[0]
+    band = latency_band(plan.request.setting)
     parts = [
-        f"{plan.replicas:,} x {layout_words(plan)}: p90 {seconds(plan.p90_s)} on {plan.devices:,} GPUs",
+        f"{plan.replicas:,} x {layout_words(plan)}: p90 {seconds(plan.p90_s)}{band} on {plan.devices:,} GPUs",
         f"{percent(plan.result.share_within(load.latency or 0.0))} within {seconds(load.latency or 0.0)}",
         f"{significant(1e3 * plan.usd)} $ per 1,000 requests",
     ]

@@ -37,6 +37,9 @@ class DiffusionLibrary(Sourced):
     ring_s: NotNegative = Field(description="host time of each further block of a ring, s")
     request_s: NotNegative = Field(description="host time of a request outside of its calls, s")
     times: dict[str, LibraryTimes] = Field(description="by device; `default` for all others")
+    latency_error: Positive | None = Field(
+        None, description="relative error of latencies that nine of ten rows that nothing was fitted to keep"
+    )
 
     @field_validator("times")
     @classmethod
