@@ -189,6 +189,8 @@ def _stage(prediction: Prediction, index: int, row: int) -> dict[str, Any]:
     }
 
 
+SHOWN_GAP = 5e-4
+"""Share of a step from which a plan is said to be slower."""
 ODDS = ("best", "loss")
 """Columns of a ranking that ``--more`` asks for."""
 
@@ -269,7 +271,7 @@ def _causal(metrics: Metrics) -> dict[str, list[str]]:
 def _slower(step_s: float, all_s: np.ndarray) -> str:
     """Slowdown of a step against the fastest of the table."""
     gap = step_s / float(np.min(all_s)) - 1
-    return f"+{percent(gap)}" if gap > 0 else ""
+    return f"+{percent(gap)}" if gap >= SHOWN_GAP else ""
 
 
 def chance(share: float) -> str:
