@@ -10,7 +10,7 @@ from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
-from meshwright.reports.plans import chance, rank_columns, recomputed, sharding
+from meshwright.reports.plans import ODDS, chance, rank_columns, recomputed, sharding
 from meshwright.reports.units import counted, percent, seconds, significant
 from meshwright.reports.verdict import headline, order_words, reason_rows, removed_rows
 from planner.training.prediction import Prediction
@@ -88,8 +88,8 @@ def _band(prediction: Prediction) -> str:
 
 def _ranking(result: SearchResult, prediction: Prediction) -> Section:
     """The table of plans: one per column where all fit, else one per line."""
-    columns = rank_columns(prediction)
-    words = " ".join(order_words(result, prediction))
+    columns = {name: cells for name, cells in rank_columns(prediction).items() if name not in ODDS}
+    words = " ".join(order_words(result, prediction, more=False))
     if len(result.plans) > MOST_COLUMNS:
         rows = list(zip(*columns.values(), strict=True))
         return Section("Plans", words, columns=list(columns), rows=rows, words_in=(1,))

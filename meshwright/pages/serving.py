@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
 from meshwright.reports.serving import describe_pool, figures, latency_rows
 from meshwright.reports.serving_evidence import error_words, run_errors, within
-from meshwright.reports.units import seconds, significant
+from meshwright.reports.units import per_second, seconds, significant
 from simulator.serving.fleet.fleet import Member
 from simulator.serving.metrics import Latency, ServingMetrics
 from simulator.serving.result import ServingResult
@@ -46,7 +46,7 @@ def serving_page(result: ServingResult) -> Page:
     setting = result.setting
     metrics, errors = result.metrics, run_errors(result)
     rows = {
-        "goodput" if metrics.goodput is not None else "completed": f"{_rate(metrics):.4g} req/s",
+        "goodput" if metrics.goodput is not None else "completed": f"{per_second(_rate(metrics))} req/s",
         **{
             f"{name.upper()} p90": within(seconds(latency.p90), errors.get(name))
             for name in ("ttft", "tpot", "e2e")

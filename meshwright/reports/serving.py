@@ -14,7 +14,7 @@ from meshwright.reports.pictures import pictures_key, pictures_words
 from meshwright.reports.served_verdict import overload_words
 from meshwright.reports.serving_evidence import error_words, run_errors
 from meshwright.reports.tables import facts, table
-from meshwright.reports.units import counted, percent, seconds
+from meshwright.reports.units import counted, per_second, percent, seconds
 from simulator.serving.bytes_moved import moves_figures
 from simulator.serving.engines import stands_for
 from simulator.serving.fleet.row_power import RowPower
@@ -147,8 +147,10 @@ def figures(result: ServingResult) -> dict[str, str]:
     slo = result.setting.serving.slo
     rows = {
         "requests": _requests(metrics),
-        "arrivals": f"{metrics.arrival_rate:.4g} requests/s" if metrics.arrival_rate else "all at once",
-        "completed": f"{metrics.request_rate:.4g} requests/s",
+        "arrivals": f"{per_second(metrics.arrival_rate)} requests/s"
+        if metrics.arrival_rate
+        else "all at once",
+        "completed": f"{per_second(metrics.request_rate)} requests/s",
         "throughput": f"{metrics.output_rate:,.0f} output tokens/s, "
         f"{metrics.input_rate:,.0f} prompt tokens/s",
         "per GPU": f"{metrics.output_rate_per_gpu:,.1f} output tokens/s, "
@@ -160,8 +162,8 @@ def figures(result: ServingResult) -> dict[str, str]:
         )
         verdict = "met" if metrics.slo_share >= slo.share else "missed"
         rows["goodput"] = (
-            f"{metrics.goodput:.4g} requests/s; {percent(metrics.slo_share)} of requests within {targets} "
-            f"(target {percent(slo.share)}: {verdict})"
+            f"{per_second(metrics.goodput)} requests/s; {percent(metrics.slo_share)} of requests within "
+            f"{targets} (target {percent(slo.share)}: {verdict})"
         )
         if verdict == "missed" and metrics.requests:
             rows["alone"] = _alone(result)

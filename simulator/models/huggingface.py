@@ -189,13 +189,13 @@ def _model_type(config: Config) -> tuple[str, str]:
     if named in model_types:
         return named, ""
     if strange := sorted(key for key, value in config.values.items() if value and not _read(key)):
-        near = suggestion(named, model_types)
-        near = near if "did you mean" in near else ""
+        suggested = suggestion(named, model_types)
+        suggested = suggested if "did you mean" in suggested else ""
         more = f" and {len(strange) - MOST_STRANGE} more" if len(strange) > MOST_STRANGE else ""
         problem = (
             f"model_type {shown(named)} is not known (of {len(model_types)} that are), and its keys "
             f"{', '.join(map(shown, strange[:MOST_STRANGE]))}{more} are not read; a model YAML can state its "
-            f"shape{near}"
+            f"shape{suggested}"
         )
         raise InputError(problem, config.where)
     if config.values.get("hidden_act") not in LIKE_LLAMA_GATES:
