@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 
 from meshwright.reports.finite import finite
-from meshwright.reports.serving_evidence import short_evidence
+from meshwright.reports.serving_evidence import error_words, plan_errors, short_evidence
 from meshwright.reports.tables import facts, fitted, table
-from meshwright.reports.units import per_second, percent, seconds
+from meshwright.reports.units import per_second, percent, seconds, significant
 from planner.serving.agents import AgentSearch, Carried
 from planner.serving.search import ServingSearch
 
@@ -40,16 +41,17 @@ def agent_tables(search: ServingSearch, agents: AgentSearch) -> list[Table | str
     headings = (*headings, "GPUs", "agents/kW", "$/h each")
     ranking = table(headings, rows, _title(agents), left=2)
     problems = [f"{row.plan.describe()}: {row.problem}" for row in agents.rows if row.problem]
-    return [*_verdict(search, agents), ranking, *problems, *_without(agents), _basis(agents)]
+    basis = _basis(agents, error_words(plan_errors(search, agents.rows[0].plan)))
+    return [*_verdict(search, agents), ranking, *problems, *_without(agents), basis]
 
 
 def _cells(rank: int, row: Carried) -> list[str]:
     plan = row.plan
-    money = f"{row.usd_per_agent_hour:.3g}" if row.agents and plan.usd_per_hour else ""
+    money = significant(row.usd_per_agent_hour) if row.agents and plan.usd_per_hour else ""
     return [
         *(str(rank), plan.describe(), f"{row.agents:,}", seconds(plan.ttft_s), seconds(plan.tpot_s)),
         *(seconds(row.program_s), percent(row.hit_rate, 0), str(plan.devices)),
-        *(f"{row.agents_a_kilowatt:,.3g}", money),
+        *(significant(row.agents_a_kilowatt), money),
     ]
 
 
@@ -59,13 +61,19 @@ def _verdict(search: ServingSearch, agents: AgentSearch) -> list[str]:
     gpus = "1 GPU" if plan.devices == 1 else f"{plan.devices:,} GPUs"
     if not row.agents:
         return [f"No agent meets the targets: alone on {plan.describe()}, TTFT {seconds(plan.ttft_s)}."]
+    error = plan_errors(search, plan).get("tpot")
+    band = "" if error is None else f" ± {percent(error.p90, 0)}"
+    money = f"{significant(row.usd_per_agent_hour)} $ an hour each" if plan.usd_per_hour else ""
     parts = [
         f"{plan.describe()}: {row.agents:,} agents at work on {gpus}",
-        f"{row.agents_a_kilowatt:,.3g} agents/kW",
+        f"{significant(row.agents_a_kilowatt)} agents/kW",
+        money,
         f"a program in {seconds(row.program_s)} (median)",
+        f"TPOT {seconds(plan.tpot_s)}{band}",
         f"{per_second(plan.goodput)} turns/s",
         short_evidence(search, plan),
     ]
+    parts = list(filter(None, parts))
     more = [f"No deployment tried carries {demand:,}."] if agents.short else []
     return ["\n".join(fitted(parts, more))]
 
@@ -101,7 +109,7 @@ def _without(agents: AgentSearch) -> list[Table]:
     return [facts(rows, "Rank 1 without a mechanism")] if rows else []
 
 
-def _basis(agents: AgentSearch) -> Table:
+def _basis(agents: AgentSearch, errors: Mapping[str, str]) -> Table:
     question = agents.question
     share = question.repeated / question.prompt
     return facts(
@@ -113,6 +121,7 @@ def _basis(agents: AgentSearch) -> Table:
             "program the median",
             "model": "the event engine, one seed, the number of agents to 5 %; finalists are those with most "
             "turns/s on the steady state, where caches hold all that repeats",
+            **errors,
             "KV during tool calls": "stays in the prefix cache until others need the room",
             "router": "prefix-aware where there are several replicas: turns go where the agent's KV is",
             "energy": "devices and hosts over the run, tool waits counted",
