@@ -7,18 +7,19 @@ replicas that are up. The replica returns when it has started and loaded its wei
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hwmodels.cluster import Cluster
-from simulator.faults import Exposed
-from simulator.faults.exponential import Exponential
 from simulator.serving.fleet.fleet import Fleet
 from simulator.serving.fleet.member import Member
 from simulator.serving.question.failures import Drain, Failures, Outage
 from simulator.serving.setting import PoolSetting
 from simulator.serving.starts import Loaded
+
+if TYPE_CHECKING:
+    from simulator.faults.exponential import Exponential
 
 
 def restore_seconds(failures: Failures, cluster: Cluster, pool: PoolSetting, running: bool = True) -> float:
@@ -44,6 +45,8 @@ def outages(fleet: Fleet) -> None:
             yield from fail(fleet.members[outage.replica])
 
     def random(member: Member, process: Exponential) -> Generator[Any, Any, Any]:
+        from simulator.faults import Exposed
+
         draws = np.random.default_rng([fleet.setting.seed, 13, member.index])
         replica = Exposed(1, member.pool.pool.devices)
         while not fleet.ended:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from core.loading import Strict
 from core.quantities import Duration
-from simulator.faults.exponential import Exponential
 from simulator.serving.question.places import Place
+
+if TYPE_CHECKING:
+    from simulator.faults.exponential import Exponential
 
 
 class Outage(Strict):
@@ -48,5 +52,7 @@ class Failures(Strict):
         """Random failures as a fault process; None where there are none."""
         if self.mtbf is None:
             return None
+        from simulator.faults.exponential import Exponential
+
         # `mtbf` is checked here, and may be longer than a run of weeks allows.
         return Exponential.model_construct(mtbf=self.mtbf, of="device", component="unknown", notice="crash")
