@@ -1,7 +1,7 @@
 """How much a few measured steps improve the prediction of the rest of a family.
 
     python -m benchmarks.learning RUNS.csv [MORE.csv ...] [--draws 20] [--shown 3] [--seed 1]
-    python -m benchmarks.learning --servers FILE [--draws 20] [--fit]   (`benchmarks.learned_servers`)
+    python -m benchmarks.learning --servers FILE [--draws 1] [--every N] [--fit]   (`learned_servers`)
 
 A family is a source, framework, device and kind of number format (16 bits, fewer) with at least twice as
 many measured plans as are shown. ``SHOWN`` rows are drawn, ``learn`` sees them, the rest is predicted.
@@ -30,6 +30,7 @@ from simulator.site import Site
 from simulator.training import step_time
 from simulator.uncertainty.learning import MeasuredStep, learn_site
 
+DRAWS = 20
 HIGH_ERROR = 0.05
 SIXTEEN_BITS = ("fp16", "bf16")
 
@@ -57,7 +58,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--servers", type=Path, help="measured servers instead: a file of closed loops")
     parser.add_argument("--fit", action="store_true", help="fit the spreads of servers' errors")
-    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--draws", type=int, help="default: 20 of rows; 1 of servers, whose runs take long")
+    parser.add_argument("--every", type=int, default=1, help="take every so many of the servers")
     parser.add_argument("--shown", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="families whose name matches this pattern")
@@ -113,19 +115,21 @@ def main() -> None:
     """Print the errors of every family before and after."""
     options = arguments()
     if options.servers is not None:
-        show_fit(options.servers) if options.fit else show_servers(
-            options.servers, options.draws, options.seed
-        )
+        if options.fit:
+            show_fit(options.servers)
+        else:
+            show_servers(options.servers, options.draws or 1, options.seed, options.every)
         return
+    draws = options.draws or DRAWS
     cases = [case for path in options.files for case in read_cases(path)[0]]
     ratios, worse, bounds = [], [], []
-    print(f"{options.shown} rows shown, {options.draws} draws; mean error of the rest")
+    print(f"{options.shown} rows shown, {draws} draws; mean error of the rest")
     heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s} {'factor':>6s}"
     print(f"{'family':58s} {'rows':>5s} {heads}")
     for family in families(cases, 2 * options.shown):
         if not re.search(options.only, family.name):
             continue
-        before, after = judged(family, options.draws, options.shown, options.seed)
+        before, after = judged(family, draws, options.shown, options.seed)
         bound = bounded(family)
         limits = " ".join(f"{figure:{width}.2f}" for figure, width in zip(bound, (7, 6, 6), strict=True))
         line = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {limits}"
