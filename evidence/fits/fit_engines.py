@@ -82,7 +82,7 @@ def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
     for setup in setups:
         price = price_of(setup)
         same_times = price.dense_times is price.times
-        price.times = price.times.model_copy(update=changes(price.engine, times))
+        price.times = price.times.model_copy(update=changes(times))
         if same_times:
             price.dense_times = price.times
 
@@ -378,7 +378,7 @@ def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float
         source=SOURCE,
         rows=sum(len(run.measured) for run in rows if run.counts),
         left_out_error=error,
-        **changes(engine, np.round(times, 8)),
+        **changes(np.round(times, 8)),
     )
 
 

@@ -10,18 +10,14 @@ import numpy as np
 
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows
 from meshwright.served_errors import FEWEST, FILE, METRICS
-from simulator.serving.engines import Engine, engines
 
 CONSTANTS = (*("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first_token_s", "eager_layer_s"),)
 """Names of the constants of a group, in their order in arrays."""
 
 
-def changes(engine: Engine, times: np.ndarray) -> dict[str, float]:
-    """Constants by name. Launches bound steps outside of graphs: none of an engine that captures all."""
-    constants: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
-    if engine.graph_sizes.value and engine.graphs_mixed.value:
-        constants["eager_layer_s"] = 0.0
-    return constants
+def changes(times: np.ndarray) -> dict[str, float]:
+    """Constants by name."""
+    return dict(zip(CONSTANTS, times.tolist(), strict=True))
 
 
 class Cell(NamedTuple):
@@ -100,7 +96,7 @@ def table_of_groups(
         HEAD[1] + "---|" * len(COLUMNS),
     ]
     for group, values in sorted(times.items()):
-        constants = changes(engines.get(group.engine), values)
+        constants = changes(values)
         us, ms = 1e6 * values, 1e3 * values
         count = sum(len(entry.measured) for entry in rows.get(group, []) if entry.counts)
         cells = [

@@ -12,6 +12,7 @@ from pydantic import Field
 from core.loading import Strict, build, read_mapping
 from core.quantities import Positive
 from evidence.serving.case import Setup
+from simulator.serving.question.deployment import NO_GRAPHS
 
 FILE = Path(__file__).with_name("inferencex.yaml")
 
@@ -33,6 +34,8 @@ class Flags(Strict):
     """Whether experts lie on all ranks, whatever degree the row lists."""
     spreads_attention: bool = False
     """Whether every GPU of a worker is an attention rank, where the row has a tensor-parallel group."""
+    eager: bool = False
+    """Whether the server captures no graphs."""
     poll_steps: int = 0
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
@@ -56,6 +59,8 @@ class Flags(Strict):
             "product_kernels": self.product_kernels,
             "activations": pool.activations or self.activations,
         }
+        if self.eager:
+            fields["largest_graph"] = NO_GRAPHS
         if self.spreads_experts and pool.expert == 1:
             fields["expert"] = pool.tensor * pool.data
         changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}

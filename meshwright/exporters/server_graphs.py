@@ -11,6 +11,7 @@ from typing import Any
 
 from core.errors import InputError, shown
 from meshwright.exporters.table import Options
+from simulator.serving.question.deployment import NO_GRAPHS
 
 EAGER = ("--enforce-eager", "--disable-cuda-graph")
 CONFIGS = ("--compilation-config", "--compilation_config", "-O")
@@ -53,7 +54,7 @@ def read_graphs(options: Options, pool: dict[str, Any], where: str) -> list[str]
     notes = []
     for name in EAGER:
         if options.pop(name, False) not in (False, "false"):
-            pool["largest_graph"] = 1
+            pool["largest_graph"] = NO_GRAPHS
             notes.append(f"{name}: graphs of one sequence at most stand for none")
     for name in CONFIGS:
         text = options.pop(name, None)
@@ -68,7 +69,7 @@ def _compiled(config: Mapping[str, Any], pool: dict[str, Any], notes: list[str],
         if key == "cudagraph_mode":
             mode = str(value).lower()
             if mode in ("none", "0"):
-                pool["largest_graph"] = 1
+                pool["largest_graph"] = NO_GRAPHS
                 notes.append("cudagraph_mode NONE: graphs of one sequence at most stand for none")
             elif mode not in WHOLE:
                 problem = f"{shown(value)} captures no attention, which no prediction has"

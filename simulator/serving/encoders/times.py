@@ -40,7 +40,9 @@ class EncoderTimes:
         slower = cluster.device.generation.slower_hosts
         # Measured on pictures; of a clip's host time nothing is known.
         self._picture_s = 0.0 if tower.hears else engine.picture_s.value
-        self._floor = tower.layers * step.dense_times.eager_layer_s * slower
+        # `picture_s` of engines that capture steps with prompts was measured with the launches in it.
+        launches_s = 0.0 if engine.graphs_mixed.value else step.dense_times.eager_layer_s
+        self._floor = tower.layers * launches_s * slower
         wide = step.formats.core
         self._formats = Formats(linear=wide, core=wide)
         self.seconds = cache(self._seconds)

@@ -75,7 +75,8 @@ class LayerTimes(Strict):
     sequence_s: Host
     """Sampling and host work of one sequence in a step, s."""
     eager_layer_s: Host = 0.0
-    """Host time to launch one layer outside of captured graphs, s: a step without a graph takes no less."""
+    """Host time to launch one layer outside of captured graphs, s: a step without a graph takes no less.
+    Where an engine's graphs hold prompts too, that of a server without graphs, by other engines' rows."""
     first_token_s: Host = 0.0
     """Fixed part of TTFT in addition to the engine's, s."""
     prefill_factor: Annotated[float, Field(ge=0.01, le=100)] = 1.0

@@ -26,6 +26,8 @@ from simulator.serving.question.tiers import Tier
 from simulator.site import ServerSite
 
 Role = Literal["mixed", "prefill", "decode", "attention", "encoder"]
+NO_GRAPHS = 1
+"""Largest graph of a server that captures none (``--enforce-eager``)."""
 ASIDE = ("attention", "encoder")
 """Roles of pools that take no requests from the router."""
 WeightFormat = Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "fp4"]

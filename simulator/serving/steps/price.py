@@ -34,7 +34,7 @@ from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price
 from simulator.serving.engines import Engine, LayerTimes, generation_of, layer_times
 from simulator.serving.engines.engine import FormatClass, LayerClass
-from simulator.serving.question.deployment import Pool
+from simulator.serving.question.deployment import NO_GRAPHS, Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.steps.deepgemm import flashinfer_seconds, packing_seconds, padded_seconds
 from simulator.serving.steps.site_times import at_site
@@ -250,8 +250,19 @@ class StepPrice:
         return self._host(self.times.layer_s, self.dense_times.layer_s) + reduces
 
     @property
+    def graphs_mixed(self) -> bool:
+        """Whether steps with prefill tokens run in graphs: of the engine, if the server captures any."""
+        return self.engine.graphs_mixed.value and self.pool.largest_graph != NO_GRAPHS
+
+    @property
     def eager(self) -> float:
-        """Minimum time of the layers of a step without a graph: their kernel launches, s."""
+        """Minimum time of the layers of a step without a graph: their kernel launches, s.
+
+        Engines whose graphs hold prompts launch compiled pieces of layers beyond them: no run shows these to
+        take longer than their kernels.
+        """
+        if self.graphs_mixed:
+            return 0.0
         slower = self.cluster.device.generation.slower_hosts
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 

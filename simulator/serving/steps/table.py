@@ -85,7 +85,6 @@ class IterationTable:
         longest_chunk: int | None = None,
     ) -> None:
         self.price, self.stages = price, price.pool.pipeline
-        engine = price.engine
         self.max_tokens = max(max_tokens, max_sequences) + max_sequences
         self.max_sequences, self.max_context = max_sequences, max(max_context, 2 * SHORTEST_CONTEXT)
         self.longest_chunk = self.max_tokens
@@ -93,7 +92,7 @@ class IterationTable:
             # Whole tiles: the knots below are those of the whole grid.
             self.longest_chunk = min(-(-longest_chunk // TILE) * TILE, self.max_tokens)
         self.sizes = price.graphs if graphs is None else graphs
-        self.graphs_mixed = engine.graphs_mixed.value
+        self.graphs_mixed = price.graphs_mixed
         self.largest_graph = int(self.sizes[-1]) if len(self.sizes) else 0
         self.prefill_factor = price.times.prefill_factor
         self.power = PowerModel.of(price)

@@ -269,11 +269,12 @@ def test_clients_that_begin_together_agree_with_the_event_engine(engine, clients
     assert at_once.last_tpot_s <= at_once.tpot_s
 
 
-def rate_of(load, prompt, output, pool) -> float:
+def rate_of(load, prompt, output, pool, model="mixtral-8x7b", **keys) -> float:
     """Requests/s at which lone requests would be served `load` at a time, whatever kernels cost."""
-    setting = make_serving(served(1.0, prompt, output, pool), "test", Path())
+    setting = make_serving({**served(1.0, prompt, output, pool, model), **keys}, "test", Path())
     one = setting.pools[0]
-    limits = Limits(pool["options"]["token_budget"], 128, one.costs.kv_blocks * one.options.block_tokens)
+    budget, slots = (pool["options"][name] for name in ("token_budget", "max_sequences"))
+    limits = Limits(budget, slots, one.costs.kv_blocks * one.options.block_tokens)
     lone = steady_state(one.costs.steps, Load(prompt, output, 1.0), limits)
     return load / float(lone.ttft_s + lone.decode_s)
 
@@ -304,9 +305,9 @@ def test_ranks_in_lockstep_agree_with_the_event_engine(load, prompt, output, bud
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("rate", "prompt", "budget"), [(40.0, 100, 1024), (80.0, 100, 1024), (12.0, 1500, 1024)]
+    ("load", "prompt", "budget"), [(26.6, 100, 1024), (53.3, 100, 1024), (8.46, 1500, 1024)]
 )
-def test_pipelines_whose_prompts_come_first_agree_with_the_event_engine(rate, prompt, budget):
+def test_pipelines_whose_prompts_come_first_agree_with_the_event_engine(load, prompt, budget):
     """A micro batch gives up a turn to prompts, and the others only wait for it: TPOT was 20 to 78 % long.
 
     None plans while a prompt is in the pipeline, and a prompt that begins in what another leaves of a turn
@@ -314,6 +315,7 @@ def test_pipelines_whose_prompts_come_first_agree_with_the_event_engine(rate, pr
     """
     options = {"token_budget": budget, "max_sequences": 512, "prefix_caching": False}
     pool = {"engine": "sglang-0.5.12", "pipeline": 2, "options": options}
+    rate = rate_of(load, prompt, 100, pool, "llama3.1-8b")
     setting = make_serving(served(rate, prompt, 100, pool, "llama3.1-8b"), "test", Path())
     one = setting.pools[0]
     limits = Limits(budget, 512, one.costs.kv_blocks * one.options.block_tokens)
@@ -353,26 +355,26 @@ def test_prompts_of_several_steps_wait_behind_those_of_their_rank(load, budget):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "model", "rate", "prompt", "output", "budget"),
+    ("engine", "model", "load", "prompt", "output", "budget"),
     [
-        *(("vllm-0.6", "gpt-oss-20b", rate, 100, 100, 8192) for rate in (10.0, 60.0, 115.0)),
-        *(("sglang-0.5.12", "qwen3-30b-a3b", rate, 2000, 100, 2048) for rate in (2.0, 12.0, 24.0)),
-        ("vllm-0.6", "qwen3-30b-a3b", 50.0, 700, 100, 8192),
-        *(("sglang-0.5.12", "mixtral-8x7b", rate, 700, 100, 512) for rate in (0.5, 6.0)),
-        ("sglang-0.5.12", "mixtral-8x7b", 2.0, 6000, 100, 1024),
+        *(("vllm-0.6", "gpt-oss-20b", load, 100, 100, 8192) for load in (6.53, 39.2, 75.1)),
+        *(("sglang-0.5.12", "qwen3-30b-a3b", load, 2000, 100, 2048) for load in (1.52, 9.11, 18.2)),
+        ("vllm-0.6", "qwen3-30b-a3b", 41.4, 700, 100, 8192),
+        *(("sglang-0.5.12", "mixtral-8x7b", load, 700, 100, 512) for load in (0.587, 7.05)),
+        ("sglang-0.5.12", "mixtral-8x7b", 2.89, 6000, 100, 1024),
     ],
 )
 def test_ranks_whose_prompts_come_first_agree_with_the_event_engine(
-    engine, model, rate, prompt, output, budget
+    engine, model, load, prompt, output, budget
 ):
     """A rank decodes only in steps without its own prompts, which prompts of other ranks make longer.
 
     A prompt of 1.4 budgets takes two steps, and the second one launches as much: TTFT was 18 to 22 % short.
     """
-    pool = {"engine": engine, "data": 4, "expert": 4}
     options = {"token_budget": budget, "max_sequences": 256, "prefix_caching": False}
-    data = served(rate, prompt, output, {**pool, "options": options}, model)
-    setting = make_serving(data, "test", Path())
+    pool = {"engine": engine, "data": 4, "expert": 4, "options": options}
+    rate = rate_of(load, prompt, output, pool, model)
+    setting = make_serving(served(rate, prompt, output, pool, model), "test", Path())
     columns = {name: values[500:-500] for name, values in serve(setting).records.columns().items()}
     one = setting.pools[0]
     price = StepPrice(setting.model, setting.cluster, one.pool, engines.get(engine))
@@ -567,11 +569,12 @@ def test_few_slots_agree_with_the_event_engine(model, cluster, rate, prompt, slo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [22.0, 28.0])
-def test_short_prompts_cost_a_pipeline_turns_of_its_decodes(rate):
+@pytest.mark.parametrize("load", [50.7, 64.6])
+def test_short_prompts_cost_a_pipeline_turns_of_its_decodes(load):
     """A turn with a prompt was as short as alone, beside decodes of twice its length: TPOT was 34 % short."""
     options = {"token_budget": 512, "max_sequences": 512, "prefix_caching": False}
     pool = {"engine": "sglang-0.5.12", "pipeline": 2, "options": options}
+    rate = rate_of(load, 100, 300, pool, "llama2-13b", cluster="dgx-h200")
     data = {**served(rate, 100, 300, pool, "llama2-13b"), "cluster": "dgx-h200"}
     data["workload"] |= {"requests": 4000}
     setting = make_serving(data, "test", Path())

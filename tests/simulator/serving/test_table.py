@@ -150,6 +150,26 @@ def test_a_step_without_a_graph_takes_no_less_than_its_launches():
     assert table.step([], 8, 8 * 500) < 0.5 * launched, "decodes run in graphs"
 
 
+@pytest.mark.parametrize("data", [1, 4])
+def test_a_server_without_graphs_launches_every_step(data):
+    """vLLM's --enforce-eager: steps of 922 tokens on four ranks were as short as their kernels."""
+    pool = Pool(data=data, expert=data, largest_graph=1)
+    captured, eager = (
+        StepPrice(models.get("qwen3-30b-a3b"), usual_cluster("b200"), degrees, engines.get("vllm-0.15"))
+        for degrees in (pool.model_copy(update={"largest_graph": None}), pool)
+    )
+    for price in (captured, eager):
+        price.times = price.dense_times = price.times.model_copy(update={"eager_layer_s": 1e-3})
+    launched = eager.model.layers * 1e-3
+    table, plain = IterationTable(eager, *MOST), IterationTable(captured, *MOST)
+    prompt, idle = RankBatch([(256, 0)], 0, 0), RankBatch([], 0, 0)
+    step = table.lockstep([prompt] + [idle] * (data - 1)) if data > 1 else table.step([(256, 0)], 0, 0)
+    ranks = np.array(1.0) if data > 1 else None
+    assert step == pytest.approx(launched)
+    assert float(table.cases.mixed_seconds(256, 0.0, 0.0, 1.0, ranks=ranks)) == pytest.approx(launched)
+    assert table.step([], 8, 8 * 500) >= launched > 2.0 * plain.step([], 8, 8 * 500)
+
+
 def test_decodes_beyond_the_largest_graph_are_launched_one_by_one():
     """SGLang and TensorRT-LLM capture numbers of sequences: verified drafts do not leave the graph."""
     price = made("launched").price
