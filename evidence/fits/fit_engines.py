@@ -82,7 +82,7 @@ def assign(setups: Iterable[Setup], times: np.ndarray) -> None:
     for setup in setups:
         price = price_of(setup)
         same_times = price.dense_times is price.times
-        price.times = price.times.model_copy(update=changes(times))
+        price.times = price.times.model_copy(update=dict(zip(CONSTANTS, times.tolist(), strict=True)))
         if same_times:
             price.dense_times = price.times
 
@@ -378,7 +378,7 @@ def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float
         source=SOURCE,
         rows=sum(len(run.measured) for run in rows if run.counts),
         left_out_error=error,
-        **changes(np.round(times, 8)),
+        **changes(group, np.round(times, 8)),
     )
 
 

@@ -10,14 +10,25 @@ import numpy as np
 
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows
 from meshwright.served_errors import FEWEST, FILE, METRICS
+from simulator.serving.engines import engines
 
 CONSTANTS = (*("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first_token_s", "eager_layer_s"),)
 """Names of the constants of a group, in their order in arrays."""
 
 
-def changes(times: np.ndarray) -> dict[str, float]:
-    """Constants by name."""
-    return dict(zip(CONSTANTS, times.tolist(), strict=True))
+LAUNCHED_WITHOUT_GRAPHS = ("latent-experts",)
+"""Classes of layers whose launches, by other engines' rows, ship with engines that capture all steps: of
+servers without graphs only those have rows (Kimi-K2.5's prefill under vLLM on GB200)."""
+
+
+def changes(group: Group, times: np.ndarray) -> dict[str, float]:
+    """Constants by name. Launches bound steps outside of graphs: engines that capture all show none."""
+    constants: dict[str, float] = dict(zip(CONSTANTS, times.tolist(), strict=True))
+    engine = engines.get(group.engine)
+    captures = engine.graph_sizes.value and engine.graphs_mixed.value
+    if captures and group.layers not in LAUNCHED_WITHOUT_GRAPHS:
+        constants["eager_layer_s"] = 0.0
+    return constants
 
 
 class Cell(NamedTuple):
@@ -96,7 +107,7 @@ def table_of_groups(
         HEAD[1] + "---|" * len(COLUMNS),
     ]
     for group, values in sorted(times.items()):
-        constants = changes(values)
+        constants = changes(group, values)
         us, ms = 1e6 * values, 1e3 * values
         count = sum(len(entry.measured) for entry in rows.get(group, []) if entry.counts)
         cells = [
