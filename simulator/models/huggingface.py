@@ -339,8 +339,9 @@ def _expert_list(config: Config) -> list[bool]:
                 "kind of MLP", str(unknown[0]), ["dense", "sparse"], f"{config.where}: mlp_layer_types"
             )
         return [kind != "dense" for kind in kinds]
-    if isinstance(frequency := config.values.get("moe_layer_freq"), list):
-        return [bool(has_experts) for has_experts in frequency]
+    for name in ("moe_layer_freq", "is_moe_layer"):
+        if isinstance(listed := config.values.get(name), list):
+            return [bool(has_experts) for has_experts in listed]
     dense, layers = config.values.get("mlp_only_layers"), config.number(*_tables()["numbers"]["layers"])
     if not isinstance(dense, list) or not dense or not 0 < (layers or 0) <= MOST_PERIOD:
         return []
