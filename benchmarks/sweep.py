@@ -26,8 +26,8 @@ import yaml
 
 import meshwright.__main__  # noqa: F401 - sets the garbage collector's thresholds, as for the command
 from meshwright.sweeps import run
-from meshwright.sweeps.answer import answer
 from meshwright.sweeps.definition import SweepGrid
+from meshwright.sweeps.run import answer
 from meshwright.sweeps.tables import write_rows
 from planner.execution import Execution
 

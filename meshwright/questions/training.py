@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from core.errors import InputError, shown
 from core.loading import looks_like_path
 from hwmodels.cluster import clusters
-from meshwright.questions.groups import refuse_groups
 from meshwright.questions.numbers import adapter_of, as_numbers, number_format
 from meshwright.questions.scenarios import read_keys, scenario_path
 from simulator.frameworks import frameworks
@@ -245,3 +244,15 @@ def check_trains(data: Mapping[str, Any], where: str, folder: Path) -> None:
         refuse_groups(where)
     if kind.elsewhere:
         raise InputError(kind.elsewhere, f"{where}: workload")
+
+
+def refuse_groups(where: str) -> NoReturn:
+    """Refuse a cluster of groups where a question needs nodes of one kind.
+
+    Raises:
+        InputError: always.
+    """
+    advice = "`meshwright plan` ranks plans of it by throughput, `simulate` and `whatif` take one of them"
+    raise InputError(
+        f"has groups of nodes, which this question does not range over; {advice}", f"{where}: cluster"
+    )

@@ -15,12 +15,11 @@ from core.records import record
 from hwmodels.collectives.cost import Cost
 from simulator.layout.parameters import Parameters, parameters
 from simulator.layout.stages import FIRST, LAST, Stages
-from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans, put, taken
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.schedules.bound import makespan_of
 from simulator.setting import Setting
-from simulator.training.boundary import boundary_transfer
+from simulator.training.boundary import boundary_transfer, tied_embedding
 from simulator.training.components import Component, KnownStep, components, known_components
 from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
@@ -447,15 +446,3 @@ def _window(plans: Plans, m: np.ndarray) -> np.ndarray:
         shape = plans.pipeline[of_schedule], m[of_schedule], plans.virtual_pipeline[of_schedule]
         passes[of_schedule] = get_schedule(name).window(*shape)
     return passes
-
-
-def tied_embedding(setting: Setting, plans: Plans) -> Cost:
-    """All-reduce of the tied embedding's gradient between the first and the last stage, shape (plans,)."""
-    if not setting.model.tied_embeddings:
-        return Cost.none((len(plans),))
-    distinct, index = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
-    rows = padded_vocabulary(setting.model, distinct.tensor) / distinct.tensor
-    size = setting.model.hidden * rows * setting.choices.reduce_bytes
-    apart = distinct.pipeline_stride * (distinct.pipeline - 1)
-    cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
-    return (cost * (distinct.pipeline > 1))[index]

@@ -1,7 +1,8 @@
-"""Boundary tensors between pipeline stages: each hop is priced on the links that it crosses.
+"""What pipeline stages send each other: boundary tensors, and the gradient of a tied embedding.
 
-Stages are blocks of ``pipeline_stride`` neighbouring ranks. With tensor parallelism of 4 in nodes of 8, every
-other hop stays inside a node; where a block fills a node, all hops cross the network.
+Each hop of a tensor is priced on the links that it crosses. Stages are blocks of ``pipeline_stride``
+neighbouring ranks. With tensor parallelism of 4 in nodes of 8, every other hop stays inside a node; where a
+block fills a node, all hops cross the network.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from hwmodels.cluster import Cluster
 from hwmodels.collectives.cost import Cost
+from simulator.ops.ends import padded_vocabulary
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.state.wire import WIRE_FORMATS, codec_bytes
@@ -95,3 +97,15 @@ def level_shares(cluster: Cluster, plans: Plans) -> NDArray[np.float64]:
     two = np.concatenate([np.take_along_axis(side, slowest, axis=0) for side in (before, behind)])
     pace = (two == levels).mean(axis=1)
     return np.where((plans.overlap_pipeline == 0) & (hops > 1), pace, mean)
+
+
+def tied_embedding(setting: Setting, plans: Plans) -> Cost:
+    """All-reduce of the tied embedding's gradient between the first and the last stage, shape (plans,)."""
+    if not setting.model.tied_embeddings:
+        return Cost.none((len(plans),))
+    distinct, index = plans.unique("tensor", "context", "data", "pipeline", "rank_order")
+    rows = padded_vocabulary(setting.model, distinct.tensor) / distinct.tensor
+    size = setting.model.hidden * rows * setting.choices.reduce_bytes
+    apart = distinct.pipeline_stride * (distinct.pipeline - 1)
+    cost = setting.cluster.collective_cost("all_reduce", size, 2, np.maximum(apart, 1))
+    return (cost * (distinct.pipeline > 1))[index]

@@ -25,9 +25,8 @@ from simulator.training.analytic import (
     micro_batches,
     priced_time,
     stage_times,
-    tied_embedding,
 )
-from simulator.training.boundary import hop_transfer
+from simulator.training.boundary import hop_transfer, tied_embedding
 from simulator.training.components import Component, components
 from simulator.training.memory import memory
 from simulator.training.mixed.step import GroupStep, MixedStep, placed
