@@ -1,17 +1,13 @@
-"""Whether predictions choose well among measured plans of one question, and beside the best measured runs.
+"""Whether predictions choose well among the measured plans of one question.
 
-    python -m benchmarks.choosing [--models deepseek qwen3]
     python -m benchmarks.choosing RUNS.csv [MORE.csv ...] [--prefix BS- VTM- LUC-]
 
-Without files: the first choice of a search beside the published plan and the best measured run, for each
-family of Megatron Bridge's shipped tables (``benchmarks.first_choices``).
-
-With files: the order of measured plans. A question is one model, batch, number of GPUs, framework and
-precision with several measured plans; a plan that was measured more than once counts once, with its mean.
-Beside Kendall's tau stands the tau that a perfect prediction is expected to reach, given the spread of
-repeated measurements. Under a question stand the pairs in the wrong order that differ by more than two such
-spreads. ``--collections`` prints one line for each source instead: plans of its questions, loss of the first
-choice, tau, and the tau that repeated runs allow.
+A question is one model, batch, number of GPUs, framework and precision with several measured plans; a plan
+that was measured more than once counts once, with its mean. Beside Kendall's tau stands the tau that a
+perfect prediction is expected to reach, given the spread of repeated measurements. Under a question stand
+the pairs in the wrong order that differ by more than two such spreads. ``--collections`` prints one line
+for each source instead: plans of its questions, loss of the first choice, tau, and the tau that repeated
+runs allow.
 """
 
 from __future__ import annotations
@@ -23,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence.accuracy.first_choices import first_choices, lines
 from meshwright.validation.choices import MeasuredFamily, attainable_tau, families, repeat_noise
 from meshwright.validation.ledger import PredictedCase, evaluate
 from simulator.plan import Plan
@@ -41,8 +36,7 @@ NAMED = 3
 def arguments():
     """Files, and what to print of them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--models", nargs="*", default=[], help="beginnings of models, without files")
+    parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
     parser.add_argument("--collections", action="store_true", help="one line for each source")
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
@@ -143,12 +137,8 @@ def summed(groups: Sequence[MeasuredFamily], noise: float) -> tuple[float, float
 
 
 def main() -> None:
-    """Print first choices, or the order of measured plans."""
+    """Print the order of measured plans."""
     options = arguments()
-    if not options.files:
-        for line in lines(first_choices(beginnings=options.models)):
-            print(line)
-        return
     entries = evaluate(options.files).entries
     if options.collections:
         by_collection(entries, options.fewest)

@@ -5,7 +5,7 @@
 
 A family is a model, device, sequence, format and code base; its question is the one with the most devices,
 its best run the best of the files and of the rows that ship. Of it a search gets what
-``benchmarks.first_choices`` gives it, without levers that came after the best run's release
+``benchmarks.proven`` gives it, without levers that came after the best run's release
 (``release_lacks`` of evidence/training/sources.yaml) unless all are asked for. The runs of the best run's
 source are left out of the domains of levers, and of the evidence that decides how wide bands are. Rows that
 count in no figure, or whose framework another one stands for, and families of fewer than 8 devices are left
@@ -33,7 +33,7 @@ import yaml
 
 from core.errors import MeshwrightError
 from core.files import write_text
-from evidence.accuracy.first_choices import asked_levers
+from evidence.accuracy.proven import asked_levers
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
 from evidence.training import lever_effects
 from evidence.training.leave_out import left_out_width, measured_devices

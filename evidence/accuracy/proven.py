@@ -3,30 +3,54 @@
     python -m benchmarks.proven [RUNS.csv ...] [--only PATTERN]
 
 A family is model, GPU, GPUs, sequence and format; its question is ``plan`` with the batch of its best
-measured row and the default headroom. Printed: whether the published plan fits at that headroom, the
-predicted speed of the first choice over the best measured, and what it lacks a measured run of; the same with
-``--proven``. For families that stay above with ``--proven``: its choice, and the parts of the step that it
-saves over the published plan's own prediction, as shares of the measured step.
+measured row and the default headroom. Printed: whether the search keeps the published plan (a field that
+its space lacks, or headroom, says why not), the predicted speed of the first choice over the best measured,
+and what it lacks a measured run of; the same with ``--proven``. For families that stay above with
+``--proven``: its choice, and the parts of the step that it saves over the published plan's own prediction,
+as shares of the measured step.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import meshwright as mw
-from evidence.accuracy.first_choices import asked_levers
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
+from planner.training.lever_space import SEARCHED
 from planner.training.measured_runs import PlanEvidence
-from simulator.plan import Plans
+from planner.training.space import Space
+from simulator.frameworks import frameworks
+from simulator.plan import Plan, Plans
 from simulator.training import Step, predict
 from simulator.uncertainty import default_headroom
 
 FAR_ABOVE, ABOVE, NEAR = 1.25, 1.15, 0.15
 PARTS = 5
 """Parts of the step that are printed."""
+STRUCTURE = (
+    "tensor",
+    "pipeline",
+    "virtual_pipeline",
+    "context",
+    "expert",
+    "expert_tensor",
+    "micro_batch",
+    "schedule",
+    "zero",
+)
+OF_QUESTION = {
+    "trains_mtp": (True, False),
+    "attention": ("flash-mx8", "unfused"),
+    "narrow_output": (True,),
+    "fused_latent_rope": (False,),
+}
+"""Levers of a row that are part of its question, and their values: whether a layer is trained, which products
+run in 8 bits, and that a release has no fused attention or rotation for a model's heads, is no choice of
+speed."""
 
 
 def arguments() -> argparse.Namespace:
@@ -56,6 +80,34 @@ def best_of_families(files: list[Path]) -> dict[str, PredictedCase]:
 
 def _rate(entry: PredictedCase) -> float:
     return entry.case.setting.training.tokens / (entry.case.measured_step_s or 1.0)
+
+
+def _stated(entry: PredictedCase) -> dict[str, object]:
+    """Plan fields of a measured run, and of its release where the plan leaves them out."""
+    return {**entry.case.setting.framework.defaults, **entry.case.plan.model_dump()}
+
+
+def asked_levers(entry: PredictedCase) -> dict[str, object]:
+    """The levers of a measured run that are part of its question."""
+    stated = _stated(entry)
+    return {name: stated[name] for name, values in OF_QUESTION.items() if stated.get(name) in values}
+
+
+def _absent(space: Space, plan: Plan, fields: dict[str, object]) -> str:
+    """The first field whose value the space lacks, and the value."""
+    for name in STRUCTURE:
+        if getattr(plan, name) not in space.values[name] and name != "recompute":
+            return f"{name}={getattr(plan, name)}"
+    levers, choices = space.levers, space.setting.choices
+    if levers is None:
+        return ""
+    offered = space.setting.framework.offers
+    for name in SEARCHED:
+        value = fields.get(name)
+        usual = getattr(choices, name, False)
+        if value not in (None, usual, *offered.get(name, ()), *levers.values[name]):
+            return f"{name}={value}"
+    return ""
 
 
 def answered(entry: PredictedCase, proven: bool) -> tuple[float, str, str]:
@@ -90,6 +142,17 @@ def _lacking(evidence: PlanEvidence) -> list[str]:
     return [*evidence.unproven, *far, *beyond]
 
 
+def not_shown(entry: PredictedCase) -> str:
+    """Why a search does not show the published plan: a field that its space lacks, or headroom."""
+    setting = entry.case.setting
+    headroom = default_headroom(setting)
+    offered = replace(setting, framework=frameworks.get(setting.framework.name))
+    space = Space.of(offered, setting.cluster.devices, headroom=headroom)
+    room = setting.cluster.device.memory_bytes * (1 - headroom)
+    fits = entry.predicted_peak_bytes <= room
+    return _absent(space, entry.case.plan, _stated(entry)) or ("" if fits else "headroom")
+
+
 def saved(entry: PredictedCase, step: Step) -> str:
     """The parts of the step that the first plan of a search saves over the published one."""
     published_s = predict(entry.case.setting, Plans.of(entry.case.plan)).seconds
@@ -107,26 +170,25 @@ def main() -> None:
     """Print every family and the counts."""
     options = arguments()
     best = best_of_families(options.files)
-    marked = unmarked = high = judged = 0
-    print(f"{'family':46s} {'fits':>5s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
+    kept = unmarked = high = judged = 0
+    print(f"{'family':46s} {'kept':>12s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
     for name, entry in best.items():
         if not re.search(options.only, name):
             continue
         judged += 1
-        capacity = entry.case.setting.cluster.device.memory_bytes
-        fits = entry.predicted_peak_bytes <= capacity * (1 - default_headroom(entry.case.setting))
+        problem = not_shown(entry)
         ratio = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
         (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
-        marked += fits
+        kept += not problem
         lacking += f"; with --proven: {left}" if left else ""
         unmarked += first > FAR_ABOVE and not lacking
         stays = sure > ABOVE and abs(ratio - 1) <= NEAR
         high += stays
-        print(f"{name:46s} {'yes' if fits else 'no':>5s} {ratio:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
+        print(f"{name:46s} {problem or 'yes':>12s} {ratio:10.2f} {first:6.2f} {sure:7.2f}  {lacking}")
         if stays:
             print(f"    saves: {gain}")
     print(
-        f"{judged} families: published plan kept in {marked}; first choice over {FAR_ABOVE - 1:.0%} above "
+        f"{judged} families: published plan kept in {kept}; first choice over {FAR_ABOVE - 1:.0%} above "
         f"the best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan "
         f"within {NEAR:.0%}: {high}"
     )
