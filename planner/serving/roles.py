@@ -116,7 +116,7 @@ def phases(
         (state.watts + np.array([shape.idle_watts_beside for shape in kept_shapes])[best_cases.shape[owner]])
         * every,
     )
-    batch = np.where(load <= limit, state.batch, 0.0)
+    batch = state.batch if np.all(load <= limit) else _batch_within(sharing, np.minimum(load, limit))
     ends = np.cumsum([len(part) for part in counts])[:-1]
     batches = [float(part.max()) for part in np.split(batch, ends)]
     ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
@@ -138,6 +138,11 @@ def phases(
         )
         for at in range(len(best))
     ]
+
+
+def _batch_within(cases: ReplicaCases, rate: Array) -> Array:
+    """Mean number of decoding sequences of a rank at rates within the targets; 0 where there is none."""
+    return np.where(rate > 0.0, cases.state(np.maximum(rate, LEAST_RATE)).batch, 0.0)
 
 
 def own_limits(cases: ReplicaCases, rates: Array, group: Ints, best: Ints) -> Ints:

@@ -34,6 +34,15 @@ def test_products_are_no_slower_with_faster_memory():
     LAWS["memory-bandwidth"].check(question)
 
 
+@pytest.mark.slow
+def test_graphs_are_raised_for_a_rate_that_needs_them():
+    """At 0.9 of the largest rate no deployment met the targets: graphs were raised for batches that do."""
+    targets = {"ttft": 2.0, "tpot": 0.02, "engine": "sglang-0.5.12"}
+    LAWS["rates-priced"].check(
+        {"model": "gpt-oss-20b", "cluster": "dgx-h100", "gpus": 4, "isl": 100, "osl": 20, **targets}
+    )
+
+
 def broken_for(many: int) -> Law:
     """A law that no plan of so many and more GPUs keeps."""
 
