@@ -9,10 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
-from meshwright.reports.parts import shade
+from meshwright.reports.parts import GROUPS, colour, shade
 
 Parts = Mapping[str, Mapping[str, float]]
 """Seconds of named parts, by bar."""
+GROUP_SHADES = {group: colour(group) for group in GROUPS}
+"""Colours of the parts of a training step."""
 
 
 def tables_page(title: str, parts: Parts, tables: Sequence[Table | str]) -> Page:
@@ -24,29 +26,51 @@ def tables_page(title: str, parts: Parts, tables: Sequence[Table | str]) -> Page
 
 def bar_figure(parts: Parts) -> Figure:
     """Stacked horizontal bars of seconds; names may repeat in no bar."""
-    rows = list(range(len(parts)))
     names = list(dict.fromkeys(name for values in parts.values() for name in values))
+    shades = {name: shade(name, place) for place, name in enumerate(names)}
+    rows = [label(row) for row in parts]
+    return stacked_bars(rows, list(parts.values()), shades, xaxis=axis("seconds", rangemode="tozero"))
+
+
+def stacked_bars(
+    rows: Sequence[str],
+    parts: Sequence[Mapping[str, float]],
+    shades: Mapping[str, str],
+    unit: str = "s",
+    **shape: Any,
+) -> Figure:
+    """One stacked horizontal bar a row, from above.
+
+    Args:
+        rows: labels of the bars as plotly reads them; they may repeat.
+        parts: values of each bar by part; those that it lacks are 0.
+        shades: colour of each part, in the order of the stack; parts without a value are left out.
+        unit: of the values.
+        shape: of the layout, where it is not the usual.
+    """
+    places = list(range(len(rows)))
     data = [
         {
             "type": "bar",
             "orientation": "h",
             "name": label(name),
-            "y": rows,
-            "x": [float(values.get(name, 0.0)) for values in parts.values()],
-            "marker": {"color": shade(name, place)},
-            "hovertemplate": f"{label(name)}: %{{x:.4g}} s<extra></extra>",
+            "y": places,
+            "x": [float(values.get(name, 0.0)) for values in parts],
+            "marker": {"color": drawn},
+            "customdata": list(rows),
+            "hovertemplate": f"%{{customdata}}<br>{label(name)}: %{{x:.4g}} {unit}<extra></extra>",
         }
-        for place, name in enumerate(names)
+        for name, drawn in shades.items()
+        if any(values.get(name, 0.0) > 0 for values in parts)
     ]
-    ticks = {"tickvals": rows, "ticktext": [label(name) for name in parts]}
-    shape = layout(
-        barmode="stack",
-        bargap=0.25,
-        height=150 + 30 * len(rows),
-        xaxis=axis("seconds", rangemode="tozero"),
-        yaxis=axis(autorange="reversed", showgrid=False, **ticks),
-    )
-    return {"data": data, "layout": shape}
+    usual = {
+        "barmode": "stack",
+        "bargap": 0.25,
+        "height": 150 + 30 * len(rows),
+        "xaxis": axis("seconds"),
+        "yaxis": axis(autorange="reversed", showgrid=False, tickvals=places, ticktext=list(rows)),
+    }
+    return {"data": data, "layout": layout(**usual | shape)}
 
 
 def sections_of(tables: Sequence[Table | str]) -> list[Section]:

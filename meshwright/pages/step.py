@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from meshwright.pages.gantt import gantt, shown_ranks
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
-from meshwright.reports.parts import GROUPS, colour, grouped
+from meshwright.pages.sections import GROUP_SHADES, stacked_bars
+from meshwright.reports.parts import grouped
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.plans import recomputed, sharding
 from meshwright.reports.units import counted, gibibytes, percent, seconds, signed_percent
@@ -105,30 +106,9 @@ def _band(prediction: Prediction) -> str:
 def _time(timeline: Timeline, names: list[str]) -> Figure:
     ranks = shown_ranks(timeline.ranks)
     parts = [grouped(account(timeline, rank)) for rank in ranks]
-    rows = [names[rank] for rank in ranks]
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": group,
-            "y": rows,
-            "x": [value.get(group, 0.0) for value in parts],
-            "marker": {"color": colour(group)},
-            "hovertemplate": f"{group}: %{{x:.4g}} s<extra>%{{y}}</extra>",
-        }
-        for group in GROUPS
-        if any(value.get(group, 0.0) > 0 for value in parts)
-    ]
-    return {
-        "data": data,
-        "layout": layout(
-            barmode="stack",
-            bargap=0.25,
-            height=int(np.clip(130 + 26 * len(rows), 240, 1500)),
-            xaxis=axis("seconds", range=[0, timeline.seconds]),
-            yaxis=axis(autorange="reversed", showgrid=False),
-        ),
-    }
+    height = int(np.clip(130 + 26 * len(ranks), 240, 1500))
+    rows, seconds_axis = [names[rank] for rank in ranks], axis("seconds", range=[0, timeline.seconds])
+    return stacked_bars(rows, parts, GROUP_SHADES, height=height, xaxis=seconds_axis)
 
 
 def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
@@ -215,29 +195,9 @@ def _traffic(prediction: Prediction, plan: Plan, step_s: float) -> Section:
         f"{label(level)}<br>{percent(sum(traffic[level].values()) / (bandwidth[level] * step_s))} busy"
         for level in traffic
     ]
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": group,
-            "y": names,
-            "x": [kinds.get(group, 0.0) / 1e9 for kinds in by_kind.values()],
-            "marker": {"color": colour(group)},
-            "hovertemplate": f"{group}: %{{x:.4g}} GB<extra></extra>",
-        }
-        for group in GROUPS
-        if any(group in kinds for kinds in by_kind.values())
-    ]
-    chart = {
-        "data": data,
-        "layout": layout(
-            barmode="stack",
-            bargap=0.35,
-            height=150 + 60 * len(names),
-            xaxis=axis("GB that a device sends in a step"),
-            yaxis=axis(autorange="reversed", showgrid=False),
-        ),
-    }
+    sent = [{group: bytes_ / 1e9 for group, bytes_ in kinds.items()} for kinds in by_kind.values()]
+    of_step = axis("GB that a device sends in a step")
+    chart = stacked_bars(names, sent, GROUP_SHADES, "GB", height=150 + 60 * len(names), xaxis=of_step)
     words = (
         "Bytes that one device of the slowest stage sends in a step over each level of links, and the share "
         "of what those links could carry in that time."

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from meshwright.pages.page import Figure, Page, Section, axis, label, layout
-from meshwright.pages.sections import sections_of
+from meshwright.pages.sections import GROUP_SHADES, sections_of, stacked_bars
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, percent, seconds
 from meshwright.variations.answer import Outcome
@@ -58,34 +58,10 @@ def _facts(base: dict[str, Any]) -> dict[str, str]:
 
 
 def _bars(ran: Sequence[Outcome]) -> Figure:
-    """One bar per run; labels may repeat, so bars are placed by number."""
+    """One bar per run."""
     parts = [grouped((outcome.report or {})["time_breakdown_s"]) for outcome in ran]
-    rows = list(range(len(ran)))
-    data = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": group,
-            "y": rows,
-            "x": [part.get(group, 0.0) for part in parts],
-            "marker": {"color": colour(group)},
-            "customdata": [label(outcome.run.label) for outcome in ran],
-            "hovertemplate": f"%{{customdata}}<br>{group}: %{{x:.4g}} s<extra></extra>",
-        }
-        for group in GROUPS
-        if any(part.get(group, 0.0) > 0 for part in parts)
-    ]
-    ticks = {"tickvals": rows, "ticktext": [label(outcome.run.label) for outcome in ran]}
-    return {
-        "data": data,
-        "layout": layout(
-            barmode="stack",
-            bargap=0.25,
-            height=130 + 28 * len(ran),
-            xaxis=axis("seconds"),
-            yaxis=axis(autorange="reversed", showgrid=False, **ticks),
-        ),
-    }
+    rows = [label(outcome.run.label) for outcome in ran]
+    return stacked_bars(rows, parts, GROUP_SHADES, height=130 + 28 * len(ran))
 
 
 def _sweep(name: str, points: Sequence[Outcome]) -> list[Section]:
