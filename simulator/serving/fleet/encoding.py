@@ -5,10 +5,9 @@ from __future__ import annotations
 from simulator.models.towers.pictures import Pictures
 from simulator.serving.encoders import EncoderPool
 from simulator.serving.fleet.member import Member
-from simulator.serving.fleet.transfer import Transfers
+from simulator.serving.fleet.transfer import TransferEnd, Transfers
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import ServingSetting
-from simulator.serving.state import Route
 
 
 class EncoderQueue:
@@ -29,7 +28,6 @@ class EncoderQueue:
         self.busy_s = 0.0
         """Seconds of all replicas."""
         self._free_s = [0.0] * pool.pool.replicas
-        self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(1, layerwise=False)
 
     @classmethod
@@ -54,9 +52,9 @@ class EncoderQueue:
             return sequence.queued_s
         (start, end, number), sequence.encoded = sequence.encoded, None
         # Encoders count from -1 down, beside the replicas' indices.
-        key, devices = (-1 - number, member.index), self.pool.pool.devices
-        if key not in self._routes:
-            ranks = (self.pool.first_rank + number * devices, devices, member.rank, member.pool.pool.devices)
-            self._routes[key] = Route.of(self.pool.cluster, member.pool.cluster, *ranks)
+        devices = self.pool.pool.devices
+        encoder = TransferEnd(
+            -1 - number, self.pool.cluster, self.pool.first_rank + number * devices, devices
+        )
         size = self.pictures.embedding_bytes
-        return self._transfers.end(self._routes[key], size, start, end, *key) + member.ingest_s
+        return self._transfers.end(encoder, member.place, size, start, end) + member.ingest_s

@@ -31,7 +31,6 @@ from simulator.serving.replica.meter import Meter, TraceRoom
 from simulator.serving.replica.records import Records
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.setting import PoolSetting, ServingSetting
-from simulator.serving.state import Route
 from simulator.serving.workload.request import Request
 from simulator.serving.workload.source import Source
 
@@ -84,7 +83,6 @@ class Fleet:
                 self.add(pool, 0.0, pool.first_rank + number * pool.pool.devices)
         self.entry = [member for member in self.members if member.pool.pool.role != "decode"]
         self.decoding = [member for member in self.members if member.pool.pool.role == "decode"]
-        self._routes: dict[tuple[int, int], Route] = {}
         self._transfers = Transfers(setting.model.layers, setting.deployment.transfer == "layer-wise")
         self.encoder = EncoderQueue.of(setting)
         self._routed = self._handed = 0
@@ -359,13 +357,8 @@ class Fleet:
         target = targets[self._picked(request, targets, self._handed)]
         self._handed += 1
         source = self.members[sequence.replica]
-        key = (source.index, target.index)
-        if key not in self._routes:
-            here, there = source.pool, target.pool
-            ranks = (source.rank, here.pool.devices, target.rank, there.pool.devices)
-            self._routes[key] = Route.of(here.cluster, there.cluster, *ranks)
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
-        end = self._transfers.end(self._routes[key], bytes_, sequence.scheduled_s, now, *key)
+        end = self._transfers.end(source.place, target.place, bytes_, sequence.scheduled_s, now)
         end += source.pool.options.handoff_s
         if source.adapters is not None and target.adapters is not None:
             source.adapters.leave(request.adapter)

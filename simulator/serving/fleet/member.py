@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from simulator.serving.adapters import AdapterStore
+from simulator.serving.fleet.transfer import TransferEnd
 from simulator.serving.replica.base import StepLoop
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.sequence import Sequence
@@ -61,6 +62,11 @@ class Member:
         """Forget all adapters, as a replica that has just started."""
         resident = self.pool.costs.adapters
         self.adapters = None if resident is None else AdapterStore(resident.room, resident.load_s)
+
+    @property
+    def place(self) -> TransferEnd:
+        """The replica, as transfers name it."""
+        return TransferEnd(self.index, self.pool.cluster, self.rank, self.pool.pool.devices)
 
     @property
     def load(self) -> int:

@@ -7,11 +7,12 @@ those of their nodes. A replica sends and receives one prompt at a time.
 
 from __future__ import annotations
 
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodels.cluster import Cluster
 from simulator.serving.state.route import Route
 
 Array = NDArray[np.float64]
@@ -41,6 +42,15 @@ def arrival_s(
     return max(last, late) if isinstance(last, float) and isinstance(late, float) else np.maximum(last, late)
 
 
+class TransferEnd(NamedTuple):
+    """A replica that sends or receives: its number, its cluster, its first rank and its devices."""
+
+    number: int
+    cluster: Cluster
+    rank: int
+    devices: int
+
+
 class Transfers:
     """End times of KV transfers, s; a replica's link is busy until its transfer ends.
 
@@ -52,24 +62,31 @@ class Transfers:
     def __init__(self, layers: int, layerwise: bool) -> None:
         self.parts = layers if layerwise else 1
         self._free_s: dict[int, float] = {}
-        self.bytes = 0.0
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def route(self, source: TransferEnd, target: TransferEnd) -> Route:
+        """The route between two replicas."""
+        key = source.number, target.number
+        if key not in self._routes:
+            ranks = source.rank, source.devices, target.rank, target.devices
+            self._routes[key] = Route.of(source.cluster, target.cluster, *ranks)
+        return self._routes[key]
 
     def end(
-        self, route: Route, bytes_: float, started: float, ended: float, source: int, target: int
+        self, source: TransferEnd, target: TransferEnd, bytes_: float, started: float, ended: float
     ) -> float:
         """When a prompt's KV has arrived.
 
         Args:
-            route: route between the replicas.
+            source, target: the replica that computed it, and the one that decodes.
             bytes_: size of the KV, B.
             started, ended: start and end of the prompt's computation, s.
-            source, target: indices of the prefill and the decode replica.
         """
+        route = self.route(source, target)
         sending_s = bytes_ / route.bandwidth
         computed = ended - started
         earliest = ended - computed * (1.0 - 1.0 / self.parts)
-        begin = max(earliest, self._free_s.get(source, 0.0), self._free_s.get(target, 0.0))
+        begin = max(earliest, self._free_s.get(source.number, 0.0), self._free_s.get(target.number, 0.0))
         end = ended + arrival_s(sending_s, computed, self.parts, begin - earliest)
-        self._free_s[source] = self._free_s[target] = end
-        self.bytes += bytes_
+        self._free_s[source.number] = self._free_s[target.number] = end
         return end + route.latency_s

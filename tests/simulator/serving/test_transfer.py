@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from simulator.serving.fleet.transfer import Transfers, arrival_s
+from hwmodels.cluster import clusters
+from simulator.serving.fleet.transfer import TransferEnd, Transfers, arrival_s
 from simulator.serving.state import Route
 
 LAYERS = 40
@@ -33,11 +34,12 @@ def test_limits(sending, computed, layers, expected):
 
 
 @pytest.mark.parametrize("layerwise", [True, False])
-def test_prompts_of_one_replica_go_one_after_the_other(layerwise):
-    transfers, route = Transfers(LAYERS, layerwise), Route(1e9, 0.0)
-    first = transfers.end(route, 1e9, 0.0, 0.5, 0, 1)
-    second = transfers.end(route, 1e9, 0.0, 0.5, 0, 2)
-    other = transfers.end(route, 1e9, 0.0, 0.5, 3, 4)
-    assert second == pytest.approx(first + 1.0)
-    assert other == first
-    assert transfers.bytes == 3e9
+def test_prompts_of_one_replica_go_one_after_the_other(layerwise, monkeypatch):
+    monkeypatch.setattr(Transfers, "route", lambda *_: Route(1e9, 0.0))
+    replicas = [TransferEnd(number, clusters.get("dgx-h100"), number, 1) for number in range(5)]
+    transfers = Transfers(LAYERS, layerwise)
+    ends = [
+        transfers.end(replicas[source], replicas[target], 1e9, 0.0, 0.5)
+        for source, target in ((0, 1), (0, 2), (3, 4))
+    ]
+    assert ends[1:] == [pytest.approx(ends[0] + 1.0), ends[0]]
