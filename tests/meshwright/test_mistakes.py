@@ -238,6 +238,8 @@ def test_scenarios_are_listed_by_title_and_those_of_papers_apart(run):
     listed, papers = run("show", "scenarios").out, run("show", "scenarios", "papers").out
     assert len(listed.splitlines()) < 50 and "GRPO of Qwen3 30B-A3B" in listed and "post-training" in listed
     assert "papers/" not in listed.partition("more in papers")[0] and "papers/domino-7b" in papers
+    trained = run("show", "scenarios", "training").out
+    assert "llama3-8b-64-h100" in trained and "rl-qwen3-30b" not in trained
 
 
 def test_words_for_kinds_of_entries(run):

@@ -80,7 +80,7 @@ def list_all(kind: str, part: str = "") -> tuple[dict[str, Any], list[Table | st
         UnknownNameError: no such kind.
     """
     catalogue = _kind(kind)
-    names = [name for name in catalogue.names() if _has(name, part)]
+    names = _matching(catalogue, part)
     entries = {name: catalogue.get(name) for name in names}
     report = {kind: [catalogue.brief(entry) for entry in entries.values()]}
     hidden = catalogue.folder if not part else ""
@@ -101,12 +101,22 @@ def describe(kind: str, name: str) -> tuple[dict[str, Any], Sequence[Table | str
     try:
         entry = catalogue.get(name)
     except UnknownNameError:
-        if len(name) < SHORTEST or not any(_has(other, name) for other in catalogue.names()):
+        if len(name) < SHORTEST or not _matching(catalogue, name):
             raise
         return list_all(kind, name)
     return {kind.removesuffix("s"): {**catalogue.brief(entry), **catalogue.more(entry)}}, catalogue.tables(
         entry
     )
+
+
+def _matching(catalogue: Kind[Any], part: str) -> list[str]:
+    """Names that hold a text; where none does, those of the group that begins with it."""
+    names = [name for name in catalogue.names() if _has(name, part)]
+    if names or catalogue.group is None:
+        return names
+    return [
+        name for name in catalogue.names() if catalogue.group(catalogue.get(name)).startswith(part.lower())
+    ]
 
 
 def _has(name: str, part: str) -> bool:

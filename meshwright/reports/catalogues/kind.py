@@ -42,6 +42,7 @@ class Kind(Generic[EntryT]):
         more: what is added when one entry is asked for.
         text_columns: how many of the columns hold text.
         folder: names in it are counted, and listed where it is asked for.
+        group: word that stands for several entries in the place of a name.
     """
 
     names: Callable[[], Sequence[str]]
@@ -53,6 +54,7 @@ class Kind(Generic[EntryT]):
     text_columns: int = 1
     more: Callable[[EntryT], dict[str, Any]] = lambda _: {}
     folder: str = ""
+    group: Callable[[EntryT], str] | None = None
 
     def row(self, entry: EntryT) -> list[str]:
         """The entry's line in the list."""

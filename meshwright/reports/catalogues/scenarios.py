@@ -45,4 +45,5 @@ KIND = Kind(
     about=lambda path: {"file": str(path), "question": question_of(path)},
     text_columns=3,
     folder="papers",
+    group=_kind,
 )
