@@ -50,6 +50,12 @@ LARGEST_SUBMODULE = 1 / 3
 """Share of a layer's parameters in its largest submodule: one of the three products of a gated MLP."""
 
 
+FAR_BUFFERS = 1 / 3
+"""Buffers of a group with one rank a node over those of a group inside nodes: 2 to 4 channels against 12 to
+24 over NVLink, with 8 connections (a ring's 2, a tree's 6) where the latter have 2 or 3, of 10 MiB each (NCCL
+2.18: 4 MiB of the Simple protocol, 4.7 of LL128, 0.5 of LL; NVIDIA/nccl, issues 964 and 1685)."""
+
+
 @record()
 class StageMemory:
     """Bytes of each part on each class of stage.
@@ -335,17 +341,17 @@ def _gathered(sharding: Sharding, counts: Parameters) -> np.ndarray:
     """Bytes of the whole parameters and gradients that full sharding holds during a pass; else 0.
 
     A framework that wraps whole layers holds two layers (one in use, one prefetched) and the gradients of
-    one. A framework that gathers each submodule holds the largest submodule, the prefetched parameters and a
-    bucket of gradients, which ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds
-    whole chunks: shape (classes, plans), else (plans,).
+    one; frozen weights are gathered in their format and have no gradients. A framework that gathers each
+    submodule holds the largest submodule, the prefetched parameters and a bucket of gradients, which
+    ``bucket_bytes`` counts. A schedule whose micro batches share gathers holds whole chunks: shape (classes,
+    plans), else (plans,).
     """
     setting, plans = sharding.setting, sharding.plans
     gathers, largest = setting.framework.gathers, counts.largest_layer
-    unit = 2 * gathers.bytes + setting.choices.reduce_bytes
+    width = gathers.bytes * sharding.gathered_share
+    unit = 2 * width + setting.choices.reduce_bytes * setting.trained
     if gathers.a_layer > 1:
-        gathered = (
-            largest * LARGEST_SUBMODULE + np.minimum(largest, gathers.prefetch_parameters)
-        ) * gathers.bytes
+        gathered = (largest * LARGEST_SUBMODULE + np.minimum(largest, gathers.prefetch_parameters)) * width
     else:
         gathered = largest * unit
         if setting.model.tied_embeddings:
@@ -357,25 +363,42 @@ def _gathered(sharding: Sharding, counts: Parameters) -> np.ndarray:
 
 
 def _gather_pool(sharding: Sharding, counts: Parameters) -> np.ndarray:
-    """Bytes of the buffer that the largest unit is gathered into before it is copied out, shape (plans,).
+    """Bytes of the buffers that units are gathered into before they are copied out, shape (plans,).
 
-    The allocator keeps it for the stream of the gathers (torch, _fsdp_collectives.py: foreach_all_gather).
+    The allocator keeps them for the stream of the gathers (torch, _fsdp_collectives.py: foreach_all_gather).
+    Forward, the buffer of a unit is freed once the next one's is allocated (_fsdp_param_group.py:
+    wait_for_unshard): the largest unit and a layer.
     """
-    gathers = sharding.setting.framework.gathers
+    setting, plans = sharding.setting, sharding.plans
+    gathers = setting.framework.gathers
     if not gathers.copied_out:
-        return np.zeros(len(sharding.plans))
-    unit = (
-        np.maximum(counts.largest_layer, table_parameters(sharding.setting, sharding.plans)) * gathers.bytes
-    )
-    return np.where(sharding.parameters, unit, 0.0)
+        return np.zeros(len(plans))
+    layer = counts.largest_layer * sharding.gathered_share
+    units = np.maximum(layer, table_parameters(setting, plans)) + layer
+    return np.where(sharding.parameters, units * gathers.bytes, 0.0)
 
 
 def _buffers(setting: Setting, plans: Plans) -> np.ndarray:
-    """Communication buffers: each process group that spans more than one rank has its own."""
-    groups = sum(
-        (degree > 1).astype(float) for degree in (plans.tensor, plans.pipeline, plans.context, plans.expert)
-    )
-    groups = groups + (plans.data * plans.context > 1)
+    """Communication buffers of a device, B, shape (plans,): each group of several ranks has its own.
+
+    Beside the groups of the degrees, programs open one of the ranks of a model (the norm of its gradients),
+    and one of all ranks (barriers) unless it is that of the replicas (torch, device_mesh.py: init_device_mesh
+    takes the default group). A group with one rank a node has fewer channels (``FAR_BUFFERS``).
+    """
+    node = setting.cluster.devices_per_node
+    inner, model = plans.tensor * plans.context, plans.tensor * plans.pipeline
+    strides = {
+        "tensor": (plans.tensor, 1),
+        "context": (plans.context, plans.tensor),
+        "expert": (plans.expert, plans.tensor),
+        "data": (plans.context * plans.data, plans.tensor),
+        "pipeline": (plans.pipeline, inner * plans.data),
+        "model": (model, np.where(plans.tensor > 1, 1, inner * plans.data)),
+        "all": (np.where(model > 1, model * plans.context * plans.data, 1), 1),
+    }
+    groups = np.zeros(len(plans))
+    for ranks, stride in strides.values():
+        groups = groups + np.where(ranks > 1, np.where(stride < node, 1.0, FAR_BUFFERS), 0.0)
     return groups * setting.framework.memory.buffer_bytes_per_group
 
 

@@ -18,7 +18,8 @@ def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np
 
     FSDP that reshards gradients alone keeps what it gathered, in the working format, until the update, beside
     its 32-bit shards (torch, fully_shard: reshard_after_forward false). Beside adapters the tables of the
-    model's ends stay wide, however narrow the frozen weights of layers are.
+    model's ends stay wide, however narrow the frozen weights of layers are: sharded ones in the working
+    format, since FSDP needs one format (trl, models/utils.py: is_sharded_qlora skips PEFT's cast).
 
     Args:
         sharding: of the plans.
@@ -27,8 +28,9 @@ def parameters_between_passes(sharding: Sharding, counts: Parameters, stored: np
     """
     setting, partly = sharding.setting, sharding.plans.zero == 2
     if adapter := setting.training.adapter:
-        table = TABLE_BYTES.get(adapter.base, setting.width)
-        wider = max(table - BASE_BYTES[adapter.base], 0.0)
+        cast = TABLE_BYTES.get(adapter.base, setting.width)
+        table = np.where(sharding.parameters, min(cast, setting.width), cast)
+        wider = np.maximum(table - BASE_BYTES[adapter.base], 0.0)
         return stored + wider * counts.ends / sharding.pieces("parameters", False)
     if setting.framework.memory.separate_master or not partly.any():
         return stored

@@ -85,7 +85,7 @@ def test_a_peak_of_the_first_stage_is_compared_with_the_first_stage():
     assert reserved.predicted_peak_bytes == fullest.predicted_peak_bytes
     beside = fullest.case.setting.framework.memory
     assert fullest.figure_bytes - reserved.figure_bytes == pytest.approx(
-        beside.context_bytes + 2 * beside.buffer_bytes_per_group
+        beside.context_bytes + 4 * beside.buffer_bytes_per_group
     )
     decimal = read_case(row | {"peak_unit": "GB"}, "")
     assert decimal.measured_peak_bytes == 70e9

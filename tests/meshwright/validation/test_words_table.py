@@ -42,6 +42,7 @@ EXAMPLES = [
         {"unsharded_gradients": "true", "reduce_bytes": "2"},
     ),
     ({"source": "verl_megatron_practice: Qwen3.5 at 128K on H100"}, {"peak_counts": "reserved"}),
+    ({"source": "Zero Bubble Pipeline Parallelism (ICLR24) Table 4"}, {"peak_counts": "reserved"}),
     ({"notes": "states: pure bf16 (80.7 GB on one GPU)"}, {"states": "bf16"}),
     ({"precision": "bf16 (pure, no fp32 master weights)"}, {"states": "bf16"}),
     ({"notes": "8-bit paged Adam", "precision": "bf16 (pure)"}, {"states": "paged-8-bit"}),

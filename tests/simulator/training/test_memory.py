@@ -286,7 +286,8 @@ def test_what_torch_allocated_is_less_than_it_reserved_and_the_device_holds(make
     memory_facts = setting.framework.memory
     assert device - reserved == memory_facts.context_bytes + memory_facts.buffer_bytes_per_group
     layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
-    assert usage.pool == pytest.approx(2 * layer, rel=1e-3)
+    # A buffer of the next layer beside that of the layer before it.
+    assert usage.pool == pytest.approx(2 * 2 * layer, rel=1e-3)
     passes = usage.parts["activations"][FIRST, 0] + usage.parts["workspace"][FIRST, 0] - usage.pool
     unused = usage.pool + passes * (1 - 1 / memory_facts.fragmentation)
     assert reserved - allocated == pytest.approx(float(unused[0]))
@@ -443,3 +444,31 @@ def test_paged_moments_need_no_room_on_the_device(make_setting):
     plans = Plans.of([Plan(recompute="full", states="paged-8-bit")])
     stages = Stages.of(setting, plans)
     assert least_memory(setting, plans, stages, parameters(setting, plans, stages)) <= paged.peak
+
+
+def test_groups_have_buffers_of_their_own_fewer_where_they_span_nodes(make_setting):
+    setting = make_setting("llama3-8b", framework="megatron-core", devices=64)
+    group = setting.framework.memory.buffer_bytes_per_group
+
+    def groups(plan):
+        return of(setting, plan).parts["buffers"][FIRST, 0] / group
+
+    # Replicas: all ranks are one group.
+    assert groups(Plan(data=64)) == pytest.approx(1)
+    # Inside a node the tensor group, that of the model and one of all ranks; one replica a node.
+    assert groups(Plan(tensor=8, data=8)) == pytest.approx(3 + 1 / 3)
+    assert groups(Plan(tensor=8, pipeline=8)) == pytest.approx(3 + 1 / 3)
+
+
+def test_frozen_weights_are_gathered_in_their_format_and_have_no_gradients(make_setting):
+    setting = make_setting("llama3-8b", devices=8, framework="trl", memory={"fragmentation": 1.0})
+    plan, table = Plan(data=8, zero=3, recompute="full"), 128256 * 4096
+    layer = 2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336
+    coded, plain = (of(with_adapter(setting, base), plan) for base in ("nf4", "bf16"))
+    # Two layers; the gather's buffer holds a layer beside the table.
+    narrower = 3 * (2 - BASE_BYTES["nf4"]) * layer
+    workspaces = [usage.fixed.workspace[FIRST, 0] for usage in (coded, plain)]
+    assert workspaces[1] - workspaces[0] == pytest.approx(narrower, rel=0.01)
+    # Sharded tables keep 16 bits, whatever PEFT does to whole ones.
+    frozen = (BASE_BYTES["nf4"] * 32 * layer + 2 * 2 * table) / 8
+    assert coded.parts["parameters"][FIRST, 0] == pytest.approx(frozen, rel=0.01)
