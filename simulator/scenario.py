@@ -60,7 +60,9 @@ def _overrides(value: object) -> object:
     parts = [value] if isinstance(value, Mapping) else value
     if isinstance(parts, list) and all(isinstance(part, str | Mapping) and part for part in parts):
         return parts
-    raise ValueError("values by key path are needed, or a list of such mappings and of names of variations")
+    raise ValueError(
+        "key paths with their values are needed, or a list of such mappings and of names of variations"
+    )
 
 
 Overrides = Annotated[Any, AfterValidator(_overrides)]

@@ -196,7 +196,7 @@ def check_site(site: Site, device: str, framework: str, where: str) -> None:
 
 
 def server_site(site: Site, where: str) -> ServerSite:
-    """What measured servers taught.
+    """The server half of a site.
 
     Raises:
         InputError: the site was learned from training steps only.

@@ -312,7 +312,7 @@ class RunEvidence:
 
     @cached_property
     def shortest_s(self) -> float:
-        """The step below which a plan promises far more than the fastest run near it, s; 0 without one."""
+        """Shortest credible step, s: below it, MFU lies beyond `far` of the fastest near run; 0: none."""
         if self.fastest is None:
             return 0.0
         return metrics.utilisation(self.setting, 1.0, causal=True) / (self.fastest.utilisation * (1 + far()))

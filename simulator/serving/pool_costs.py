@@ -14,7 +14,7 @@ from simulator.scenario import find
 from simulator.serving.adapters import with_adapters
 from simulator.serving.encoders.prompts import PromptSteps, check_encoder, encoder_table
 from simulator.serving.engines import Engine
-from simulator.serving.kv_states import Around, AttentionReplicas, attention_devices, with_state
+from simulator.serving.kv_states import AttentionReplicas, ReplicaFacts, attention_devices, with_state
 from simulator.serving.overlaps import OverlapSteps, make_overlap
 from simulator.serving.question.adapters import Adapters
 from simulator.serving.question.deployment import Pool
@@ -135,9 +135,11 @@ def _with_state(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:
     ]
     tokens = costs.kv_blocks * block_tokens * pool.data
     table = costs.steps if isinstance(costs.steps, IterationTable) else None
-    around = Around(model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None, table)
+    replica = ReplicaFacts(
+        model, used, pool.devices, costs.kv_token_bytes, tokens, away[0] if away else None, table
+    )
     state = pool.state or KvState(kind="attention-pool")
-    return with_state(costs, state, around, block_tokens, pool.data, f"{question.place}.state")
+    return with_state(costs, state, replica, block_tokens, pool.data, f"{question.place}.state")
 
 
 def _with_stream(costs: ReplicaCosts, question: PoolQuestion) -> ReplicaCosts:

@@ -11,7 +11,7 @@ from simulator.state.wire import Wire
 
 
 class StatePolicy(NamedTuple):
-    """The state fields of a plan; None: as without the field."""
+    """The state fields of a plan; None leaves the framework's default."""
 
     shard: ShardLevels | None = None
     wire: Wire | None = None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from simulator.serving.kv_states.base import SHIPPED_BYTES, Around, AttentionDevices, State
+from simulator.serving.kv_states.base import SHIPPED_BYTES, AttentionDevices, ReplicaFacts, State
 from simulator.serving.steps.memory import attention_weight_bytes, kv_token_bytes, sliding_share
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.table import IterationTable
@@ -42,21 +42,21 @@ class AttentionFfn(State):
         """See `State.read`."""
         return 0.0
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return 0.0 if around.attention is None else attention_tokens(around.attention)
+        return 0.0 if replica.attention is None else attention_tokens(replica.attention)
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """See `State.away_s`: one batch that nothing runs beside, in steps with prompts."""
-        devices, table = around.attention, around.table
+        devices, table = replica.attention, replica.table
         if devices is None or table is None or not decodes:
             return 0.0
         sent = decodes * shipped_bytes(table.price) / devices.bandwidth
         return self._there_s(devices, decodes, kv_tokens, 1) + sent + way_s(table.price, devices)
 
-    def decode_s(self, around: Around, decodes: int, kv_tokens: int, queries: int) -> float | None:
+    def decode_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: int, queries: int) -> float | None:
         """See `State.decode_s`."""
-        devices, table = around.attention, around.table
+        devices, table = replica.attention, replica.table
         if devices is None or table is None:
             return None
         batches = min(self.in_flight, decodes)

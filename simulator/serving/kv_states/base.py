@@ -34,8 +34,8 @@ class AttentionDevices:
 
 
 @dataclass(frozen=True)
-class Around:
-    """What a state knows of its replica.
+class ReplicaFacts:
+    """Model, cluster, devices and KV size of a replica, as its state reads them.
 
     Attributes:
         token_bytes: KV of a token over all layers and ranks.
@@ -90,26 +90,26 @@ class State(Strict):
         """Whether links or other devices take time in steps."""
         return True
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """Tokens whose KV fits."""
-        return around.device_tokens
+        return replica.device_tokens
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """Seconds of links and of other devices in a step.
 
         Args:
-            around: the replica.
+            replica: what the state reads of it.
             decodes: sequences that decode.
             kv_tokens: sum of their KV tokens.
             new: tokens whose KV the step makes.
         """
         return 0.0
 
-    def decode_s(self, around: Around, decodes: int, kv_tokens: int, queries: int) -> float | None:
+    def decode_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: int, queries: int) -> float | None:
         """Seconds of a step without prompts, where they are no sum of the replica's own and those away.
 
         Args:
-            around: the replica.
+            replica: what the state reads of it.
             decodes: sequences that decode.
             kv_tokens: sum of their KV tokens.
             queries: tokens of each.

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from simulator.serving.kv_states.base import Around, State
+from simulator.serving.kv_states.base import ReplicaFacts, State
 from simulator.serving.question.places import Place, read_rate
 
 
@@ -29,23 +29,23 @@ class Offloaded(State):
         description="rate at which a replica's host processors compute decodes' attention over KV there, B/s",
     )
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return self.gigabytes * 1e9 / around.token_bytes
+        return self.gigabytes * 1e9 / replica.token_bytes
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """See `State.away_s`; the way back carries new KV at the same time.
 
         Processors compute attention where they read the KV faster than the link carries it (FlexGen's
         ``cpu_cache_compute``).
         """
-        rate = read_rate(around.cluster, around.devices, self.place)
+        rate = read_rate(replica.cluster, replica.devices, self.place)
         if decodes and self.place == "host" and self.cpu_bytes_s > rate:
-            sent = decodes * around.shipped_bytes / rate
+            sent = decodes * replica.shipped_bytes / rate
             return max(
-                kv_tokens * around.token_bytes / self.cpu_bytes_s + sent, new * around.token_bytes / rate
+                kv_tokens * replica.token_bytes / self.cpu_bytes_s + sent, new * replica.token_bytes / rate
             )
-        return max(kv_tokens if decodes else 0.0, float(new)) * around.token_bytes / rate
+        return max(kv_tokens if decodes else 0.0, float(new)) * replica.token_bytes / rate
 
 
 class InStorage(State):
@@ -73,19 +73,19 @@ class InStorage(State):
         """See `State.read`."""
         return 0.0
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return self.drives * self.gigabytes * 1e9 / around.token_bytes
+        return self.drives * self.gigabytes * 1e9 / replica.token_bytes
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """See `State.away_s`."""
         link = self.drives * self.link_bytes_s
-        written = max(new - decodes, 0) * around.token_bytes / link
+        written = max(new - decodes, 0) * replica.token_bytes / link
         if not decodes:
             return written
-        inside = self.kept * kv_tokens * around.token_bytes / (self.drives * self.internal_bytes_s)
-        sent = decodes * around.shipped_bytes / link
-        return max(inside + sent + around.model.layers * self.latency_s, written)
+        inside = self.kept * kv_tokens * replica.token_bytes / (self.drives * self.internal_bytes_s)
+        sent = decodes * replica.shipped_bytes / link
+        return max(inside + sent + replica.model.layers * self.latency_s, written)
 
 
 class AttentionPool(State):
@@ -112,19 +112,19 @@ class AttentionPool(State):
         """See `State.batches`."""
         return self.in_flight
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return 0.0 if around.attention is None else around.attention.memory_bytes / around.token_bytes
+        return 0.0 if replica.attention is None else replica.attention.memory_bytes / replica.token_bytes
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """See `State.away_s`."""
-        devices = around.attention
+        devices = replica.attention
         if devices is None:
             return 0.0
-        written = max(new - decodes, 0) * around.token_bytes / devices.bandwidth
+        written = max(new - decodes, 0) * replica.token_bytes / devices.bandwidth
         if not decodes:
             return written
         share = -(-decodes // devices.replicas)
         attention = devices.table.decode_attention_s(share, max(int(kv_tokens / devices.replicas), share))
-        sent = decodes * around.shipped_bytes / devices.bandwidth
-        return max(attention + sent + 2.0 * around.model.layers * devices.latency_s, written)
+        sent = decodes * replica.shipped_bytes / devices.bandwidth
+        return max(attention + sent + 2.0 * replica.model.layers * devices.latency_s, written)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from simulator.serving.kv_states.base import Around, State
+from simulator.serving.kv_states.base import ReplicaFacts, State
 from simulator.serving.question.places import Place, read_rate
 
 
@@ -33,9 +33,9 @@ class DroppedTokens(State):
         """See `State.away`."""
         return False
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return around.device_tokens / self.kept
+        return replica.device_tokens / self.kept
 
 
 class SparseHost(State):
@@ -66,12 +66,12 @@ class SparseHost(State):
         """See `State.away`."""
         return self.resident < 1.0
 
-    def tokens(self, around: Around) -> float:
+    def tokens(self, replica: ReplicaFacts) -> float:
         """See `State.tokens`."""
-        return around.device_tokens / self.resident
+        return replica.device_tokens / self.resident
 
-    def away_s(self, around: Around, decodes: int, kv_tokens: float, new: int) -> float:
+    def away_s(self, replica: ReplicaFacts, decodes: int, kv_tokens: float, new: int) -> float:
         """See `State.away_s`."""
-        rate = read_rate(around.cluster, around.devices, self.place)
+        rate = read_rate(replica.cluster, replica.devices, self.place)
         fetched = self.missed * self.kept * kv_tokens + (1.0 - self.resident) * new
-        return fetched * around.token_bytes / rate
+        return fetched * replica.token_bytes / rate

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from core.errors import InfeasibleError, InputError
 from simulator.serving.kv_states.attention_ffn import AttentionFfn
-from simulator.serving.kv_states.base import Around, State
+from simulator.serving.kv_states.base import ReplicaFacts, State
 from simulator.serving.kv_states.elsewhere import AttentionPool, InStorage, Offloaded
 from simulator.serving.kv_states.kept import DroppedTokens, SparseHost
 from simulator.serving.question.policies import make_policy
@@ -35,11 +35,11 @@ class StateSteps:
     Args:
         target: step times with all KV in device memory.
         state: where KV lives.
-        around: the replica.
+        replica: what the state reads of it.
     """
 
-    def __init__(self, target: StepTimes, state: State, around: Around) -> None:
-        self.target, self.state, self.around, self.stages = target, state, around, target.stages
+    def __init__(self, target: StepTimes, state: State, replica: ReplicaFacts) -> None:
+        self.target, self.state, self.replica, self.stages = target, state, replica, target.stages
         self._read = state.read
 
     def _seen(self, decodes: int, kv_tokens: float) -> int:
@@ -49,13 +49,13 @@ class StateSteps:
     def _with(self, seconds: float, decodes: int, kv_tokens: float, new: int) -> float:
         if not self.state.away:
             return seconds
-        away = self.state.away_s(self.around, decodes, kv_tokens, new)
+        away = self.state.away_s(self.replica, decodes, kv_tokens, new)
         return max(seconds, away) if self.state.beside else seconds + away
 
     def step(self, prefills: Sequence[Chunk], decodes: int, kv_tokens: int, queries: int = 1) -> float:
         """See `StepTimes.step`."""
         if not prefills and decodes:
-            seconds = self.state.decode_s(self.around, decodes, kv_tokens, queries)
+            seconds = self.state.decode_s(self.replica, decodes, kv_tokens, queries)
             if seconds is not None:
                 return seconds
             if self.state.batches > 1 and decodes > 1:
@@ -69,7 +69,7 @@ class StateSteps:
         half = -(-decodes // 2)
         share = half / decodes
         here = self.target.step((), half, self._seen(half, share * kv_tokens), queries)
-        away = self.state.away_s(self.around, half, share * kv_tokens, half * queries)
+        away = self.state.away_s(self.replica, half, share * kv_tokens, half * queries)
         # One batch alone where the second has nothing to hide behind.
         step_s = self.target.step((), decodes, self._seen(decodes, kv_tokens), queries)
         alone = self._with(step_s, decodes, kv_tokens, decodes * queries)
@@ -117,14 +117,14 @@ class StateSteps:
 
 
 def with_state(
-    costs: ReplicaCosts, kv_state: KvState, around: Around, block_tokens: int, ranks: int, where: str
+    costs: ReplicaCosts, kv_state: KvState, replica: ReplicaFacts, block_tokens: int, ranks: int, where: str
 ) -> ReplicaCosts:
     """Costs of a replica with a state of KV.
 
     Args:
         costs: with all KV in device memory.
         kv_state: the state.
-        around: the replica.
+        replica: what the state reads of it.
         block_tokens: tokens of a KV block.
         ranks: attention ranks among which the blocks are divided.
         where: key path of the state.
@@ -134,13 +134,13 @@ def with_state(
         InfeasibleError: no KV block fits.
     """
     state = make_state(kv_state, where)
-    if isinstance(state, AttentionPool | AttentionFfn) and around.attention is None:
+    if isinstance(state, AttentionPool | AttentionFfn) and replica.attention is None:
         raise InputError("needs a pool of role attention beside this one", f"{where}.kind")
-    if isinstance(state, AttentionFfn) and around.table is None:
+    if isinstance(state, AttentionFfn) and replica.table is None:
         raise InputError("attention and FFN apart beside an overlap is not modelled", f"{where}.kind")
-    blocks = int(state.tokens(around) / block_tokens / ranks)
+    blocks = int(state.tokens(replica) / block_tokens / ranks)
     if blocks < 1:
         raise InfeasibleError(
             f"a state of kind {state.name} leaves no room for a KV block; more gigabytes help"
         )
-    return dataclasses.replace(costs, steps=StateSteps(costs.steps, state, around), kv_blocks=blocks)
+    return dataclasses.replace(costs, steps=StateSteps(costs.steps, state, replica), kv_blocks=blocks)

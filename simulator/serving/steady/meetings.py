@@ -149,8 +149,8 @@ def _prompts(
         heavy = _longest_prompts(cases, arriving, met, together, steps)
         met = np.where(cases.stages > 1.0, np.maximum(met, heavy - 1.0), met)
         together, length = heavy, _seconds(cases, steps, heavy)
-    # Beside a step with a prompt, the longest of the other micro batches does not count. Where prompts go
-    # first, the decodes of their own rank alone stop.
+    # Beside a step with a prompt, the longest of the other micro batches does not count. A
+    # prompt that goes first stops only the decodes of its own rank.
     decoding = 1.0 if cases.interleaved else 1.0 - np.minimum(together, steps.ranks) / steps.ranks
     delay = steps.chunks * np.maximum(length - decoding * step, 0.0) / together
     delay = np.where(cases.undelayed, 0.0, delay)

@@ -73,9 +73,9 @@ def test_stretches_are_sums_of_steps(kind):
 
 def test_bytes_over_the_link_take_their_time():
     state = steps("offloaded", place="nvme", gigabytes=500)
-    around, kv_tokens = state.around, 64 * 4000
-    away = state.state.away_s(around, 64, kv_tokens, 64)
-    assert away == pytest.approx(kv_tokens * PLAIN.kv_token_bytes / (around.cluster.rates.ssd_read / 8))
+    replica, kv_tokens = state.replica, 64 * 4000
+    away = state.state.away_s(replica, 64, kv_tokens, 64)
+    assert away == pytest.approx(kv_tokens * PLAIN.kv_token_bytes / (replica.cluster.rates.ssd_read / 8))
     assert state.step((), 64, kv_tokens) == away > PLAIN.steps.step((), 64, kv_tokens)
 
 
@@ -100,7 +100,7 @@ def test_two_batches_in_flight_are_never_slower_than_one_and_no_faster_than_eith
     one, two = (pooled(count, replicas=2).pools[0].costs.steps for count in (1, 2))
     for decodes in (2, 16, 128):
         kv_tokens = decodes * 3000
-        away = one.state.away_s(one.around, decodes, kv_tokens, decodes)
+        away = one.state.away_s(one.replica, decodes, kv_tokens, decodes)
         assert two.step((), decodes, kv_tokens) <= one.step((), decodes, kv_tokens)
         assert two.step((), decodes, kv_tokens) >= 0.99 * away
 
