@@ -16,7 +16,7 @@ from meshwright.measured_servers import LAYOUT, Evidence, evidence, rows_of_layo
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
 from simulator.serving.engines import engines
-from simulator.serving.steps.price import layer_class
+from simulator.serving.engines.classes import layer_class
 
 FILE = Path(__file__).with_suffix(".csv")
 

@@ -33,7 +33,7 @@ from evidence.fits import fit_engines, refitted
 from evidence.serving import closed_loop
 from evidence.serving.case import MeasuredRow
 from meshwright.validation.rows import SkippedRow
-from simulator.serving.steps.price import layer_class
+from simulator.serving.engines.classes import layer_class
 
 LENGTHS = ("isl_tokens", "osl_tokens")
 SPEEDS = 5

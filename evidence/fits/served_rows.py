@@ -15,8 +15,8 @@ from evidence.serving.case import ServingCase, Setup
 from evidence.serving.collection import predictions
 from evidence.training.parts import kept_apart
 from simulator.serving.engines import BLACKWELL, engines, generation_of
+from simulator.serving.engines.classes import format_class, layer_class
 from simulator.serving.engines.engine import FormatClass, LayerClass
-from simulator.serving.steps.price import format_class, layer_class
 
 FIRST, RATE, REST = "TTFT", "tokens/s", "TPOT"
 OFFLINE, MOST = "batch latency", "most tokens/s"

@@ -12,9 +12,9 @@ from planner.serving.plan import ServingPlan
 from planner.serving.preferred import mechanisms
 from planner.serving.search import ServingSearch
 from simulator.serving.engines import Engine, engines
+from simulator.serving.engines.classes import layer_class
 from simulator.serving.question.deployment import Pool
 from simulator.serving.result import ServingResult
-from simulator.serving.steps.price import layer_class
 
 if TYPE_CHECKING:
     from planner.serving.question import ServingQuestion

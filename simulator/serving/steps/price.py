@@ -33,7 +33,7 @@ from simulator.ops import head as head_ops
 from simulator.ops import layer as layer_ops
 from simulator.pricing import Prices, price
 from simulator.serving.engines import Engine, LayerTimes, generation_of, layer_times
-from simulator.serving.engines.engine import FormatClass, LayerClass
+from simulator.serving.engines.classes import format_class, layer_class
 from simulator.serving.question.deployment import NO_GRAPHS, Pool
 from simulator.serving.steps.all_reduce import all_reduce_seconds, exchange_seconds
 from simulator.serving.steps.deepgemm import flashinfer_seconds, packing_seconds, padded_seconds
@@ -64,22 +64,6 @@ LATENTS = "query_down"
 
 UNLEARNED = ServerSite(source="", device="", engine="")
 """Factors of a server that nobody measured."""
-
-
-def layer_class(model: Model) -> LayerClass:
-    """Class of layers by which engines' times differ."""
-    if model.moe is None:
-        return "dense"
-    if model.linear is not None:
-        return "linear-experts"
-    return "latent-experts" if model.mla else "experts"
-
-
-def format_class(weights: str) -> FormatClass:
-    """Class of weight formats by which engines' times differ."""
-    if weights in ("fp4", "int4"):
-        return "fp4"
-    return "fp8" if weights in ("fp8", "int8") else "16-bit"
 
 
 class StepPrice:

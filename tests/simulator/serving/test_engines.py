@@ -9,9 +9,10 @@ from hwmodels.cluster import usual_cluster
 from hwmodels.device import devices
 from simulator.models import models
 from simulator.serving.engines import Engine, engines, generation_of, layer_times, nearest, stands_for
+from simulator.serving.engines.classes import format_class, layer_class
 from simulator.serving.question.deployment import Pool
 from simulator.serving.steps.costs import options_of
-from simulator.serving.steps.price import StepPrice, format_class, layer_class
+from simulator.serving.steps.price import StepPrice
 
 
 def test_every_engine_loads_and_names_its_own_version():
