@@ -122,7 +122,8 @@ class Records:
             block = self._blocks[-1 - len(later)]
             first -= len(block)
             later.append(block[max(count - first, 0) :])
-        return {name: joined(later[::-1], name) for name in PLACES}
+        rows = np.concatenate([np.zeros((0, len(PLACES))), *later[::-1]])
+        return {name: rows[:, place] for name, place in PLACES.items()}
 
     def __iter__(self) -> Iterator[Record]:
         """Rows in the order of serials."""
