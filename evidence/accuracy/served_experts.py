@@ -4,7 +4,6 @@
 
 TABLES is the folder that `benchmarks.serving_points` reads; its `..._moe.csv.gz` state how many experts a
 batch of tokens hits. `--fit` fits the grouped products' constants to them and prints a calibration's entry.
-The second table compares decode steps of published models with a plain roofline, by device and format.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from profiles.fitting.holdout import errors
 from profiles.fitting.robust import Number, fit
 
 TOP_K = 8
-MODELS = {"DeepSeek-R1": (7168, 2048, 8, 256), "Qwen3-235B": (4096, 1536, 8, 128)}
-FORMATS = (("h100-sxm", "bf16"), ("h100-sxm", "fp8_block"), ("b200", "fp8_block"), ("b200", "nvfp4"))
 NUMBERS = (
     Number("served_memory_efficiency", 0.5, 1.0, 0),
     Number("compute_efficiency", 0.1, 2.0, 0),
@@ -45,7 +42,6 @@ def main() -> int:
     for table in read(arguments.tables):
         if table.kind == "moe":
             measured(table, devices.get(table.gpu), arguments.fit)
-    rooflines()
     return 0
 
 
@@ -98,25 +94,6 @@ def fitted(
         return served(kernel, figures, part)
 
     return fit(form, NUMBERS, predict, seconds)
-
-
-def rooflines() -> None:
-    """Print served layers over plain rooflines: 0.89 of the bandwidth for experts hit, 0.6 of the peak."""
-    batches = np.array([1.0, 8.0, 32.0, 128.0, 256.0, 1024.0, 4096.0, 16384.0])
-    print("served over roofline, at tokens", *(f"{batch:6.0f}" for batch in batches))
-    for name, (hidden, width, top_k, experts) in MODELS.items():
-        hits = grouped_gemm.uniform_hits(batches, np.array(top_k), np.array(experts))
-        for device, dtype in FORMATS:
-            figures, kernels = chip(devices.get(device), dtype), devices.get(device).kernels
-            for ranks in (1, 8):
-                seconds = kernels.expert_layer(
-                    batches, hidden, width, top_k, experts, expert_parallel=ranks, dtype=dtype
-                )
-                weights = 3 * hidden * width * hits / ranks * figures.element_bytes
-                flops = 6 * hidden * width * top_k * batches / ranks
-                plain = np.hypot(weights / (0.89 * figures.bandwidth), flops / (0.6 * figures.peak))
-                line = " ".join(f"{ratio:6.2f}" for ratio in seconds / plain)
-                print(f"{name:12} {device:9} {dtype:9} EP{ranks} {line}")
 
 
 if __name__ == "__main__":
