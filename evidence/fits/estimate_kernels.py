@@ -236,12 +236,19 @@ def named(row: dict[str, str], entry: Mapped) -> Mapped:
     """A calibration with one entry of products."""
     return {
         "name": row["calibration"],
-        "multiprocessors": devices.get(row["device"]).multiprocessors,
+        "multiprocessors": multiprocessors(row["calibration"]),
         "based_on": row["based_on"],
         "status": "estimated",
         "source": row["source"],
         "gemm": {row["dtype"]: entry},
     }
+
+
+def multiprocessors(calibration: str) -> int | None:
+    """Of the devices that use a calibration; None where they differ, as their bandwidths then do too."""
+    users = [device for device in map(devices.get, devices.names()) if device.calibration == calibration]
+    numbers = {device.multiprocessors for device in users}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def times(form: Any, scale: float, *fields: str) -> Mapped:

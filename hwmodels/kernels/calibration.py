@@ -139,7 +139,7 @@ class Calibration(Versioned):
     """Constants of format 1 are of another mean over tiles."""
     name: str
     multiprocessors: int | None = Field(default=None, gt=0)
-    """Of the device that the constants are of; None: of any device that uses them."""
+    """Of the device that the constants are of; None: devices of several numbers use them."""
     based_on: str | None = None
     libraries_from: str | None = None
     status: Status
