@@ -7,7 +7,7 @@ scored once by its limits and once by its number of replicas.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,12 +78,12 @@ def phases(
     progress: Callable[[float], None] | None = None,
 ) -> list[Phase]:
     """Score every role of every shape; the figures are those at the asked rate, else at the largest."""
-    cases = _with_links(ReplicaCases.of(question, kept_shapes, roles), kept_shapes, question.devices)
+    cases = ReplicaCases.of(question, kept_shapes, roles)
     most_replicas = np.array([shape.most_replicas for shape in kept_shapes], np.int64)
+    cases = _with_links(cases.shared_by(most_replicas[cases.shape]), kept_shapes, question.devices)
     keys = np.stack([cases.role, cases.shape, -cases.bandwidth])
     _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.ravel()
-    cases = cases.shared_by(most_replicas[cases.shape])
     rates = largest_rate(cases)
     if progress:
         progress(0.75)
@@ -173,21 +173,17 @@ def sent_s(cases: ReplicaCases, rate: Array, prefill_s: Array) -> Array:
     return np.where(cases.role == PREFILL, cases.transfer_s(rate, prefill_s), 0.0)
 
 
-def through_nics(prefill: ReplicaShape, decode: ReplicaShape) -> float:
-    """Payload of the link between replicas of two GPU types, B/s."""
-    return min(prefill.nic_bandwidth, decode.nic_bandwidth)
-
-
 def _with_links(cases: ReplicaCases, kept_shapes: Sequence[ReplicaShape], devices: int) -> ReplicaCases:
-    """The cases, with prefill replicas repeated for each link to replicas of another type, through NICs."""
+    """The cases, with prefill replicas repeated for each link to decode replicas of another type or size."""
     cases_by_link = [np.arange(len(cases))]
     widths = [cases.bandwidth]
     for index, shape in enumerate(kept_shapes):
         prefill_cases = np.flatnonzero((cases.shape == index) & (cases.role == PREFILL))
-        others = {through_nics(shape, other) for other in kept_shapes if other.offer.name != shape.offer.name}
-        for width in sorted(others - {shape.link_bandwidth(devices)}) if len(prefill_cases) else ():
+        others = {shape.link_to(other, devices) for other in kept_shapes} if len(prefill_cases) else set()
+        for width in sorted(others - {shape.link_bandwidth(devices)}):
             cases_by_link.append(prefill_cases)
             widths.append(np.full(len(prefill_cases), width))
     if len(cases_by_link) == 1:
         return cases
-    return replace(cases[np.concatenate(cases_by_link)], bandwidth=np.concatenate(widths))
+    cases.curve  # noqa: B018 (drawn once for all links)
+    return cases[np.concatenate(cases_by_link)].over(np.concatenate(widths))

@@ -196,6 +196,12 @@ class ReplicaCases:
         some.__dict__["steps"] = self.steps
         return some
 
+    def over(self, bandwidth: Array) -> ReplicaCases:
+        """The same cases with other links between the pools; steps and states stay."""
+        some = replace(self, bandwidth=bandwidth)
+        some.__dict__.update(steps=self.steps, curve=self.curve)
+        return some
+
     @cached_property
     def curve(self) -> RateCurve:
         """States of one replica of each case by its rate."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.serving.plan import ReplicaGroup, ServingPlan
 from planner.serving.question import ServingQuestion
-from planner.serving.roles import NEVER, Phase, phases, through_nics
+from planner.serving.roles import NEVER, Phase, phases
 from planner.serving.score import CLOSE, DECODE, MIXED, PREFILL, ROLES
 from planner.serving.shapes import ReplicaShape
 
@@ -185,11 +185,7 @@ def scores(
 
 def linked(prefill: Phase, decoding: Sequence[Phase], devices: int) -> Ints:
     """Numbers of the decode replicas that the prefill replicas were scored with their link to."""
-    name, own_link = prefill.shape.offer.name, prefill.shape.link_bandwidth(devices)
-    widths = (
-        own_link if name == decode.shape.offer.name else through_nics(prefill.shape, decode.shape)
-        for decode in decoding
-    )
+    widths = (prefill.shape.link_to(decode.shape, devices) for decode in decoding)
     return np.array([at for at, width in enumerate(widths) if width == prefill.bandwidth], np.int32)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -82,14 +83,36 @@ class ReplicaShape:
         cluster = self.offer.cluster
         return cluster.rates.sends(min(self.devices, cluster.devices_per_node))
 
-    def link_bandwidth(self, devices: int) -> float:
-        """Payload of the slowest route between two replicas of the type on so many devices, B/s."""
-        cluster, devices = self.offer.cluster, min(devices, self.offer.devices)
+    @cached_property
+    def _links(self) -> dict[tuple[int, int], float]:
+        """What `link_bandwidth` has found, by its arguments."""
+        return {}
+
+    def link_bandwidth(self, devices: int, receivers: int | None = None) -> float:
+        """Payload of the slowest route between two replicas on so many devices, B/s.
+
+        Args:
+            devices: that the question may use.
+            receivers: devices of the other replica; by default as many as this one has.
+        """
+        ends = receivers or self.devices
+        if (devices, ends) not in self._links:
+            self._links[devices, ends] = self._slowest_route(min(devices, self.offer.devices), ends)
+        return self._links[devices, ends]
+
+    def _slowest_route(self, devices: int, receivers: int) -> float:
+        cluster = self.offer.cluster
         inside = min(devices, cluster.devices_per_node)
         others = [*range(self.devices, inside - self.devices + 1, self.devices), devices - self.devices]
         if others[-1] < self.devices:
             return self.nic_bandwidth
-        return min(Route.between(cluster, 0, self.devices, other, self.devices).bandwidth for other in others)
+        return min(Route.between(cluster, 0, self.devices, other, receivers).bandwidth for other in others)
+
+    def link_to(self, decode: ReplicaShape, devices: int) -> float:
+        """Payload of the link to a decode replica, B/s: between GPU types, that of their NICs."""
+        if decode.offer.name != self.offer.name:
+            return min(self.nic_bandwidth, decode.nic_bandwidth)
+        return self.link_bandwidth(devices, min(self.devices, decode.devices))
 
     def describe(self) -> str:
         """Degrees and formats in the field's shorthand."""

@@ -2,7 +2,8 @@
 
 A prompt's KV is sent layer by layer, overlapping the next layer, or as a whole after the prompt.
 Each pair of devices (rank i of one replica, rank i of the other) has its own route; routes through NICs share
-those of their nodes. A replica sends and receives one prompt at a time.
+those of their nodes. A replica sends and receives prompts in turn; layers of a prompt that is still being computed
+leave the link to others.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class TransferEnd(NamedTuple):
 
 
 class Transfers:
-    """End times of KV transfers, s; a replica's link is busy until its transfer ends.
+    """End times of KV transfers, s; a replica's link is busy for as long as the bytes of each take.
 
     Args:
         layers: layers of the model.
@@ -87,6 +88,5 @@ class Transfers:
         computed = ended - started
         earliest = ended - computed * (1.0 - 1.0 / self.parts)
         begin = max(earliest, self._free_s.get(source.number, 0.0), self._free_s.get(target.number, 0.0))
-        end = ended + arrival_s(sending_s, computed, self.parts, begin - earliest)
-        self._free_s[source.number] = self._free_s[target.number] = end
-        return end + route.latency_s
+        self._free_s[source.number] = self._free_s[target.number] = begin + sending_s
+        return ended + arrival_s(sending_s, computed, self.parts, begin - earliest) + route.latency_s

@@ -9,6 +9,7 @@ import numpy as np
 import meshwright as mw
 from planner.serving.scores import BUSY_LINK, linked, scores
 from planner.serving.shapes import shapes
+from simulator.serving.state.route import Route
 
 
 def test_rows_of_two_pools_are_every_pair_of_counts():
@@ -48,3 +49,30 @@ def test_rows_of_two_pools_are_every_pair_of_counts():
     most = min(before * prefill.rate[before - 1], after * decode.rate[after - 1])
     assert table.goodput[index] == min(most, BUSY_LINK * after / prefill.sending_s)
     assert table.watts[index] == prefill.watts[before - 1] + decode.watts[after - 1]
+
+
+def test_a_link_is_as_wide_as_its_narrower_end():
+    """Every pair has the route that the event engine takes between its replicas."""
+    question = mw.deploy(
+        model="llama3.1-8b",
+        cluster="l40s-8",
+        gpus=8,
+        limit={"tensor": 4, "pipeline": 1},
+        isl=2000,
+        osl=100,
+        ttft=1,
+        refine=0,
+    ).search.question
+    kinds = list(shapes(question.at(question.types[0]), Counter()))
+    one, _, four = (next(kind for kind in kinds if kind.devices == count) for count in (1, 2, 4))
+    cluster = four.offer.cluster
+
+    assert four.link_to(one, 8) == Route.between(cluster, 0, 4, 7, 1).bandwidth
+    assert four.link_to(one, 8) < four.link_to(four, 8)
+    assert one.link_to(four, 8) == one.link_to(one, 8)
+    table = scores(question, kinds)
+    paired = {(prefill.shape.devices, prefill.bandwidth) for prefill in table.prefill}
+    assert paired >= {(4, four.link_to(one, 8)), (4, four.link_to(four, 8))}
+    for prefill in table.prefill:
+        for at in linked(prefill, table.decode, question.devices):
+            assert prefill.shape.link_to(table.decode[at].shape, question.devices) == prefill.bandwidth
