@@ -2,8 +2,8 @@
 
 A prompt's KV is sent layer by layer, overlapping the next layer, or as a whole after the prompt.
 Each pair of devices (rank i of one replica, rank i of the other) has its own route; routes through NICs share
-those of their nodes. A replica sends and receives prompts in turn; layers of a prompt that is still being computed
-leave the link to others.
+those of their nodes. A replica sends and receives prompts in turn; between layers of a prompt that is still
+being computed others have the link.
 """
 
 from __future__ import annotations
