@@ -150,14 +150,15 @@ def _tables() -> dict[str, Any]:
 
 def _refuse_unsupported(config: Config) -> None:
     """Raise an error for an architecture that Model cannot describe."""
-    tables, named = _tables(), config.values.get("model_type")
+    tables, stated = _tables(), config.values.get("model_type")
+    named = stated if isinstance(stated, str) else ""
     for reason, kinds in tables["refused"].items():
         if named in kinds:
             raise InputError(f"model_type {shown(named)}: {reason}", config.where)
-    supported_keys = tables["hybrids"].get(str(named or ""), ())
+    supported_keys = tables["hybrids"].get(named, ())
     for key, reason in tables["unsupported"].items():
         if config.values.get(key) and key not in supported_keys:
-            whose = "" if named in tables["model_types"] else f"model_type {shown(named)} is not known; "
+            whose = "" if named in tables["model_types"] else f"model_type {shown(stated)} is not known; "
             raise InputError(f"{whose}{key}: {reason}", config.where)
 
 

@@ -176,7 +176,7 @@ def test_a_cluster_in_scientific_notation_is_read(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["show", "device"], ["unknown kind", "'devices'"]),
+        (["show", "devises"], ["unknown kind", "'devices'"]),
         (["show", "devices", "h10o"], ["unknown device", "'h100'"]),
         (["show", "scenarios", "gtp3-175b"], ["unknown scenario", "gpt3-175b"]),
         (["simulate", "gpt3-175b"], ["unknown scenario", "gpt3-175b-1024-a100"]),
