@@ -59,6 +59,7 @@ def meetings(
     else:
         mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
         mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
+    mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
     if cases.staged and not cases.interleaved:
         lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
         mean, delay, prefill, first = (
@@ -67,8 +68,6 @@ def meetings(
                 lane_steps(cases, arriving, step, steps), (mean, delay, prefill, first), strict=True
             )
         )
-        taken = arriving * delay
-    mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
     if cases.turns:
         ranked = rank_steps(cases, arriving, step, steps, chunks)
         chunks = ranked.chunks

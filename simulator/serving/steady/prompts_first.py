@@ -122,42 +122,124 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     shared = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
     further = np.where(chunks > 1.0, chunks + 1.0 - rounded_up, 1.0)
     less = steps.lacking
-    behind, prompts, count = np.zeros_like(step), np.ones_like(step), rounded_up
-    decoding, share, length, wait = (np.zeros_like(step) for _ in range(4))
+    zero = np.zeros_like(step)
+    behind, prompts, count, turn = zero, np.ones_like(step), rounded_up, zero
+    share, wait, tpot = zero, zero, step
     for _ in range(LANE_ROUNDS):
         turns = chunks + (rounded_up - chunks) * (1.0 - behind)
         lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
-        own = np.maximum(lone + more, 1e-9)
-        # Beside decodes that take longer, a turn with prompts costs its micro batch one of theirs.
-        length = np.maximum(own, step * (1.0 - share ** (stages - 1.0)))
-        share = np.minimum(arriving * turns * length / prompts, MOST_PROMPTS)
-        # A spell ends once none came in a turn, after the others planned theirs: in one of a lone prompt or
-        # of several, a Poisson number. It goes on where all micro batches are full twice.
-        came = rate * np.maximum(lone - (1.0 - 1.0 / stages) * step, 0.0)
-        came = came - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
+        turn = np.maximum(lone + more, 1e-9)
+        # Prompts of a turn: one, and a Poisson number of others.
+        came = rate * lone - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
         came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / rounded_up)
-        spell = np.expm1(rounded_up * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
-        decoding = 1.0 / (1.0 + rate * length * spell)
-        # Micro batches with prompts, where one has any: their turns end a part of a turn apart.
-        with_any = np.maximum(1.0 - decoding, 1e-9)
-        lanes = np.clip(stages * share / with_any, 1.0, stages)
-        apart, last = length / stages, length * (1.0 - (lanes - 1.0) / stages)
-        uneven = ((lanes - 1.0) * apart**2 + last**2) / length
-        wait = 0.5 * (with_any * uneven + decoding * step / stages)
-        begun = -np.expm1(-rate * last) - (lanes - 1.0) * np.expm1(-rate * apart)
-        begun = with_any * begun / length - decoding * stages / step * np.expm1(-rate * step / stages)
-        prompts = np.clip(rate / np.maximum(begun, 1e-9), 1.0, most_chunks)
+        rounds = _rounds(stages, rate, step, turn, came, turns, share)
+        turned = arriving * turns * rounds.seconds
+        share = np.minimum(np.clip(rounds.share, turned / most_chunks, turned), MOST_PROMPTS)
+        prompts = np.clip(turned / np.maximum(share, 1e-9), 1.0, most_chunks)
+        # An idle micro batch takes a prompt at once, so that those under way decode on.
+        present = rate * (tpot * cases.gaps + count * turn)
+        all_busy, others_busy = (poisson_excess(present, stages - idle)[1] for idle in (0.5, 1.5))
+        behind_own_s = _behind_own_prompt(rounds, stages, turns, share, others_busy) / cases.gaps
+        tpot = np.maximum(rounds.seconds / (1.0 - others_busy * share) + behind_own_s, step)
+        wait = all_busy * rounds.wait_s
         ahead = rate * wait * count
         behind = np.where(shared, (-np.expm1(-ahead / fit)) ** fit, 0.0)
         count = rounded_up + behind * further
-    tpot = 1.0 / (decoding / step + np.maximum(1.0 - share - decoding, 0.0) / length)
-    tpot = np.maximum(tpot, step)
     beside = np.minimum(2.0 * rate * wait, most_chunks - 1.0)
     own_s = count * steps.seconds(1.0 + beside)
     own_s = own_s - (rounded_up - chunks) * (1.0 - behind) * less
     # A shorter turn waits at the last stage for the decodes ahead of it.
     own_s = own_s + count * (1.0 - 1.0 / stages) * np.maximum(step - own_s / count, 0.0)
-    return LaneSteps(tpot, (1.0 - step / tpot) / np.maximum(arriving, 1e-9), own_s, wait)
+    delay = (1.0 - step / tpot) / np.maximum(arriving, 1e-9)
+    return LaneSteps(tpot, delay, own_s, wait)
+
+
+class _Rounds(NamedTuple):
+    """Rounds of the micro batches of a pipeline, each of which takes one turn in it."""
+
+    seconds: Array
+    share: Array
+    """Of turns that compute prompts."""
+    wait_s: Array
+    """Of a prompt for the next micro batch that plans."""
+    begins: Array
+    """Chance that prompts follow a decode of a micro batch."""
+    follow_s: Array
+    """Seconds that rounds behind one with prompts are longer in all than others."""
+
+
+def _rounds(
+    stages: Array, rate: Array, step: Array, turn: Array, came: Array, turns: Array, share: Array
+) -> _Rounds:
+    """Rounds by what each micro batch did in the one before.
+
+    A round lasts as long as its longest turn. Micro batches leave a part of their turn behind each other, and
+    the first of the longest ones leaves last: it plans after what the round exceeds the other parts by. A
+    micro batch computes the prompts that came since the one ahead planned, so it computes none with chance
+    exp(-rate x that time). All these times add up to the round: none computes any with chance exp(-rate x
+    round). Between one long turn in a round and all of them, chances are taken to be linear.
+
+    Args:
+        stages, rate: of the pipeline; prompts a second of all micro batches.
+        step, turn: seconds of a turn of decodes, and of one with prompts.
+        came: prompts that come in a turn with prompts.
+        turns: of a prompt.
+        share: of turns with prompts, of the last iteration.
+    """
+    others, long, short = np.maximum(stages - 1.0, 1.0), np.maximum(turn, step), np.minimum(turn, step)
+    slow = turn >= step
+
+    def none_came(seconds: Array) -> Array:
+        return np.exp(-np.minimum(rate * seconds, LONGEST_SPELL))
+
+    # None came behind a short turn, behind one of several long ones, and behind the only long one.
+    behind_short, behind_long = none_came(short / stages), none_came(long / stages)
+    behind_only = none_came(long - others / stages * short)
+    # A spell goes on where all micro batches are full twice.
+    rounded_up = np.ceil(turns - 1e-9)
+    spell = np.expm1(rounded_up * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
+    starts = -np.expm1(-rate * step)
+    any_long = np.where(slow, starts * spell / (1.0 + starts * spell), 1.0 - share**stages)
+    # Only the last turn of a prompt is followed by one without.
+    last = np.where(slow, 1.0 / turns, 1.0)
+    apart = last * (behind_long - behind_only) / others
+    begin, ended = 1.0 - behind_short, behind_short / turns
+    prompts = (begin + any_long * apart) / np.maximum(begin + last * behind_long + apart, 1e-12)
+    decodes = (ended - any_long * apart) / np.maximum(1.0 + ended - behind_long - apart, 1e-12)
+    longs = np.clip(np.where(slow, prompts, decodes), 0.0, 1.0)
+    number = np.clip(stages * longs / np.maximum(any_long, 1e-9), 1.0, stages)
+    parts = (number - 1.0) * long, (stages - number) * short
+    leaves_last = long - (parts[0] + parts[1]) / stages
+    squares = leaves_last**2 + (parts[0] * long + parts[1] * short) / stages**2
+    seconds = short + any_long * (long - short)
+    share = np.where(slow, longs, 1.0 - longs)
+    goes_on = -np.expm1(-came)
+    return _Rounds(
+        seconds=seconds,
+        share=share,
+        wait_s=0.5 * (any_long * squares + (1.0 - any_long) * short**2 / stages) / seconds,
+        begins=np.where(slow, begin, np.minimum(ended * share / np.maximum(1.0 - share, 1e-9), 1.0)),
+        follow_s=np.where(slow, long - short, 0.0)
+        * np.maximum(goes_on - any_long, 0.0)
+        / np.maximum(1.0 - goes_on + starts, 1e-12),
+    )
+
+
+def _behind_own_prompt(rounds: _Rounds, stages: Array, turns: Array, share: Array, busy: Array) -> Array:
+    """Seconds that the first decode of a request takes longer than its others: it comes behind a prompt,
+    which more prompts follow than follow a decode.
+
+    Args:
+        rounds: of the micro batches.
+        stages: of the pipeline.
+        turns: of a prompt.
+        share: of turns with prompts.
+        busy: chance that no other micro batch is idle: one that is takes a prompt when a stage is free.
+    """
+    ended = np.clip(turns * rounds.begins * (1.0 - share) / np.maximum(share, 1e-9), 1e-3, 1.0)
+    own = np.where(share > 1e-6, turns * np.maximum(1.0 - ended - rounds.begins, 0.0) / ended, 0.0)
+    earlier = 0.5 * (1.0 - busy) * (1.0 - 1.0 / stages**2)
+    return busy * own * rounds.seconds + (1.0 - earlier) * rounds.follow_s
 
 
 def _busy_ranks(mean: Array, ranks: Array) -> Array:

@@ -209,6 +209,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     zero = np.zeros_like(slots)
     delay = steps.one_chunk
+    earlier = tpot, zero
     met = Meetings(tpot, delay, steps.one_chunk, zero, zero, ones, None)
     through = meeting = seen = uneven = step = even = zero
     for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
@@ -229,7 +230,13 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         met = meetings(cases, meeting, step, tpot, steps, met.chunks)
         delay = met.delay_s
         # At a given batch a longer step meets fewer prompts a second, and as many a step.
-        tpot = met.mean_s if cases.interleaved else step + tpot * (1.0 - step / met.mean_s)
+        if cases.interleaved:
+            tpot = met.mean_s
+        else:
+            before, tpot = (tpot, np.log(met.mean_s / tpot)), step + tpot * (1.0 - step / met.mean_s)
+            if cases.staged and number > PRICED[-1] + 1:
+                tpot = np.where(cases.stages > 1.0, _secant(*earlier, *before, tpot), tpot)
+            earlier = before
     taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     tpot = _of_small_batches(cases, around, through, tpot, taken, count)
     met = beside_prompts_only(cases, meeting, steps, met)
@@ -270,6 +277,21 @@ def _curve(cases: Cases, count: int) -> RateCurve:
 def _beside(cases: Cases, around: Array) -> Array:
     """Sequences beside a request in a batch of ``around`` on average."""
     return companions(around, cases.balanced) if cases.balances else around
+
+
+def _secant(earlier: Array, earlier_gap: Array, tpot: Array, gap: Array, plain: Array) -> Array:
+    """The next time between decodes, s, by the secant of the last two: spells of prompts grow with their rate
+    as an exponential, so that the plain iteration is slow.
+
+    Args:
+        earlier, tpot: seconds of the last two iterations.
+        earlier_gap, gap: logarithms of the mean step that follows from these, over them, of slope -1 or less.
+        plain: seconds of the plain iteration.
+    """
+    moved, closed = np.log(tpot / earlier), earlier_gap - gap
+    known = moved * closed > 0.0
+    part = np.minimum(moved / np.where(known, closed, np.inf), 1.0)
+    return np.where(known, tpot * np.exp(part * gap), plain)
 
 
 def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]:
