@@ -123,19 +123,22 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     further = np.where(chunks > 1.0, chunks + 1.0 - rounded_up, 1.0)
     less = steps.lacking
     zero = np.zeros_like(step)
-    behind, prompts, count, turn = zero, np.ones_like(step), rounded_up, zero
+    behind, prompts, fewer, count, turn = zero, np.ones_like(step), np.ones_like(step), rounded_up, zero
     share, wait, tpot = zero, zero, step
     for _ in range(LANE_ROUNDS):
         turns = chunks + (rounded_up - chunks) * (1.0 - behind)
         lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
         turn = np.maximum(lone + more, 1e-9)
+        other = np.maximum(lone + steps.seconds(fewer) - steps.one_chunk, 1e-9)
         # Prompts of a turn: one, and a Poisson number of others.
         came = rate * lone - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
         came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / rounded_up)
-        rounds = _rounds(stages, rate, step, turn, came, turns, share)
+        rounds = _rounds(stages, rate, _Turns(step, turn, other), came, turns, share)
         turned = arriving * turns * rounds.seconds
         share = np.minimum(np.clip(rounds.share, turned / most_chunks, turned), MOST_PROMPTS)
-        prompts = np.clip(turned / np.maximum(share, 1e-9), 1.0, most_chunks)
+        prompts, fewer = _prompts_of(rounds, stages, rate, step, turn, turned, share)
+        prompts = np.clip(prompts, 1.0, most_chunks)
+        fewer = np.clip(fewer, 1.0, prompts)
         # An idle micro batch takes a prompt at once, so that those under way decode on.
         present = rate * (tpot * cases.gaps + count * turn)
         all_busy, others_busy = (poisson_excess(present, stages - idle)[1] for idle in (0.5, 1.5))
@@ -154,12 +157,29 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
     return LaneSteps(tpot, delay, own_s, wait)
 
 
+class _Turns(NamedTuple):
+    """Seconds of turns of a micro batch."""
+
+    step: Array
+    """Of decodes."""
+    turn: Array
+    """The longest one with prompts of a round."""
+    other: Array
+    """Its others with prompts."""
+
+
 class _Rounds(NamedTuple):
     """Rounds of the micro batches of a pipeline, each of which takes one turn in it."""
 
     seconds: Array
     share: Array
     """Of turns that compute prompts."""
+    any_long: Array
+    """Share of rounds with a longest turn."""
+    last_s: Array
+    """Between the plans of a longest micro batch and of the one ahead, s."""
+    spell: Array
+    """Rounds with prompts behind a first one."""
     wait_s: Array
     """Of a prompt for the next micro batch that plans."""
     begins: Array
@@ -168,9 +188,7 @@ class _Rounds(NamedTuple):
     """Seconds that rounds behind one with prompts are longer in all than others."""
 
 
-def _rounds(
-    stages: Array, rate: Array, step: Array, turn: Array, came: Array, turns: Array, share: Array
-) -> _Rounds:
+def _rounds(stages: Array, rate: Array, each: _Turns, came: Array, turns: Array, share: Array) -> _Rounds:
     """Rounds by what each micro batch did in the one before.
 
     A round lasts as long as its longest turn. Micro batches leave a part of their turn behind each other, and
@@ -181,20 +199,21 @@ def _rounds(
 
     Args:
         stages, rate: of the pipeline; prompts a second of all micro batches.
-        step, turn: seconds of a turn of decodes, and of one with prompts.
+        each: turns.
         came: prompts that come in a turn with prompts.
         turns: of a prompt.
         share: of turns with prompts, of the last iteration.
     """
+    step, turn, other = each
     others, long, short = np.maximum(stages - 1.0, 1.0), np.maximum(turn, step), np.minimum(turn, step)
-    slow = turn >= step
+    slow, like = turn >= step, np.where(turn >= step, other, step)
 
     def none_came(seconds: Array) -> Array:
         return np.exp(-np.minimum(rate * seconds, LONGEST_SPELL))
 
     # None came behind a short turn, behind one of several long ones, and behind the only long one.
-    behind_short, behind_long = none_came(short / stages), none_came(long / stages)
-    behind_only = none_came(long - others / stages * short)
+    behind_short, behind_long = none_came(short / stages), none_came(like / stages)
+    behind_only, behind_all = (none_came(long - others / stages * seconds) for seconds in (short, like))
     # A spell goes on where all micro batches are full twice.
     rounded_up = np.ceil(turns - 1e-9)
     spell = np.expm1(rounded_up * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
@@ -202,27 +221,57 @@ def _rounds(
     any_long = np.where(slow, starts * spell / (1.0 + starts * spell), 1.0 - share**stages)
     # Only the last turn of a prompt is followed by one without.
     last = np.where(slow, 1.0 / turns, 1.0)
-    apart = last * (behind_long - behind_only) / others
+    apart = last * (behind_all - behind_only) / others
     begin, ended = 1.0 - behind_short, behind_short / turns
-    prompts = (begin + any_long * apart) / np.maximum(begin + last * behind_long + apart, 1e-12)
+    more = last * (behind_long - behind_only) + apart
+    prompts = (begin + any_long / stages * more) / np.maximum(begin + last * behind_long + apart, 1e-12)
     decodes = (ended - any_long * apart) / np.maximum(1.0 + ended - behind_long - apart, 1e-12)
     longs = np.clip(np.where(slow, prompts, decodes), 0.0, 1.0)
     number = np.clip(stages * longs / np.maximum(any_long, 1e-9), 1.0, stages)
-    parts = (number - 1.0) * long, (stages - number) * short
+    parts = (number - 1.0) * like, (stages - number) * short
     leaves_last = long - (parts[0] + parts[1]) / stages
-    squares = leaves_last**2 + (parts[0] * long + parts[1] * short) / stages**2
+    squares = leaves_last**2 + (parts[0] * like + parts[1] * short) / stages**2
     seconds = short + any_long * (long - short)
     share = np.where(slow, longs, 1.0 - longs)
     goes_on = -np.expm1(-came)
     return _Rounds(
         seconds=seconds,
         share=share,
+        any_long=any_long,
+        last_s=leaves_last,
+        spell=spell,
         wait_s=0.5 * (any_long * squares + (1.0 - any_long) * short**2 / stages) / seconds,
         begins=np.where(slow, begin, np.minimum(ended * share / np.maximum(1.0 - share, 1e-9), 1.0)),
         follow_s=np.where(slow, long - short, 0.0)
         * np.maximum(goes_on - any_long, 0.0)
         / np.maximum(1.0 - goes_on + starts, 1e-12),
     )
+
+
+def _prompts_of(
+    rounds: _Rounds, stages: Array, rate: Array, step: Array, turn: Array, turned: Array, share: Array
+) -> tuple[Array, Array]:
+    """Prompts of the longest turn of a round, and of its other turns with prompts.
+
+    The longest one takes what comes until it plans again; in the first round of a spell, what came between
+    two decodes. Beside decodes that take longer all turns with prompts are alike.
+
+    Args:
+        rounds: of the micro batches.
+        stages, rate, step, turn: as of `_rounds`.
+        turned: prompts of a micro batch in a round.
+        share: of turns with prompts.
+    """
+    first, later = (_some(rate * seconds) for seconds in (step / stages, rounds.last_s))
+    longest = np.where(turn >= step, later + (first - later) / rounds.spell, turned / np.maximum(share, 1e-9))
+    leads = np.minimum(rounds.any_long / stages, share)
+    return longest, (turned - leads * longest) / np.maximum(share - leads, 1e-9)
+
+
+def _some(mean: Array) -> Array:
+    """Mean of a Poisson number that is not zero."""
+    mean = np.maximum(mean, 1e-9)
+    return mean / -np.expm1(-mean)
 
 
 def _behind_own_prompt(rounds: _Rounds, stages: Array, turns: Array, share: Array, busy: Array) -> Array:
