@@ -65,3 +65,9 @@ def poisson_excess(mean: Array, limit: Array) -> tuple[Array, Array]:
     z = np.clip((limit - mean) / deviation, -20.0, 20.0)
     above = 1.0 / (1.0 + np.exp(1.702 * z))
     return np.maximum(deviation * (np.exp(-0.5 * z * z) / 2.5066 - z * above), 0.0), above
+
+
+def poisson_above(mean: Array, limit: Array) -> Array:
+    """Chance that a Poisson number exceeds a limit; as of `poisson_excess`."""
+    z = np.clip((limit - mean) / (np.sqrt(mean) + 1e-9), -20.0, 20.0)
+    return 1.0 / (1.0 + np.exp(1.702 * z))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.serving.steady.company import poisson_excess
+from simulator.serving.steady.company import poisson_above, poisson_excess
 from simulator.serving.steady.steady_cases import Cases, Prefills
 from simulator.serving.steady.waits import many_servers
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 MOST_PROMPTS = 0.999
 """Maximum share of a rank's steps that its own prompts take."""
-LANE_ROUNDS = 4
+LANE_ROUNDS = 3
 """Iterations between the length of a round and the prompts that come in it."""
 LONGEST_SPELL = 40.0
 """Logarithm of the longest spell: beyond it all steps have prompts."""
@@ -141,7 +141,7 @@ def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> L
         fewer = np.clip(fewer, 1.0, prompts)
         # An idle micro batch takes a prompt at once, so that those under way decode on.
         present = rate * (tpot * cases.gaps + count * turn)
-        all_busy, others_busy = (poisson_excess(present, stages - idle)[1] for idle in (0.5, 1.5))
+        all_busy, others_busy = (poisson_above(present, stages - idle) for idle in (0.5, 1.5))
         behind_own_s = _behind_own_prompt(rounds, stages, turns, share, others_busy) / cases.gaps
         tpot = np.maximum(rounds.seconds / (1.0 - others_busy * share) + behind_own_s, step)
         wait = all_busy * rounds.wait_s
