@@ -246,7 +246,7 @@ def test_the_same_question_gives_the_same_bytes_on_several_cores(run, ask, monke
         ("  a: {sweep: {gpus: []}}\n", ["variations.a.sweep.gpus", "at least 1 item"]),
         ("  a: {swep: {gpus: [8]}}\n", ["variations.a", "'swep'", "'sweep'"]),
         ("  a: faster\n", ["variations.a", "'faster'"]),
-        ("  a: {set: faster}\n", ["variations.a.set", "values by key path"]),
+        ("  a: {set: faster}\n", ["variations.a.set", "key paths with their values"]),
         ("  {}\n", ["'variations' is missing"]),
     ],
 )

@@ -130,8 +130,11 @@ def test_measured_peaks_correct_the_memory(make_setting):
     step = predict(setting, plans)
     peak = float(memory(setting, plans, step.stages, step.parameters).peak[0])
     time = float(step.time[0])
-    found = learn_site([MeasuredStep("run", setting, PLAN, time, 1.2 * peak)] * 3)
-    assert found.site.memory.factor == pytest.approx(1.2, abs=0.02)
+    few, many = (
+        learn_site([MeasuredStep("run", setting, PLAN, time, 1.2 * peak)] * count) for count in (3, 12)
+    )
+    assert 1.1 < few.site.memory.factor < many.site.memory.factor
+    assert many.site.memory.factor == pytest.approx(1.2, abs=0.02)
     assert learn_site([MeasuredStep("run", setting, PLAN, time)]).site.memory.factor == 1.0
 
 
