@@ -85,7 +85,7 @@ def test_prices_and_counts_are_read():
 @pytest.fixture(scope="module")
 def mixed():
     pytest.importorskip("pulp")
-    workload = {**SCENARIO["workload"], "arrivals": {"kind": "poisson", "rate": 5.0}}
+    workload = {**SCENARIO["workload"], "arrivals": {"kind": "poisson", "rate": 6.0}}
     return mw.mix(["l4", "a10g", "h100-sxm"], {**SCENARIO, "workload": workload}, fix={"tensor": 1})
 
 
