@@ -12,7 +12,7 @@ from simulator.training.memory import memory
 from simulator.training.step_graph.build import simulate
 
 TABLES = 2 * 128256 * 4096 / 8.03e9
-"""Share of Llama 3 8B's parameters in its tables, which keep the working format beside narrow frozen weights."""
+"""Share of Llama 3 8B's parameters in its tables, which keep the working format beside frozen weights."""
 
 
 def scenario(
