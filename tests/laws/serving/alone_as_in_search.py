@@ -30,6 +30,7 @@ def check(question: Question) -> None:
         group = plan.groups[0]
         pool = group.shape.pool
         layout = {name: getattr(pool, name) for name in LAYOUT} | {"weights": pool.stored}
+        layout["overlap"] = pool.overlap and pool.overlap.kind
         layout = {name: value for name, value in layout.items() if value is not None}
         limits = {"token_budget": group.budget, "max_sequences": group.sequences}
         for fix in (layout, layout | limits):
