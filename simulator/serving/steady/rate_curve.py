@@ -257,6 +257,19 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "met": meeting * delay / MOST_INTERFERENCE,
         "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),
     }
+    return _drawn(cases, points, alone, count)
+
+
+def _drawn(cases: Cases, points: dict[str, Array], alone: Array, count: int) -> RateCurve:
+    """The curves through points, of which those that may not fall or rise are held.
+
+    Args:
+        cases: ``count`` of them at each point.
+        points: figures of the points by name, a case after the other at each.
+        alone: seconds of a decode step of one sequence.
+        count: number of cases.
+    """
+    slots = cases.slots
     shape = POINTS, count
     points = {name: np.broadcast_to(values, slots.shape).reshape(shape) for name, values in points.items()}
     points |= {name: np.maximum.accumulate(points[name], axis=0) for name in RISING}
