@@ -109,9 +109,9 @@ class Domain:
         return float(np.max(paired)) if len(paired) else float(np.max(self.gains, initial=0.0))
 
     def bounded(self, gain: np.ndarray, inside: np.ndarray) -> np.ndarray:
-        """What is expected of predicted gains, by whether runs are near; losses near runs alone."""
+        """What is expected of predicted gains, by whether runs are near; a loss beyond them as predicted."""
         far = REALISED * np.minimum(gain, max(self.largest_gain, 0.0))
-        return np.where(gain > 0, np.where(inside, np.minimum(gain, self.largest_gain), far), gain)
+        return np.where(inside, np.minimum(gain, self.largest_gain), np.where(gain > 0, far, gain))
 
 
 LEFT_OUT: ContextVar[str] = ContextVar("source left out of the domains", default="")

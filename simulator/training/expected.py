@@ -12,7 +12,7 @@ from simulator.levers import ENTRIES
 from simulator.models import LayerKind
 from simulator.plan import Plans
 from simulator.setting import Setting
-from simulator.training.domains import DomainLever, Nearness, contained, used, usual, waiting
+from simulator.training.domains import OVERLAP, DomainLever, Nearness, contained, used, usual, waiting
 from simulator.training.layer import Layer, layer_ops, layer_passes
 from simulator.training.work import Priced, price_passes, with_routed
 
@@ -33,8 +33,9 @@ def expected_passes(setting: Setting, plans: Plans, prices: list[Priced], kind: 
     places = Nearness(setting, plans)
     for lever, value, after, parts in _without(setting, plans, prices, kind):
         gains = {part: np.log(after / seconds) for part, seconds in parts.items()}
-        gain = np.log(after / before)
-        factor = factor * waiting(places, lever, value, gain, gains, graphs=setting.graphs)
+        waits = waiting(places, lever, value, np.log(after / before), gains, graphs=setting.graphs)
+        # Settings hold the other levers; the overlap is each plan's own.
+        factor = factor * (np.where(plans.overlap_expert, waits, 1.0) if lever == OVERLAP else waits)
         before = after
     if (factor == 1.0).all():
         return layer

@@ -61,6 +61,13 @@ def test_a_measured_loss_goes_before_gains_that_predictions_credit():
     assert runs.bounded(gain, inside) == pytest.approx([-0.07, 0.0])
 
 
+def test_a_measured_loss_does_not_end_where_a_prediction_turns_into_a_smaller_one():
+    """Steps would jump by 7 % where the sign of a predicted gain changes."""
+    runs = Domain(np.array([[16.0, 8.0, 4096.0]]), np.array([-0.07]), np.array([True]))
+    gain = np.array([0.01, 0.0, -0.01, -0.2])
+    assert runs.bounded(gain, np.full(4, True)) == pytest.approx([-0.07, -0.07, -0.07, -0.2])
+
+
 def test_an_overlap_is_judged_by_runs_whose_exchange_ends_where_its_own_does():
     """Qwen3-235B on B200: inside a node a pair lost; between nodes and in replayed steps runs gained."""
 
@@ -79,6 +86,19 @@ def test_an_overlap_is_judged_by_runs_whose_exchange_ends_where_its_own_does():
     assert gained(expert=8) < 1.0 < gained(expert=16)
     fused = {"dispatcher": "flex", "grouped_launches": "fused-mlp"}
     assert gained(expert=8, **fused) < 1.0 < gained(expert=8, graphs="step", **fused)
+
+
+def test_a_plan_without_the_overlap_does_not_wait_beside_one_that_has_it():
+    """Both lie near runs that lost by the overlap; a prediction of both is that of each alone."""
+    plan = {"expert": 8, "data": 64, "micro_batch": 1, "dispatcher": "all-to-all"}
+    workload = {"seq_len": 4096, "global_batch": 1024, "precision": "mxfp8"}
+    data = {"model": "qwen3-235b-a22b", "cluster": "dgx-b200", "gpus": 64, "framework": "megatron-bridge"}
+    made = [
+        make_scenario({**data, "workload": workload, "plan": {**plan, "overlap_expert": on}}, "test", Path())
+        for on in (True, False)
+    ]
+    both = predict(made[0].setting, Plans.of([one.plan for one in made])).time
+    assert both.tolist() == pytest.approx([seconds(one) for one in made], rel=1e-12)
 
 
 def test_no_gain_beyond_the_domain_exceeds_the_largest_measured_one():
