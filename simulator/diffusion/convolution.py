@@ -45,17 +45,22 @@ def _convolution(name: str, pixels: float, outputs: float, inputs: float, window
 
 
 def tiled_ops(
-    decoder: LatentDecoder, samples: float, latent: tuple[int, int, int], ranks: float, tiling: bool
+    decoder: LatentDecoder,
+    samples: float,
+    latent: tuple[int, int, int],
+    ranks: float,
+    tiling: bool,
+    compiled: bool = False,
 ) -> list[Op]:
     """Ops of the decoder over tiles that overlap, one after the other; over the whole where it has none.
 
     Args:
-        decoder, samples, latent, ranks: as in `decoder_ops`.
+        decoder, samples, latent, ranks, compiled: as in `decoder_ops`.
         tiling: whether rows and columns are tiled too; frames are wherever the decoder has tiles of them.
     """
     tiles = decoder.tiles
     if tiles is None:
-        return decoder_ops(decoder, samples, latent, ranks)
+        return decoder_ops(decoder, samples, latent, ranks, compiled)
     pixels = tiles.pixels if tiling else None
     cuts = [_tiles(size, tile) for size, tile in zip(latent, (tiles.frames, pixels, pixels), strict=True)]
     count = prod(number for number, _ in cuts)
@@ -74,7 +79,11 @@ def _tiles(size: int, tile: tuple[int, int] | None) -> tuple[int, float]:
 
 
 def decoder_ops(
-    decoder: LatentDecoder, samples: float, latent: tuple[float, float, float], ranks: float = 1.0
+    decoder: LatentDecoder,
+    samples: float,
+    latent: tuple[float, float, float],
+    ranks: float = 1.0,
+    compiled: bool = False,
 ) -> list[Op]:
     """Ops of the decoder on one of ``ranks`` that divide its pixels.
 
@@ -83,9 +92,12 @@ def decoder_ops(
         samples: images or videos.
         latent: latent frames, rows and columns.
         ranks: devices among which pixels are divided.
+        compiled: whether convolutions of a plain decoder take in activations and sums.
     """
     if decoder.linear_stages is not None:
         return list(_deep_compression(decoder, decoder.linear_stages, samples, latent, ranks))
+    if decoder.plain:
+        return list(_plain(decoder, samples, latent, ranks, compiled))
     frames, rows, columns = latent
     window = float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
     pixels, channels = (
@@ -109,6 +121,30 @@ def decoder_ops(
             grown, pixels = grown * doubled, pixels * 4 * doubled
             ops += _convolution(f"decoder.{stage}.up", pixels, width, width, window)
     return [*ops, *_convolution("decoder.output", pixels, 3.0, channels[-1], window)]
+
+
+def _plain(
+    decoder: LatentDecoder,
+    samples: float,
+    latent: tuple[float, float, float],
+    ranks: float,
+    compiled: bool,
+) -> Iterator[Op]:
+    """A decoder of convolutions and their activations alone (madebyollin/taesd, taesd.py: Decoder)."""
+    channels = [float(count) for count in reversed(decoder.channels)]
+    pixels, window = samples * latent[1] * latent[2] / ranks, float(decoder.kernel**2)
+    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent * window)
+    for stage, width in enumerate(channels):
+        if stage:
+            pixels *= 4
+            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, channels[stage - 1] * window)
+        for block in range(decoder.blocks if stage < len(channels) - 1 else 1):
+            for number in range(3):
+                name = f"decoder.{stage}.{block}.{number}"
+                yield _product(name, "convolution", pixels, width, width * window)
+            if not compiled:
+                yield _around(f"decoder.{stage}.{block}", pixels * width, 3 * ACTIVATED + ADDED)
+    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1] * window)
 
 
 def _deep_compression(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,11 @@ class Layout(Strict):
         1, description="stages of blocks through which patches pass with stale neighbours"
     )
     patches: Few = Field(1, description="ranks with a patch each and stale keys of the others (DistriFusion)")
+    warm_up: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        5,
+        description="first steps of `patches` whose exchange shows in full (distrifuser, pp/attn.py: the "
+        "first, and warmup_steps, 4 by default)",
+    )
     conditioning: float = Field(
         1.0, ge=0, le=1, description="share of the other patches' keys that a rank reads (PCPP: 0.3)"
     )

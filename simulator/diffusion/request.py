@@ -30,6 +30,7 @@ from simulator.diffusion.weights import (
 )
 from simulator.ops.op import Attention, Collective, MemoryBound, Op, Product
 from simulator.pricing import Prices, price
+from simulator.training.overlap import SLOWDOWN, hide
 
 CLASSES = ("product", "attention", "memory", "convolution", "depthwise")
 """Classes of kernels; each but products has a constant of the library."""
@@ -213,7 +214,12 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
         ),
         work_of(
             tiled_ops(
-                setting.model.decoder, float(setting.prompts), setting.latent, ranks, setting.layout.tiling
+                setting.model.decoder,
+                float(setting.prompts),
+                setting.latent,
+                ranks,
+                setting.layout.tiling,
+                library.compiled,
             ),
             prices,
         ),
@@ -255,16 +261,17 @@ def device_seconds(work: KernelWork, library: DiffusionLibrary, device: Device) 
 def request_times(setting: DiffusionSetting, work: RequestWork, library: DiffusionLibrary) -> RequestTimes:
     """Seconds of a batch with a library's constants.
 
-    A ring passes keys on beside the attention of the block before, and stale neighbours are gathered beside
-    the whole step: only the excess shows. All-to-alls, and the exchange of both calls of guidance, show in
-    full.
+    A ring passes keys on beside the attention of the block before: only the excess shows. Stale neighbours
+    are gathered beside the whole step, and slow its kernels meanwhile. Those of the first steps are not
+    stale: they show in full, as all-to-alls and the exchange of both calls of guidance do.
     """
     layout, device = setting.layout, setting.cluster.device
     step, stages = work.step, layout.pipefusion
     kernels = device_seconds(step, library, device) / stages
     attention = library.on(device).attention * step.seconds["attention"]
     ring = max(step.exchange.get("ring", 0.0) - attention * (layout.ring - 1) / layout.ring, 0.0)
-    stale = max(step.exchange.get("stale", 0.0) - kernels, 0.0)
+    gathered = step.exchange.get("stale", 0.0)
+    stale = float(hide(np.array(gathered), np.array(kernels), np.zeros(()), SLOWDOWN.get(device.vendor, 0.0)))
     exposed = step.exchange.get("ulysses", 0.0) + ring + stale + _passed_seconds(setting, kernels)
     host = step.launches * library.launch_s
     if work.control and work.repeated:
@@ -275,7 +282,7 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
         host += calls * (library.sequence_s + (layout.ring - 1) * library.ring_s)
     stream = streamed_seconds(setting)
     longest = max(kernels + exposed, host, stream)
-    encoders = sum(
+    encoders = setting.workload.encoded * sum(
         max(alone_s(part, library, device), _arriving_s(setting, encoder))
         for part, encoder in zip(work.encoders, setting.model.encoders, strict=True)
     )
@@ -283,7 +290,9 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     # The first patch passes all stages alone.
     steps = setting.computed_steps + (stages - 1) / stages
     added = _addons_s(setting, work, library, longest)
+    first = max(kernels + exposed + gathered - stale, host, stream) - longest
     latency = library.request_s + encoders + added + steps * longest + decoder
+    latency += min(float(layout.warm_up), setting.computed_steps) * first
     return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, added, latency)
 
 
@@ -350,6 +359,9 @@ def _addons_s(setting: DiffusionSetting, work: RequestWork, library: DiffusionLi
         read = added.adapters * addons.adapter_bytes(model, added.rank) / rate
         if added.merged == "beside":
             read = max(read - min(added.bound, setting.computed_steps) * step, 0.0)
+        else:
+            weights = sum(float(op.launches) for op in addons.adapted(model))
+            waited += added.adapters * weights * library.adapter_s
         waited += read + added.adapters * alone_s(work.merge, library, setting.cluster.device)
     return waited
 

@@ -16,7 +16,7 @@ from simulator.diffusion.addons import Addons
 from simulator.diffusion.layout import Layout
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.load import DiffusionLoad
-from simulator.diffusion.models import diffusion_models
+from simulator.diffusion.models import LatentDecoder, diffusion_models
 from simulator.diffusion.setting import DiffusionSetting
 from simulator.diffusion.workload import DiffusionWorkload
 from simulator.scenario import Reference, Variation, find
@@ -27,6 +27,9 @@ class DiffusionDefinition(Strict):
 
     title: str = Field("", description="the question in one line")
     model: Reference = Field(description="catalogue name, path (YAML or a diffusers folder) or mapping")
+    decoder: LatentDecoder | None = Field(
+        None, description="decoder of latents in place of the model's: `channels`, `blocks`, `latent`"
+    )
     cluster: Reference = Field(description="catalogue name, path or mapping")
     workload: DiffusionWorkload = Field(description="what a batch is")
     layout: Layout = Field(
@@ -74,6 +77,8 @@ def make_diffusion(data: Mapping[str, Any], where: str, folder: Path) -> Diffusi
     """
     written = build(DiffusionDefinition, data, where)
     model = find(diffusion_models, written.model, folder, f"{where}: model")
+    if written.decoder:
+        model = model.model_copy(update={"decoder": written.decoder})
     library = find(diffusion_libraries, written.library, folder, f"{where}: library")
     cluster = find(clusters, written.cluster, folder, f"{where}: cluster")
     devices = written.addons.devices(written.layout)

@@ -29,3 +29,6 @@ class DiffusionWorkload(Strict):
     skipped: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="share of steps whose output is taken from a cache (TeaCache: what it reports)"
     )
+    encoded: bool = Field(
+        True, description="whether text encoders run for each batch; false: once for many images"
+    )

@@ -36,6 +36,9 @@ class DiffusionLibrary(Sourced):
     sequence_s: NotNegative = Field(description="host time of an attention among sequence-parallel ranks, s")
     ring_s: NotNegative = Field(description="host time of each further block of a ring, s")
     request_s: NotNegative = Field(description="host time of a request outside of its calls, s")
+    adapter_s: NotNegative = Field(
+        description="host time in which an adapter is put beside one weight, before the first step, s"
+    )
     times: dict[str, LibraryTimes] = Field(description="by device; `default` for all others")
     latency_error: Positive | None = Field(
         None, description="relative error of latencies that nine of ten rows that nothing was fitted to keep"

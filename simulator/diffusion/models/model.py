@@ -95,6 +95,8 @@ class LatentDecoder(Strict):
     linear_stages: Annotated[int, Field(ge=0, le=16)] | None = None
     """Innermost stages of blocks of linear attention in a deep-compression decoder (AutoencoderDC of
     diffusers); None: a decoder with group norms and an attention in its innermost stage."""
+    plain: bool = False
+    """No norms and no attention: three convolutions a block, one block in the last stage (TAESD)."""
     tiles: LatentTiles | None = None
 
     @property

@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import InputError, UnknownNameError
 from simulator.diffusion.convolution import decoder_ops, decoder_parameters
-from simulator.diffusion.models import diffusion_models
+from simulator.diffusion.models import LatentDecoder, diffusion_models
 from simulator.diffusion.ops import TransformerCall, call_ops, transformer_parameters
 from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
@@ -126,6 +126,12 @@ def test_a_deep_compression_decoder_has_the_weights_of_its_modules(folder):
     between = sum(9 * before * c for before, c in itertools.pairwise([32, *widths, 3]))
     assert decoder_parameters(decoder) == linear + residual + between
     assert decoder_parameters(decoder) == pytest.approx(159e6, rel=0.01)
+
+
+def test_a_plain_decoder_has_the_convolutions_of_the_tiny_autoencoder():
+    """madebyollin/taesd, taesd.py: ten blocks of three, one after each doubling, first and last."""
+    decoder = LatentDecoder.model_validate({"channels": [64] * 4, "blocks": 3, "latent": 4, "plain": True})
+    assert decoder_parameters(decoder) == 9 * (4 * 64 + 33 * 64 * 64 + 64 * 3)
 
 
 def test_a_folder_of_flux2_reads_as_the_catalogue_says(folder):

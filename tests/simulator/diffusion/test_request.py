@@ -79,6 +79,24 @@ def test_bytes_of_exchanges_by_hand():
     assert stale == pytest.approx(blocks * 2 * WIDTH * asked.tokens * 3072 * 3 / 4)
 
 
+def test_first_steps_wait_for_neighbours_that_are_not_stale():
+    """What the warm-up adds is the exchange of its steps, less what the later ones show."""
+    cold, warm = (predicted(VIDEO, {"patches": 4, "warm_up": count}, **CLIP) for count in (0, 5))
+    asked = setting(VIDEO, {"patches": 4}, **CLIP)
+    gathered = work_of(call_ops(call_of(asked)), prices_of(asked)).exchange["stale"]
+    shown = cold.times.exposed_s
+    assert 0 < shown < gathered
+    assert warm.times.latency_s - cold.times.latency_s == pytest.approx(5 * (gathered - shown))
+    one = predicted(VIDEO, {"warm_up": 5}, **CLIP)
+    assert one.times.latency_s == predicted(VIDEO, {"warm_up": 0}, **CLIP).times.latency_s
+
+
+def test_a_stream_encodes_its_text_once():
+    once = predicted(encoded=False)
+    assert once.times.encoders_s == 0
+    assert predicted().times.latency_s - once.times.latency_s == pytest.approx(predicted().times.encoders_s)
+
+
 def test_devices_speed_up_long_videos_and_not_small_images():
     def speed_up(base, **workload):
         alone, eight = (predicted(base, layout, **workload) for layout in ({}, {"ulysses": 8}))
