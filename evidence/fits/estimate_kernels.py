@@ -58,6 +58,7 @@ ATTENTION: dict[str, tuple[Shares, Shares]] = {
     "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
     "mi350x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
     "mi250x-gcd": ({128: 0.35}, {128: 0.22}),
+    "mi210": ({128: 0.35}, {128: 0.22}),
     "h20": ({64: 0.97, 128: 1.0, 256: 1.0}, {64: 0.82, 128: 0.84}),
     "gaudi2": ({128: 0.45}, {128: 0.35}),
     "v100": ({128: 0.4}, {128: 0.3}),
@@ -244,11 +245,15 @@ def named(row: dict[str, str], entry: Mapped) -> Mapped:
     }
 
 
-def multiprocessors(calibration: str) -> int | None:
-    """Of the devices that use a calibration; None where they differ, as their bandwidths then do too."""
+def multiprocessors(calibration: str) -> int:
+    """Of the devices that use a calibration: as many saturate the memory of a device with more of them.
+
+    Raises:
+        ValueError: they differ, so that one needs a calibration of its own.
+    """
     users = [device for device in map(devices.get, devices.names()) if device.calibration == calibration]
-    numbers = {device.multiprocessors for device in users}
-    return numbers.pop() if len(numbers) == 1 else None
+    (number,) = {device.multiprocessors for device in users}
+    return number
 
 
 def times(form: Any, scale: float, *fields: str) -> Mapped:

@@ -138,8 +138,8 @@ class Calibration(Versioned):
     format: int = 2
     """Constants of format 1 are of another mean over tiles."""
     name: str
-    multiprocessors: int | None = Field(default=None, gt=0)
-    """Of the device that the constants are of; None: devices of several numbers use them."""
+    multiprocessors: int = Field(gt=0)
+    """Of the device that the constants are of: as many saturate the memory of one with more."""
     based_on: str | None = None
     libraries_from: str | None = None
     status: Status

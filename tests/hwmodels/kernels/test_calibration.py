@@ -17,6 +17,20 @@ def test_every_device_has_a_calibration_that_says_what_it_is():
         assert calibration.source
 
 
+def test_devices_of_a_calibration_have_its_number_of_multiprocessors():
+    """Memory is saturated by as many on a device with more: constants shared by unlike devices hide whose."""
+    for device in devices:
+        assert device.kernels.calibration.multiprocessors == device.multiprocessors, device.name
+
+
+def test_a_calibration_without_a_number_of_multiprocessors_is_refused():
+    stated = {
+        key: value for key, value in calibrations.definition("l40s").items() if key != "multiprocessors"
+    }
+    with pytest.raises(InputError, match="multiprocessors"):
+        build(Calibration, stated, "mine.yaml")
+
+
 @pytest.mark.parametrize("name", ["a100-sxm", "b200", "h100-sxm", "l40s"])
 def test_fitted_gemms_state_their_error_on_unseen_shapes(name):
     fitted = calibrations.get(name).gemm["bf16"]
