@@ -29,6 +29,7 @@ SOURCES = {
     "vllm-memory-estimator": "github.com/ashishkamra/vllm-memory-estimator test_data/validation_db.json "
     "@8b0e21d1: logs of Red Hat's benchmarks, 2025-12 to 2026-05, --gpu-memory-utilization 0.92",
     "vllm-21348": "github.com/vllm-project/vllm/issues/21348",
+    "vllm-21429": "github.com/vllm-project/vllm pull 21429: four H200 at 0.5, by part",
     "recipes-12": "github.com/vllm-project/recipes issue 12",
     "minimax-service": "service.log of MiniMax-M2.5 on four H100, in a public repository",
     "minimax-notes": "notes on MiniMax-M2.5 on four RTX PRO 6000, read in a public repository",

@@ -114,12 +114,21 @@ def _engine(path: Path, release: str) -> str:
     return stands_for(release) or f"{release} has a preset"
 
 
-def _kv(path: Path, printed: int) -> str:
-    """KV tokens of a rank beside the printed ones: right within 25 %."""
+def _serving(path: Path, **changes: Any) -> Any:
+    """A scenario of serving with other keys of its deployment, on as many GPUs as its tensor ranks."""
     from core.loading import read_mapping
     from simulator.serving.scenario import make_serving
 
-    pool = make_serving(read_mapping(path), str(path), path.parent).pools[0]
+    scenario = read_mapping(path)
+    scenario["deployment"] = {**scenario["deployment"], **changes}
+    if "tensor" in changes:
+        scenario["gpus"] = changes["tensor"]
+    return make_serving(scenario, str(path), path.parent)
+
+
+def _kv(path: Path, printed: int, release: str = "vllm-0.11") -> str:
+    """KV tokens of a rank beside those that a release printed: right within 25 %."""
+    pool = _serving(path, engine=release).pools[0]
     tokens = pool.costs.kv_blocks * pool.options.block_tokens
     words = "met" if abs(tokens / printed - 1) < 0.25 else "missed"
     return f"{tokens:,} KV tokens of {printed:,}: {words}"
