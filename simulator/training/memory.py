@@ -36,7 +36,7 @@ from simulator.training.fixed_memory import FixedMemory
 from simulator.training.lever_memory import graph_bytes, partner_bytes
 from simulator.training.loss_memory import loss_memory, table_parameters
 from simulator.training.outer import outer_bytes, synchronised_apart
-from simulator.training.placement_shares import moments_share, placed, share_on
+from simulator.training.placement_shares import moments_share, placed, share_on, units_ahead
 from simulator.training.sharding import Sharding
 from simulator.training.tower_memory import tower_memory
 from simulator.training.weight_copies import narrow_copies, parameters_between_passes
@@ -170,7 +170,7 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     }
     tiers: dict[str, dict[str, np.ndarray]] = {}
     if placed(sharding):
-        parts, tiers = _split_by_tier(sharding, parts, stages, kept_layers)
+        parts, tiers = _split_by_tier(sharding, parts, stages, kept_layers, flight)
         # Gradients of state that is updated elsewhere, or in sub-groups, have no 32-bit copy on the device.
         update = update * (1 - share_on(sharding, "optimizer"))
     if setting.choices.states in PAGED_STATES:
@@ -223,12 +223,17 @@ def _with_tower_copies_and_graphs(
 
 
 def _split_by_tier(
-    sharding: Sharding, parts: dict[str, np.ndarray], stages: Stages, kept_layers: Iterable[Kept]
+    sharding: Sharding,
+    parts: dict[str, np.ndarray],
+    stages: Stages,
+    kept_layers: Iterable[Kept],
+    flight: np.ndarray,
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """What stays on the device of each part, and what lies on host and SSDs of a node, by tier and part.
 
     Bytes, shape (classes, plans); a node's are those of its devices, as if all were of one class of stage.
-    A layer is recomputed on the device: activations that leave are those kept between the passes.
+    A layer is recomputed on the device: activations that leave are those kept between the passes, except what
+    a pass uses and what is copied meanwhile (``_in_transit``).
     """
     setting, devices = sharding.setting, _devices_of_node(sharding.setting)
     reopened = held_activations(setting, sharding.plans, stages, kept_layers, np.zeros(stages.index.shape))
@@ -243,8 +248,24 @@ def _split_by_tier(
             share = share_on(sharding, kind, tier) * leaves
             if share.any():
                 stored[kind] = devices * share * parts[kind]
-    here["activations"] = here["activations"] + reopened
+    leaving = parts["activations"] - here["activations"]
+    here["activations"] = here["activations"] + _in_transit(sharding, stages, flight) * leaving + reopened
     return here, {tier: stored for tier, stored in tiers.items() if stored}
+
+
+def _in_transit(sharding: Sharding, stages: Stages, flight: np.ndarray) -> np.ndarray:
+    """Share of the activations off the device that are on it all the same, shape (classes, plans).
+
+    A pass holds the unit that it computes and those that are copied ahead. Between passes of a pipeline the
+    unit is a chunk, and a forward pass runs beside a backward pass: Megatron-Kwai holds the chunk computed
+    last, the one before it until its copy has ended, and two buffers of chunks that come back (schedules.py:
+    schedule_1f1b_offload; offload.py: onload_prologue, at 6c1ff86). Elsewhere the unit is a layer.
+    """
+    plans = sharding.plans
+    units = 1 + units_ahead(sharding, "activations")
+    piped = units * 2 / plans.virtual_pipeline
+    micro_batches_held = np.where(plans.pipeline > 1, piped, units / np.maximum(stages.total, 1))
+    return np.minimum(micro_batches_held / np.maximum(flight, 1e-9), 1.0)
 
 
 def _devices_of_node(setting: Setting) -> int:

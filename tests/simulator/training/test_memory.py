@@ -324,7 +324,7 @@ def test_an_update_in_the_backward_pass_holds_one_gradient(make_setting):
 
 
 def test_a_layer_is_recomputed_on_the_device_whatever_leaves(make_setting):
-    """What stays of activations that leave is what one layer more than their inputs takes."""
+    """A recomputed layer stays, the input of its pass, and the one that is copied meanwhile."""
     setting = make_setting("llama2-7b", framework="torch-fsdp", devices=8, memory={"fragmentation": 1.0})
     plan = Plan(data=8, zero=3, recompute="full")
     inputs = setting.model.layers * setting.training.seq_len * setting.model.hidden * 2
@@ -333,8 +333,25 @@ def test_a_layer_is_recomputed_on_the_device_whatever_leaves(make_setting):
         for changes in ({}, {"place": Tiers.model_validate({"activations": {"host": 1.0}})})
     )
     activations = [held.parts["activations"][FIRST, 0] for held in (whole, left)]
-    assert activations[0] - activations[1] == pytest.approx(inputs)
+    assert activations[0] - activations[1] == pytest.approx(inputs * (1 - 2 / setting.model.layers))
     assert activations[1] > 4 * inputs / setting.model.layers
+
+
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_four_chunks_of_a_pipeline_stay_where_activations_leave(make_setting, chunks):
+    """Computed last and copied out in the forward pass, computed and copied back in the backward pass."""
+    setting = make_setting("llama2-7b", devices=8, global_batch=32, memory={"fragmentation": 1.0})
+    plan = Plan(pipeline=8, virtual_pipeline=chunks, recompute="none")
+    if chunks > 1:
+        plan = plan.model_copy(update={"schedule": "interleaved"})
+    gone = plan.model_copy(update={"place": Tiers.model_validate({"activations": {"host": 1.0}})})
+    ahead = {"activations": {"host": 1.0, "prefetch": 0}}
+    unfetched = plan.model_copy(update={"place": Tiers.model_validate(ahead)})
+    held, left, alone = (of(setting, each) for each in (plan, gone, unfetched))
+    chunk = left.tiers["host"]["activations"][FIRST, 0] / 8 / (left.flight[FIRST, 0] * chunks)
+    all_, four, two = (each.parts["activations"][FIRST, 0] for each in (held, left, alone))
+    assert four - two == pytest.approx(2 * chunk)
+    assert all_ - four == pytest.approx((left.flight[FIRST, 0] * chunks - 4) * chunk)
 
 
 def test_gathered_weights_stay_beside_shards_where_gradients_alone_are_resharded(make_setting):
