@@ -36,7 +36,7 @@ from simulator.training import predict
 from simulator.workload import Training
 
 FACTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-OWN = ("base", "most", "mean", "means", "over", "gain")
+OWN = ("base", "most", "sigma", "mean", "means", "over", "gain")
 ROUNDS = 5
 """Secant steps that solve a mean answer."""
 
@@ -60,9 +60,9 @@ def settings_of(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def scenario(facts: dict[str, Any], mean: float, sigma: float) -> dict[str, Any]:
-    """A row as a scenario, with answers of some mean."""
+    """A row as a scenario, with answers of some mean, and the row's own spread where it states one."""
     stated = settings_of(facts)
-    longest = stated["most"]
+    longest, sigma = stated["most"], stated.get("sigma", sigma)
     law = {
         "kind": "lognormal",
         "median": median_of_mean(mean, sigma, longest),
@@ -169,12 +169,6 @@ def ratios_table(rows, step_of, mean_of, sigma) -> None:
         means = {"answers of the slower row": facts.get("mean") or mean_of(over)}
         if rows[name]["update_s"]:
             means["answers of its own"] = mean_of(name)
-        elif "mean" in facts:
-            means["answers of its own"] = secant(
-                lambda mean, facts=facts: run(facts, mean, sigma).timing.seconds,
-                float(rows[name]["step_s"]),
-                facts["mean"] / 2,
-            )
         hours = hours_of(rows[over], rows[name])
         published, steps = hours[0] / hours[1], [3600 * each for each in hours]
         for words, mean in means.items():
