@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from simulator.serving.steady.begun_together import BegunTogether, together
 from simulator.serving.steady.company import any_comes
+from simulator.serving.steady.prompt_spells import PromptSpells
 from simulator.serving.steady.prompts_first import lane_steps, longest_rank, rank_steps
 from simulator.serving.steady.prompts_only import prompts_only
 from simulator.serving.steady.steady_cases import Cases, Prefills
@@ -60,6 +61,12 @@ def meetings(
         mean = step / (1.0 - np.minimum(taken, MOST_INTERFERENCE))
         mean = np.where(cases.closed, step + taken * tpot, mean) if cases.loops else mean
     mean = mean + _gained_by_own_prompt(cases, taken, prefill, tpot, steps)
+    if cases.spells:
+        # A request's first decode comes behind its own prompt, the others behind a decode.
+        behind, behind_own = PromptSpells.of_rate(steps, arriving).following(step, prefill)
+        spelled = step + behind + (behind_own - behind) / np.maximum(cases.gaps, 1.0)
+        mean = np.where(cases.spelled, spelled, mean)
+        delay = np.where(cases.spelled, (1.0 - step / mean) / np.maximum(arriving, 1e-9), delay)
     if cases.staged and not cases.interleaved:
         lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
         mean, delay, prefill, first = (

@@ -24,6 +24,7 @@ from simulator.serving.steady.meetings import (
     beside_prompts_only,
     meetings,
 )
+from simulator.serving.steady.prompt_spells import joined_together
 from simulator.serving.steady.small_batches import mean_steps
 from simulator.serving.steady.state import Steady, watts
 from simulator.serving.steady.steady_cases import Cases, Limits, Load, Steps
@@ -91,6 +92,7 @@ class RateCurve:
     shared: Array
     varied: Array
     decodes: NDArray[np.bool_]
+    spelled: NDArray[np.bool_]
     slots: Array
     gaps: Array
     steps_per_token: Array
@@ -211,10 +213,13 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     delay = steps.one_chunk
     earlier = tpot, zero
     met = Meetings(tpot, delay, steps.one_chunk, zero, zero, ones, None)
-    through = meeting = seen = uneven = step = even = zero
+    through = meeting = seen = uneven = even = bunched = zero
+    step = tpot
     for number in range(MIXED_ROUNDS if cases.interleaved else ROUNDS):
         through = np.where(decodes, around / (tpot * gaps), filled)
         bunched = np.minimum(bunching * delay, MOST_BUNCHING * beside)
+        if cases.spells:
+            bunched = np.where(cases.spelled, joined_together(tpot / step), bunched)
         seen = np.minimum(1.0 + beside + bunched, slots)
         step = even = cases.decode(seen)
         if number in PRICED:
@@ -234,11 +239,12 @@ def _curve(cases: Cases, count: int) -> RateCurve:
             tpot = met.mean_s
         else:
             before, tpot = (tpot, np.log(met.mean_s / tpot)), step + tpot * (1.0 - step / met.mean_s)
-            if cases.staged and number > PRICED[-1] + 1:
-                tpot = np.where(cases.stages > 1.0, _secant(*earlier, *before, tpot), tpot)
+            if (cases.staged or cases.spells) and number > PRICED[-1] + 1:
+                swift = (cases.stages > 1.0) | cases.spelled
+                tpot = np.where(swift, _secant(*earlier, *before, tpot), tpot)
             earlier = before
     taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
-    tpot = _of_small_batches(cases, around, through, tpot, taken, count)
+    tpot = _of_small_batches(cases, around, through, tpot, taken, (seen, bunched), count)
     met = beside_prompts_only(cases, meeting, steps, met)
     longest = _longest(cases, meeting, met.chunks)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
@@ -277,7 +283,10 @@ def _drawn(cases: Cases, points: dict[str, Array], alone: Array, count: int) -> 
     prefill, prefill_beside = cases.prefill
     per_case = {
         **{name: getattr(cases, name) for name in ("lanes", "ranks", "stages", "shared", "varied")},
-        **{name: getattr(cases, name) for name in ("decodes", "slots", "gaps", "steps_per_token", "output")},
+        **{
+            name: getattr(cases, name)
+            for name in ("decodes", "spelled", "slots", "gaps", "steps_per_token", "output")
+        },
         "alone_s": alone,
         "fixed_s": cases.fixed,
         "prefill_s": prefill,
@@ -335,7 +344,13 @@ def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]
 
 
 def _of_small_batches(
-    cases: Cases, around: Array, through: Array, tpot: Array, taken: Array, count: int
+    cases: Cases,
+    around: Array,
+    through: Array,
+    tpot: Array,
+    taken: Array,
+    company: tuple[Array, Array],
+    count: int,
 ) -> Array:
     """Mean time between decodes, s: by the chance of each number of sequences where batches are small.
 
@@ -345,6 +360,7 @@ def _of_small_batches(
         through: requests a second of one batch.
         tpot: mean time between decodes beside a mean batch, s.
         taken: share of time that prompts take from decodes.
+        company: sequences seen, and those of them that bunched arrivals add.
         count: number of cases.
     """
     few_slots = cases.slots * cases.shared <= 2.0 * SMALL
@@ -358,6 +374,10 @@ def _of_small_batches(
     figures = through, cases.gaps, cases.slots, cases.shared, taken
     rate, gaps, slots, shared, taken = (np.broadcast_to(values, small.shape)[some] for values in figures)
     mean = mean_steps(rate, gaps, slots, shared, seconds[:, some % count], taken)
+    if cases.spells:
+        seen, bunched = company
+        longer = cases.decode(seen) / cases.decode(np.maximum(seen - bunched, 1.0))
+        mean = mean * np.where(cases.spelled, longer, 1.0)[some]
     tpot = np.array(np.broadcast_to(tpot, small.shape))
     tpot[some] += small[some] * (mean - tpot[some])
     return tpot

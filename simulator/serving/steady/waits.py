@@ -33,6 +33,8 @@ class Waiting(Protocol):
     @property
     def decodes(self) -> NDArray[np.bool_]: ...
     @property
+    def spelled(self) -> NDArray[np.bool_]: ...
+    @property
     def slots(self) -> Array: ...
     @property
     def gaps(self) -> Array: ...
@@ -62,9 +64,10 @@ def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
     # Micro batches of a pipeline and replicas take from one queue; ranks already share a step, and prompts of
     # several steps are on one rank each.
     alone = np.where(cases.stages > 1, 0.0, pooled * np.where(steps.chunks > 1.0, cases.ranks, 1.0))
+    # In a spell of prompts the wait for the running step, told apart, is a part of this: the load times it.
     power = np.where(
         cases.decodes,
-        many_servers(pooled * cases.ranks * steps.most),
+        many_servers(pooled * cases.ranks * steps.most) + cases.spelled,
         np.where(cases.stages > 1, pooled, many_servers(alone)),
     )
     return full_wait(arriving * steps.full, power, steps.full / pooled) * (1.0 + cases.varied)
