@@ -3,7 +3,8 @@
     python -m benchmarks.fit_attention -o hwmodels/calibrations
 
 published_attention.csv holds FLOP/s of FlashAttention-2, -3, -4 and cuDNN on H100 and B200. Benchmarks run a
-kernel long enough for clocks to settle, so these forms have no throttling (the exception is in SETTLING).
+kernel long enough for clocks to settle, so these forms have no throttling (the exceptions are in SETTLING and
+A100_SETTLING).
 Where only the non-causal backward pass was published, what a causal mask costs is that of FlashAttention-3.
 Other devices take a kernel over at its share of the peak, A100 at the shares that its paper states, L40S at
 those that vLLM's kernel reaches.
@@ -48,6 +49,10 @@ KERNELS = {
 }
 # Dao 2023, FlashAttention-2: up to these shares of the A100's peak, at head dimension 128.
 A100_SHARES = {"forward": 0.73, "backward": 0.63}
+# An A100 runs FlashAttention-2 at 1,200 of 1,410 MHz once it reaches its power limit: 184 to 187 TFLOP/s
+# forward with heads of 128 over 4,096 positions, 156 to 159 causal (liangan1/GPU_travel,
+# performance/flash-attn/README.md); vLLM's table has 155 causal there.
+A100_SETTLING = 1410 / 1200
 # The one backward table of FlashAttention-4 is of a run whose forward reached 1,418 TFLOP/s (causal, batch 4,
 # sequence 8192, 16 heads of 128); that kernel settles at 1,237 in some 50 ms (flashinfer pull request 2899).
 SETTLING = {(FA4, "backward"): 1418 / 1237}
@@ -120,10 +125,14 @@ def published_kernels() -> dict[tuple[str, str], PublishedKernel]:
 def settled(training: PublishedKernel, loss: float) -> PublishedKernel:
     """The same kernel, so many times slower at settled clocks; its heads of 64 where nobody timed them."""
     efficiency = {64: training.form.efficiency[128] * NARROW_BACKWARD} | training.form.efficiency
-    throttling = (loss - 1.0) / np.log1p(THROTTLE_END_S / THROTTLE_START_S)
-    changed = {"efficiency": efficiency, "throttling": float(f"{throttling:.3g}")}
-    form = training.form.model_copy(update=changed)
+    form = slowed(training.form.model_copy(update={"efficiency": efficiency}), loss)
     return training._replace(form=form)
+
+
+def slowed(form: FlashAttention, loss: float) -> FlashAttention:
+    """The form, so many times slower at settled clocks."""
+    throttling = (loss - 1.0) / np.log1p(THROTTLE_END_S / THROTTLE_START_S)
+    return form.model_copy(update={"throttling": float(f"{throttling:.3g}")})
 
 
 def fitted(rows: list[dict[str, str]], prior: FlashAttention) -> PublishedKernel:
@@ -197,8 +206,12 @@ def on_device(
     error = kernel.error | {name: 1.5 * kernel.error[name] for name in ("median", "p90")}
     if gpu == "a100-sxm":
         share = A100_SHARES[direction]
-        source = f"Dao 2023, up to {share:.0%} of the A100's peak; dependence on shape from {kernel.source}"
-        return PublishedKernel(reaching(kernel.form, share, direction), error, source)
+        source = (
+            f"Dao 2023, up to {share:.0%} of the A100's peak; settled clocks from liangan1/GPU_travel; "
+            f"dependence on shape from {kernel.source}"
+        )
+        form = slowed(reaching(kernel.form, share, direction), A100_SETTLING)
+        return PublishedKernel(form, error, source)
     if gpu == "l40s":
         served = calibrations.get(gpu).libraries["vllm"].attention["bf16"]
         ratio = kernel.form.efficiency[128] / published[library, "forward"].form.efficiency[128]

@@ -8,7 +8,7 @@ memory traffic overlaps it.
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, field_validator
 
 from core.loading import Strict
@@ -76,7 +76,13 @@ class AttentionCalls(NamedTuple):
 
 
 def flash_attention_seconds(
-    form: FlashAttention, chip: Chip, call: AttentionCalls, causal: bool, appends: bool, products: float = 1.0
+    form: FlashAttention,
+    chip: Chip,
+    call: AttentionCalls,
+    causal: bool,
+    appends: bool,
+    products: float = 1.0,
+    share: ArrayLike = 1.0,
 ) -> Array:
     """Return kernel times in seconds.
 
@@ -87,6 +93,8 @@ def flash_attention_seconds(
         causal: whether a query attends only to keys up to its own position.
         appends: whether the call also writes new keys and values into a cache, as serving does.
         products: FLOPs over those of the forward pass.
+        share: speed over the form's at full clocks. A slower kernel draws less power: clocks fall only until
+            it takes as long as the form's.
     """
     batch, seq_q, seq_kv, heads, kv_heads, head_dim = call
     efficiency = form.at_head_dim(head_dim) * (form.causal_share if causal else 1.0)
@@ -108,9 +116,9 @@ def flash_attention_seconds(
     moved = moved / (1.0 + (form.l2_reuse * chip.l2_bytes / moved) ** 2)
     memory = moved / (chip.bandwidth * form.memory_efficiency)
     busy = np.maximum(per_key * blocks * keys / chip.peak, chip.busy_before_s)
-    seconds = form.overhead_s + power_norm(core, memory, form.overlap_exponent) * throttled(
-        busy, form.throttling, chip.clock_share
-    )
+    slowdown = np.maximum(throttled(busy, form.throttling, chip.clock_share) * np.asarray(share), 1.0)
+    seconds = form.overhead_s + power_norm(core, memory, form.overlap_exponent) * slowdown
+    seconds = seconds / np.asarray(share)
     if appends and form.append_efficiency is not None:
         written = 8.0 * batch * seq_q * (kv_heads * head_dim + form.append_extra)
         seconds = seconds + written / (chip.bandwidth * form.append_efficiency)

@@ -40,6 +40,7 @@ class AttentionKernels(Kernels):
         appends: bool = False,
         kv_dtype: str | None = None,
         latent: bool = False,
+        share: ArrayLike = 1.0,
     ) -> Array:
         """Return the time of fused attention.
 
@@ -58,6 +59,7 @@ class AttentionKernels(Kernels):
             kv_dtype: of that cache, where it differs.
             latent: whether keys and values are expanded latent vectors. They are not read from the cache, so
                 that its format counts only where a library was timed with it.
+            share: speed of another kernel over the fitted one, both at full clocks.
         """
         mean_dim = np.asarray(head_dim, dtype=np.float64)
         if v_head_dim is not None:
@@ -67,7 +69,7 @@ class AttentionKernels(Kernels):
         if direction == "backward":
             fitted = self._entry("attention_backward", dtype)[1]
             return attention.flash_attention_seconds(
-                fitted.form, figures, call, causal, False, BACKWARD_FLOPS
+                fitted.form, figures, call, causal, False, BACKWARD_FLOPS, share
             )
         if direction != "forward":
             raise UnknownNameError("attention direction", direction, ("forward", "backward"))
@@ -76,7 +78,7 @@ class AttentionKernels(Kernels):
         if latent and fitted is None:
             key = dtype
         fitted = fitted or self._entry("attention", key)[1]
-        seconds = attention.flash_attention_seconds(fitted.form, figures, call, causal, appends)
+        seconds = attention.flash_attention_seconds(fitted.form, figures, call, causal, appends, share=share)
         if not (appends and causal):
             # Points are measured with the cache's append, which training does not have.
             return seconds

@@ -49,6 +49,10 @@ LIBRARIES = {
 }
 """Libraries of attention kernels that calibrations may measure apart, by version."""
 
+AT_FULL_CLOCKS = ("flash-1", "flash-1-triton", "flash-2")
+"""Versions whose share of the fastest kernel's speed comes from timed kernels: they are too slow to reach the
+power limit. Other shares come from steps, at settled clocks."""
+
 UNALIGNED_SHARE = 0.63
 """Share of the 32-bit vector peak that a batched product of 16-bit matrices reaches where rows do not start
 on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 19.5 TFLOP/s (PyTorch issue
@@ -127,6 +131,11 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
         kernels = kernels.using(library)
         # FlashAttention-1 and 2 run the A100's instructions: their ratio is the A100's.
         generation = generations.get("ampere") if library == FLASH_2 else generation
+    narrow, wide = generation.older(older)
+    if older == NARROW:
+        narrow, wide = _narrow_attention(kernels.device.name)[first.direction]
+    share = np.where(head_dim <= 64, narrow, wide)
+    timed = older in AT_FULL_CLOCKS
     seconds = kernels.attention(
         sequences,
         queries,
@@ -141,11 +150,9 @@ def _attention(ops: list[Attention], prices: Prices, *sizes: Array) -> Array:
         appends=first.appends,
         kv_dtype=first.kv_dtype,
         latent=first.latent,
+        share=share if timed else 1.0,
     )
-    narrow, wide = generation.older(older)
-    if older == NARROW:
-        narrow, wide = _narrow_attention(kernels.device.name)[first.direction]
-    return seconds / np.where(head_dim <= 64, narrow, wide)
+    return seconds if timed else seconds / share
 
 
 def _narrow_attention(device: str) -> Mapping[str, tuple[float, float]]:
