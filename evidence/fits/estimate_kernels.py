@@ -37,10 +37,11 @@ PUBLISHED = Path(__file__).with_name("published_gemm.csv")
 # and the same share of the peak on CDNA4. Backward on MI300X accumulates in 32 bits, as Primus sets it there
 # (NVTE_CK_IS_V3_ATOMIC_FP32): the mean of AITER's table (0.88 of its 16-bit figures) and of Primus-Turbo's
 # (0.78; heads of 64 0.86). MI325X: MI300X times the ratio of their best products, 1.17 (its forward kernel
-# reaches 711 TFLOP/s, ROCm/FlyDSL#225). H20 has H100's exponential units beside 0.15 of its matrix units,
-# which therefore bound attention as they bound products: heads of 256 reach 0.88 and 0.96 at 32,768 positions
-# (alibaba/InferSim, bench_data/mha/prefill/h20); backward and heads of 64 follow from H100's time outside the
-# matrix units. The others are estimates of memory-efficient attention without asynchronous copies.
+# reaches 711 TFLOP/s, ROCm/FlyDSL#225). MI350X: MI355X over the 1.2 of its products. H20 has H100's
+# exponential units beside 0.15 of its matrix units, which therefore bound attention as they bound products:
+# heads of 256 reach 0.88 and 0.96 at 32,768 positions (alibaba/InferSim, bench_data/mha/prefill/h20);
+# backward and heads of 64 follow from H100's time outside the matrix units. The others are estimates of
+# memory-efficient attention without asynchronous copies.
 COMPOSABLE = {"forward": 0.29, "backward": 0.17}
 """Composable kernel on MI300X, heads of 128: ROCm flash-attention issue 142 (353 and 200 TFLOP/s)."""
 LATENT_BACKWARD = 0.107
@@ -56,7 +57,7 @@ ATTENTION: dict[str, tuple[Shares, Shares]] = {
     ),
     "mi325x": ({64: 0.439, 128: 0.535, 160: 0.34}, {64: 0.367, 128: 0.431, 160: 0.125}),
     "mi355x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
-    "mi350x": ({128: 0.604}, {64: COMPOSABLE["backward"], 128: 0.602, 160: LATENT_BACKWARD}),
+    "mi350x": ({128: 0.549}, {64: 0.155, 128: 0.547, 160: 0.097}),
     "mi250x-gcd": ({128: 0.35}, {128: 0.22}),
     "mi210": ({128: 0.35}, {128: 0.22}),
     "h20": ({64: 0.97, 128: 1.0, 256: 1.0}, {64: 0.82, 128: 0.84}),
@@ -91,6 +92,8 @@ SAME_SILICON = ("h200-nvl", "gh200", "mi350x", "h20", "l20")
 # computes for longer than the read, and engines run the tile that fits. SGLang takes 6.78 ms a token of
 # Qwen3-VL-8B (pull 30398): 8.36 with the like device's spread of 0.2, 6.9 with the fastest tile.
 TILE_SPREAD = {"h20": 0.02}
+# Devices whose share of the peak counts their own power limit.
+LIMITED = ("a10g", "a6000")
 COMPUTE_ONLY = ("compute_efficiency",)
 COMPUTE_AND_FEED = ("compute_efficiency", "feed_bytes_per_flop")
 
@@ -173,7 +176,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED) | tile_spread(row)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 content["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    content |= attention(like, scale, shares)
+    content |= attention(like, scale, shares, row["calibration"] in LIMITED)
     if experts := EXPERTS.get(row["calibration"]):
         content["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **experts}
     if row["calibration"] in TORCH_ATTENTION:
@@ -188,8 +191,15 @@ def tile_spread(row: dict[str, str]) -> Mapped:
     return {"tile_spread": TILE_SPREAD[name]} if name in TILE_SPREAD else {}
 
 
-def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None) -> Mapped:
-    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak."""
+def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | None, limited: bool) -> Mapped:
+    """Forward and backward attention: the like device's, scaled, or the device's own shares of the peak.
+
+    Args:
+        like: calibration of the like device.
+        scale: efficiency over the like device's.
+        shares: the device's own, forward and backward, by head dimension.
+        limited: whether ``scale`` counts the device's power limit.
+    """
     content: Mapped = {}
     for index, name in enumerate(("attention", "attention_backward")):
         efficiency = getattr(like, name)["bf16"].form.efficiency
@@ -197,7 +207,7 @@ def attention(like: Calibration, scale: float, shares: tuple[Shares, Shares] | N
         factor = stated[128] / efficiency[128] if shares else scale
         efficiencies = {key: digits(value * factor) for key, value in efficiency.items()} | stated
         form: Mapped = {"efficiency": dict(sorted(efficiencies.items()))}
-        if shares and like.attention["bf16"].form.throttling:
+        if (shares or limited) and like.attention["bf16"].form.throttling:
             form = {"throttling": 0.0} | form  # the like device's kernel slows down, not this one's
         content[name] = {"bf16": {"form": form}}
     return content
