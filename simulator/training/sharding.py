@@ -299,9 +299,9 @@ class Sharding:
 
     def buckets(self, parameters: np.ndarray | float) -> np.ndarray:
         """Buckets (a fraction, at least 1) that an exchange of so many parameters is cut into, where they are
-        not gathered layer by layer; all but one have kernels to run beside."""
+        not gathered layer by layer; all but one have kernels to run beside. Frozen parameters are in none."""
         framework, ranks = self.setting.framework, self.plans.data * self.plans.context
         size = np.maximum(
             framework.gradients.bucket_parameters, framework.gradients.bucket_parameters_per_rank * ranks
         )
-        return np.maximum(parameters / size, 1.0)
+        return np.maximum(parameters * self.setting.trained / size, 1.0)

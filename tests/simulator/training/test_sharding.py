@@ -45,6 +45,26 @@ def test_each_zero_stage_shards_one_more_state(setting):
     assert found.parameters.tolist() == [False, False, False, True]
 
 
+def test_frozen_parameters_are_in_no_bucket():
+    """Megatron Core fills its buckets with the parameters that have gradients."""
+    data = {
+        "model": "llama2-70b",
+        "cluster": "dgx-h100",
+        "gpus": 8,
+        "framework": "nemo",
+        "workload": {"seq_len": 8192, "global_batch": 8},
+    }
+    adapter = {"adapter": {"rank": 16, "targets": ["attention"]}}
+    whole, tuned = (
+        make_scenario(data | {"workload": data["workload"] | more}, "test", Path()).setting
+        for more in ({}, adapter)
+    )
+    plan = {"data": 8, "zero": 1}
+    parameters = 7e10
+    assert sharding(whole, plan).buckets(parameters) > 1000
+    assert sharding(tuned, plan).buckets(parameters) < 5
+
+
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     data=st.sampled_from([1, 4, 16]),
