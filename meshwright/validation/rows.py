@@ -158,14 +158,19 @@ def rule_of(row: PublishedRow) -> dict[str, Any]:
 
 
 def spelled(row: PublishedRow) -> dict[str, str]:
-    """The row's columns, blank ones filled by what its words mean: its recipe and plan fields."""
+    """The row's columns, blank ones filled by what its words mean: its recipe and plan fields.
+
+    What a rule ``corrects`` counts before what the row states.
+    """
     columns: dict[str, str] = {}
+    corrected: dict[str, str] = {}
     for spelling in conventions()["spellings"]:
         if matches(row, spelling["where"]):
             fills = spelling["fills"]
             # Of recipes the first counts: the rules go from the narrow to the wide.
             columns |= {k: str(v) for k, v in fills.items() if k != "recipe" or "recipe" not in columns}
-    return columns | {name: value for name, value in row.values.items() if value}
+            corrected |= {name: str(value) for name, value in spelling.get("corrects", {}).items()}
+    return columns | {name: value for name, value in row.values.items() if value} | corrected
 
 
 def matches(row: PublishedRow, where: dict[str, str]) -> bool:

@@ -216,6 +216,32 @@ ROW = {
 }
 
 
+def test_a_launch_script_corrects_a_stated_column():
+    lora = {
+        "source": "MLPerf Training v5.1 closed, llama2_70b LoRA",
+        "framework": "NeMo 24 (MLPerf, Megatron-Core)",
+    }
+    shape = {
+        "model_name": "llama2-70b",
+        "n_layers": "80",
+        "d_model": "8192",
+        "n_heads": "64",
+        "d_ff": "28672",
+    }
+    stated = {
+        **ROW,
+        **lora,
+        **shape,
+        "n_gpus": "16",
+        "tp": "4",
+        "cp": "2",
+        "sequence_parallel": "0",
+        "zero_stage": "1",
+    }
+    assert read_case(stated, "test").plan.sequence_parallel
+    assert not read_case(stated | {"source": "another"}, "test").plan.sequence_parallel
+
+
 def test_columns_reach_framework_and_plan():
     policy = "XLA policy save-dots-with-no-batch-dim"
     case = read_case({**ROW, "activation_recompute": policy, "notes": "native Pax layers"}, "test")
