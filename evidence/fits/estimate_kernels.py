@@ -176,7 +176,7 @@ def scaled(row: dict[str, str], scale: float) -> Mapped:
                 rich = times(fit.rich, scale, *COMPUTE_AND_FEED) | tile_spread(row)
                 simple = times(fit.simple, scale, "compute_efficiency")
                 content["gemm"][dtype] = {"source": row["source"], "simple": simple, "rich": rich}
-    content |= attention(like, scale, shares, row["calibration"] in LIMITED)
+    content |= attention(like, scale, shares, row["device"] in LIMITED)
     if experts := EXPERTS.get(row["calibration"]):
         content["expert_products"] = {"source": EXPERTS_SOURCE[row["calibration"]], **experts}
     if row["calibration"] in TORCH_ATTENTION:
