@@ -8,6 +8,7 @@ Quantised checkpoints whose published size is in ``checkpoint_sizes.yaml`` are s
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 
 from core.errors import InputError
 from core.loading import read_mapping
+from evidence.accuracy.kv_by_hand import kv_bytes
 from simulator.models.huggingface import read_config
 from simulator.models.model import Model
 from simulator.models.parts import LayerKind
 from simulator.ops.counts import encoder_parameters, layer_counts, model_parameters
 from simulator.ops.tower import tower_parameters
-from simulator.serving.steps.memory import kv_token_bytes
+from simulator.serving.steps.memory import KV_BYTES, kv_token_bytes
 from simulator.serving.steps.weight_only import ENDS_BYTES, NARROW, stored_bytes
 
 SIZES = Path(__file__).with_name("checkpoint_sizes.yaml")
@@ -99,7 +101,7 @@ def published_error(model: Model, row: dict[str, Any]) -> tuple[str, float, floa
 
 def main() -> None:
     """Print a line a file; exit 1 where one is refused."""
-    refused = right = rows = 0
+    refused = right = rows = exact = 0
     sizes: list[dict[str, Any]] = read_mapping(SIZES)["rows"]
     files = [path for path in sorted(Path(sys.argv[1]).rglob("*config.json")) if "quant" not in path.name]
     for path in files:
@@ -111,7 +113,12 @@ def main() -> None:
             print(f"{name:56} refused: {str(error)[-160:]}")
             continue
         kv = kv_token_bytes(model, 1, 1, model.checkpoint_kv)
+        by_hand = kv_bytes(read_mapping(path, bounded=False), KV_BYTES.get(model.checkpoint_kv or "", 2.0))
+        exact += math.isclose(kv, by_hand)
         without = f" without {model.left_out}" if model.left_out else ""
+        without = f" format not read: {model.checkpoint_problem}" if model.checkpoint_problem else without
+        if not math.isclose(kv, by_hand):
+            without = f" BY HAND {by_hand:,.0f} B;{without}"
         print(
             f"{name:56} {1e-9 * model_parameters(model):9.2f}B {model.checkpoint:5} {kv:9,.0f} B "
             f"{weight_gigabytes(model):8.1f} GB{without[:90]}"
@@ -122,7 +129,7 @@ def main() -> None:
                 inside = abs(error) <= LIMIT + rounding
                 rows, right = rows + 1, right + inside
                 print(f"{'':57}{words}: {100 * error:+.1f} %{'' if inside else ', misses'}")
-    print(f"{len(files) - refused} of {len(files)} read")
+    print(f"{len(files) - refused} of {len(files)} read, {exact} with KV bytes of a token as by hand")
     if rows:
         print(f"{right} of {rows} published sizes within {LIMIT:.0%} beyond their rounding")
     sys.exit(1 if refused else 0)

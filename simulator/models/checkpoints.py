@@ -68,6 +68,8 @@ def quantization(config: Config, sidecar: Config | None = None) -> Config | None
     part = config.inner(key)
     more = {"quant_method": "compressed-tensors"} if key == KEYS[1] else {}
     more |= dict(beside.values) if beside else {}
+    if "quant_algo" in {**more, **part.values}:
+        more = {"quant_method": "modelopt", **more}  # the key that Model Optimizer alone has
     return part._replace(values={**more, **part.values})
 
 
@@ -158,12 +160,13 @@ def _kv(part: Config) -> Literal["fp8", "int8", "fp4"] | None:
         InputError: an unknown algorithm or width.
     """
     inner = part.inner("quantization")
-    algorithm = part.values.get("kv_cache_quant_algo", inner.values.get("kv_cache_quant_algo"))
+    scheme = part.inner("kv_cache_scheme")
+    named = part.values.get("kv_cache_scheme")
+    algorithm = part.values.get("kv_cache_quant_algo", inner.values.get("kv_cache_quant_algo", named))
     if isinstance(algorithm, str) and algorithm.lower() not in ("none", "auto"):
         if algorithm.upper() not in KV_ALGORITHMS:
             raise UnknownNameError("kv_cache_quant_algo", algorithm, sorted(KV_ALGORITHMS), part.where)
         return KV_ALGORITHMS[algorithm.upper()]
-    scheme = part.inner("kv_cache_scheme")
     if not scheme.values:
         return None
     kind = str(scheme.values.get("type", "float"))

@@ -23,7 +23,7 @@ from simulator.models.checkpoints import (
     stored_of,
 )
 from simulator.models.huggingface_families import FAMILY_RULES, unpriced
-from simulator.models.huggingface_rules import OWN_RULES, Config
+from simulator.models.huggingface_rules import OWN_RULES, Config, index_share
 from simulator.models.model import Model
 from simulator.models.numerics import numerics_of
 from simulator.models.parts import PartFormats, Shares
@@ -238,6 +238,8 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
     if own_rule := OWN_RULES.get(model_type) or FAMILY_RULES.get(model_type):
         fields |= own_rule(config)
     fields = {field: value for field, value in fields.items() if value is not None}
+    if "mla.index_topk" in fields:
+        fields["mla.index_share"] = index_share(config, min(fields.get("layers", 1), MOST_PERIOD))
     hidden, heads = fields.get("hidden"), fields.get("heads")
     if hidden and heads and "head_dim" not in fields and hidden % heads and "mla.kv_lora_rank" not in fields:
         fields["head_dim"] = hidden // heads

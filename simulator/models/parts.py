@@ -101,6 +101,8 @@ class LatentAttention(Strict):
     """Query heads of the indexer; its one key head is shared by all."""
     index_head_dim: Positive = 128
     """Width of a head of the indexer."""
+    index_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the layers with an indexer of their own; the others reuse the choice of the layer before."""
 
 
 class MixtureOfExperts(Strict):

@@ -62,9 +62,10 @@ def latent_projections(rank: Rank) -> list[Op]:
             depends_on="context",
         )
     if mla.index_topk:
-        width = mla.index_heads * mla.index_head_dim
+        width = round(mla.index_share * mla.index_heads * mla.index_head_dim)
+        key_width = round(mla.index_share * (mla.index_head_dim + mla.index_heads))
         add("index_query", "down", width, mla.q_lora_rank or model.hidden, bias=False, keeps=0.0)
-        add("index_key", "down", mla.index_head_dim + mla.index_heads, model.hidden, bias=False, keeps=0.0)
+        add("index_key", "down", key_width, model.hidden, bias=False, keeps=0.0)
     return ops
 
 
@@ -126,7 +127,7 @@ def absorbed_decode(rank: Rank, sequences: Array, keys: Array, name: str) -> Ite
 def choose_keys(
     rank: Rank, sequences: Array, keys: Array, name: str, queries: Array | None = None
 ) -> list[Op]:
-    """The indexer of sparse attention: scores of all keys in 8 bits, and top-k.
+    """The indexer of sparse attention: scores of all keys in 8 bits, and top-k; mean of layers that share it.
 
     Every rank scores with all heads of the indexer, whose keys are cached in 8 bits (DeepSeek-V3.2-Exp,
     section 2.1; vLLM's and SGLang's Indexer).
@@ -140,6 +141,7 @@ def choose_keys(
     """
     mla = _mla(rank)
     width, heads = mla.index_head_dim, float(mla.index_heads)
+    sequences = sequences * mla.index_share
     common: dict[str, Any] = {"name": f"{name}.index", "part": "core", "module": "attention"}
     common |= {"sequences": sequences, "keys": keys}
     common |= {"heads": heads, "kv_heads": 1.0, "head_dim": width, "v_head_dim": 0}
@@ -186,8 +188,13 @@ def sparse_share(rank: Rank, queries: Array, keys: Array) -> Array:
 def latent_append(rank: Rank) -> Op:
     """Write the new latent vectors into the cache, and keys of the indexer in 8 bits."""
     mla = _mla(rank)
-    width = mla.kv_lora_rank + mla.qk_rope_head_dim + (mla.index_head_dim / 2 if mla.index_topk else 0)
+    width = mla.kv_lora_rank + mla.qk_rope_head_dim + _index_width(mla) / 2
     return kernel(rank, "append", "copy", passes.APPEND, rank.tokens * width, part="core")
+
+
+def _index_width(mla: LatentAttention) -> float:
+    """Values of an indexer's key, mean of the layers."""
+    return mla.index_share * mla.index_head_dim if mla.index_topk else 0.0
 
 
 def _expanded_tokens(rank: Rank) -> Array:

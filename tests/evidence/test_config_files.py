@@ -3,6 +3,7 @@
 import pytest
 
 from evidence.accuracy.config_files import checkpoint_parts, published_error, weight_gigabytes
+from evidence.accuracy.kv_by_hand import kv_bytes
 from simulator.models import models
 from simulator.ops.counts import model_parameters
 
@@ -25,3 +26,27 @@ def test_published_sizes_are_compared_in_their_own_unit():
     assert words == "16.1 for 20 GB"
     assert error == pytest.approx(-0.197, abs=1e-3)
     assert rounding == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(
+    ("config", "numbers"),
+    [
+        (
+            {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128},
+            65_536,
+        ),
+        ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 35_136),
+        (
+            {
+                "hybrid_override_pattern": "M*E*",
+                "num_key_value_heads": 2,
+                "head_dim": 64,
+                "num_hidden_layers": 4,
+            },
+            512,
+        ),
+    ],
+)
+def test_kv_by_hand_counts_the_numbers_of_attention_layers(config, numbers):
+    assert kv_bytes(config, 2.0) == 2 * numbers
+    assert kv_bytes({"text_config": config}, 1.0) == numbers

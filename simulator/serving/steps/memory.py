@@ -123,7 +123,7 @@ def _latent_bytes(price: StepPrice, mla: LatentAttention) -> float:
     unsplit = model.hidden * ((mla.q_lora_rank or 0) + mla.kv_lora_rank + mla.qk_rope_head_dim)
     if mla.index_topk:
         queries = (mla.q_lora_rank or model.hidden) * mla.index_heads * mla.index_head_dim
-        unsplit += queries + model.hidden * (mla.index_head_dim + mla.index_heads)
+        unsplit += mla.index_share * (queries + model.hidden * (mla.index_head_dim + mla.index_heads))
     expanded = model.heads * mla.kv_lora_rank * (mla.qk_nope_head_dim + mla.v_head_dim)
     size = price.weights.attention_bytes or price.weights.dense_bytes
     return unsplit * (1 - 1 / tensor) * size + ENDS_BYTES * expanded / tensor
@@ -165,7 +165,7 @@ def kv_token_bytes(model: Model, tensor: int, pipeline: int, kv: str | None, sli
         _entry_bytes(model.of_kind(LayerKind(mixer)), tensor, kv) for mixer in ("full", "sliding")
     )
     if model.mla and model.mla.index_topk:
-        size += model.mla.index_head_dim + INDEX_SCALE_BYTES
+        size += model.mla.index_share * (model.mla.index_head_dim + INDEX_SCALE_BYTES)
     full, windows = model.full_layers, model.layers_of_kind("sliding")
     caching_share = model.cached_layers / max(full + windows, 1)
     return caching_share * (full * size + (sliding if full else 1.0) * windows * window) / pipeline

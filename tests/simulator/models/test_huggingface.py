@@ -11,6 +11,7 @@ from core.loading import parse_text
 from simulator.models import models
 from simulator.models.model import VISION
 from simulator.ops.counts import model_parameters
+from simulator.serving.steps.memory import kv_token_bytes
 from tests.simulator.models.hf_configs import CONFIGS, CONSTANTS, LLAMA, PUBLISHED_2025
 
 ABOUT = {
@@ -421,6 +422,26 @@ def test_layers_of_sparse_attention_are_those_of_the_indexer(tmp_path):
     base = PUBLISHED_2025["glm-5"]
     kinds = {"layer_types": ["deepseek_sparse_attention"] * base["num_hidden_layers"]}
     assert models.get(written(tmp_path, base | kinds)).mla == models.get(written(tmp_path, base)).mla
+
+
+@pytest.mark.parametrize(
+    ("keys", "own"),
+    [
+        ({"indexer_types": (["full"] * 3 + ["shared"] * 3 + (["full"] + ["shared"] * 3) * 18)}, 21),
+        ({"index_topk_freq": 4, "index_skip_topk_offset": 3}, 21),
+        ({"index_topk_pattern": "FS" * 39}, 39),
+        ({}, 78),
+    ],
+)
+def test_layers_that_share_an_indexer_have_neither_its_weights_nor_its_keys(tmp_path, keys, own):
+    base = PUBLISHED_2025["glm-5"]
+    model, all_own = (models.get(written(tmp_path, base | more)) for more in (keys, {}))
+    queries, indexer = 2048 * 32 * 128, 6144 * (128 + 32)
+    saved = model_parameters(all_own) - model_parameters(model)
+    assert saved == pytest.approx((78 - own) * (queries + indexer), rel=2e-3)
+    assert kv_token_bytes(all_own, 1, 1, None) - kv_token_bytes(model, 1, 1, None) == pytest.approx(
+        (78 - own) * (128 + 4)
+    )
 
 
 @pytest.mark.parametrize("kind", [None, "", 3, ["dense"]])

@@ -116,6 +116,11 @@ def test_the_file_beside_a_config_states_weights_and_kv(tmp_path):
     assert (model.checkpoint, model.parts, model.checkpoint_kv) == ("fp8", None, "fp8")
 
 
+def test_an_algorithm_without_a_method_is_of_model_optimizer(tmp_path):
+    model = read(tmp_path, {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["lm_head"]})
+    assert (model.checkpoint, model.checkpoint_problem, model.checkpoint_kv) == ("fp8", "", "fp8")
+
+
 def test_a_scheme_states_the_format_of_kv(tmp_path):
     groups = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}}
     scheme = {"num_bits": 8, "type": "float", "dynamic": False}
