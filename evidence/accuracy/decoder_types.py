@@ -18,8 +18,28 @@ from typing import Any
 
 SECONDS = 60
 """Most time for one type."""
-UNSTATED = {"deepseek_v2": {"num_experts_per_tok": 6}}
-"""Keys that a default of transformers leaves empty, and without which no layer runs (DeepSeek-V2)."""
+UNSTATED: dict[str, dict[str, Any]] = {
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    },
+    "deepseek_v2": {"num_experts_per_tok": 6},
+    "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
+    "gemma4_assistant": {"text_config": {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0}},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "lfm2_moe": {"layer_types": (["conv"] * 3 + ["full_attention"]) * 8},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 256,
+        "indexer_budget": 2048,
+        "indexer_compress_ratio": 16,
+    },
+    "reformer": {"is_decoder": True},
+}
+"""Keys that a default of transformers leaves empty, without which no layer runs; as in published files."""
 OF_SENSES = re.compile("vision|visual|image|audio")
 """In names of parameters of towers, which a text model has not."""
 
@@ -40,15 +60,20 @@ def build() -> dict[str, Any]:
             fields = {
                 key: value for key, value in stated.items() if key not in ("model_type", "architectures")
             }
+            bare = not fields
+            fields |= UNSTATED.get(name, {})
             config = transformers.AutoConfig.for_model(stated["model_type"], **fields)
             with torch.device("meta"):
-                decoder = getattr(config, "text_config", config)
-                model = _class_of(transformers, decoder).from_config(decoder)
+                decoder = getattr(config, "text_config", getattr(config, "decoder", config))
+                try:
+                    model = _class_of(transformers, decoder).from_config(decoder)
+                except ValueError:  # a class that no configuration is registered for
+                    own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name]
+                    model = getattr(transformers, own)(decoder)
             model.tie_weights()
             text = [tensor for part, tensor in model.named_parameters() if not OF_SENSES.search(part)]
             count = sum({id(tensor): tensor.numel() for tensor in text}.values())
-            published = stated if fields else json.loads(config.to_json_string(use_diff=False))
-            published = {**published, **UNSTATED.get(name, {})}
+            published = json.loads(config.to_json_string(use_diff=False)) if bare else stated
             built[name] = {"params": count, "config": published}
         except Exception as error:  # whatever a release refuses
             built[name] = {"error": f"{type(error).__name__}: {error}"[:160]}
