@@ -60,12 +60,12 @@ def index_share(config: Config, layers: int) -> float:
     """Share of the layers with an indexer of their own (transformers, configuration_glm_moe_dsa.py)."""
     listed = config.values.get("indexer_types") or config.values.get("index_topk_pattern")
     if isinstance(listed, list | str) and listed:
-        own = [kind in ("F", "full") for kind in listed]
+        has_own = [kind in ("F", "full") for kind in listed]
     else:
         every = max(whole_of(config, "index_topk_freq", 1), 1)
         first = whole_of(config, "index_skip_topk_offset", 2)
-        own = [max(layer - first + 1, 0) % every == 0 for layer in range(layers)]
-    return max(sum(own), 1) / max(len(own), 1)
+        has_own = [max(layer - first + 1, 0) % every == 0 for layer in range(layers)]
+    return max(sum(has_own), 1) / max(len(has_own), 1)
 
 
 def kinds_of(config: Config, names: Mapping[str, str]) -> list[str]:
