@@ -13,6 +13,8 @@ from simulator.training.state_moves import move_between_levels, move_copy, move_
 
 LAYER_TENSORS = 9
 """Weight tensors of a decoder layer: four of attention, three of an MLP (experts are stacked), two norms."""
+HEAD_NORMS = 2
+"""Those of a layer's norms of the heads of queries and keys, where a model has them."""
 ADAPTER_TENSORS = 14
 """Those of a layer's adapters: two for each linear layer."""
 
@@ -112,7 +114,8 @@ def _slice_loops(sharding: Sharding) -> np.ndarray:
 def _tensor_loops(sharding: Sharding) -> np.ndarray:
     """Host seconds that operators of trained tensors take around an update, shape (plans,)."""
     setting = sharding.setting
-    a_layer = ADAPTER_TENSORS if setting.training.adapter is not None else LAYER_TENSORS
+    whole = LAYER_TENSORS + HEAD_NORMS * setting.model.qk_norm
+    a_layer = ADAPTER_TENSORS if setting.training.adapter is not None else whole
     layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
     return setting.framework.host.seconds_per_tensor * a_layer * layers
 

@@ -144,16 +144,19 @@ def test_ranks_of_a_sharded_optimizer_cost_loops_where_the_release_makes_them(ma
     assert sharded > loops > sharded - plain
 
 
-def test_updates_of_sharded_tensors_wait_for_the_host_where_it_reads_the_loss(make_setting):
-    """Nine tensors of a layer; with stages, of a device's layers alone."""
+@pytest.mark.parametrize(("model", "tensors", "layers"), [("llama3-8b", 9, 32), ("qwen3-8b", 11, 36)])
+def test_updates_of_sharded_tensors_wait_for_the_host_where_it_reads_the_loss(
+    make_setting, model, tensors, layers
+):
+    """Nine tensors of a layer, 11 with norms of heads; with stages, of a device's layers alone."""
     plans = Plans.of([Plan(data=64, zero=3), Plan(data=32, pipeline=2)])
     waits, none = (
-        make_setting("llama3-8b", "dgx-h100", 64, framework="prime-rl-sft", **keys)
+        make_setting(model, "dgx-h100", 64, framework="prime-rl-sft", **keys)
         for keys in ({}, {"host": {"seconds_per_tensor": 0.0}})
     )
     each = waits.framework.host.seconds_per_tensor
     more = predict(waits, plans).seconds["optimizer"] - predict(none, plans).seconds["optimizer"]
-    assert more == pytest.approx([9 * 32 * each, 9 * 16 * each])
+    assert more == pytest.approx([tensors * layers * each, tensors * layers / 2 * each])
 
 
 def test_a_host_that_waits_for_the_end_of_a_step_adds_the_same_to_every_step(make_setting):
