@@ -114,8 +114,8 @@ def _slice_loops(sharding: Sharding) -> np.ndarray:
 def _tensor_loops(sharding: Sharding) -> np.ndarray:
     """Host seconds that operators of trained tensors take around an update, shape (plans,)."""
     setting = sharding.setting
-    whole = LAYER_TENSORS + HEAD_NORMS * setting.model.qk_norm
-    a_layer = ADAPTER_TENSORS if setting.training.adapter is not None else whole
+    weights = LAYER_TENSORS + HEAD_NORMS * setting.model.qk_norm
+    a_layer = ADAPTER_TENSORS if setting.training.adapter is not None else weights
     layers = np.ceil(setting.model.layers / sharding.plans.pipeline)
     return setting.framework.host.seconds_per_tensor * a_layer * layers
 
