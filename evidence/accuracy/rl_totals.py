@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 
 from evidence.accuracy.errors import Errors
-from simulator.ops.counts import model_parameters
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting
 from simulator.rl.step import predict_rl
@@ -118,7 +117,7 @@ def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
         data = chat(base | {"gpus": row["gpus"]}, step, {}, 1)(row["batch"], OFFLOAD)
         if "memory_share" in row:
             data["roles"]["generate"]["options"]["memory_share"] = row["memory_share"]
-        return data
+        return data | ({"weights": row["weights"]} if "weights" in row else {})
     # Actor and critic train at once on half of these devices each: as long as both in turn on all.
     split = {"train": row["gpus"] // 2, "generate": row["gpus"] // 4}
     plan = {"zero": 3, "recompute": "full", "micro_batch": row["batch"], **ADAM}
@@ -140,16 +139,6 @@ def compared(row: dict[str, Any], system: str) -> dict[str, Any]:
     }
 
 
-def gathered(row: dict[str, Any]) -> float:
-    """Seconds of DeepSpeed-Chat's generation if every token gathers all weights, layer by layer (ZeRO-3)."""
-    facts, setting = FACTS["openrlhf"], setting_of(compared(row, "deepspeed-chat"))
-    layers = setting.model.layers
-    weights = 2.0 * model_parameters(setting.model) / layers
-    rounds = facts["prompts"] / (row["batch"] * row["gpus"])
-    each = float(setting.cluster.collective("all_gather", weights, row["gpus"]))
-    return rounds * facts["output"] * layers * each
-
-
 def totals_table(folder: Path) -> None:
     """Seconds of 1,024 prompts under DeepSpeed-Chat and OpenRLHF."""
     facts = FACTS["openrlhf"]
@@ -165,8 +154,9 @@ def totals_table(folder: Path) -> None:
             f"published {row['ratio']}",
             flush=True,
         )
-        by_token = phases.total - phases.generation + gathered(chat_row)
-        print(f"  with all weights gathered for every token: {by_token:.0f} s, ratio {by_token / ours:.2f}")
+        other = "in-place" if chat_row.get("weights") == "unpinned" else "unpinned"
+        total = seconds(compared(chat_row | {"weights": other}, "deepspeed-chat"))
+        print(f"  with weights {other}: {total:.0f} s, ratio {total / ours:.2f}")
     errors = Errors()
     for row in facts["phases"]:
         phases = predict_rl(setting_of(compared(row, row["system"]))).phases

@@ -17,7 +17,7 @@ from simulator.rl.memory import RlMemory, step_memory
 from simulator.rl.prompt_queue import PromptQueue
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
-from simulator.rl.weights import Receivers, WeightMove, moved
+from simulator.rl.weights import Receivers, WeightMove, gathered_tokens_s, moved
 from simulator.serving.result import serve
 from simulator.serving.setting import ServingSetting
 from simulator.training import predict
@@ -81,7 +81,7 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     trained = predict(setting.trainer, plans)
     critic = None if setting.critic is None else predict(setting.critic, plans)
     update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
-    rollouts = _generation(setting, setting.rollouts, engine)
+    rollouts = max(_generation(setting, setting.rollouts, engine), _gathered_tokens(setting))
     generation, served = _with_calls(setting, rollouts, 1)
     more, _ = _with_calls(setting, rollouts + _added(setting, rollouts), 2)
     move, memory = _weights(setting), step_memory(setting, trained, critic)
@@ -119,6 +119,16 @@ def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> f
     if not engine and (steps := plain_steps(rollouts)) is not None:
         return rollout_seconds(rollouts, steps, setting.workload)
     return float(serve(rollouts).records.columns()["last_s"].max())
+
+
+def _gathered_tokens(setting: RlSetting) -> float:
+    """Seconds of gathers of weights for every token of a step's batches, up to the longest answer."""
+    if not setting.transfer.every_token:
+        return 0.0
+    served, work = setting.rollouts.pools[0], setting.workload
+    at_once = served.options.max_sequences * setting.replicas
+    batches = math.ceil(work.answers * work.sampled / at_once)
+    return gathered_tokens_s(setting.trainer, setting.plan, batches * work.output.longest())
 
 
 def _added(setting: RlSetting, rollouts: float) -> float:

@@ -132,12 +132,30 @@ def _gathered(
     if plan.zero == 3:
         shards = plan.shard_group or setting.cluster.devices
     size = min(shards, setting.cluster.devices)
-    if size == 1:
+    if size == 1 or transfer.every_token:
         return 0.0
     if transfer.gather == "all":
         return float(setting.cluster.collective("all_gather", model_bytes, size))
     counts, sizes = units
     return float((counts * setting.cluster.collective("all_gather", sizes, size)).sum())
+
+
+def gathered_tokens_s(setting: Setting, plan: Plan, tokens: float) -> float:
+    """Seconds in which all ranks gather a model's shards, layer by layer, for some tokens.
+
+    Shards that lie on hosts reach their device first (DeepSpeed: runtime/zero/partition_parameters.py).
+
+    Args:
+        setting: the trainer's.
+        plan: the trainer's.
+        tokens: one after the other, of all batches.
+    """
+    size = plan.shard_group or setting.cluster.devices
+    layer_bytes = WEIGHT_BYTES * model_parameters(setting.model) / setting.model.layers
+    gathered = float(setting.cluster.collective("all_gather", layer_bytes, size))
+    on_hosts = plan.place.parameters.off_device if plan.place else 0.0
+    copied = on_hosts * layer_bytes / size / setting.cluster.rates.link
+    return tokens * setting.model.layers * (gathered + copied)
 
 
 def _through_host(

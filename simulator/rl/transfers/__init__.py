@@ -29,6 +29,9 @@ class WeightTransfer(Sourced):
         description="one rank copies each gathered tensor to pageable host memory, from which weights are "
         "sent; the others wait for it in the next gather",
     )
+    every_token: bool = Field(
+        False, description="no weights move before rollouts: each token gathers the shards of all layers"
+    )
     through_files: bool = Field(False, description="weights are written to the file system and read from it")
     share: float = Field(1.0, gt=0, le=1, description="share of the bytes that is sent (sparse deltas)")
     layer_walk_s: NotNegative = Field(

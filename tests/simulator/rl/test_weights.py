@@ -9,7 +9,7 @@ from simulator.ops.counts import model_parameters
 from simulator.plan import Plan
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.transfers import transfers
-from simulator.rl.weights import Receivers, moved, tensors
+from simulator.rl.weights import Receivers, gathered_tokens_s, moved, tensors
 from simulator.serving.engines import engines
 from simulator.setting import Setting
 from simulator.workload import Training
@@ -53,6 +53,21 @@ def test_ranks_of_a_checkpoint_engine_wait_for_each_others_copies():
     fewer, more = move("checkpoint-engine", trainers=8), move("checkpoint-engine", trainers=16)
     whole = 2.0 * model_parameters(models.get("qwen3-30b-a3b"))
     assert fewer.host > more.host > whole / CLUSTER.rates.link  # Copies up alone are shared by more nodes.
+
+
+def test_unpinned_weights_are_gathered_for_every_token_and_not_before():
+    rows = Training.model_validate({"seq_len": 4096, "global_batch": 16})
+    setting = Setting(models.get("qwen3-8b"), CLUSTER.resized(16), rows, frameworks.get("torch-fsdp"))
+    plan = Plan.model_validate({"zero": 3, "data": 16})
+    hosts = {"parameters": {"host": 1.0, "prefetch": 0}, "optimizer": {"host": 1.0}}
+    offloaded = Plan.model_validate({"zero": 3, "data": 16, "place": hosts, "update": {"on": "host"}})
+    assert move("unpinned", devices=0).seconds == 0.0
+    once, all_tokens = (gathered_tokens_s(setting, plan, tokens) for tokens in (1, 1000))
+    assert all_tokens == pytest.approx(1000 * once) and once > 0
+    shard = 2.0 * model_parameters(setting.model) / 16 / CLUSTER.rates.link
+    assert gathered_tokens_s(setting, offloaded, 1) - once == pytest.approx(shard)
+    alone = Setting(setting.model, CLUSTER.resized(1), rows, setting.framework)
+    assert gathered_tokens_s(alone, Plan.model_validate({"zero": 3}), 1000) == 0.0
 
 
 def test_only_a_smaller_format_is_converted():
