@@ -27,10 +27,14 @@ TOKENS = 1, 2, 4, 8, 16
 RANKS = 2, 4, 8
 DEQUANTISED = "up to 1.81 published (Hoque et al. 2024, arXiv 2402.04925), 1.2 to 1.9 asked of 8 ranks"
 SQUARES = "1.24 published (arXiv 2505.05713: a job of 32K tokens, model and lengths not printed), 5 % asked"
+SQUARES_LAYOUT = {"pipeline": 2, "context": 2, "context_algorithm": "ulysses", "zero": 1, "recompute": "full"}
+"""Layout of the paper's trace of a job with unequal sequences: 32 replicas of two stages of two ranks
+(ByteDance-Seed/StragglerAnalysis, data/meta-SE.yaml)."""
+REPLICAS = 32
 GROUPS = "at most 1.98 (FlexSP) and 7.89 (ByteScale) published, 1.2 to 2.0 and rising asked"
 GROUPED = {"context": 32, "data": 2, "zero": 3, "recompute": "full", "context_algorithm": "ulysses"}
-ROWS = 4
-"""Packed rows of a replica and step."""
+ROWS = 4, 8
+"""Packed rows of a replica and step; the trace does not say how many."""
 NODES = {(4, 12): 2.0, (10, 30): 5.0, (16, 48): 10.0}
 """Nodes of 8 A100 and of 8 V100 (Sailor, arXiv 2504.17096: 1.6, 7.7, 17.4 s), and the CPU seconds asked."""
 
@@ -100,12 +104,11 @@ def main() -> None:
             gains = [naive / aware for naive, aware in pairs]
             print(f"  {name}, {ranks} ranks: {min(gains):.2f} to {max(gains):.2f}")
     print(f"rows dealt by sum of squares over packed rows: {SQUARES}")
-    plan = {"tensor": 8, "sequence_parallel": True, "zero": 1, "recompute": "full"}
-    for gpus in (64, 256):
-        question = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": gpus, "plan": plan}
+    question = {"model": "llama3.1-8b", "cluster": "dgx-h100", "gpus": 4 * REPLICAS, "plan": SQUARES_LAYOUT}
+    for rows in ROWS:
         for median, sigma in ((1000, 1.5), (4000, 1.5), (1000, 2.0)):
-            gain = packed(question, (median, sigma, 32768), ROWS * gpus // 8, "balance")
-            print(f"  Llama 3.1 8B on {gpus}, lengths of median {median:,}, sigma {sigma}: {gain:.2f}")
+            gain = packed(question, (median, sigma, 32768), rows * REPLICAS, "balance")
+            print(f"  Llama 3.1 8B, {rows} rows, lengths of median {median:,}, sigma {sigma}: {gain:.2f}")
     print(f"groups of unequal degree over packed rows, Llama 2 7B on 64 A100, up to 192K: {GROUPS}")
     question = {"model": "llama2-7b", "cluster": "dgx-a100-80gb", "gpus": 64, "plan": GROUPED}
     for name in ("flexsp", "bytescale"):
