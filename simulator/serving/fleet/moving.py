@@ -17,9 +17,6 @@ from simulator.serving.replica.sequence import Sequence
 from simulator.serving.routers.migration import Loan, Migration, Move
 from simulator.serving.setting import PoolSetting
 
-STALE_S = 0.5
-"""Seconds for which the free blocks of a replica that only decodes count as known."""
-
 
 @dataclass
 class Moved:
@@ -41,19 +38,29 @@ class Moved:
 
 
 class Hosted:
-    """A replica as a migration policy sees it."""
+    """A replica as a migration policy sees it; a look leaves its running stretch as it is.
 
-    def __init__(self, member: Member, opened: bool, moving: set[int]) -> None:
+    Args:
+        member: advanced to the time of the look.
+        opened: whether it takes requests.
+        moving: sequences on their way, by identity.
+        now: time of the look, s.
+    """
+
+    def __init__(self, member: Member, opened: bool, moving: set[int], now: float) -> None:
         self.member, self.open, self._moving = member, opened, moving
         self.index, self.load, self.queue = member.index, member.load, member.queue
-        self.free = member.free_blocks
+        self._steps = steps = member.replica.uncounted(now)
+        taken = sum(batcher.growth(steps) for batcher in member.replica.batchers) if steps else 0
+        self.free = member.free_blocks - taken
         batcher = member.replica.batchers[0]
-        self.unused, self.borrowed = batcher.kv.free, batcher.kv.total - member.pool.costs.kv_blocks
+        self.unused, self.borrowed = batcher.kv.free - taken, batcher.kv.total - member.pool.costs.kv_blocks
         self.head = batcher.kv.blocks(batcher.waiting[0].target) + 1 if batcher.waiting else 0
 
     def blocks(self, sequence: Sequence) -> int:
         """See `MovingHost.blocks`."""
-        return self.member.replica.batchers[0].kv.blocks(held_tokens(self.member, sequence))
+        tokens = held_tokens(self.member, sequence) + self._steps
+        return self.member.replica.batchers[0].kv.blocks(tokens)
 
     @cached_property
     def _movable(self) -> list[Sequence]:
@@ -92,7 +99,6 @@ class Moving:
         self._moving: set[int] = set()
         self._busy: set[int] = set()
         """Replicas that take part in a move."""
-        self._settled: dict[int, float] = {}
         self.moved = Moved()
 
     def run(self, pool: PoolSetting) -> Generator[Any, Any, Any]:
@@ -115,22 +121,22 @@ class Moving:
             opened = member in takers
             if not opened and not member.load:
                 continue
-            if self._policy.lends or now - self._settled.get(member.index, 0.0) >= STALE_S or not opened:
-                self._settle(member, now)
-            yield Hosted(member, opened, self._moving)
+            member.replica.advance(now)
+            self._fleet.touch(member)
+            yield Hosted(member, opened, self._moving, now)
 
     def _settle(self, member: Member, now: float) -> None:
         member.replica.advance(now)
         # A stretch that ran on to a request's time is not cut before it.
         if now >= member.advanced_s:
             member.replica.settle(now)
-        self._settled[member.index] = now
         self._fleet.touch(member)
 
     def _lend(self, loan: Loan, now: float) -> None:
         """Let a replica use free blocks of another; its attention over them runs there."""
         source, target = (self._fleet.members[index] for index in (loan.source, loan.target))
         for member, sign in ((source, -1), (target, 1)):
+            self._settle(member, now)
             kv = member.replica.batchers[0].kv
             kv.total += sign * loan.blocks
             kv.free += sign * loan.blocks

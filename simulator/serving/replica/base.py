@@ -148,6 +148,13 @@ class StepLoop(ABC):
         """End a running stretch with the step under way, and bring all counters up to that step."""
 
     @abstractmethod
+    def uncounted(self, now: float) -> int:
+        """Steps of a running stretch that have ended, and that counters do not show yet.
+
+        `settle` counts them, but ends the stretch: later times then differ in their last bits.
+        """
+
+    @abstractmethod
     def planned_until(self, rank: int) -> float:
         """End of the last planned step of a rank or micro batch, s, after `settle`."""
 

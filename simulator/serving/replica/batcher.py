@@ -356,25 +356,29 @@ class Batcher:
             self._pop_ends(step)
         return True
 
+    def growth(self, steps: int) -> int:
+        """KV blocks that the decodes take in their next steps."""
+        if self.reserves:
+            return 0
+        phases, end = self.phases, -self.steps % self.block_tokens + 1
+        rounds, rest = divmod(steps, self.block_tokens)
+        if rest <= end:
+            blocks = sum(phases[end - rest : end])
+        else:
+            blocks = sum(phases[:end]) + sum(phases[end - rest :])
+        return blocks + rounds * self.decodes
+
     def extend(self, step: PlannedStep, steps: int) -> None:
         """Append ``steps`` decode steps to a planned step, which then describes the last of them."""
         added = steps * self.decodes
-        if not self.reserves:
-            phases, end = self.phases, -self.steps % self.block_tokens + 1
-            rounds, rest = divmod(steps, self.block_tokens)
-            if rest <= end:
-                blocks = sum(phases[end - rest : end])
+        blocks = self.growth(steps)
+        if blocks:
+            kv = self.kv
+            if self.shares:
+                kv.grow(blocks)
             else:
-                blocks = sum(phases[:end]) + sum(phases[end - rest :])
-            if rounds:
-                blocks += rounds * self.decodes
-            if blocks:
-                kv = self.kv
-                if self.shares:
-                    kv.grow(blocks)
-                else:
-                    kv.free -= blocks
-                    kv.taken += blocks
+                kv.free -= blocks
+                kv.taken += blocks
         self.kv_tokens += added
         if self.drafts is not None:
             self.ages += added

@@ -96,6 +96,12 @@ class LockstepReplica(StepLoop):
             if after is not step:
                 step.kv_tokens += earlier * step.decodes
 
+    def uncounted(self, now: float) -> int:
+        """See `StepLoop.uncounted`."""
+        if self._count < 2:
+            return 0
+        return steps_done(now - self._start_s, self._first_s, self._growth_s, self._count) - 1
+
     def planned_until(self, rank: int) -> float:
         """See `StepLoop.planned_until`."""
         planned = self._planned

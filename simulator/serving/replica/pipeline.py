@@ -148,6 +148,10 @@ class PipelinedReplica(StepLoop):
         for lane in self.lanes:
             lane.growth_s, lane.valid = 0.0, 0
 
+    def uncounted(self, now: float) -> int:
+        """See `StepLoop.uncounted`: those of the longest lane, which others follow within a round."""
+        return self._ended(self._order[self._longest], now) if self._rounds else 0
+
     def planned_until(self, rank: int) -> float:
         """See `StepLoop.planned_until`."""
         lane = self.lanes[rank]

@@ -113,6 +113,12 @@ class Replica(StepLoop):
         else:
             self.batcher.extend(step, earlier)
 
+    def uncounted(self, now: float) -> int:
+        """See `StepLoop.uncounted`."""
+        if self._running is None or self._count < 2:
+            return 0
+        return steps_done(now - self._start_s, self._first_s, self._growth_s, self._count) - 1
+
     def planned_until(self, rank: int) -> float:
         """See `StepLoop.planned_until`."""
         planned = self._planned
