@@ -9,24 +9,9 @@ from core.errors import InputError
 from simulator.serving.pool_costs import MECHANISMS
 from simulator.serving.scenario import make_serving
 from simulator.serving.steps.shared_tables import SharedTables
+from tests.simulator.serving.mechanisms import ASKED, EXCLUDED, SHORTER
 
-ASKED = {
-    "power_cap_w": {"power_cap_w": 200.0},
-    "overlap": {"overlap": {"kind": "ladder"}},
-    "state": {"state": {"kind": "offloaded"}},
-    "stream": {"stream": {"from": "host", "resident": 0.5, "prefetch": False}},
-    "finetuning": {"finetuning": {"tpot": 0.5}},
-    "speculation": {"speculation": {"kind": "ngram", "tokens": 3}},
-    "adapters": {"adapters": {"count": 20, "rank": 16}},
-}
-SHORTER = {"overlap"}
-"""Mechanisms that make a step shorter."""
 BATCHES = (([], 32, 32_000), ([(900, 0)], 0, 0), ([(700, 100)], 40, 50_000))
-EXCLUDED = {
-    frozenset((mechanism.key, other)): why
-    for mechanism in MECHANISMS
-    for other, why in mechanism.excludes.items()
-}
 PAIRS = list(combinations(ASKED, 2))
 TABLES = SharedTables()
 
