@@ -12,14 +12,16 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from time import monotonic
 from typing import NoReturn
 
 import yaml
 
 from tests.laws.questions import Question
 from tests.laws.registry import FOLDER, Law, laws
-from tests.laws.sweep import Tally, sweep, verdict
+from tests.laws.sweep import Journal, Tally, sweep, verdict
 
+PROGRESS_S = 30.0
 PARTS_OF_SEARCHES = 10
 """Predictions asked for each search."""
 
@@ -32,14 +34,30 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def commit_seed() -> int:
-    """First eight hex digits of the commit that is tested; 0 outside a repository."""
+def commit() -> str:
+    """First eight hex digits of the commit that is tested; zeros outside a repository."""
     asked = ["git", "-C", str(FOLDER), "rev-parse", "HEAD"]
     try:
         ran = subprocess.run(asked, capture_output=True, text=True, check=False)
     except OSError:
-        return 0
-    return int(ran.stdout[:8], 16) if ran.returncode == 0 else 0
+        return "0" * 8
+    return ran.stdout[:8] if ran.returncode == 0 else "0" * 8
+
+
+class Progress:
+    """A line on stderr every half minute of a law's sweep."""
+
+    def __init__(self, law: Law, questions: int | None) -> None:
+        self.law, self.questions, self.last_s = law, questions, monotonic()
+
+    def __call__(self, tally: Tally) -> None:
+        """Say how far the sweep is, where the last line is old."""
+        if monotonic() - self.last_s < PROGRESS_S:
+            return
+        self.last_s = monotonic()
+        most = f" of {self.questions}" if self.questions else ""
+        words = f"{tally.answered}{most} answered, {tally.violations} violations"
+        print(f"{self.law.number:3} {self.law.name:28} {words}", file=sys.stderr, flush=True)
 
 
 def whole(text: str) -> int:
@@ -138,21 +156,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folder", type=Path, default=Path("broken-laws"), help="where broken questions are written"
     )
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="verdicts of this commit: a sweep that was ended goes on from them",
+    )
     said = parser.parse_args(arguments)
     asked = chosen(parser, said.laws)
     if said.question is not None:
         if len(asked) != 1:
             parser.error("--question needs the name of one law")
         return repeat(asked[0], said.question)
-    seed = commit_seed() if said.seed is None else said.seed
+    at = commit()
+    try:
+        journal = Journal(said.journal, at)
+    except (OSError, ValueError) as error:
+        parser.error(f"{said.journal}: {error}")
+    seed = int(at, 16) if said.seed is None else said.seed
     print(f"seed {seed:#x}", flush=True)
     violations = 0
     for law in asked:
         if said.questions:
             most = -(-said.questions // PARTS_OF_SEARCHES) if law.searches else said.questions
-            tally = sweep(law, seed, questions=most)
+            tally = sweep(law, seed, questions=most, journal=journal, told=Progress(law, most))
         else:
-            tally = sweep(law, seed, seconds=said.seconds / len(asked))
+            seconds = said.seconds / len(asked)
+            tally = sweep(law, seed, seconds=seconds, journal=journal, told=Progress(law, None))
         violations += tally.violations
         report(law, tally, seed, said.folder)
     print(f"{len(asked)} laws, {violations} violations")

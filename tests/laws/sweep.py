@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -46,6 +47,42 @@ class Tally:
     """What is wrong with the answer to it."""
 
 
+class Journal:
+    """Verdicts of laws at one commit, in a file of JSON lines that a sweep which was ended goes on from.
+
+    Args:
+        path: the file; None keeps nothing.
+        commit: only its verdicts are read.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: a line of it is no verdict.
+    """
+
+    def __init__(self, path: Path | None = None, commit: str = "") -> None:
+        self.path, self.commit = path, commit
+        self._verdicts: dict[str, dict[str, str | None]] = {}
+        if path is None or not path.exists():
+            return
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                at, name, question, said = json.loads(line)
+            except (TypeError, ValueError):
+                raise ValueError(f"no verdict of a law: {line[:60]!r}") from None
+            if at == commit:
+                self._verdicts.setdefault(name, {})[question] = said
+
+    def of(self, law: Law) -> dict[str, str | None]:
+        """Verdicts of a law by question."""
+        return self._verdicts.setdefault(law.name, {})
+
+    def write(self, law: Law, question: str, said: str | None) -> None:
+        """Append a verdict."""
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([self.commit, law.name, question, said]) + "\n")
+
+
 def verdict(law: Law, question: Question) -> str | None:
     """How a question breaks a law; "" where it does not, None where the question has no answer."""
     try:
@@ -64,6 +101,8 @@ def sweep(
     questions: int | None = None,
     seconds: float | None = None,
     shrink_s: float = SHRINK_S,
+    journal: Journal | None = None,
+    told: Callable[[Tally], None] = lambda tally: None,
 ) -> Tally:
     """Ask random questions of a seed until their number, or the processor time, is reached.
 
@@ -73,26 +112,34 @@ def sweep(
         questions: most questions that have an answer.
         seconds: most processor time.
         shrink_s: most time for a smaller question, where the law is broken.
+        journal: verdicts of an earlier sweep, which are not asked again; it keeps those of this one.
+        told: called after every answered question.
     """
     tally, started = Tally(), cpu_s()
-    verdicts: dict[str, str | None] = {}
+    verdicts = (journal or Journal()).of(law)
+    seen: set[str] = set()
 
     def ask(question: Question) -> str | None:
         key = json.dumps(question, sort_keys=True)
         if key not in verdicts:
             verdicts[key] = verdict(law, question)
+            if journal is not None:
+                journal.write(law, key, verdicts[key])
         return verdicts[key]
 
     def count(question: Question) -> None:
         if seconds is not None and cpu_s() - started > seconds:
             raise TimeIsUp
-        repeated = json.dumps(question, sort_keys=True) in verdicts
+        key = json.dumps(question, sort_keys=True)
+        repeated = key in seen
+        seen.add(key)
         problem = ask(question)
         tally.refused += problem is None and not repeated
         # A repeated question is no further evidence, and does not use up the number of questions either.
         assume(problem is not None and not repeated)
         tally.answered += 1
         tally.violations += bool(problem)
+        told(tally)
 
     _drawn(law, seed, questions or MOST_QUESTIONS, count, (Phase.generate,))
     if tally.violations:

@@ -1,6 +1,7 @@
 """Every law on a few random questions, the suite's command, and the page that numbers the laws."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.laws import __main__ as command_line
 from tests.laws.questions import strategy, training
 from tests.laws.registry import Law, laws
-from tests.laws.sweep import sweep
+from tests.laws.sweep import Journal, sweep
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "invariants.md"
@@ -65,6 +66,24 @@ def test_a_seed_asks_the_same_questions():
     assert (first.violations, first.smallest) == (second.violations, second.smallest)
 
 
+def test_a_sweep_that_was_ended_goes_on_from_its_journal(tmp_path):
+    path, asked = tmp_path / "verdicts", []
+    law = broken_for(64)
+
+    def counted(question):
+        asked.append(question)
+        law.check(question)
+
+    counting = replace(law, check=counted)
+    whole = sweep(law, 7, questions=60, shrink_s=0.0)
+    sweep(counting, 7, questions=20, shrink_s=0.0, journal=Journal(path, "0123abcd"))
+    before = len(asked)
+    rest = sweep(counting, 7, questions=60, shrink_s=0.0, journal=Journal(path, "0123abcd"))
+    assert before < len(asked) and len({str(question) for question in asked}) == len(asked)
+    assert (rest.answered, rest.violations) == (whole.answered, whole.violations)
+    assert not Journal(path, "another1").of(law)
+
+
 def test_time_ends_a_sweep():
     tally = sweep(broken_for(1024), 1, seconds=0.2)
     assert tally.answered > 0
@@ -93,6 +112,12 @@ def test_a_broken_law_is_written_and_can_be_asked_again(tmp_path, monkeypatch, c
         (["--seed", "x"], "a whole number is needed, found 'x'"),
         (["--seed"], "expected one argument"),
         (["--questions", "0"], "above 0"),
+        (["--questions", "many"], "a whole number is needed, found 'many'"),
+        (["--questions", "2.5"], "a whole number is needed, found '2.5'"),
+        (["--questions"], "expected one argument"),
+        (["--journal"], "expected one argument"),
+        (["--journal", "tests"], "Is a directory"),
+        (["--journal", "README.md"], "no verdict of a law"),
         (["memory-doubeld"], "did you mean 'memory-doubled'?"),
         (["99999"], "no law is named '99999'"),
         (["--question", "x.yaml"], "needs the name of one law"),
