@@ -5,14 +5,16 @@
 Tables: errors of peaks by release, device and kind of model; runs that ran although the prediction is above
 their device; in ten bins, how often a device with a chance of so much holds the measured peak, under the
 errors that ship and under errors fitted to other sources; reports of runs that ran out of memory
-(``out_of_memory.csv`` and ``--ran-out``) with their chance on their own device. Shares are means over
-sources: none counts by the number of its rows. Peaks of fine-tuning (``fine_tuning_peaks.csv``) count. Of a
-file given as ``--kept-apart`` the open rows count.
+(``out_of_memory.csv`` and ``--ran-out``) with their chance on their own device; what torch's allocator had
+reserved and not given to tensors when runs ran out (``full_devices.csv``), beside what is predicted of
+these runs. Shares are means over sources: none counts by the number of its rows. Peaks of fine-tuning
+(``fine_tuning_peaks.csv``) count. Of a file given as ``--kept-apart`` the open rows count.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -26,10 +28,14 @@ from core.errors import InputError, MeshwrightError
 from evidence.training.parts import divided, source_of
 from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
 from meshwright.validation.rows import BLANK, published_files, read_rows
+from planner.training.prediction import simulate_plan
 from simulator.uncertainty import PeakErrors, chance_to_fit, model_errors, peak_errors
 
 OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
 FINE_TUNING = Path(__file__).with_name("fine_tuning_peaks.csv")
+FULL_DEVICES = Path(__file__).with_name("full_devices.csv")
+LARGE_GIB = 30.0
+"""Memory from which on a device counts as large."""
 SIZES = ("n_gpus", "n_layers", "d_model", "n_heads", "seq_len", "global_batch", "micro_batch", "tp", "pp")
 """Columns without which a report of a run that ran out decides nothing."""
 CHANCES = np.linspace(0.05, 0.95, 10)
@@ -188,6 +194,48 @@ def print_bins(ran: Sequence[PredictedCase], out: Sequence[PredictedCase]) -> No
     )
 
 
+def unallocated_shares(path: Path) -> dict[str, tuple[float, float]]:
+    """Memory of the device in GiB, and share of the reserved memory that no tensor has, by report.
+
+    Raises:
+        InputError: a row lacks a size.
+    """
+    shares = {}
+    for row in csv.DictReader(path.read_text().splitlines()):
+        try:
+            device, allocated, unallocated = (
+                float(row[name]) for name in ("device_gib", "allocated_gib", "unallocated_gib")
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a size is missing or no number: {error}", f"{path}: {row['report']}") from None
+        shares[row["report"]] = device, unallocated / (allocated + unallocated)
+    return shares
+
+
+def predicted_unallocated(entry: PredictedCase) -> float:
+    """The same share as predicted of a run, on its fullest stage."""
+    usage = simulate_plan(entry.case.setting, entry.case.plan).prediction.memory
+    stage = int(np.argmax(usage.stages[:, 0]))
+    passes = usage.parts["activations"] + usage.parts["workspace"] - usage.pool
+    unallocated = (1 - 1 / usage.fragmentation) * passes
+    return float(unallocated[stage, 0] / usage.counted("reserved")[stage, 0])
+
+
+def print_full_devices(out: Sequence[PredictedCase]) -> None:
+    """Reserved memory without a tensor on full devices: reported, and predicted of runs that ran out."""
+    reported = unallocated_shares(FULL_DEVICES).values()
+    groups = {
+        "reported": [share for _, share in reported],
+        f"reported, above {LARGE_GIB:.0f} GiB": [share for size, share in reported if size > LARGE_GIB],
+        "predicted of runs that ran out": [predicted_unallocated(entry) for entry in out],
+    }
+    print(f"{'full devices: reserved, not allocated':<42}{'runs':>5}  lower quartile  median  upper quartile")
+    for name, shares in groups.items():
+        low, middle, high = np.percentile(shares, [25, 50, 75])
+        print(f"{name:<42}{len(shares):>5}  {low:>14.1%}  {middle:>6.1%}  {high:>14.1%}")
+    print()
+
+
 def main() -> None:
     """Print peaks, refused runs, chances in ten bins, and the runs that ran out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -220,6 +268,7 @@ def main() -> None:
     for entry in out:
         print(f"  {described(entry)}")
     print()
+    print_full_devices(out)
     print_bins(entries, out)
 
 

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from core.errors import InputError
 from evidence.fits import memory_chances
 from meshwright.validation.cases import read_case, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
@@ -48,6 +49,22 @@ def test_a_report_without_a_size_is_refused(tmp_path, capsys, monkeypatch, chang
         memory_chances.main()
     told = capsys.readouterr().err
     assert ended.value.code == 2 and re.search(words, told) and "reports.csv" in told and "OOM-1" in told
+
+
+def test_full_devices_hold_as_much_without_a_tensor_as_is_reported():
+    """Within half to twice the median of the reports."""
+    reported = [share for _, share in memory_chances.unallocated_shares(memory_chances.FULL_DEVICES).values()]
+    expected = [memory_chances.predicted_unallocated(entry) for entry in predicted(CASES)]
+    assert len(reported) >= 25 and all(0 <= share < 1 for share in reported)
+    assert 0.5 < np.median(expected) / np.median(reported) < 2
+
+
+def test_a_report_of_a_full_device_without_a_size_is_refused(tmp_path):
+    path = tmp_path / "full.csv"
+    path.write_text("report,url,device_gib,allocated_gib,unallocated_gib\nissue 1,u,24,,1\n")
+    with pytest.raises(InputError, match="a size is missing") as refused:
+        memory_chances.unallocated_shares(path)
+    assert "issue 1" in str(refused.value)
 
 
 def test_a_fit_of_errors_finds_the_distribution_it_is_shown():
