@@ -54,6 +54,8 @@ NOT_GATED = (
 )
 """Hidden size, width, experts and choices of Nemotron-3's layers, which have no gate: two products, not
 three. TensorRT-LLM's collectors say so in the kernel's name, those of vLLM and SGLang do not."""
+FEWEST_EXPERTS = 16
+"""Least number of MXFP4 experts on a device of servers: gpt-oss-120b on eight, DeepSeek-V4's 256 on 16."""
 LATENT_DIM, ROPE_DIM = 512, 64
 """DeepSeek-V3's latent vector, which all latent tables measure."""
 
@@ -109,7 +111,7 @@ def system_tables(
             if _excluded(gpu, library, version, columns):
                 continue
             kernels = _library(gpu, library, version, columns)
-            points = columns.points.where(~_impossible(columns))
+            points = columns.points.where(~_impossible(columns) & _served(library, columns))
             if len(points) and (not families or columns.family in families):
                 keys = _key(columns.family, points)
                 yield SystemTable(
@@ -152,6 +154,15 @@ def _impossible(rows: _Found) -> NDArray[np.bool_]:
     if rows.points.table.name not in TABLES or rows.dtype in DTYPES.values():
         return np.zeros(len(rows.points), dtype=bool)
     return impossible(rows.points)
+
+
+def _served(library: str, rows: _Found) -> NDArray[np.bool_]:
+    """Which points have a layout that servers run: TensorRT-LLM's tables of MXFP4 experts go down to one
+    expert a device (gpt-oss-120b on 128 ranks), whose few blocks leave multiprocessors idle. 13 MB take 58 us
+    for 48 to 256 tokens on B200, and a form that has to hold those misses the layouts of servers."""
+    if library != "trtllm" or rows[:2] != ("experts", "mxfp4_w4a8"):
+        return np.ones(len(rows.points), dtype=bool)
+    return rows.points["n_experts"] >= FEWEST_EXPERTS * rows.points["ep"]
 
 
 def _columns(path: Path) -> Columns:
