@@ -117,6 +117,11 @@ class Cluster(Strict):
         return self.levels[-1].devices
 
     @property
+    def launch_slowdown(self) -> float:
+        """Launch time on its hosts over that on hosts of H100 nodes: its own hosts' or its generation's."""
+        return max(self.host_slowdown, self.device.generation.slower_hosts)
+
+    @property
     def price_per_hour_usd(self) -> float:
         """List price of the devices in use."""
         return self.devices * self.device.price_per_hour_usd

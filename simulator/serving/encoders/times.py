@@ -37,12 +37,11 @@ class EncoderTimes:
         self.tower = tower
         step = StepPrice(model, cluster, pool, engine)
         self._prices, self._tensor = step.prices, float(pool.tensor)
-        slower = cluster.device.generation.slower_hosts
         # Measured on pictures; of a clip's host time nothing is known.
         self._picture_s = 0.0 if tower.hears else engine.picture_s.value
         # `picture_s` of engines that capture steps with prompts was measured with the launches in it.
         launches_s = 0.0 if engine.graphs_mixed.value else step.dense_times.eager_layer_s
-        self._floor = tower.layers * launches_s * slower
+        self._floor = tower.layers * launches_s * cluster.launch_slowdown
         wide = step.formats.core
         self._formats = Formats(linear=wide, core=wide)
         self.seconds = cache(self._seconds)

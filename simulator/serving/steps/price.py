@@ -247,7 +247,7 @@ class StepPrice:
         """
         if self.graphs_mixed:
             return 0.0
-        slower = self.cluster.device.generation.slower_hosts
+        slower = self.cluster.launch_slowdown
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
