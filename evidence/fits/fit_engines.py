@@ -21,21 +21,20 @@ A class that the table shows worse than kernels alone ships no time a layer.
 from __future__ import annotations
 
 import argparse
-import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
+from evidence.fits.engine_files import SOURCE, entry_of, write_all
 from evidence.fits.engine_levels import LEVELS
 from evidence.fits.left_out_errors import (
     CONSTANTS,
     Cell,
     Off,
-    changes,
-    gathered,
     summary,
     table_of_groups,
     write_errors,
@@ -47,6 +46,7 @@ from evidence.fits.left_out_models import (
     TimesClass,
     headline,
     kernels_alone,
+    layer_s_unseen,
     scaled,
     shares_without,
     worse_than_alone,
@@ -56,8 +56,7 @@ from evidence.fits.pooled import ROUNDS, LinearErrors, Noise, linear, solve, tow
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows, read
 from evidence.serving.case import Setup
 from simulator.serving.engines import BLACKWELL, engines, layer_times
-from simulator.serving.engines.engine import FOLDER, HAS_TILE, LayerTimes
-from simulator.serving.engines.figure import Figure
+from simulator.serving.engines.engine import LayerTimes
 from simulator.serving.steady import kinds as replicas
 from simulator.serving.steady.kinds import price_of
 from simulator.serving.steps.shared_tables import SharedTables
@@ -154,14 +153,21 @@ class Fit:
             left.append(entry.only(np.concatenate([np.zeros(0, dtype=bool), *fitted])))
         return self.solved(left)
 
+    @cached_property
+    def without_models(self) -> dict[str, dict[Group, np.ndarray]]:
+        """Constants without each model."""
+        names = {entry.setup.model.name for rows in self.rows for entry in rows}
+        return {
+            name: self.without(lambda entry: entry.setup.model.name == name)  # noqa: B023
+            for name in sorted(names)
+        }
+
     def left_out_models(self) -> list[LeftOutErrors]:
         """Errors of TPOT on each model left out, by share of the time a layer, in linear form."""
-        names = {entry.setup.model.name for rows in self.rows for entry in rows}
-        return [error for name in sorted(names) for error in self._left_out(name)]
+        return [error for name, times in self.without_models.items() for error in self._left_out(name, times)]
 
-    def _left_out(self, model: str) -> Iterator[LeftOutErrors]:
-        """The same of one model."""
-        times = self.without(lambda entry: entry.setup.model.name == model)
+    def _left_out(self, model: str, times: dict[Group, np.ndarray]) -> Iterator[LeftOutErrors]:
+        """The same of one model, with constants that were fitted without it."""
         for group, seen, evidence in zip(self.groups, self.rows, self.evidence, strict=True):
             of_model = [
                 entry.setup.model.name == model and entry.kind == REST
@@ -209,7 +215,6 @@ def errors_of(rows: dict[Group, list[Rows]], times: dict[Group, np.ndarray] | No
     return by_key
 
 
-SOURCE = "evidence/fits/fit_engines.py"
 EARLIER = (*(SOURCE, "benchmarks/fit_engines.py", "fitted on published runs, see docs/serving-accuracy.md"),)
 """Sources of entries that a fit wrote, the present one or an earlier."""
 
@@ -284,13 +289,18 @@ def left_out(
     """Errors on the rows of each source (model, GPU) with constants of the others, and of kernels alone."""
     name = LEAVE[what]
     both: tuple[Off, Off] = defaultdict(list), defaultdict(list)
+    # What other models say of a class is known without a source or a GPU too, but not without a model.
+    layer_s = {} if what == "model" else layer_s_unseen(models, fit.without_models)
     for value in sorted({str(name(entry)) for same in rows.values() for entry in same}):
-        times = fit.without(lambda entry: str(name(entry)) == value)  # noqa: B023
+        if what == "model":
+            times = fit.without_models[value]
+        else:
+            times = fit.without(lambda entry: str(name(entry)) == value)  # noqa: B023
         unseen = {g: [entry for entry in same if str(name(entry)) == value] for g, same in rows.items()}
         unseen = {g: same for g, same in unseen.items() if same}
         share = shares_without(models, value if what == "model" else None)
         for off, part in zip(both, (share, kernels_alone), strict=True):
-            for key, errors in errors_of(unseen, scaled(times, part)).items():
+            for key, errors in errors_of(unseen, scaled(times, part, layer_s)).items():
                 off[key] += errors
     print("\n".join(headline(what, *both)), flush=True)
     return both
@@ -300,6 +310,7 @@ def to_ship(
     rows: dict[Group, list[Rows]],
     times: dict[Group, np.ndarray],
     share: Callable[[Group], float],
+    unseen: Mapping[Group, float],
     worse: Container[TimesClass],
 ) -> dict[Group, np.ndarray]:
     """Constants that presets ship.
@@ -311,9 +322,10 @@ def to_ship(
         rows: by group.
         times: constants as fitted.
         share: of the time a layer that models left out confirm, by group.
+        unseen: the time a layer as other models say it, by group.
         worse: classes that kernels alone predict better, which ship no time a layer.
     """
-    ships = scaled(times, lambda group: 0.0 if TimesClass.of(group) in worse else share(group))
+    ships = scaled(times, lambda group: 0.0 if TimesClass.of(group) in worse else share(group), unseen)
     seen = {TimesClass.of(group) for group, same in rows.items() if same}
     for group, values in ships.items():
         if TimesClass.of(group) not in seen:
@@ -328,58 +340,6 @@ def replays(rows: dict[Group, list[Rows]], fit: Fit, name: Callable[[Rows], Hash
         entries = {group: entry_of(group, constants, [], None) for group, constants in times.items()}
         for line in replayed(rows, entries, lambda entry: str(name(entry)) == value, every, value):  # noqa: B023
             print(f"without {value}, event engine: {line}", flush=True)
-
-
-def write(name: str, entries: list[LayerTimes]) -> None:
-    """Replace the entries of an engine's file, but for those of classes that were not fitted."""
-    path = FOLDER / f"{name}.yaml"
-    head, _, tail = path.read_text().partition("times:\n")
-    unfitted = []
-    for line in tail.splitlines():
-        match = re.search(r"layers: ([\w-]+), format: ([\w-]+),(?: generation: (\w+),)?", line)
-        key = match and (match[1], match[2], match[3] or "")
-        if match and key not in {(e.layers, e.format, e.generation) for e in entries}:
-            unfitted.append(line)
-    path.write_text(head + "times:\n" + "\n".join([_entry(e) for e in entries] + unfitted) + "\n")
-
-
-def _entry(e: LayerTimes) -> str:
-    """One line of an engine's file."""
-    return (
-        f"  - {{layers: {e.layers}, format: {e.format}, "
-        + (f"generation: {e.generation}, " if e.generation else "")
-        + f"layer_s: {e.layer_s:.2e}, all_reduce_s: {e.all_reduce_s:.2e}, sequence_s: {e.sequence_s:.2e}, "
-        + (f"eager_layer_s: {e.eager_layer_s:.2e}, " if e.eager_layer_s else "")
-        + (f"first_token_s: {e.first_token_s:.4f}, " if e.first_token_s else "")
-        + f"prefill_factor: {e.prefill_factor:.2f}, "
-        + ("reads_kv_per_head: true, " if e.reads_kv_per_head else "")
-        + (f"latents_s: {_figure(e.latents_s)}, " if e.latents_s != HAS_TILE else "")
-        + f"kind: {e.kind}, rows: {e.rows}, "
-        + (f"left_out_error: {e.left_out_error:.3f}, " if e.left_out_error is not None else "")
-        + f'source: "{e.source}"}}'
-    )
-
-
-def _figure(figure: Figure[float]) -> str:
-    return f'{{value: {figure.value:.2g}, kind: {figure.kind}, source: "{figure.source}"}}'
-
-
-def entry_of(group: Group, times: np.ndarray, rows: Sequence[Rows], error: float | None) -> LayerTimes:
-    """The entry of an engine's file."""
-    engine = engines.get(group.engine)
-    old = [e for e in engine.times if (e.layers, e.format, e.generation) == group[1:]]
-    return LayerTimes(
-        reads_kv_per_head=bool(old and old[0].reads_kv_per_head),
-        latents_s=old[0].latents_s if old else HAS_TILE,
-        layers=group.layers,
-        format=group.format,
-        generation=group.generation,
-        kind="derived",
-        source=SOURCE,
-        rows=sum(len(run.measured) for run in rows if run.counts),
-        left_out_error=error,
-        **changes(group, np.round(times, 8)),
-    )
 
 
 def main() -> None:
@@ -409,7 +369,8 @@ def main() -> None:
     presets = set(arguments.write or {group.engine for group in every if group.engine not in EARLY})
     both = {what: left_out(every, fit, what, models) for what in ("model", *arguments.leave_out)}
     outside = {what: off for what, (off, _) in both.items()}
-    ships = to_ship(every, fit.times, shares_without(models), worse_than_alone(*both["model"]))
+    unseen = layer_s_unseen(models, fit.without_models)
+    ships = to_ship(every, fit.times, shares_without(models), unseen, worse_than_alone(*both["model"]))
     ships |= {group: shipped(group) for group in every if group.engine not in presets}
     print(f"fitted, in the sample: {summary(errors_of(rows, fit.times))}")
     inside = errors_of(rows, ships)
@@ -425,17 +386,6 @@ def main() -> None:
     if arguments.write is not None:
         shipping = {group: ships[group] for group in sorted(every) if group.engine in presets}
         write_all(shipping, rows, outside["model"])
-
-
-def write_all(times: dict[Group, np.ndarray], rows: dict[Group, list[Rows]], outside: Off) -> None:
-    """Put constants into the engines' files, with the median error on models left out."""
-    entries: dict[str, list[LayerTimes]] = defaultdict(list)
-    for group, values in times.items():
-        off = gathered(outside, lambda cell: cell.group == group and cell.kind != FIRST)  # noqa: B023
-        median = round(float(np.median(np.abs(off))), 3) if len(off) else None
-        entries[group.engine].append(entry_of(group, values, rows.get(group, []), median))
-    for name, fitted in entries.items():
-        write(name, fitted)
 
 
 if __name__ == "__main__":

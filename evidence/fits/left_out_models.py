@@ -6,8 +6,9 @@ share of ``layer_s`` by class (engine, layers, format, generation of devices), t
 that a new model of the class is to expect. Models count alike, whatever the number of their rows. What a
 share gains over kernels alone varies between the models of a class and between classes; the mean of a class
 is drawn to that of all as far as the first spread, over its number of models, exceeds the second. The
-headline's shares come from the other models, so that no row of a model decides what it is predicted with. A
-class that the headline shows worse than kernels alone ships none of its time a layer.
+headline's shares come from the other models, so that no row of a model decides what it is predicted with.
+They are shares of the time that a fit without the model finds, and ship as such (`scaled`). A class that the
+headline shows worse than kernels alone ships none of its time a layer.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def expected(by_class: Mapping[TimesClass, Sequence[Array]]) -> tuple[dict[Times
     1986), estimated at each share.
 
     Args:
-        found: changes of errors by class and model, arrays of shape (shares,).
+        by_class: changes of errors by class and model, arrays of shape (shares,).
     """
     counts = np.array([len(models) for models in by_class.values()], dtype=np.float64)
     means = np.array([np.mean(models, axis=0) for models in by_class.values()])
@@ -109,13 +110,45 @@ def shares_without(left: Sequence[LeftOutErrors], model: str | None = None) -> C
     return lambda group: share.get(TimesClass.of(group), others)
 
 
-def scaled(times: dict[Group, Array], share: Callable[[Group], float]) -> dict[Group, Array]:
-    """Constants with shares of ``layer_s``."""
-    factors = np.ones(len(CONSTANTS))
+def layer_s_unseen(
+    left: Iterable[LeftOutErrors], without: Mapping[str, Mapping[Group, Array]]
+) -> dict[Group, float]:
+    """``layer_s`` by group as other models say it: without each model of its class, the mean.
+
+    Args:
+        left: errors on all models left out, which tell the models of a class.
+        without: constants by the model that is left out.
+    """
+    models: dict[TimesClass, set[str]] = defaultdict(set)
+    for entry in left:
+        models[entry.of].add(entry.model)
+    groups = {group for times in without.values() for group in times}
+    seen = {group: sorted(models[of]) for group in groups if (of := TimesClass.of(group)) in models}
+    return {
+        group: float(np.mean([without[model][group][LAYER] for model in names]))
+        for group, names in seen.items()
+    }
+
+
+def scaled(
+    times: Mapping[Group, Array], share: Callable[[Group], float], unseen: Mapping[Group, float] | None = None
+) -> dict[Group, Array]:
+    """Constants with shares of ``layer_s``.
+
+    A share is of what other models say of a class. Where its own rows say less, the fit has taken a part of
+    the difference already, so the share of the others' time ships, at most that of the fit.
+
+    Args:
+        times: constants as fitted.
+        share: by group.
+        unseen: ``layer_s`` as other models say it, where known.
+    """
     scaled_times = {}
     for group, values in times.items():
-        factors[LAYER] = share(group)
-        scaled_times[group] = values * factors
+        fitted = float(values[LAYER])
+        others = max(fitted, (unseen or {}).get(group, fitted))
+        scaled_times[group] = values.copy()
+        scaled_times[group][LAYER] = min(fitted, share(group) * others)
     return scaled_times
 
 

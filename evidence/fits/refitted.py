@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence.fits import fit_engines
-from evidence.fits.left_out_models import scaled, shares_without
+from evidence.fits.left_out_models import layer_s_unseen, scaled, shares_without
 from evidence.fits.served_rows import Group, group_of
 from evidence.serving.case import Setup
 
@@ -52,10 +52,10 @@ def _fits(folders: Sequence[Path]) -> dict[str, dict[str, list]]:
     fit_engines.fresh_tables()
     fit = fit_engines.Fit(fit_engines.with_empty(rows))
     models = fit.left_out_models()
-    share = shares_without(models)
+    share, unseen = shares_without(models), layer_s_unseen(models, fit.without_models)
     fits = {}
     for what, name in LEFT.items():
-        fits[what] = {NOTHING: _lines(scaled(fit.times, share))}
+        fits[what] = {NOTHING: _lines(scaled(fit.times, share, unseen))}
         for value in sorted({name(runs.setup) for same in rows.values() for runs in same}):
             others = shares_without(models, value) if what == "model" else share
             times = fit.without(lambda runs: name(runs.setup) == value)  # noqa: B023

@@ -15,6 +15,7 @@ from evidence.fits.left_out_models import (
     expected,
     gains,
     headline,
+    layer_s_unseen,
     scaled,
     shares_without,
     worse_than_alone,
@@ -80,6 +81,30 @@ def test_only_the_time_a_layer_is_scaled():
     assert np.all(np.delete(found[EXPERTS], LAYER) == 2.0)
 
 
+@pytest.mark.parametrize(
+    ("fitted", "others", "ships"),
+    [(3.0, 8.0, 2.0), (1.0, 8.0, 1.0), (3.0, 2.0, 0.75)],
+    ids=["share of the others' time", "at most the fitted time", "share of the fitted time"],
+)
+def test_a_share_is_of_the_time_that_other_models_say(fitted, others, ships):
+    times = {DENSE: np.full(len(CONSTANTS), fitted)}
+    found = scaled(times, lambda group: 0.25, {DENSE: others})
+    assert found[DENSE][LAYER] == ships
+    assert np.all(np.delete(found[DENSE], LAYER) == fitted)
+    assert np.all(times[DENSE] == fitted)
+
+
+def test_what_other_models_say_of_a_class_is_the_mean_without_each_of_its_models():
+    newer = DENSE._replace(engine="vllm-0.33")
+    without = {
+        name: {DENSE: np.full(len(CONSTANTS), value), newer: np.zeros(len(CONSTANTS)), EXPERTS: np.ones(6)}
+        for name, value in (("a", 1.0), ("b", 3.0), ("c", 50.0))
+    }
+    found = layer_s_unseen([left(DENSE, "a", 0.5), left(newer, "b", 0.5)], without)
+    # No model of the other class was left out, and the third has no rows of this one.
+    assert found == {DENSE: 2.0, newer: 0.0}
+
+
 @pytest.mark.parametrize(("rows", "worse"), [(FEWEST, True), (FEWEST - 1, False)])
 def test_the_table_marks_classes_that_are_worse_than_kernels_alone(rows, worse):
     cell = Cell(DENSE, REST, "h100-sxm")
@@ -101,7 +126,7 @@ def test_a_class_of_enough_rows_that_kernels_alone_predict_better_is_worse():
 def test_a_worse_class_ships_no_time_a_layer_and_one_without_rows_no_faster_prompts():
     rows = {DENSE: ["row"], DENSE._replace(engine="vllm-0.15"): [], OTHER: []}
     times = {group: np.full(len(CONSTANTS), 0.8) for group in rows}
-    ships = to_ship(rows, times, lambda group: 0.5, {TimesClass.of(OTHER)})
+    ships = to_ship(rows, times, lambda group: 0.5, {}, {TimesClass.of(OTHER)})
     assert [values[LAYER] for values in ships.values()] == [0.4, 0.4, 0.0]
     # Another version of the class has rows.
     assert [values[PROMPTS] for values in ships.values()] == [0.8, 0.8, 1.0]
