@@ -170,6 +170,18 @@ def test_a_server_without_graphs_launches_every_step(data):
     assert table.step([], 8, 8 * 500) >= launched > 2.0 * plain.step([], 8, 8 * 500)
 
 
+def test_hosts_that_launch_slowly_launch_a_servers_layers_slowly():
+    """Kimi-K2.5's prefill without graphs on GB200 was 35 % too short in TTFT, as if a Xeon launched it."""
+    engine, model = engines.get("sglang-0.5.9"), models.get("deepseek-v3")
+    xeon, grace = (
+        StepPrice(model, usual_cluster(device), Pool(tensor=4, weights="fp8"), engine)
+        for device in ("b200", "gb200")
+    )
+    assert grace.eager == pytest.approx(grace.cluster.host_slowdown * xeon.eager) and xeon.eager > 0.0
+    assert grace.gaps == pytest.approx(xeon.gaps), "graphs are launched once a step"
+    assert usual_cluster("a100-sxm-80gb").launch_slowdown > usual_cluster("h100-sxm").launch_slowdown == 1.0
+
+
 def test_decodes_beyond_the_largest_graph_are_launched_one_by_one():
     """SGLang and TensorRT-LLM capture numbers of sequences: verified drafts do not leave the graph."""
     price = made("launched").price
