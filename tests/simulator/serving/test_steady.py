@@ -496,6 +496,22 @@ STATED = {
     ],
 }
 """An engine whose times no fit moves: where the stair of steps lies beside a rate decides what tests see."""
+PROMPTS_FIRST = {
+    "name": "prompts-first",
+    "based_on": "sglang-0.5.12",
+    "version": "0.5.12",
+    "times": [
+        {"layers": "dense", "format": "16-bit", "layer_s": 0.0, "all_reduce_s": 1.26e-06}
+        | {
+            "sequence_s": 1.6e-05,
+            "eager_layer_s": 5.32e-04,
+            "prefill_factor": 1.04,
+            "kind": "derived",
+            "source": "test",
+        },
+    ],
+}
+"""The same of one whose prompts come first."""
 
 
 @pytest.mark.parametrize(
@@ -610,7 +626,7 @@ def test_few_slots_agree_with_the_event_engine(model, cluster, rate, prompt, slo
 def test_short_prompts_cost_a_pipeline_turns_of_its_decodes(load):
     """A turn with a prompt was as short as alone, beside decodes of twice its length: TPOT was 34 % short."""
     options = {"token_budget": 512, "max_sequences": 512, "prefix_caching": False}
-    pool = {"engine": "sglang-0.5.12", "pipeline": 2, "options": options}
+    pool = {"engine": PROMPTS_FIRST, "pipeline": 2, "options": options}
     rate = rate_of(load, 100, 300, pool, "llama2-13b", cluster="dgx-h200")
     data = {**served(rate, 100, 300, pool, "llama2-13b"), "cluster": "dgx-h200"}
     data["workload"] |= {"requests": 4000}
