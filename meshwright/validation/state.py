@@ -75,6 +75,6 @@ def adapters(row: PublishedRow, model: Model, precision: str) -> dict[str, Any]:
         base = precision
     if coded := re.search(CODED_BASE, notes, re.IGNORECASE):
         base = coded[1].lower()
-    return {
-        "adapter": {"rank": int(rank[1]) if rank else usual.get("rank", 16), "targets": targets, "base": base}
-    }
+    ranks = int(rank[1]) if rank else usual.get("rank", 16)
+    drops = usual.get("dropout", False)
+    return {"adapter": {"rank": ranks, "targets": targets, "base": base, "dropout": drops}}

@@ -29,9 +29,10 @@ def is_adapter(op: Op) -> bool:
 def with_adapters(layers: Iterable[list[Op]], adapter: Adapter, formats: Formats) -> list[list[Op]]:
     """Layers with the products of adapters behind those that they stand beside.
 
-    An adapter's first factor reads and keeps the product's input, its second keeps the first one's small
-    output and adds to the product's output (Hu et al. 2021, LoRA). A frozen product keeps nothing for its
-    backward pass: its weight has no gradient (Transformer Engine, linear.py: backward_needs_input).
+    An adapter's first factor reads and keeps the product's input, after a dropout where it has one; its
+    second keeps the first one's small output and adds to the product's output (Hu et al. 2021, LoRA). A
+    frozen product keeps nothing for its backward pass: its weight has no gradient (Transformer Engine,
+    linear.py: backward_needs_input).
     Layers that share an op share its adapters.
 
     Args:
@@ -70,7 +71,16 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     bare = {"saved": 0.0, "intermediate": 0.0, "only_backward": (), "dtype": "bf16"}
     first = {"n": rank, "parameters": op.groups * rank * op.k, **bare, "saved": saved}
     second = {"k": rank, "parameters": op.groups * rank * op.n, **bare, "saved": rows * rank * width}
-    size = rows * op.n * width
+    read, size = rows * op.k * width, rows * op.n * width
+    drops: list[Op] = []
+    if adapter.dropout:
+        # torch.nn.Dropout writes the input and a mask of a byte; its backward pass reads both and writes.
+        moved = 2 * read + rows * op.k
+        name = f"{op.name} dropout"
+        dropped = MemoryBound(
+            name=name, kind="elementwise", part=op.part, bytes=moved, backward_bytes=moved, saved=rows * op.k
+        )
+        drops.append(dropped)
     # The second product's output is scaled (read, written) and added (two read, one written). Backward its
     # gradient is scaled, and the input's gradients by both ways are added.
     added = MemoryBound(
@@ -79,12 +89,13 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
         part=op.part,
         launches=2.0,
         bytes=5 * size,
-        backward_bytes=2 * size + 3 * rows * op.k * width,
+        backward_bytes=2 * size + 3 * read,
         backward_launches=2.0,
     )
     return [
         op.changed(saved=0.0),
         *decode,
+        *drops,
         op.changed(name=f"{op.name} first{MARK}", **first),
         op.changed(name=f"{op.name} second{MARK}", **second),
         added,

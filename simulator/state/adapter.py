@@ -53,6 +53,7 @@ class Adapter(Strict):
         "bf16",
         description="format of the frozen parameters; decoded before each product that runs in another one",
     )
+    dropout: bool = Field(False, description="a dropout of the input of each adapter (lora_dropout above 0)")
 
     def is_coded(self, dtype: str) -> bool:
         """Whether products of a number format decode the frozen weights first."""

@@ -122,6 +122,17 @@ def test_frozen_products_keep_no_inputs():
     assert every == pytest.approx(full["activations"], rel=0.02)
 
 
+def test_a_dropout_of_adapters_inputs_adds_a_kernel_and_a_mask():
+    (plain, held), (dropped, kept) = (
+        parts(scenario({"rank": 16, "targets": ["attention"], "dropout": drops}, recompute="none"))
+        for drops in (False, True)
+    )
+    assert dropped.seconds["elementwise"][0] > plain.seconds["elementwise"][0]
+    # The inputs of two projections, one byte each, and what the allocator cannot use.
+    masks = 1.05 * 2 * 4096 * 4096 * 32
+    assert kept["activations"] - held["activations"] == pytest.approx(masks, rel=0.02)
+
+
 def test_log_probabilities_compute_the_gradient_of_a_frozen_output_layer():
     """They repeat the output layer's product, and beside adapters add that of its weights' gradient too."""
 
