@@ -214,12 +214,29 @@ SCRIPT = re.compile(r"[\w./-]{1,200}\.py\b|(?m:^\s*(?:swift|tune|xtuner)\s+\w+)"
 """What a launch file of a kind that is not read runs."""
 
 
+FOREIGN = (
+    ("torchtune", r"(?m)^\s*_component_:\s*torchtune\."),
+    ("GPT-NeoX", r"(?m)^\s*[\"']?pipe[-_]parallel[-_]size[\"']?\s*:"),
+    ("llm-foundry", r"(?m)^(?:device_train_microbatch_size|global_train_batch_size|max_duration):"),
+    ("LitGPT", r"(?m)^\s*class_path:\s*litgpt\.|^lora_query:|^\s*litgpt\s"),
+    ("Levanter", r"(?m)^initialize_from_hf:|^\s*fsdp_axis:"),
+    ("nanotron", r"(?m)^parallelism:[\s\S]{0,400}^\s+pp_engine:"),
+)
+"""Launchers whose files are not read, by keys that only they have."""
+
+
 def recognised(text: str, where: str) -> Exporter:
     """The exporter with most options in the text.
 
     Raises:
         InputError: no exporter's options.
     """
+    if foreign := next(((name, key) for name, kind in FOREIGN if (key := re.search(kind, text))), None):
+        named = " ".join(foreign[1][0].split()).rstrip(":")
+        problem = (
+            f"is a file of {foreign[0]} ({named}), which is not read; state its model, batch and degrees"
+        )
+        raise InputError(f"{problem}: meshwright simulate --model NAME --gpus N --fix FIELD=VALUE", where)
     hints = {name: sum(hint in text for hint in exporter(name).hints) for name in TARGETS}
     if "--num-layers" in text and "--hidden-size" in text:  # Megatron-DeepSpeed has keys of both
         hints["deepspeed"] = 0

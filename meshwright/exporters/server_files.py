@@ -18,6 +18,7 @@ import yaml
 from core.errors import InputError
 from core.loading import exists
 from core.parsing import read_text
+from meshwright.exporters.server_charts import charted
 from meshwright.exporters.shell import expanded_commands, read_options
 from meshwright.exporters.table import Options
 from meshwright.exporters.tuning_sharding import NOT_YAML
@@ -130,6 +131,9 @@ def servers_of(text: str, where: str, path: Path | None) -> list[LaunchedServer]
     listed = [server for document in documents for server in _manifest(document, where, beside, {})]
     if listed:
         return listed
+    values = [part for document in documents for part in charted(document, where)]
+    if values:
+        return [_server("vllm", part.words, where, beside, **part.fields) for part in values]
     return list(_script(text, where, beside))
 
 
@@ -295,6 +299,7 @@ def _replaced(text: str, variables: Mapping[str, str]) -> str:
         lambda sum_: f"$(({re.sub(NAMED, lambda name: variables.get(name[0], name[0]), sum_[1])}))",
         text,
     )
+    text = re.sub(r"\$\{(\w+):?-([^{}]*)\}", lambda named: variables.get(named[1], named[2]), text)
     return re.sub(r"\$[({]?(\w+)[)}]?", lambda match: variables.get(match[1], match[0]), text)
 
 
@@ -315,7 +320,9 @@ def _container(
     around = dict(around)
     variables = around.pop(ENV, {})
     words = [
-        _replaced(str(word), variables) for key in ("command", "args") for word in _listed(node.get(key))
+        _replaced(str(word), variables)
+        for key in ("entrypoint", "command", "args")
+        for word in _listed(node.get(key))
     ]
     # Tags of Dynamo's images are its own releases.
     version = VERSION.search(str(node.get("image", ""))) if "dynamo" not in str(node.get("image")) else None

@@ -152,6 +152,25 @@ LMCACHE = """\
 vllm serve Qwen/Qwen3-32B-FP8 -tp 2 \\
     --kv-transfer-config '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}'
 """
+CHART = """\
+servingEngineSpec:
+  modelSpec:
+  - name: small
+    tag: v0.11.0
+    modelURL: Qwen/Qwen3-8B
+    replicaCount: 1
+    vllmConfig: {tensorParallelSize: 2, maxModelLen: 4096, extraArgs: ["--max-num-seqs=64"]}
+    lmcacheConfig: {enabled: false}
+"""
+RAY_LLM = """\
+engine_config:
+  type: VLLMEngine
+  hf_model_id: Qwen/Qwen3-8B
+  max_total_tokens: 4096
+  engine_kwargs: {max_num_seqs: 64}
+scaling_config: {num_workers: 2, num_gpus_per_worker: 1}
+deployment_config: {autoscaling_config: {min_replicas: 1, max_replicas: 2}}
+"""
 FILES: list[dict[str, Any]] = [
     {
         "path": "docker.sh",
@@ -270,6 +289,18 @@ FILES: list[dict[str, Any]] = [
         "stated": {"cluster": "dgx-a100-80gb"},
         "right": {"gpus": 1, "deployment.tensor": 1, "deployment.options.max_context": 4096},
         "text": SKYPILOT,
+    },
+    {
+        "path": "values.yaml",
+        "stated": {"cluster": "dgx-h100"},
+        "right": {"gpus": 2, "deployment.tensor": 2, "deployment.options.max_context": 4096},
+        "text": CHART,
+    },
+    {
+        "path": "llm.yaml",
+        "stated": {"cluster": "dgx-a100-80gb"},
+        "right": {"gpus": 2, "deployment.tensor": 2, "deployment.options.max_sequences": 64},
+        "text": RAY_LLM,
     },
 ]
 """Name, what the command line states, fields or refusal by hand, and the text."""

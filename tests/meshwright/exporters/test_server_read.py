@@ -251,3 +251,69 @@ def test_an_exported_server_is_read_as_the_same_deployment(
     told = {name: pool["options"][name] for name in options}
     assert told.pop("memory_share") == pytest.approx(options["memory_share"], abs=1e-3)
     assert told == {name: value for name, value in options.items() if name != "memory_share"}
+
+
+CHART = """\
+servingEngineSpec:
+  modelSpec:
+  - name: small
+    repository: vllm/vllm-openai
+    tag: v0.11.0
+    modelURL: Qwen/Qwen3-8B
+    replicaCount: 3
+    requestGPU: 2
+    vllmConfig:
+      {tensorParallelSize: 2, maxModelLen: 4096, enablePrefixCaching: false, extraArgs: ["--max-num-seqs=64"]}
+"""
+RAY_SERVE = """\
+applications:
+- name: app
+  args:
+    llm_configs:
+    - model_loading_config: {model_id: small, model_source: Qwen/Qwen3-8B}
+      engine_kwargs: {tensor_parallel_size: 2, max_model_len: 4096}
+      deployment_config: {autoscaling_config: {min_replicas: 3, max_replicas: 5}}
+"""
+RAY_LLM = """\
+engine_config:
+  {type: VLLMEngine, hf_model_id: Qwen/Qwen3-8B, max_total_tokens: 4096, engine_kwargs: {max_num_seqs: 64}}
+scaling_config: {num_workers: 2, num_gpus_per_worker: 1}
+deployment_config: {autoscaling_config: {min_replicas: 3}}
+"""
+
+
+@pytest.mark.parametrize("text", [CHART, RAY_SERVE, RAY_LLM], ids=["chart", "ray-serve", "ray-llm"])
+def test_files_of_values_are_servers(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(text)
+    pool = deployment(str(file))
+    assert (pool["tensor"], pool["replicas"], pool["options"]["max_context"]) == (2, 3, 4096)
+    assert read(str(file)).scenario["model"] == "Qwen/Qwen3-8B"
+    assert any("max_replicas 5 is left out" in note for note in read(str(file)).notes) == (text == RAY_SERVE)
+
+
+def test_a_chart_may_ask_for_engine_0_and_for_roles(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(CHART.replace("tensorParallelSize: 2", 'tensorParallelSize: 2, v0: "1"'))
+    assert deployment(str(file))["engine"] == "vllm-0.6"
+    part = CHART.partition("modelSpec:\n")[2].rstrip()
+    roles = [
+        f"{part}\n    lmcacheConfig: {{enabled: true, kvRole: {role}}}\n"
+        for role in ("kv_producer", "kv_consumer")
+    ]
+    file.write_text("servingEngineSpec:\n  modelSpec:\n" + "".join(roles))
+    assert [pool["role"] for pool in deployment(str(file))["pools"]] == ["prefill", "decode"]
+
+
+def test_an_engine_of_ray_that_is_not_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(RAY_LLM.replace("VLLMEngine", "TRTLLMEngine"))
+    with pytest.raises(InputError, match=r"engine_config.type: 'TRTLLMEngine' is not read"):
+        read(str(file))
+
+
+def test_a_compose_file_may_start_vllm_by_its_entry_point(tmp_path: Path) -> None:
+    file = tmp_path / "compose.yaml"
+    command = '["serve", "${MODEL:-Qwen/Qwen3-8B}", "--tensor-parallel-size", "2"]'
+    file.write_text(f'services:\n  a:\n    image: mine\n    entrypoint: ["vllm"]\n    command: {command}\n')
+    assert (read(str(file)).scenario["model"], deployment(str(file))["tensor"]) == ("Qwen/Qwen3-8B", 2)

@@ -125,3 +125,22 @@ def test_what_changes_the_step_is_refused_by_its_key(text: str, message: str, tm
     with pytest.raises(InputError) as error:
         read(text, tmp_path)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "launcher"),
+    [
+        ("model:\n  _component_: torchtune.models.llama3.llama3_8b\nbatch_size: 2\n", "torchtune"),
+        (
+            '{\n  "pipe-parallel-size": 4,\n  "num-layers": 44,\n  "zero_optimization": {"stage": 1}\n}\n',
+            "GPT-NeoX",
+        ),
+        ("model: {name: mpt_causal_lm}\nglobal_train_batch_size: 1024\n", "llm-foundry"),
+        ("lora_query: true\ndata:\n  class_path: litgpt.data.Alpaca\n", "LitGPT"),
+    ],
+)
+def test_a_file_of_a_launcher_that_is_not_read_is_refused_by_its_name(tmp_path, text, launcher):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=rf"is a file of {launcher} \(.*\), which is not read"):
+        read_launch(str(file), stated={"cluster": "dgx-h100", "gpus": 8})
