@@ -98,10 +98,10 @@ def _autoscaled(config: Mapping[str, Any]) -> dict[str, Any]:
     """Replicas at the least, and a note where they may become more."""
     scaling = _at(config, AUTOSCALED)
     scaling = scaling if isinstance(scaling, Mapping) else {}
-    fewest, most = _count(scaling.get("min_replicas")), scaling.get("max_replicas")
+    fewest, upper = _count(scaling.get("min_replicas")), scaling.get("max_replicas")
     fields: dict[str, Any] = {"replicas": fewest}
-    if most not in (None, fewest):
-        fields["notes"] = (f"{AUTOSCALED}.max_replicas {shown(most)} is left out: {fewest or 1} runs",)
+    if upper not in (None, fewest):
+        fields["notes"] = (f"{AUTOSCALED}.max_replicas {shown(upper)} is left out: {fewest or 1} runs",)
     return fields
 
 
@@ -120,8 +120,8 @@ def _words(options: Mapping[str, Any]) -> list[str]:
 
 
 def _release(tag: object) -> str:
-    found = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", str(tag))
-    return found[1] if found else ""
+    release = re.match(r"v?(\d+\.\d+(?:\.\d+)?)", str(tag))
+    return release[1] if release else ""
 
 
 def _count(value: object) -> int | None:
