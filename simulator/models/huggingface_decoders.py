@@ -22,6 +22,29 @@ MINICPM: Mapping[object, dict[str, Any]] = {
 MiniCPM4 and Qwen3 (openbmb/MiniCPM-V-*, modeling_minicpmv.py: ``self.llm``)."""
 
 
+def mllama(config: Config) -> dict[str, Any]:
+    """Llama 3.2 Vision: layers that attend to a picture are passed over where there is none.
+
+    Raises:
+        InputError: cross_attention_layers is no list of layers.
+    """
+    layers, crossing = (
+        whole_of(config, "num_hidden_layers"),
+        config.values.get("cross_attention_layers") or [],
+    )
+    if not isinstance(crossing, list) or not all(type(at) is int and 0 <= at < layers for at in crossing):
+        problem = f"cross_attention_layers: layers from 0 to {layers - 1} are needed, found {shown(crossing)}"
+        raise InputError(problem, config.where)
+    hidden, heads = whole_of(config, "hidden_size"), whole_of(config, "num_attention_heads")
+    width = hidden // max(heads, 1)
+    keys = whole_of(config, "num_key_value_heads", heads) * width
+    mlp = 3 * whole_of(config, "intermediate_size")
+    layer = hidden * (2 * heads * width + 2 * keys + mlp + 2) + 2 * width + 2
+    # Eight rows of the embedding stand for tokens of pictures, and are no words of the output layer.
+    rows = 8 * hidden
+    return {"layers": layers - len(set(crossing)), "other_parameters": len(set(crossing)) * layer + rows}
+
+
 def axk2(config: Config) -> dict[str, Any]:
     """Latent attention whose queries and gates come from one product of twice the rank; gates of norms."""
     layers, rank = whole_of(config, "num_hidden_layers"), whole_of(config, "q_lora_rank")

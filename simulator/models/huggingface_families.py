@@ -19,6 +19,7 @@ from simulator.models.huggingface_decoders import (
     inkling,
     jetmoe,
     minicpmv,
+    mllama,
     zaya,
 )
 from simulator.models.huggingface_encoders import (
@@ -75,6 +76,7 @@ UNPRICED: Mapping[str, str] = {
     "inkling_text": "relative positions and short convolutions take memory, not time",
     "zaya": "convolutions over queries and keys, and layers of routers, take memory, not time",
     "axk2": "gates of queries and of norms take memory, not time",
+    "mllama": "layers that attend to a picture take memory, not time",
     "doge": "attention is priced over all keys, not over those that its mask keeps",
     "xlnet": f"relative positions take memory, not time; {ENCODERS}",
     "xlm": ENCODERS,
@@ -365,6 +367,7 @@ FAMILY_RULES: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), t5),
     **dict.fromkeys((*BARTS, "bigbird_pegasus"), bart),
     "prophetnet": prophetnet,
+    **dict.fromkeys(("mllama", "mllama_text_model"), mllama),
     "moshi": lambda config: {"feed_forward": whole_of(config, "ffn_dim") // 2},
     "whisper": whisper,
 }

@@ -224,7 +224,9 @@ def _hunyuan(config: Config) -> dict[str, Any]:
         "moe.shared_experts": ("num_shared_expert",),
     }
     fields = {field: _equal(config, *names) for field, names in keys.items()}
-    return fields if (fields["moe.experts"] or 0) > 1 else {}
+    if fields["moe.shared_experts"] is None:  # As wide as an MLP (transformers, modular_hunyuan_v1_moe.py).
+        fields["moe.shared_experts"] = 1
+    return fields if (fields["moe.experts"] or 0) > 1 or "num_shared_expert" not in config.values else {}
 
 
 def _equal(config: Config, *keys: str) -> int | None:
