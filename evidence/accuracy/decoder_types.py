@@ -1,9 +1,10 @@
 """Every decoder of transformers, and published ``config.json``: parameters here and on torch's meta device.
 
-    python -m benchmarks.decoder_types FILE.json
+    python -m benchmarks.decoder_types FILE.json [FOLDER]
 
 The first run writes what transformers builds (it needs torch and transformers), the second compares; they may
-run in two environments. Published files are those of ``tests/simulator/models/hf_configs.py``.
+run in two environments. Published files are those of ``tests/simulator/models/hf_configs.py``; with FOLDER
+its ``*config.json`` are built instead.
 """
 
 from __future__ import annotations
@@ -48,11 +49,24 @@ APART = {
     "longcat_flash": "transformers allocates 256 experts too many in some products; 560.7B as published",
 }
 """Types that are no text decoder of their own, or whose class has other parameters than what is published."""
+BUILT_AS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
+"""Types whose released code derives from a class of transformers without adding parameters (but MTP)."""
 OF_SENSES = re.compile("vision|visual|image|audio")
 """In names of parameters of towers, which a text model has not."""
 
 
-def build() -> dict[str, Any]:
+def of_folder(folder: Path) -> dict[str, Any]:
+    """Contents of the ``config.json`` files of a folder, by name; without number formats."""
+    files = [path for path in sorted(folder.rglob("*config.json")) if "quant" not in path.name]
+    read = {path.name if path.name != "config.json" else path.parent.name: path for path in files}
+    contents = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in read.items()}
+    return {
+        name: {key: value for key, value in content.items() if key not in ("quantization_config", "auto_map")}
+        for name, content in contents.items()
+    }
+
+
+def build(folder: Path | None) -> dict[str, Any]:
     """Configuration and parameters of each type of causal language model and of each file, or the error."""
     import torch
     import transformers
@@ -62,7 +76,8 @@ def build() -> dict[str, Any]:
 
     built: dict[str, Any] = {}
     configurations = {name: {"model_type": name} for name in sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)}
-    for name, stated in (configurations | CONFIGS | PUBLISHED_2025).items():
+    listed = of_folder(folder) if folder else configurations | CONFIGS | PUBLISHED_2025
+    for name, stated in listed.items():
         signal.alarm(SECONDS)
         try:
             fields = {
@@ -70,14 +85,16 @@ def build() -> dict[str, Any]:
             }
             bare = not fields
             fields |= UNSTATED.get(name, {})
-            config = transformers.AutoConfig.for_model(stated["model_type"], **fields)
+            kind = BUILT_AS.get(stated["model_type"], stated["model_type"])
+            config = transformers.AutoConfig.for_model(kind, **fields)
             with torch.device("meta"):
                 decoder = getattr(config, "text_config", getattr(config, "decoder", config))
                 try:
                     model = _class_of(transformers, decoder).from_config(decoder)
-                except ValueError:  # a class that no configuration is registered for
-                    own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name]
-                    model = getattr(transformers, own)(decoder)
+                except ValueError:  # a decoder that no class of text models is registered for
+                    own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(name)
+                    whole = transformers.AutoModelForImageTextToText
+                    model = getattr(transformers, own)(decoder) if own else whole.from_config(config)
             model.tie_weights()
             text = [tensor for part, tensor in model.named_parameters() if not OF_SENSES.search(part)]
             count = sum({id(tensor): tensor.numel() for tensor in text}.values())
@@ -138,7 +155,8 @@ def main() -> None:
     if path.is_file():
         compare(json.loads(path.read_text(encoding="utf-8")))
     else:
-        path.write_text(json.dumps(build()), encoding="utf-8")
+        folder = Path(sys.argv[2]) if sys.argv[2:] else None
+        path.write_text(json.dumps(build(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":
