@@ -108,7 +108,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     parts["launch"] = parts["launch"] + m * waits
     largest = first_largest(counts.total)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
-        setting, plans, passes, counts, largest, slowest, links
+        setting, plans, passes, counts, largest, links
     )
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
@@ -182,7 +182,7 @@ def priced_time(
     makespan = _makespan(setting, plans, stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
-    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, slowest, links)
+    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, links)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
     step_s = (
@@ -414,10 +414,12 @@ def data_parallel_times(
     passes: StageTimes,
     counts: Parameters,
     largest: np.ndarray,
-    slowest: np.ndarray,
     links: Setting | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
+
+    Both run beside passes of the same stage, whichever stage is the slowest: where links change that, the
+    window does not jump.
 
     Args:
         setting: what the plans share.
@@ -425,11 +427,10 @@ def data_parallel_times(
         passes: times of each class of stage.
         counts: parameters of each class of stage.
         largest: the class with the most parameters, shape (plans,).
-        slowest: the class that computes longest, shape (plans,).
         links: as in ``predict``.
     """
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    backward, forward = of_class(slowest, passes.backward), of_class(slowest, passes.forward)
+    backward, forward = of_class(largest, passes.backward), of_class(largest, passes.forward)
     m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))

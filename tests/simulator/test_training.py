@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hwmodels.cluster import Cluster
 from simulator.frameworks import frameworks
 from simulator.models import LayerKind
 from simulator.plan import Plan, Plans
+from simulator.scenario import make_scenario
 from simulator.training import predict, step_time
 from simulator.training.layer import layer
 
@@ -64,6 +67,24 @@ def test_a_faster_network_never_slows_a_step(make_setting):
     slow = replace(setting, cluster=setting.cluster.with_network(200).resized(64))
     fast = replace(setting, cluster=setting.cluster.with_network(3200).resized(64))
     assert np.all(predict(fast, Plans.of(VARIED)).time <= predict(slow, Plans.of(VARIED)).time * (1 + 1e-9))
+
+
+def test_no_step_jumps_where_faster_links_change_which_stage_is_the_slowest():
+    """Gemma 2 9B with 9, 12, 12 and 9 layers: from twice the rate of links on, the loss makes the last one so."""
+    data = {"model": "gemma2-9b", "cluster": "frontier", "gpus": 128, "framework": "megatron-core"}
+    shape = {"tensor": 2, "sequence_parallel": True, "context": 2, "data": 8, "micro_batch": 4, "zero": 2}
+    stages = {"pipeline": 4, "virtual_pipeline": 3, "schedule": "interleaved", "recompute": "full"}
+    plan = {**shape, **stages, "first_stage_layers": 9, "last_stage_layers": 9, "overlap_gradients": True}
+    workload = {"seq_len": 4096, "global_batch": 512, "precision": "bf16"}
+    made = make_scenario({**data, "workload": workload, "plan": plan}, "test", Path())
+    cluster, times = made.setting.cluster, []
+    for factor in (1, 1.5, 1.75, 2, 4):
+        levels = [
+            level.model_copy(update={"bandwidth": factor * level.bandwidth}) for level in cluster.levels
+        ]
+        faster = Cluster.model_validate({**dict(cluster), "levels": levels})
+        times.append(predict(replace(made.setting, cluster=faster), Plans.of(made.plan)).time[0])
+    assert times == sorted(times, reverse=True)
 
 
 def test_a_faster_device_shortens_a_step(make_setting):
