@@ -70,7 +70,7 @@ def test_a_faster_network_never_slows_a_step(make_setting):
 
 
 def test_no_step_jumps_where_faster_links_change_which_stage_is_the_slowest():
-    """Gemma 2 9B with 9, 12, 12 and 9 layers: from twice the rate of links on, the loss makes the last one so."""
+    """Gemma 2 9B in 9, 12, 12 and 9 layers: from twice the rate of links on, the last one, with the loss."""
     data = {"model": "gemma2-9b", "cluster": "frontier", "gpus": 128, "framework": "megatron-core"}
     shape = {"tensor": 2, "sequence_parallel": True, "context": 2, "data": 8, "micro_batch": 4, "zero": 2}
     stages = {"pipeline": 4, "virtual_pipeline": 3, "schedule": "interleaved", "recompute": "full"}
