@@ -8,7 +8,6 @@ At one instant events and arrivals precede the ends of steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from heapq import heappop, heappush, heapreplace
 from math import inf
 from typing import Any
@@ -260,10 +259,11 @@ class Fleet:
         end = replica.next_s
         replica.advance(now)
         replica.submit(sequence, now)
+        looking = self._looking
         if replica.next_s != end:
-            self._looking.touch(member)
-        else:
-            self._looking.changed(member.index)
+            looking.touch(member)
+        elif looking.notes:
+            looking.changed(member.index)
 
     def _run_fed(self, arrivals: Iterator[tuple[float, Request | None]]) -> None:
         """Run with feedback from completions: the replica whose step ends next advances first.
@@ -275,13 +275,13 @@ class Fleet:
         never: tuple[float, Request | None] = (inf, None)
         start, request = next(arrivals, never)
         clock, members, looking = self.clock, self.members, self._looking
-        queue = looking.ends
+        queue, next_timed = looking.ends, clock.peek
         while True:
             while queue and members[queue[0][1]].replica.next_s != queue[0][0]:
                 heappop(queue)
             if programs is not None and programs.done:
                 start = inf
-            timed = clock.peek()
+            timed = next_timed()
             outside = timed if timed < start else start
             if queue and queue[0][0] < outside:
                 end = queue[0]
@@ -292,8 +292,10 @@ class Fleet:
                     # The turn may have put earlier ends of other replicas before its own.
                     put = heapreplace if queue[0] is end else heappush
                     put(queue, (replica.next_s, index))
-                looking.changed(index)
-            elif outside == inf or self._sent_all(start):
+                if looking.notes:
+                    looking.changed(index)
+            elif outside == inf or (start == inf and programs is not None and programs.idle):
+                # Processes on the clock may never end.
                 return
             elif timed <= outside:
                 clock.step()
@@ -303,10 +305,6 @@ class Fleet:
                 elif request is not None:
                     users.arrive(request) if users is not None else self.send(request)
                 start, request = next(arrivals, never)
-
-    def _sent_all(self, start: float) -> bool:
-        """Whether all programs of an open loop have ended; processes on the clock may never end."""
-        return start == inf and self._programs is not None and self._programs.idle
 
     def _at(self, time: float, what: Callable[[float], None]) -> None:
         """Call a function at a time: now if it has come and no replica is in its turn, else by the clock."""
@@ -364,14 +362,15 @@ class Fleet:
             source.adapters.leave(request.adapter)
             end = max(end, target.adapters.take(request.adapter, now))
         # A copy: the prefill replica still lists the sequence among those that it admitted.
-        sequence = copy(sequence)
+        sequence = sequence.__copy__()
         sequence.output = request.output
         sequence.target = request.prompt + 1
         sequence.loaded = request.prompt
         sequence.computed = 0
         failures = target.failures
         target.coming += 1
-        self._looking.changed(target.index)
+        if self._looking.notes:
+            self._looking.changed(target.index)
         self._at(end, lambda time: self.arrive(target, failures, sequence, time, 1))
 
     def arrive(self, target: Member, failures: int, sequence: Sequence, now: float, coming: int = 0) -> None:

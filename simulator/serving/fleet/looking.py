@@ -20,6 +20,7 @@ class Looking:
 
     Attributes:
         ends: heap of the end of each replica's next step, s, with its index; outdated entries among them.
+        notes: whether anything is kept of a replica whose state changes.
     """
 
     def __init__(self, router: Router, members: list[Member], ordered: bool) -> None:
@@ -33,13 +34,15 @@ class Looking:
         """By the list of the replicas that take requests."""
         self._kept: list[Readings] = []
         """Those that keep arrays of their replicas' states."""
+        self.notes = router.reads_kv
 
     def touch(self, member: Member) -> None:
         """Note that a replica's state or the end of its next step has changed."""
         if self._follows:
             if member.replica.next_s < inf:
                 heappush(self.ends, (member.replica.next_s, member.index))
-            self.changed(member.index)
+            if self.notes:
+                self.changed(member.index)
 
     def changed(self, index: int) -> None:
         """Note that a replica's state has changed."""
@@ -52,6 +55,7 @@ class Looking:
         """Note that other replicas take requests, or that one has lost its state."""
         self._readings.clear()
         self._kept.clear()
+        self.notes = self.router.reads_kv
 
     def targets(self, takers: list[Member]) -> Readings:
         """The replicas that take requests, as routers read them."""
@@ -60,6 +64,7 @@ class Looking:
             readings = self._readings[id(takers)] = Readings(takers)
             if not readings.few:
                 self._kept.append(readings)
+                self.notes = True
         return readings
 
     def look(self, takers: list[Member], time: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 from simulator.serving.adapters import AdapterStore
@@ -63,7 +64,7 @@ class Member:
         resident = self.pool.costs.adapters
         self.adapters = None if resident is None else AdapterStore(resident.room, resident.load_s)
 
-    @property
+    @cached_property
     def place(self) -> TransferEnd:
         """The replica, as transfers name it."""
         return TransferEnd(self.index, self.pool.cluster, self.rank, self.pool.pool.devices)

@@ -83,7 +83,7 @@ class Transfers:
             bytes_: size of the KV, B.
             started, ended: start and end of the prompt's computation, s.
         """
-        route = self.route(source, target)
+        route = self._routes.get((source.number, target.number)) or self.route(source, target)
         sending_s = bytes_ / route.bandwidth
         computed = ended - started
         earliest = ended - computed * (1.0 - 1.0 / self.parts)

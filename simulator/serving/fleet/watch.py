@@ -11,7 +11,8 @@ Progress = Callable[[float], None]
 Enough = Callable[[Records, int], bool]
 """Of the requests that ended, and the number of those that no replica takes."""
 REPORT_EVERY, ASK_EVERY = 500, 50
-"""Number of ended requests between two progress reports, and between two questions whether they suffice."""
+"""Number of ended requests between two progress reports, and between two questions whether they suffice; the
+first is a multiple of the second."""
 
 
 class EnoughError(Exception):
@@ -38,7 +39,10 @@ class Watch:
         Raises:
             EnoughError: they suffice.
         """
-        if self.progress is not None and len(records) % REPORT_EVERY == 0:
-            self.progress(min(len(records) / self.requests, 1.0))
-        if self.enough is not None and len(records) % ASK_EVERY == 0 and self.enough(records, refused):
+        ended = len(records)
+        if ended % ASK_EVERY:
+            return
+        if self.progress is not None and ended % REPORT_EVERY == 0:
+            self.progress(min(ended / self.requests, 1.0))
+        if self.enough is not None and self.enough(records, refused):
             raise EnoughError

@@ -29,7 +29,8 @@ class Chunked(Scheduler):
 
     def fill(self, batcher: Batcher, step: PlannedStep, now: float) -> None:
         """See `Scheduler.fill`."""
-        batcher.decode(step)
+        if batcher.decodes:
+            batcher.decode(step)
         tokens = batcher.left(step)
         if batcher.prefilling:
             tokens = go_on(batcher, step, tokens)
