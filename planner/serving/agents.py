@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def carry_agents(
     if rows[0].agents > 1:
         for name, change in WITHOUT.items():
             if name != "cache affinity" or rows[0].plan.groups[0].replicas > 1:
-                without[name] = _most(question, rows[0].plan, rows[0].agents, change)
+                without[name] = _most(question, rows[0].plan, rows[0].agents, change)[0]
     return AgentSearch(question, rows, without)
 
 
@@ -194,11 +194,13 @@ def _carried(question: ServingQuestion, plan: ServingPlan) -> Carried:
     replicas = plan.groups[0].replicas
     try:
         alone = _with_replicas(plan, 1)
-        each = _most(question, alone, _first_guess(question, alone))
-        agents = each * replicas
-        while agents and replicas > 1 and not _holds(question, plan, agents)[0]:
-            agents = min(int(agents * (1.0 - CLOSE)), agents - 1)
-        return _row(question, plan, agents)
+        agents, run = _most(question, alone, _first_guess(question, alone))
+        if replicas > 1:
+            agents, run = agents * replicas, None
+            while agents and not (tried := _tried(question, plan, agents)).holds:
+                agents = min(int(agents * (1.0 - CLOSE)), agents - 1)
+            run = tried.run if agents else None
+        return _row(question, plan, agents, run)
     except MeshwrightError as error:
         return Carried(plan, 0, problem=str(error))
 
@@ -210,8 +212,8 @@ def _enough(question: ServingQuestion, row: Carried) -> Carried:
         return row
     for replicas in range(max(ceil(demand * planned_replicas / row.agents), 1), planned_replicas + 1):
         plan = _with_replicas(row.plan, replicas)
-        if _holds(question, plan, demand)[0]:
-            return _row(question, plan, demand)
+        if (tried := _tried(question, plan, demand)).holds:
+            return _row(question, plan, demand, tried.run)
     return row
 
 
@@ -232,20 +234,25 @@ def _first_guess(question: ServingQuestion, plan: ServingPlan) -> int:
     return max(round(plan.goodput * (plan.e2e_s + question.sample.between_s)), 1)
 
 
-def _most(question: ServingQuestion, plan: ServingPlan, expected: int, change: Change | None = None) -> int:
-    """The most agents that a deployment carries, to `CLOSE`; 0 where not even one."""
-    low, high, agents = 0, 0, expected
+def _most(
+    question: ServingQuestion, plan: ServingPlan, expected: int, change: Change | None = None
+) -> tuple[int, ServingResult | None]:
+    """The most agents that a deployment carries, to `CLOSE`, with their run; 0 where not even one."""
+    low, high, agents, carried = 0, 0, expected, None
     for _ in range(RUNS):
-        holds, fits = _holds(question, plan, agents, change)
-        low, high = (agents, high) if holds else (low, agents)
+        tried = _tried(question, plan, agents, change)
+        if tried.holds:
+            low, carried = agents, tried.run
+        else:
+            high = agents
         if high and (high - low <= max(CLOSE * high, 1)):
             break
-        if not high and not fits:
+        if not high and not tried.fits:
             break
         agents = (low + high) // 2 if high and low else (2 * low if low else max(high // 2, 1))
         if agents in (low, high):
             break
-    return low
+    return low, carried
 
 
 def _scenario(question: ServingQuestion, plan: ServingPlan, agents: int) -> dict[str, Any]:
@@ -285,15 +292,24 @@ def _between_s(question: ServingQuestion) -> float:
     return turn + question.sample.between_s
 
 
-def _holds(
-    question: ServingQuestion, plan: ServingPlan, agents: int, change: Change | None = None
-) -> tuple[bool, bool]:
-    """Whether a deployment carries a number of agents, and whether more of them could be tried."""
+class Tried(NamedTuple):
+    """A number of agents on the event engine."""
+
+    holds: bool
+    """Whether the deployment carries them."""
+    fits: bool
+    """Whether more of them could be tried."""
+    run: ServingResult
+    """Cut short where it does not hold."""
+
+
+def _tried(question: ServingQuestion, plan: ServingPlan, agents: int, change: Change | None = None) -> Tried:
+    """Run a deployment with a number of agents."""
     setting = _setting(question, plan, agents, change)
     misses = Misses(setting.serving)
     run = serve(setting, enough=misses.too_many)
     fits = 2 * agents * question.sample.turns <= MOST_TURNS
-    return not misses.exceeded and _meets(run), fits
+    return Tried(not misses.exceeded and _meets(run), fits, run)
 
 
 def _meets(run: ServingResult) -> bool:
@@ -306,9 +322,9 @@ def _meets(run: ServingResult) -> bool:
     return deadline is None or (len(programs) > 0 and float(np.mean(programs <= deadline)) >= slo.share)
 
 
-def _row(question: ServingQuestion, plan: ServingPlan, agents: int) -> Carried:
-    """The figures of a deployment with its agents."""
-    run = serve(_setting(question, plan, max(agents, 1)))
+def _row(question: ServingQuestion, plan: ServingPlan, agents: int, run: ServingResult | None) -> Carried:
+    """The figures of a deployment with its agents; of their run, or of one agent's where it carries none."""
+    run = run or serve(_setting(question, plan, max(agents, 1)))
     metrics, slo = run.metrics, question.workload.slo
     columns = run.records.columns()
     counted = columns["serial"] >= int(run.setting.serving.skipped * run.setting.serving.requests)

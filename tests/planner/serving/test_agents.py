@@ -10,7 +10,7 @@ import pytest
 import meshwright as mw
 from core.errors import InputError
 from meshwright.deployments import deployment_question
-from planner.serving.agents import WITHOUT, _holds, _most
+from planner.serving.agents import WITHOUT, _most, _tried
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -63,9 +63,9 @@ def test_the_number_holds_and_a_tenth_more_does_not(found):
     """One replica carries its number, and misses with 10 % more; each mechanism left out carries fewer."""
     question, row = found.search.question, found.agents.rows[0]
     alone = row.plan.groups[0].replicas == 1
-    assert _holds(found.agents.question, row.plan, row.agents)[0]
+    assert _tried(found.agents.question, row.plan, row.agents).holds
     if alone:
-        assert not _holds(found.agents.question, row.plan, round(1.1 * row.agents) + 1)[0]
+        assert not _tried(found.agents.question, row.plan, round(1.1 * row.agents) + 1).holds
     assert question.programs
     assert row.agents_a_kilowatt == pytest.approx(1e3 * row.agents / row.plan.watts)
     assert set(found.agents.without) <= set(WITHOUT)
@@ -113,7 +113,7 @@ def test_a_tighter_deadline_carries_fewer_agents(found):
     )
     assert tight.agents.question.workload.program.deadline == pytest.approx(program.deadline, abs=0.1)
     assert tight.agents.rows[0].agents < found.agents.rows[0].agents
-    assert _most(tight.agents.question, plan, 4) <= found.agents.rows[0].agents
+    assert _most(tight.agents.question, plan, 4)[0] <= found.agents.rows[0].agents
 
 
 def test_recorded_sessions_are_carried(tmp_path):
