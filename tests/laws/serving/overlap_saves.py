@@ -27,7 +27,8 @@ def overlapped(choose: Choose) -> Question:
         "model": choose(EXPERTS),
         "cluster": choose(("dgx-h100", "dgx-h200", "dgx-b200", "mi300x-8")),
         "ranks": choose((8, 16, 32, 64)),
-        "prompt": choose((4000, 1000, 128)),
+        "prompt": choose((4000, 2000, 1000, 300, 128)),
+        "decodes": choose((64, 1, 8, 200)),
         "kind": choose(("two-batches", "nano-batches", "halves", "ladder")),
     }
 
@@ -49,7 +50,7 @@ def check(question: Question) -> None:
     steps = OverlapSteps(table, overlap)
     plain, short = StepArrays([table]).cases(0), StepArrays([table], [Overlaps([steps])]).cases(0)
     prompt, every = float(question["prompt"]), np.array([1.0, float(question["ranks"])])
-    for decodes in (0.0, 64.0):
+    for decodes in (0.0, float(question["decodes"])):
         batch = (prompt, 0.0, decodes, 2000.0, 1.0, every)
         _at_least(short.mixed_seconds(*batch), plain.mixed_seconds(*batch) * overlap.longest)
     batch = np.array([1.0, 8.0, 64.0, 256.0]), 2000.0
