@@ -17,6 +17,7 @@ from planner.serving.question import ServingQuestion
 from planner.serving.score import (
     CLOSE,
     LEAST_RATE,
+    MIXED,
     PREFILL,
     ROLES,
     ReplicaCases,
@@ -60,7 +61,8 @@ class Phase:
     tried: int
     """Pairs of limits that were compared."""
     batch: float = field(kw_only=True)
-    """Largest mean number of decoding sequences of a rank at a rate within the targets."""
+    """Largest mean number of decoding sequences of a rank within the targets: at the rate asked for where one
+    pool carries it, else at the largest rate."""
     bandwidth: float
     """Of the link to the other pool, B/s."""
     sending_s: float
@@ -116,7 +118,12 @@ def phases(
         (state.watts + np.array([shape.idle_watts_beside for shape in kept_shapes])[best_cases.shape[owner]])
         * every,
     )
-    batch = state.batch if np.all(load <= limit) else _batch_within(sharing, np.minimum(load, limit))
+    # Where no pool carries the rate alone, batches at each shape's largest rate say whether they leave the
+    # captured graphs: a pool of decodes carries the rate in smaller ones.
+    mixed = limit[sharing.role == MIXED] * every[sharing.role == MIXED]
+    carried = question.rate is None or bool((mixed >= question.rate).any())
+    within = np.minimum(load, limit) if carried else limit
+    batch = state.batch if np.array_equal(within, load) else _batch_within(sharing, within)
     ends = np.cumsum([len(part) for part in counts])[:-1]
     batches = [float(part.max()) for part in np.split(batch, ends)]
     ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)

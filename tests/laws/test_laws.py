@@ -44,6 +44,16 @@ def test_graphs_are_raised_for_a_rate_that_needs_them():
     )
 
 
+@pytest.mark.slow
+def test_graphs_are_raised_for_a_rate_that_captured_ones_do_not_carry():
+    """Without a rate the pool of decodes alone had batches beyond the graphs; with one it had not, nor larger
+    graphs, and the largest rate was not carried."""
+    targets = {"ttft": 0.5, "tpot": 0.1, "engine": "sglang-0.5.12"}
+    LAWS["rates-priced"].check(
+        {"model": "gpt-oss-20b", "cluster": "dgx-a100-80gb", "gpus": 2, "isl": 700, "osl": 300, **targets}
+    )
+
+
 def broken_for(many: int) -> Law:
     """A law that no plan of so many and more GPUs keeps."""
 
