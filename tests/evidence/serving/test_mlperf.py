@@ -47,9 +47,9 @@ def test_rounds_before_v5_have_no_pipelines():
 @pytest.mark.parametrize(
     ("framework", "engine"),
     [
-        ("vLLM 0.4.3+rocm614, PyTorch 2.3.0", "vllm-0.11"),
-        ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0", "vllm-0.11"),
-        ("vLLM 0.10.0, RHEL 9.6", "vllm-0.11"),
+        ("vLLM 0.4.3+rocm614, PyTorch 2.3.0", "vllm-0.10"),
+        ("vLLM 0.6.5.dev964+mlperf50, Pytorch 2.7.0", "vllm-0.10"),
+        ("vLLM 0.10.0, RHEL 9.6", "vllm-0.10"),
     ],
 )
 def test_forks_of_amd_have_the_kernels_of_later_versions(framework, engine):
