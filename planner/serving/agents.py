@@ -197,9 +197,12 @@ def _carried(question: ServingQuestion, plan: ServingPlan) -> Carried:
         agents, run = _most(question, alone, _first_guess(question, alone))
         if replicas > 1:
             agents, run = agents * replicas, None
-            while agents and not (tried := _tried(question, plan, agents)).holds:
-                agents = min(int(agents * (1.0 - CLOSE)), agents - 1)
-            run = tried.run if agents else None
+            while agents and run is None:
+                tried = _tried(question, plan, agents)
+                if tried.holds:
+                    run = tried.run
+                else:
+                    agents = min(int(agents * (1.0 - CLOSE)), agents - 1)
         return _row(question, plan, agents, run)
     except MeshwrightError as error:
         return Carried(plan, 0, problem=str(error))
