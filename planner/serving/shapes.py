@@ -30,7 +30,7 @@ from simulator.serving.steps.memory import check_fits, memory
 from simulator.serving.steps.price import StepPrice
 from simulator.serving.steps.step_times import ReplicaCosts
 from simulator.serving.steps.table import IterationTable
-from simulator.serving.steps.weight_only import NARROW
+from simulator.serving.steps.weight_only import NARROW, wide_format
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,13 +233,19 @@ def _clocks(question: ServingQuestion) -> tuple[float | None, ...]:
     return (None, *(CLOCK_STEP * round(share * highest / CLOCK_STEP) for share in CLOCKS))
 
 
+def _stored(question: ServingQuestion) -> str:
+    """The format of the checkpoint; of 16 bits, the one that the device computes in."""
+    stored = checkpoint_of(question.model)
+    return wide_format(question.cluster.device.peak_flops) if stored == "bf16" else stored
+
+
 VALUES: Mapping[str, Callable[[ServingQuestion], tuple[Any, ...]]] = MappingProxyType(
     {
         "tensor": lambda question: _powers(question.devices),
         "data": lambda question: _powers(question.devices) if question.model.moe else (1,),
         "pipeline": lambda question: _powers(min(question.devices, 8)),
         "expert": lambda question: _powers(question.devices) if question.model.moe else (1,),
-        "weights": lambda question: (checkpoint_of(question.model),),
+        "weights": lambda question: (_stored(question),),
         "kv": lambda question: (question.model.checkpoint_kv,),
         "speculation": lambda question: usual_drafts(question.model, question.engine),
         "clock_mhz": lambda question: _clocks(question),

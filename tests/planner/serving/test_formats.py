@@ -32,3 +32,10 @@ def test_narrower_kv_holds_more_of_repeated_prompts():
     best = search.plans[0].goodput / search.plans[0].groups[0].replicas
     told = [variant.plan for variant in search.variants if variant.kv == "fp8"]
     assert told and all(plan.goodput / plan.groups[0].replicas > best for plan in told)
+
+
+@pytest.mark.parametrize(("cluster", "stored"), [("t4-8", "fp16"), ("dgx-h100", "bf16")])
+def test_weights_of_16_bits_are_in_the_format_that_the_device_computes_in(cluster, stored):
+    asked = {**NONE, "model": "llama2-7b", "cluster": cluster, "gpus": 2, "isl": 500, "osl": 150, "rate": 0.5}
+    search = search_serving(serving_question(None, {**asked, "ttft": 5.0, "tpot": 0.2}, {}, {}), 3)
+    assert {group.shape.pool.weights for plan in search.plans for group in plan.groups} == {stored}
