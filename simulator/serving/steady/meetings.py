@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 from simulator.serving.steady.begun_together import BegunTogether, together
 from simulator.serving.steady.company import any_comes
 from simulator.serving.steady.prompt_spells import PromptSpells
-from simulator.serving.steady.prompts_first import lane_steps, longest_rank, rank_steps
+from simulator.serving.steady.prompts_first import LaneSteps, lane_steps, longest_rank, rank_steps
 from simulator.serving.steady.prompts_only import prompts_only
 from simulator.serving.steady.steady_cases import Cases, Prefills
-from simulator.serving.steady.waits import RUNAWAY
+from simulator.serving.steady.waits import RUNAWAY, STEADIEST
 
 Array = NDArray[np.float64]
 
 MOST_INTERFERENCE = 0.95
 """Share of time that prefills of others may take from decodes."""
-STEADIEST = 0.02
-"""Least share of a deviation between micro batches that decays in a request's time."""
 
 
 class Meetings(NamedTuple):
@@ -38,10 +36,12 @@ class Meetings(NamedTuple):
     chunks: Array
     """Prompt chunks of a step with any, where ranks compute prompts in turn."""
     begun: BegunTogether | None
+    lanes: LaneSteps | None = None
+    """Turns of micro batches whose prompts come first."""
 
 
 def meetings(
-    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, chunks: Array
+    cases: Cases, arriving: Array, step: Array, tpot: Array, steps: Prefills, before: Meetings
 ) -> Meetings:
     """Times at a batch and a mean step.
 
@@ -50,8 +50,9 @@ def meetings(
         arriving: prompts a second that come to a replica, on all ranks, while it has a request.
         step, tpot: seconds of a pure decode step, and of the mean one.
         steps: steps with prompts.
-        chunks: prompt chunks of a step with any, of the last iteration.
+        before: the last iteration.
     """
+    chunks = before.chunks
     prefill, delay, first, running = _prompts(cases, arriving, step, tpot, steps)
     taken = arriving * delay
     if cases.interleaved:
@@ -67,13 +68,12 @@ def meetings(
         spelled = step + behind + (behind_own - behind) / np.maximum(cases.gaps, 1.0)
         mean = np.where(cases.spelled, spelled, mean)
         delay = np.where(cases.spelled, (1.0 - step / mean) / np.maximum(arriving, 1e-9), delay)
-    if cases.staged and not cases.interleaved:
-        lanes = (cases.stages > 1) & ~cases.undelayed & ~cases.closed
+    lanes = None
+    if cases.lanes_first:
+        lanes = lane_steps(cases, arriving, step, steps, before.lanes)
         mean, delay, prefill, first = (
-            np.where(lanes, turn_s, other)
-            for turn_s, other in zip(
-                lane_steps(cases, arriving, step, steps), (mean, delay, prefill, first), strict=True
-            )
+            np.where(cases.laned, turn_s, other)
+            for turn_s, other in zip(lanes, (mean, delay, prefill, first), strict=False)
         )
     if cases.turns:
         ranked = rank_steps(cases, arriving, step, steps, chunks)
@@ -86,7 +86,7 @@ def meetings(
     if cases.equal:
         begun = together(cases, steps, step, delay)
         mean = np.where(cases.together, begun.tpot_s, mean)
-    return Meetings(mean, delay, prefill, first, running, chunks, begun)
+    return Meetings(mean, delay, prefill, first, running, chunks, begun, lanes)
 
 
 def beside_prompts_only(cases: Cases, arriving: Array, steps: Prefills, met: Meetings) -> Meetings:

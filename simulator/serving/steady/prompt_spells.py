@@ -17,6 +17,8 @@ ends the spell with chance exp(-rate a).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +32,7 @@ TERMS = 3
 """Terms of the sum; the others are an integral."""
 FIXED_POINT_ROUNDS = 2
 """Iterations to the prompts of a mean step."""
-MOST_WORK = 0.97
+MOST_WORK = 0.999
 """Maximum of u."""
 LONGEST_SPELL = 12.0
 """Logarithm of the longest spell, in steps."""
@@ -69,18 +71,24 @@ class PromptSpells(NamedTuple):
             rate: prompts a second.
         """
         number = np.ones_like(rate)
-        most = steps.most / steps.chunks
+        most = np.maximum(steps.most / steps.chunks, 1.0)
         for _ in range(FIXED_POINT_ROUNDS):
-            number = np.clip(rate * _seconds(steps, number), 1.0, np.maximum(most, 1.0))
-        least, more = np.maximum(number - np.sqrt(number), 1.0), number + np.sqrt(number)
-        few_s, many_s = _seconds(steps, least), _seconds(steps, more)
+            number = np.clip(rate * _seconds(steps, number), 1.0, most)
+        return cls.through(partial(_seconds, steps), number, rate)
+
+    @classmethod
+    def through(cls, seconds: Callable[[Array], Array], mean: Array, rate: Array) -> PromptSpells:
+        """Spells at a rate of steps of some ``seconds`` by their prompts, linear about a mean number."""
+        least, more = np.maximum(mean - np.sqrt(mean), 1.0), mean + np.sqrt(mean)
+        few_s, many_s = seconds(least), seconds(more)
         slope = np.maximum(many_s - few_s, 0.0) / (more - least)
-        return cls(rate, np.maximum(many_s - slope * more, 0.0), slope)
+        slope = np.minimum(slope, MOST_WORK / np.maximum(rate, 1e-9))
+        return cls(rate, many_s - slope * more, slope)
 
     def following(self, *seconds: Array) -> list[Array]:
         """Mean seconds of steps with prompts that follow a step, for steps of several ``seconds``."""
-        work = np.minimum(self.rate * self.prompt_s, MOST_WORK)
-        slope = work / np.maximum(self.rate, 1e-9)
+        slope = self.prompt_s
+        work = self.rate * slope
         exponents = [self.rate]
         for _ in range(TERMS):
             exponents.append(self.rate * -np.expm1(-slope * exponents[-1]))
@@ -97,7 +105,12 @@ class PromptSpells(NamedTuple):
                 total - weight * np.expm1(-exponent * after)
                 for total, after in zip(totals, seconds, strict=True)
             ]
-        return totals
+        # No less than the first step: rounding, where many prompts are priced by the few of a mean step.
+        first_s = np.maximum(self.fixed_s + self.prompt_s, 0.0)
+        return [
+            np.maximum(total, -first_s * np.expm1(-self.rate * after))
+            for total, after in zip(totals, seconds, strict=True)
+        ]
 
     def _grown(self, exponents: Array) -> Array:
         return np.minimum(self.fixed_s * exponents, LONGEST_SPELL)

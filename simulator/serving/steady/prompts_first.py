@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.company import poisson_above, poisson_excess
+from simulator.serving.steady.prompt_spells import PromptSpells
 from simulator.serving.steady.steady_cases import Cases, Prefills
 from simulator.serving.steady.waits import many_servers
 
@@ -99,196 +100,165 @@ class LaneSteps(NamedTuple):
     """Turns of a prompt."""
     first_s: Array
     """Wait for the first of them."""
+    share: Array
+    """Of turns with prompts."""
+    prompts: Array
+    """Of such a turn."""
+    prompt_s: Array
+    """Seconds of turns for a prompt."""
+    family: Array
+    """Prompts that a micro batch computes from one on, until it decodes again."""
 
 
-def lane_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills) -> LaneSteps:
+def lane_steps(
+    cases: Cases, arriving: Array, step: Array, steps: Prefills, before: LaneSteps | None = None
+) -> LaneSteps:
     """Turns of the micro batches of a pipeline at a rate of prompts.
 
-    A micro batch plans its next turn when its last one has left the pipeline, and those behind it follow at
-    once: all wait until the prompts in the pipeline have left. What a prompt leaves of a turn's tokens is
-    filled by the next one that waits, which then waits for another turn of the same micro batch.
+    A micro batch plans its next turn when its last one has left the pipeline, with what came since
+    the one ahead left. Each micro batch has one of these gaps a round: together they are the round, which is
+    as long as its longest turn. A decode leaves its stages' part of the turn behind the one ahead, and the
+    first of the longest turns the rest of the round. So prompts of a micro batch come in spells as those of
+    one stage do (`PromptSpells`), by its gaps.
 
     Args:
         cases: the loads.
         arriving: prompts a second of one micro batch.
         step: seconds of a decode step.
         steps: steps with prompts.
+        before: turns of the last iteration.
     """
-    stages, chunks = cases.stages, steps.chunks
-    rate, most_chunks = arriving * stages, steps.ranks * steps.most
-    rounded_up, fit = np.ceil(chunks - 1e-9), np.maximum(np.floor(most_chunks + 1e-9), 1.0)
-    # Tokens that whole prompts leave of a turn, and turns more of a prompt that begins in them.
-    spare = np.where(chunks > 1.0, rounded_up - chunks, most_chunks - fit)
-    shared = ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts)
-    further = np.where(chunks > 1.0, chunks + 1.0 - rounded_up, 1.0)
-    less = steps.lacking
-    zero = np.zeros_like(step)
-    behind, prompts, fewer, count, turn = zero, np.ones_like(step), np.ones_like(step), rounded_up, zero
-    share, wait, tpot = zero, zero, step
+    stages, rate, cut = cases.stages, arriving * cases.stages, _Cut.of(cases, steps)
+    ones = np.ones_like(step)
+    share, number = (0.0 * ones, ones) if before is None else (before.share, before.prompts)
+    beside, behind, count = share, 0.0 * ones, cut.rounded_up * ones
+    tpot, wait, turn, many, family = step, 0.0 * ones, step, ones, ones
     for _ in range(LANE_ROUNDS):
-        turns = chunks + (rounded_up - chunks) * (1.0 - behind)
-        lone, more = steps.one_chunk - (1.0 - chunks / turns) * less, steps.seconds(prompts) - steps.one_chunk
-        turn = np.maximum(lone + more, 1e-9)
-        other = np.maximum(lone + steps.seconds(fewer) - steps.one_chunk, 1e-9)
-        # Prompts of a turn: one, and a Poisson number of others.
-        came = rate * lone - (prompts - 1.0) * np.expm1(-rate * more / np.maximum(prompts - 1.0, 1e-9))
-        came = np.minimum(np.maximum(came, 1e-9), LONGEST_SPELL / rounded_up)
-        rounds = _rounds(stages, rate, _Turns(step, turn, other), came, turns, share)
-        turned = arriving * turns * rounds.seconds
-        share = np.minimum(np.clip(rounds.share, turned / most_chunks, turned), MOST_PROMPTS)
-        prompts, fewer = _prompts_of(rounds, stages, rate, step, turn, turned, share)
-        prompts = np.clip(prompts, 1.0, most_chunks)
-        fewer = np.clip(fewer, 1.0, prompts)
+        gaps = _Gaps(cases, steps, step, cut.turns(behind), share, beside)
+        # A first prompt, or all that came in the gap of a turn with prompts.
+        came = rate * gaps.of_prompts(number)
+        number = np.clip(np.exp(-came) + came, 1.0, np.maximum(steps.ranks * steps.most / steps.chunks, 1.0))
+        spells = PromptSpells.through(gaps.of_prompts, number, rate)
+        turn, many = gaps.turn(number), gaps.count(number)
+        gap = gaps.of_prompts(number) / many
+        after, after_own = spells.following(gaps.decode_s, gaps.of_prompts(ones))
+        share = 0.5 * (share + np.minimum(after / (gap + after), MOST_PROMPTS))
+        # A turn alone in its round leaves most prompts behind.
+        left = cut.left(rate * np.where(turn >= step, turn - step + step / stages, turn / stages))
+        beside = share + (1.0 - share) * left
+        family = 1.0 + rate * after_own
         # An idle micro batch takes a prompt at once, so that those under way decode on.
         present = rate * (tpot * cases.gaps + count * turn)
         all_busy, others_busy = (poisson_above(present, stages - idle) for idle in (0.5, 1.5))
-        behind_own_s = _behind_own_prompt(rounds, stages, turns, share, others_busy) / cases.gaps
-        tpot = np.maximum(rounds.seconds / (1.0 - others_busy * share) + behind_own_s, step)
-        wait = all_busy * rounds.wait_s
-        ahead = rate * wait * count
-        behind = np.where(shared, (-np.expm1(-ahead / fit)) ** fit, 0.0)
-        count = rounded_up + behind * further
-    beside = np.minimum(2.0 * rate * wait, most_chunks - 1.0)
-    own_s = count * steps.seconds(1.0 + beside)
-    own_s = own_s - (rounded_up - chunks) * (1.0 - behind) * less
+        mean_s = (1.0 - share) * gaps.decode_s + share * gap
+        tpot = np.maximum(stages * mean_s / (1.0 - others_busy * share), step)
+        # A request's first decode comes behind its own prompt, and those that came in its gap.
+        again = np.expm1(np.minimum(rate * gap, LONGEST_SPELL)) * many * turn
+        tpot = tpot + others_busy * np.maximum(again - (tpot - step), 0.0) / cases.gaps
+        # Prompts of a turn vary as a geometric number does.
+        squares = gaps.square(gap, turn) + spells.prompt_s**2 * number * (number - 1.0)
+        squares = (1.0 - share) * gaps.decode_s**2 + share * squares
+        wait = all_busy * 0.5 * squares / mean_s
+        behind = cut.behind(rate * wait * count)
+        count = cut.rounded_up + behind * cut.further
+    met = np.minimum(2.0 * rate * wait, steps.ranks * steps.most - 1.0)
+    own_s = count * steps.seconds(1.0 + met)
+    own_s = own_s - (cut.rounded_up - steps.chunks) * (1.0 - behind) * steps.lacking
     # A shorter turn waits at the last stage for the decodes ahead of it.
     own_s = own_s + count * (1.0 - 1.0 / stages) * np.maximum(step - own_s / count, 0.0)
     delay = (1.0 - step / tpot) / np.maximum(arriving, 1e-9)
-    return LaneSteps(tpot, delay, own_s, wait)
+    return LaneSteps(tpot, delay, own_s, wait, share, number, turn * many / number, family)
 
 
-class _Turns(NamedTuple):
-    """Seconds of turns of a micro batch."""
+class _Cut(NamedTuple):
+    """What prompts leave of the tokens of a turn."""
 
-    step: Array
-    """Of decodes."""
-    turn: Array
-    """The longest one with prompts of a round."""
-    other: Array
-    """Its others with prompts."""
+    chunks: Array
+    rounded_up: Array
+    """Turns of a prompt alone."""
+    fit: Array
+    """Whole prompts of a turn."""
+    shared: NDArray[np.bool_]
+    """Whether the next prompt fills what they leave."""
 
+    @classmethod
+    def of(cls, cases: Cases, steps: Prefills) -> _Cut:
+        most_chunks, rounded_up = steps.ranks * steps.most, np.ceil(steps.chunks - 1e-9)
+        fit = np.maximum(np.floor(most_chunks + 1e-9), 1.0)
+        spare = np.where(steps.chunks > 1.0, rounded_up - steps.chunks, most_chunks - fit)
+        return cls(steps.chunks, rounded_up, fit, ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts))
 
-class _Rounds(NamedTuple):
-    """Rounds of the micro batches of a pipeline, each of which takes one turn in it."""
+    @property
+    def further(self) -> Array:
+        """Turns more of a prompt that begins in what another leaves."""
+        return np.where(self.chunks > 1.0, self.chunks + 1.0 - self.rounded_up, 1.0)
 
-    seconds: Array
-    share: Array
-    """Of turns that compute prompts."""
-    any_long: Array
-    """Share of rounds with a longest turn."""
-    last_s: Array
-    """Between the plans of a longest micro batch and of the one ahead, s."""
-    spell: Array
-    """Rounds with prompts behind a first one."""
-    wait_s: Array
-    """Of a prompt for the next micro batch that plans."""
-    begins: Array
-    """Chance that prompts follow a decode of a micro batch."""
-    follow_s: Array
-    """Seconds that rounds behind one with prompts are longer in all than others."""
+    def behind(self, ahead: Array) -> Array:
+        """Chance to begin there; ``ahead``: prompts that wait before."""
+        return np.where(self.shared, (-np.expm1(-ahead / self.fit)) ** self.fit, 0.0)
 
+    def turns(self, behind: Array) -> Array:
+        """Turns of a prompt."""
+        return self.chunks + (self.rounded_up - self.chunks) * (1.0 - behind)
 
-def _rounds(stages: Array, rate: Array, each: _Turns, came: Array, turns: Array, share: Array) -> _Rounds:
-    """Rounds by what each micro batch did in the one before.
+    def left(self, came: Array) -> Array:
+        """Chance that a turn with prompts leaves some of a Poisson number to the next micro batch.
 
-    A round lasts as long as its longest turn. Micro batches leave a part of their turn behind each other, and
-    the first of the longest ones leaves last: it plans after what the round exceeds the other parts by. A
-    micro batch computes the prompts that came since the one ahead planned, so it computes none with chance
-    exp(-rate x that time). All these times add up to the round: none computes any with chance exp(-rate x
-    round). Between one long turn in a round and all of them, chances are taken to be linear.
-
-    Args:
-        stages, rate: of the pipeline; prompts a second of all micro batches.
-        each: turns.
-        came: prompts that come in a turn with prompts.
-        turns: of a prompt.
-        share: of turns with prompts, of the last iteration.
-    """
-    step, turn, other = each
-    others, long, short = np.maximum(stages - 1.0, 1.0), np.maximum(turn, step), np.minimum(turn, step)
-    slow, like = turn >= step, np.where(turn >= step, other, step)
-
-    def none_came(seconds: Array) -> Array:
-        return np.exp(-np.minimum(rate * seconds, LONGEST_SPELL))
-
-    # None came behind a short turn, behind one of several long ones, and behind the only long one.
-    behind_short, behind_long = none_came(short / stages), none_came(like / stages)
-    behind_only, behind_all = (none_came(long - others / stages * seconds) for seconds in (short, like))
-    # A spell goes on where all micro batches are full twice.
-    rounded_up = np.ceil(turns - 1e-9)
-    spell = np.expm1(rounded_up * came) / -np.expm1(-came) / (1.0 - share ** (2.0 * stages))
-    starts = -np.expm1(-rate * step)
-    any_long = np.where(slow, starts * spell / (1.0 + starts * spell), 1.0 - share**stages)
-    # Only the last turn of a prompt is followed by one without.
-    last = np.where(slow, 1.0 / turns, 1.0)
-    apart = last * (behind_all - behind_only) / others
-    begin, ended = 1.0 - behind_short, behind_short / turns
-    more = last * (behind_long - behind_only) + apart
-    prompts = (begin + any_long / stages * more) / np.maximum(begin + last * behind_long + apart, 1e-12)
-    decodes = (ended - any_long * apart) / np.maximum(1.0 + ended - behind_long - apart, 1e-12)
-    longs = np.clip(np.where(slow, prompts, decodes), 0.0, 1.0)
-    number = np.clip(stages * longs / np.maximum(any_long, 1e-9), 1.0, stages)
-    parts = (number - 1.0) * like, (stages - number) * short
-    leaves_last = long - (parts[0] + parts[1]) / stages
-    squares = leaves_last**2 + (parts[0] * like + parts[1] * short) / stages**2
-    seconds = short + any_long * (long - short)
-    share = np.where(slow, longs, 1.0 - longs)
-    goes_on = -np.expm1(-came)
-    return _Rounds(
-        seconds=seconds,
-        share=share,
-        any_long=any_long,
-        last_s=leaves_last,
-        spell=spell,
-        wait_s=0.5 * (any_long * squares + (1.0 - any_long) * short**2 / stages) / seconds,
-        begins=np.where(slow, begin, np.minimum(ended * share / np.maximum(1.0 - share, 1e-9), 1.0)),
-        follow_s=np.where(slow, long - short, 0.0)
-        * np.maximum(goes_on - any_long, 0.0)
-        / np.maximum(1.0 - goes_on + starts, 1e-12),
-    )
+        A prompt that is cut stays with its own.
+        """
+        taken = self.fit + self.shared
+        above = np.where(taken > 1.0, poisson_above(came, taken + 0.5), 1.0 - (1.0 + came) * np.exp(-came))
+        return np.minimum(above / -np.expm1(-np.maximum(came, 1e-9)), 1.0)
 
 
-def _prompts_of(
-    rounds: _Rounds, stages: Array, rate: Array, step: Array, turn: Array, turned: Array, share: Array
-) -> tuple[Array, Array]:
-    """Prompts of the longest turn of a round, and of its other turns with prompts.
-
-    The longest one takes what comes until it plans again; in the first round of a spell, what came between
-    two decodes. Beside decodes that take longer all turns with prompts are alike.
+class _Gaps:
+    """Seconds by which turns of a micro batch leave the pipeline behind the one ahead of it.
 
     Args:
-        rounds: of the micro batches.
-        stages, rate, step, turn: as of `_rounds`.
-        turned: prompts of a micro batch in a round.
-        share: of turns with prompts.
-    """
-    first, later = (_some(rate * seconds) for seconds in (step / stages, rounds.last_s))
-    longest = np.where(turn >= step, later + (first - later) / rounds.spell, turned / np.maximum(share, 1e-9))
-    leads = np.minimum(rounds.any_long / stages, share)
-    return longest, (turned - leads * longest) / np.maximum(share - leads, 1e-9)
-
-
-def _some(mean: Array) -> Array:
-    """Mean of a Poisson number that is not zero."""
-    mean = np.maximum(mean, 1e-9)
-    return mean / -np.expm1(-mean)
-
-
-def _behind_own_prompt(rounds: _Rounds, stages: Array, turns: Array, share: Array, busy: Array) -> Array:
-    """Seconds that the first decode of a request takes longer than its others: it comes behind a prompt,
-    which more prompts follow than follow a decode.
-
-    Args:
-        rounds: of the micro batches.
-        stages: of the pipeline.
+        cases, steps, step: those of `lane_steps`.
         turns: of a prompt.
         share: of turns with prompts.
-        busy: chance that no other micro batch is idle: one that is takes a prompt when a stage is free.
+        beside: the same of other micro batches beside a turn with prompts.
     """
-    ended = np.clip(turns * rounds.begins * (1.0 - share) / np.maximum(share, 1e-9), 1e-3, 1.0)
-    own = np.where(share > 1e-6, turns * np.maximum(1.0 - ended - rounds.begins, 0.0) / ended, 0.0)
-    earlier = 0.5 * (1.0 - busy) * (1.0 - 1.0 / stages**2)
-    return busy * own * rounds.seconds + (1.0 - earlier) * rounds.follow_s
+
+    def __init__(
+        self, cases: Cases, steps: Prefills, step: Array, turns: Array, share: Array, beside: Array
+    ) -> None:
+        lone = np.maximum(steps.one_chunk - (1.0 - steps.chunks / turns) * steps.lacking, 1e-9)
+        self._steps, self._step, self._lone, self._turns = steps, step, lone, turns
+        self._most, self._stages = steps.ranks * steps.most, cases.stages
+        self._slow = lone >= step
+        # Of the longest turns of a round the first has the rest of the round: the mean share of one of them.
+        like = np.clip(np.where(self._slow, beside, 1.0 - share), 1e-6, 1.0)
+        self._first = (1.0 - (1.0 - like) ** self._stages) / (self._stages * like)
+        # Prompts that a turn does not hold go to the next micro batch: turns are as long then.
+        self._own = np.where(self._slow, 1.0 - (1.0 - self._first) * np.clip(2.0 - self._most, 0.0, 1.0), 1.0)
+        self.decode_s = step / self._stages + np.where(
+            self._slow, 0.0, self._first * (step - lone) + (lone - step) / self._stages
+        )
+
+    def turn(self, prompts: Array) -> Array:
+        """A turn of some prompts."""
+        chunks = np.minimum(prompts * self._steps.chunks, self._most)
+        return self._lone + self._steps.seconds(chunks) - self._steps.one_chunk
+
+    def count(self, prompts: Array) -> Array:
+        """Turns of some prompts."""
+        several = self._steps.chunks > 1.0
+        return np.where(several, prompts * self._turns, np.maximum(prompts / self._most, 1.0))
+
+    def of_prompts(self, prompts: Array) -> Array:
+        """Gaps of all turns of some prompts: what a long one exceeds others by is its own."""
+        turn = self.turn(prompts)
+        long = self._first * (self._lone - self._step) + self._step / self._stages
+        gap = np.where(self._slow, long + self._own * (turn - self._lone), turn / self._stages)
+        return gap * self.count(prompts)
+
+    def square(self, gap: Array, turn: Array) -> Array:
+        """Mean square of gaps, of their mean: those of the first turns, and of others as long."""
+        other = np.minimum(turn / self._stages, gap)
+        first = (gap - (1.0 - self._first) * other) / self._first
+        return np.where(self._slow, self._first * first**2 + (1.0 - self._first) * other**2, gap**2)
 
 
 def _busy_ranks(mean: Array, ranks: Array) -> Array:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.serving.steady.company import companions, met_share
+from simulator.serving.steady.lane_batches import longer_batch
 from simulator.serving.steady.meetings import (
     MOST_INTERFERENCE,
-    STEADIEST,
     Meetings,
     beside_prompts_only,
     meetings,
@@ -211,6 +211,9 @@ def _curve(cases: Cases, count: int) -> RateCurve:
     bunching = np.where(cases.in_turn, 0.0, 1.0 / growth) / cases.stages
     zero = np.zeros_like(slots)
     delay = steps.one_chunk
+    # Prompts that fill all steps take as much from decodes as they last.
+    first = cases.spelled | cases.laned
+    tpot = np.where(first, tpot + around * steps.full / gaps, tpot)
     earlier = tpot, zero
     met = Meetings(tpot, delay, steps.one_chunk, zero, zero, ones, None)
     through = meeting = seen = uneven = even = bunched = zero
@@ -220,19 +223,21 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         bunched = np.minimum(bunching * delay, MOST_BUNCHING * beside)
         if cases.spells:
             bunched = np.where(cases.spelled, joined_together(tpot / step), bunched)
+        if met.lanes is not None:
+            together = joined_together(met.lanes.family)
+            bunched = np.where(cases.laned, np.maximum(together, bunched), bunched)
         seen = np.minimum(1.0 + beside + bunched, slots)
         step = even = cases.decode(seen)
         if number in PRICED:
             steps = cases.prefills(seen, step)
         if cases.staged:
-            lasting = np.maximum(1.0 - through * cases.stages * growth, STEADIEST)
-            uneven = np.where(cases.stages == 1.0, 0.0, beside) / lasting
-            step = cases.decode(np.minimum(seen + cases.longest_of * np.sqrt(uneven), slots))
+            uneven, longer = longer_batch(cases, around, beside, through, (alone, growth), met.lanes)
+            step = cases.decode(np.minimum(seen + longer, slots))
         meeting = through * cases.ranks
         if cases.balances:
             present = through * cases.lanes * (tpot * gaps + met.prefill_s)
             meeting = meeting * met_share(present, cases.others_take)
-        met = meetings(cases, meeting, step, tpot, steps, met.chunks)
+        met = meetings(cases, meeting, step, tpot, steps, met)
         delay = met.delay_s
         # At a given batch a longer step meets fewer prompts a second, and as many a step.
         if cases.interleaved:
@@ -240,13 +245,12 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         else:
             before, tpot = (tpot, np.log(met.mean_s / tpot)), step + tpot * (1.0 - step / met.mean_s)
             if (cases.staged or cases.spells) and number > PRICED[-1] + 1:
-                swift = (cases.stages > 1.0) | cases.spelled
-                tpot = np.where(swift, _secant(*earlier, *before, tpot), tpot)
+                tpot = np.where(first, _secant(*earlier, *before, tpot), tpot)
             earlier = before
     taken = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     tpot = _of_small_batches(cases, around, through, tpot, taken, (seen, bunched), count)
     met = beside_prompts_only(cases, meeting, steps, met)
-    longest = _longest(cases, meeting, met.chunks)
+    longest = _longest(cases, meeting, met)
     interference = np.minimum(1.0 - step / tpot, MOST_INTERFERENCE)
     points = {
         "rate": through,
@@ -260,7 +264,8 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "full": steps.full,
         "most": steps.most,
         "longest_s": longest,
-        "met": meeting * delay / MOST_INTERFERENCE,
+        # Spells of prompts end; what they may take is the load of full steps.
+        "met": np.where(first, 0.0, meeting * delay / MOST_INTERFERENCE),
         "watts": watts(cases, through, np.minimum(through * tpot * gaps, slots), tpot),
     }
     return _drawn(cases, points, alone, count)
@@ -383,7 +388,7 @@ def _of_small_batches(
     return tpot
 
 
-def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
+def _longest(cases: Cases, meeting: Array, met: Meetings) -> Array:
     """Decode time of a request beside as many as slots, and tokens of steps with prompts, hold, s.
 
     Prompts delay this batch by what they add to its own step, not to that of the present batch: their share
@@ -392,10 +397,11 @@ def _longest(cases: Cases, meeting: Array, chunks: Array) -> Array:
     slots = cases.beside_prompts
     full = cases.decode(slots)
     steps = cases.prefills_alike(slots, full)
-    delay = meetings(cases, meeting, full, full, steps, chunks).delay_s
+    at_full = meetings(cases, meeting, full, full, steps, met)
+    delay = at_full.delay_s
     tpot = full / (1.0 - np.minimum(meeting * delay, MOST_INTERFERENCE))
     # From above: prompts share steps that are longer than those without them.
-    return cases.gaps * meetings(cases, meeting, full, tpot, steps, chunks).mean_s
+    return cases.gaps * meetings(cases, meeting, full, tpot, steps, met._replace(lanes=at_full.lanes)).mean_s
 
 
 def _spread(

@@ -86,7 +86,7 @@ def _closed(cases: Cases) -> Steady:
         if cases.interleaved:
             steps = steps.beside_step(step)
         arriving = others * cases.ranks
-        met = meetings(cases, arriving, step, tpot, steps, met.chunks)
+        met = meetings(cases, arriving, step, tpot, steps, met)
         met = beside_prompts_only(cases, arriving, steps, met)
         interference = np.minimum(1.0 - step / met.mean_s, LONGEST_PROMPTS)
         earlier, before, change = before, change, (1.0 - DAMPING) * (met.mean_s - tpot)

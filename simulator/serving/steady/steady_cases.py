@@ -214,8 +214,11 @@ class Cases:
         self.in_turn = (self.ranks > 1.0) & ~self.undelayed & (not self.interleaved)
         """Cases whose ranks compute prompts in steps without own decodes, beside decodes of other ranks."""
         self.turns = bool(np.any(self.in_turn))
-        lone = (self.ranks == 1.0) & (self.stages == 1.0) & ~self.undelayed & ~self.closed
-        self.spelled = lone & (not self.interleaved)
+        first = ~self.undelayed & ~self.closed & (not self.interleaved)
+        self.laned = first & (self.stages > 1.0)
+        """Cases of pipelines whose prompts come before decodes, at a rate."""
+        self.lanes_first = bool(np.any(self.laned))
+        self.spelled = first & (self.ranks == 1.0) & (self.stages == 1.0)
         """Cases of one rank and stage whose prompts come before decodes, at a rate."""
         self.spells = bool(np.any(self.spelled))
         self.ahead = float(engine.schedules_ahead.value) * (self.stages == 1)
@@ -282,7 +285,7 @@ class Cases:
         fill = room / chunk
         if not self.cuts:
             # Whole prompts of one length, where no decodes vary what they leave.
-            equal = self.together | ((~self.decodes | self.spelled) & (self.varied == 0.0))
+            equal = self.together | ((~self.decodes | self.spelled | self.laned) & (self.varied == 0.0))
             fill = np.where(equal, np.maximum(np.floor(fill + 1e-9), 1.0), fill)
         most_chunks = np.maximum(np.minimum(fill, free), 1.0)
 

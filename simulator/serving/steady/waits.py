@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 MOST_FILLED = 0.98
 """Maximum share of time in steps whose token budget prompts fill, and of slots in use, that waits count."""
+STEADIEST = 0.02
+"""Least share of a deviation between micro batches that decays in a request's time."""
 RUNAWAY = 2.0
 """One over the load of a pipeline from which one micro batch takes prompts up to its limits. For two stages
 it follows from the times between plans; four stages do so at the same load on the event engine."""

@@ -69,5 +69,41 @@ def test_one_stage_whose_prompts_come_first_agrees_with_the_event_engine(
     one = setting.pools[0]
     limits = Limits(budget, 256, one.costs.kv_blocks * one.options.block_tokens)
     state = steady_state(one.costs.steps, Load(prompt, output, rate=rate), limits)
-    assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.08)
-    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.08)
+    assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.1)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "model", "rate", "prompt", "output", "options"),
+    [
+        ("sglang-0.5.12", "llama3.1-8b", 14.3, 2000, 300, {"token_budget": 2048, "max_sequences": 512}),
+        ("vllm-0.6", "gpt-oss-20b", 7.35, 6000, 20, {"token_budget": 8192, "max_sequences": 256}),
+    ],
+)
+def test_long_prompts_of_a_pipeline_agree_with_the_event_engine(engine, model, rate, prompt, output, options):
+    """A prompt holds back its own micro batch: end-to-end times were 21 % short and 279 % long."""
+    data = {
+        "model": model,
+        "cluster": "dgx-h200",
+        "workload": {
+            "kind": "serving",
+            "requests": 3000,
+            "warmup": 0.2,
+            "arrivals": {"kind": "poisson", "rate": rate},
+            "input": prompt,
+            "output": output,
+        },
+        "deployment": {
+            "engine": engine,
+            "pipeline": 2,
+            "options": {**options, "prefix_caching": False, "max_context": prompt + output + 64},
+        },
+    }
+    setting = make_serving(data, "test", Path())
+    run = serve(setting).metrics.latencies
+    one = setting.pools[0]
+    room = one.costs.kv_blocks * one.options.block_tokens
+    limits = Limits(options["token_budget"], options["max_sequences"], room)
+    state = steady_state(one.costs.steps, Load(prompt, output, rate=rate), limits)
+    assert float(state.e2e_s) == pytest.approx(run["e2e"].mean, rel=0.13)
