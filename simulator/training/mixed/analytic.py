@@ -92,12 +92,8 @@ class _Group:
     def finish(self) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them."""
         largest = max(self.own_classes, key=lambda row: self.counts.total[row, 0])
-        slowest = max(
-            self.own_classes, key=lambda row: self.times.forward[row, 0] + self.times.backward[row, 0]
-        )
-        classes = np.array([largest]), np.array([slowest])
         step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, self.times, self.counts, *classes
+            self.setting, self.plans, self.times, self.counts, np.array([largest])
         )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
