@@ -193,7 +193,7 @@ def _near(predicted: float, printed: float, unit: str, limit: float) -> str:
 CHECKS: dict[str, tuple[Callable[[Path], str], str]] = {
     "01-modelopt-sidecar": (_formats, "fp8, KV fp8"),
     "03-fbgemm-skipped-layers.json": (_weights, "56.7 GiB"),
-    "05-sparse-layer-types.json": (_size, "743.9"),
+    "05-sparse-layer-types.json": (_size, "743.38B"),
     "07-time-step-limit.json": (_size, "549.3"),
     "08-mlp-layer-types.json": (_size, "29.94B"),
     "10-mixed-nvfp4.json": (_formats, "fp4 attention fp8"),
