@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 
@@ -29,7 +28,14 @@ from evidence.training.parts import divided, source_of
 from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
 from meshwright.validation.rows import BLANK, published_files, read_rows
 from planner.training.prediction import simulate_plan
-from simulator.uncertainty import PeakErrors, chance_to_fit, model_errors, peak_errors
+from simulator.uncertainty import (
+    PeakErrors,
+    chance_to_fit,
+    chance_within,
+    distance_of,
+    model_errors,
+    peak_errors,
+)
 
 OUT_OF_MEMORY = Path(__file__).with_name("out_of_memory.csv")
 FINE_TUNING = Path(__file__).with_name("fine_tuning_peaks.csv")
@@ -42,7 +48,7 @@ CHANCES = np.linspace(0.05, 0.95, 10)
 """Middles of ten bins."""
 KINDS = ("dense", "experts", "several trainers")
 """Kinds of models and releases with errors of their own (``simulator.uncertainty.peak_errors``)."""
-BIASES, SPREADS = np.arange(-0.25, 0.2501, 0.005), np.arange(0.02, 0.6, 0.005)
+BIASES, SPREADS = np.arange(-0.25, 0.2501, 0.005), np.arange(0.01, 0.6, 0.0025)
 """Errors that a fit chooses from."""
 ErrorsOf = Callable[[PredictedCase], PeakErrors]
 
@@ -72,7 +78,7 @@ def chances_met(entries: Iterable[PredictedCase], errors: ErrorsOf) -> dict[str,
         if entry.memory_error is not None:
             shares = errors(entry)
             distance = (-np.log1p(entry.memory_error) - shares.bias) / shares.spread
-            by_source[source_of(entry.case.case_id)].append(NormalDist().cdf(distance))
+            by_source[source_of(entry.case.case_id)].append(float(chance_within(distance)))
     return {source: np.array(chances) for source, chances in by_source.items()}
 
 
@@ -116,7 +122,7 @@ def fitted(entries: Sequence[PredictedCase]) -> PeakErrors:
     for entry in entries:
         if entry.memory_error is not None:
             by_source[source_of(entry.case.case_id)].append(-np.log1p(entry.memory_error))
-    limits = np.array([NormalDist().inv_cdf(chance) for chance in CHANCES])
+    limits = distance_of(CHANCES)
     # Largest logarithm that a chance covers, by bias, spread and chance.
     covered = BIASES[:, None, None] + SPREADS[:, None] * limits
     shares = np.zeros(covered.shape)
@@ -125,7 +131,7 @@ def fitted(entries: Sequence[PredictedCase]) -> PeakErrors:
     gaps = np.abs(shares / len(by_source) - CHANCES)
     distance = gaps.max(axis=-1) + gaps.mean(axis=-1)
     bias, spread = np.unravel_index(distance.argmin(), distance.shape)
-    return PeakErrors(bias=round(float(BIASES[bias]), 3), spread=round(float(SPREADS[spread]), 3))
+    return PeakErrors(bias=round(float(BIASES[bias]), 3), spread=round(float(SPREADS[spread]), 4))
 
 
 def line(name: str, by_source: dict[str, np.ndarray]) -> str:

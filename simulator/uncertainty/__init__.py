@@ -29,7 +29,14 @@ from simulator.uncertainty.errors import (
     over_promised,
 )
 from simulator.uncertainty.groups import mixed_half_width
-from simulator.uncertainty.memory import chance_to_fit, default_headroom, memory_band, peak_errors
+from simulator.uncertainty.memory import (
+    chance_to_fit,
+    chance_within,
+    default_headroom,
+    distance_of,
+    memory_band,
+    peak_errors,
+)
 from simulator.uncertainty.parts import PARTS, calibration_errors, exposure, has_parts
 
 __all__ = [
@@ -44,8 +51,10 @@ __all__ = [
     "calibration_band",
     "calibration_errors",
     "chance_to_fit",
+    "chance_within",
     "covariance",
     "default_headroom",
+    "distance_of",
     "distinguishable",
     "even_footing",
     "evidence_of",

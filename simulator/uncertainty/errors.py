@@ -34,10 +34,10 @@ class PartErrors(Strict):
 
 
 class PeakErrors(Strict):
-    """Measured over predicted peak memory: a lognormal distribution."""
+    """Measured over predicted peak memory: its logarithm has Student's t distribution (``chance_within``)."""
 
     bias: float = Field(description="median of its logarithm")
-    spread: float = Field(gt=0, description="standard deviation of its logarithm")
+    spread: float = Field(gt=0, description="scale of its logarithm")
 
 
 class MemoryErrors(Strict):

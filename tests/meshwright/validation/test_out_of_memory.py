@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from meshwright.validation.cases import read_case, read_cases
 from meshwright.validation.ledger import PredictedCase, predicted
 from meshwright.validation.rows import read_rows
 from planner.training.prediction import simulate_plan
-from simulator.uncertainty import chance_to_fit, model_errors
+from simulator.uncertainty import chance_to_fit, distance_of, model_errors
 
 REPORTS = Path(__file__).parents[3] / "evidence" / "fits" / "out_of_memory.csv"
 CASES, SKIPPED = read_cases(REPORTS)
@@ -69,7 +68,7 @@ def test_a_report_of_a_full_device_without_a_size_is_refused(tmp_path):
 
 def test_a_fit_of_errors_finds_the_distribution_it_is_shown():
     setting = CASES[0].setting
-    logs = 0.05 + 0.12 * np.array([NormalDist().inv_cdf(share) for share in np.linspace(0.005, 0.995, 100)])
+    logs = 0.05 + 0.12 * distance_of(np.linspace(0.005, 0.995, 100))
     case = dataclasses.replace(CASES[0], measured_peak_bytes=1e9, setting=setting)
     runs = [PredictedCase(case, 1.0, 1e9 / np.exp(log), None) for log in logs]
     errors = memory_chances.fitted(runs)
