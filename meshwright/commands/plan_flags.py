@@ -53,9 +53,6 @@ class SearchFlags(QuestionFlags):
         Raises:
             InputError: no FIELD=VALUE, or a field twice.
         """
-        if not self.fix and not self.limit:
-            # The levers of training take 30 ms to import.
-            return {"fix": {}, "limit": {}}
         from planner.training.constraints import pairs
 
         return {"fix": pairs(self.fix or (), "--fix"), "limit": pairs(self.limit or (), "--limit")}
