@@ -166,6 +166,8 @@ def read(launch: Launch, where: str) -> Facts:
     components = words_of(options.get("compile.components", "model"))
     if options.get("compile.enable") in (False, "False", "false") or "model" not in components:
         facts["derived.framework"] = EAGER
+    elif "loss" in components:
+        facts["plan.cross_entropy"] = "fused"
     stages, local = (
         integer(facts, "plan.pipeline", where) or 1,
         integer(facts, "derived.local_batch", where),

@@ -273,6 +273,18 @@ FILES: list[dict[str, Any]] = [
         "text": TITAN + "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = false\n",
     },
     {
+        "path": "compiled.toml",
+        "stated": {"cluster": "dgx-h100", "gpus": 8},
+        "right": {"framework": "torchtitan", "plan.cross_entropy": "fused"},
+        "text": TITAN + '[compile]\nenable = true\ncomponents = ["model", "loss"]\n',
+    },
+    {
+        "path": "compiled-model.toml",
+        "stated": {"cluster": "dgx-h100", "gpus": 8},
+        "right": {"framework": "torchtitan", "plan.cross_entropy": None},
+        "text": TITAN + '[compile]\nenable = true\ncomponents = ["model"]\n',
+    },
+    {
         "path": "auto.json",
         "stated": {"cluster": "dgx-h100", "gpus": 8, "model": "llama3.1-8b", "seq_len": 1024},
         "refused": "train_batch_size",
