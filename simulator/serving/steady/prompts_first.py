@@ -204,9 +204,9 @@ class _Cut(NamedTuple):
     def left(self, came: Array) -> Array:
         """Chance that a turn with prompts leaves some of a Poisson number to the next micro batch.
 
-        A prompt that is cut stays with its own.
+        A prompt that is cut stays with its own; one of several turns leaves all others.
         """
-        taken = self.fit + self.shared
+        taken = self.fit + (self.shared & (self.chunks <= 1.0))
         above = np.where(taken > 1.0, poisson_above(came, taken + 0.5), 1.0 - (1.0 + came) * np.exp(-came))
         return np.minimum(above / -np.expm1(-np.maximum(came, 1e-9)), 1.0)
 
