@@ -34,6 +34,10 @@ STANDS = {
     "maxtext": "a user's own runs: no row at hand names it",
     "megatron-deepspeed": "vTrain's steps (../shared/truth/vtrain_single.csv), which another reader takes",
     "torch-eager": "a user's own loop, as `validate --live` trains; steps on processors",
+    "torchtune": "its launch files are written and read (meshwright/exporters/tuning.py)",
+    "trl": "the default of adapters (simulator/default_frameworks.yaml), and peaks of fine-tuning",
+    "unsloth": "peaks of fine-tuning (evidence/fits/fine_tuning_peaks.csv)",
+    "verl-fsdp": "the trainer of veRL's runs (simulator/rl/frameworks/verl.yaml)",
     "megatron-bridge-deepseek-v3-h100": RECIPE,
     "nemo-deepseek-v3-h100": RECIPE,
 }
