@@ -201,20 +201,16 @@ class Scenario:
         return self.plan
 
 
-def read_scenario(path: Path, changes: Mapping[str, Any] | None = None) -> Scenario:
+def read_scenario(path: Path) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the YAML file.
-        changes: values by key path (``workload.seq_len``) that replace those of the file.
 
     Raises:
         InputError: unreadable, a wrong key or value, an unknown name, an impossible plan; with the key path.
     """
-    data, where = read_mapping(path), str(path)
-    for key, value in (changes or {}).items():
-        data = changed(data, key, value, where)
-    return make_scenario(data, where, path.parent)
+    return make_scenario(read_mapping(path), str(path), path.parent)
 
 
 def make_scenario(data: Mapping[str, Any], where: str, folder: Path) -> Scenario:

@@ -38,6 +38,8 @@ EXPERTS = "mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"
 CLUSTERS = "dgx-h100", "dgx-h200", "dgx-b200"
 SPANS = 0.3, 0.7, 0.9, 0.97, 1.4, 2.0, 3.5
 """Prompt tokens over the token budget."""
+BUDGETS = 1024, 2048, 8192
+"""Token budgets."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,6 @@ class Kind:
     models: Sequence[str] = DENSE
     outputs: Sequence[int] = (20, 100, 300)
     degrees: Sequence[dict[str, int]] = field(default_factory=lambda: [{}])
-    budgets: Sequence[int] = (1024, 2048, 8192)
 
 
 RANKS = [{"data": ranks, "expert": ranks} for ranks in (2, 4, 8)]
@@ -79,7 +80,7 @@ class Replica:
     def drawn(cls, kind: Kind, seed: int) -> Replica:
         """A random replica of a kind."""
         draw = random.Random(seed)
-        budget, engine, model = draw.choice(kind.budgets), draw.choice(kind.engines), draw.choice(kind.models)
+        budget, engine, model = draw.choice(BUDGETS), draw.choice(kind.engines), draw.choice(kind.models)
         prompt, output = round(draw.choice(SPANS) * budget), draw.choice(kind.outputs)
         degrees, cluster = draw.choice(kind.degrees), draw.choice(CLUSTERS)
         sequences = draw.choice((128, 512))

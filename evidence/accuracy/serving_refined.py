@@ -248,7 +248,7 @@ def pairs_of(plans: Sequence[ServingPlan], engines: Sequence[Engine]) -> Iterato
             promised = 0.0
         words = "; ".join(
             f"{plans[at].describe()}: steady {plans[at].goodput:.4g}, engine {rates[at].mean():.4g} "
-            f"({limit_of(engines[at], plans[at], at)})"
+            f"({limit_of(engines[at])})"
             for at in (first, other)
         )
         yield Pair(
@@ -264,7 +264,7 @@ TIE = 1e-3
 """Relative difference of steady rates, twice the precision of their search, below which plans are equal."""
 
 
-def limit_of(engine: Engine, plan: ServingPlan, number: int) -> str:
+def limit_of(engine: Engine) -> str:
     """What limits a plan near its largest rate on the engine."""
     rate = float(np.mean(engine.rates))
     closest = min(engine.runs, key=lambda run: abs(run["rate"] - rate))

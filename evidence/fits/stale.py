@@ -25,11 +25,10 @@ LAST_DIGIT = 0.0011
 """Difference of two figures of three decimals that rounding explains."""
 
 
-def shipped_cases(every: int = 1) -> list[TrainingCase]:
-    """Every `every`-th measured case that ships with its framework and micro batch stated by its source."""
+def shipped_cases() -> list[TrainingCase]:
+    """The measured cases that ship with its framework and micro batch stated by its source."""
     cases = [case for path in published_files() for case in read_cases(path)[0]]
-    stated = [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
-    return stated[::every]
+    return [c for c in cases if c.measured_step_s and not {"framework", "micro batch"} & set(c.assumed)]
 
 
 def _lines(path: Path) -> list[dict[str, str]]:

@@ -158,9 +158,9 @@ def header(
     return lines
 
 
-def commented(lines: list[str], mark: str = "#") -> str:
+def commented(lines: list[str]) -> str:
     """Lines as comments."""
-    return "".join(f"{mark} {line}".rstrip() + "\n" for line in lines)
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
 def one_line(text: str) -> str:

@@ -39,8 +39,6 @@ TABLE = "megatron-lm-0.19.yaml"
 NOTES = ("data (--data-path, or --mock-data to try the launch), tokenizer, learning rate, checkpoints",)
 ROTARY_NOTE = "rotary base and scaling of the model (--rotary-base, --use-rope-scaling)"
 FILE = "train.sh"
-MODEL_KEYS = ("attention_pattern", "mlp_pattern", "qkv_bias", "sliding_window", "kv_heads", "moe.", "linear.")
-"""Shape expressed by derived facts instead."""
 NODES = (
     '--nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" '
     '--master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT"'

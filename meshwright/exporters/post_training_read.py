@@ -44,7 +44,7 @@ def read_post_training(
     Raises:
         InputError: a value of a wrong type, or a plan that cannot run, with its place.
     """
-    flat = _flat_yaml(text, where, path) or _overrides(text)
+    flat = _flat_yaml(text, path) or _overrides(text)
     for name, (mark, reader) in READERS.items():
         if target in ("", name) and any(key.startswith(mark) for key in flat):
             values = _Values(flat, where)
@@ -66,7 +66,7 @@ def _imported(scenario: dict[str, Any], target: str, values: _Values, stated: Ma
     return Imported(scenario, target, aside, (), (note,))
 
 
-def _flat_yaml(text: str, where: str, path: Path | None, depth: int = 0) -> Flat:
+def _flat_yaml(text: str, path: Path | None, depth: int = 0) -> Flat:
     """A YAML file with the recipes that its ``defaults`` names, as dotted keys; empty if it is none."""
     data = yaml_of(text)
     if not isinstance(data, Mapping):
@@ -76,7 +76,7 @@ def _flat_yaml(text: str, where: str, path: Path | None, depth: int = 0) -> Flat
     if isinstance(below, str) and path is not None and depth < DEPTH:
         file = path.parent / below
         if exists(file) and file.is_file():
-            flat |= _flat_yaml(read_text(file), str(file), file, depth + 1)
+            flat |= _flat_yaml(read_text(file), file, depth + 1)
     return flat | _flatten({key: value for key, value in data.items() if key not in ("defaults", "hydra")})
 
 

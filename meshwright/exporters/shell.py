@@ -66,7 +66,7 @@ def read_script(text: str, where: str) -> Launch:
     notes = [f"{script.skipped} lines under conditions were not evaluated"] if script.skipped else []
     if unset := sorted(_unset(options)):
         notes.append(f"variables without a value in the file: {', '.join(unset[:8])}")
-    devices = _devices(read_options(before), variables, bool(started))
+    devices = _devices(read_options(before), variables)
     return Launch(options, devices, tuple(notes), started, script.files)
 
 
@@ -293,7 +293,7 @@ def _nested(words: list[str]) -> list[str]:
     return [part for word in words for part in (word.split() if re.search(r"\.py\s+--", word) else [word])]
 
 
-def _devices(launcher: Options, variables: Variables, scripted: bool) -> int | None:
+def _devices(launcher: Options, variables: Variables) -> int | None:
     """Devices that the launcher starts; None where it does not say."""
     plain = {name.replace("_", "-"): str(value) for name, value in launcher.items()}
     each = next((plain[name] for name in PER_NODE if plain.get(name, "").isdigit()), None)

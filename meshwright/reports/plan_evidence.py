@@ -58,11 +58,11 @@ def counted_runs(evidence: PlanEvidence) -> str:
     return "none" if not evidence.fewest else f"{evidence.fewest} run{'s' if evidence.fewest > 1 else ''}"
 
 
-def short_runs(confidence: Confidence | None, index: int = 0) -> str:
-    """Measured runs with a plan's rarest mechanism, in a few words; empty where the engine timed it."""
+def short_runs(confidence: Confidence | None) -> str:
+    """Measured runs of the first plan's rarest mechanism, in a few words; empty where the engine timed it."""
     if confidence is None or not confidence.evidence:
         return ""
-    evidence = confidence.evidence[index]
+    evidence = confidence.evidence[0]
     if not evidence.fewest:
         return "no measured run"
     words = f"{evidence.fewest} measured run{'s' * (evidence.fewest > 1)}"

@@ -313,9 +313,9 @@ def sharding(plan: Plan) -> str:
     return f"ZeRO-{plan.zero}" + (f" in {plan.shard_group}" if plan.shard_group else "")
 
 
-def whole_plan(prediction: Prediction, title: str = "", index: int = 0) -> list[Table]:
-    """Everything about one plan, for people."""
-    return [_headline(prediction, title, index), _time(prediction, index), _memory_table(prediction, index)]
+def whole_plan(prediction: Prediction, title: str = "") -> list[Table]:
+    """Everything about the first plan, for people."""
+    return [_headline(prediction, title, 0), _time(prediction, 0), _memory_table(prediction, 0)]
 
 
 def _headline(prediction: Prediction, title: str, index: int) -> Table:

@@ -48,17 +48,16 @@ class Confidence:
     sources: int = 0
 
 
-def draw_times(times_s: np.ndarray, covariances: np.ndarray, draws: int = DRAWS) -> np.ndarray:
+def draw_times(times_s: np.ndarray, covariances: np.ndarray) -> np.ndarray:
     """Draws of the true steps of plans, s, shape (draws, plans); the same in every call.
 
     Args:
         times_s: predicted steps, shape (plans,).
         covariances: of their relative errors, shape (plans, plans).
-        draws: number of draws.
     """
     values, vectors = np.linalg.eigh(covariances)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return times_s * np.exp(_normal(draws, len(times_s)) @ root.T)
+    return times_s * np.exp(_normal(DRAWS, len(times_s)) @ root.T)
 
 
 def _normal(rows: int, columns: int) -> np.ndarray:

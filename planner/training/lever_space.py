@@ -144,7 +144,7 @@ class LeverSpace:
         space = cls(setting, values, sets, kinds)
         left = tuple(kind for kind in kinds if space.has(kind))
         if kinds and not left:
-            _refuse_fixed(space, fixed)
+            _refuse_fixed(space)
         return replace(space, recompute=left)
 
     @property
@@ -267,7 +267,7 @@ def settled(setting: Setting, constraints: Constraints) -> Mapping[str, Any]:
     return {name: best} if least and best != usual and name not in constraints.fixed else {}
 
 
-def _refuse_fixed(space: LeverSpace, fixed: Mapping[str, Any]) -> None:
+def _refuse_fixed(space: LeverSpace) -> None:
     """Refuse fixed levers that rules keep from every combination.
 
     Raises:

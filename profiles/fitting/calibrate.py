@@ -77,7 +77,6 @@ def calibrate(
     status: str = "measured",
     defaults: Mapping[str, str] | None = None,
     base: Calibration | None = None,
-    keeps_grids: bool = True,
     say: Say | None = None,
 ) -> Fit:
     """Fit a device's kernel forms to measured points.
@@ -94,7 +93,6 @@ def calibrate(
         status: "measured" on this machine, or "fitted-elsewhere".
         defaults: library whose kernels are the default, by table; else the one with most points.
         base: priors, and constants of operations without points; by default the device's present ones.
-        keeps_grids: whether to keep grids of residuals.
         say: called with one line for each entry that is finished.
 
     Raises:
@@ -104,9 +102,7 @@ def calibrate(
     base = base or device.kernels.calibration
     fit = Fit(base.model_dump(exclude_none=True, exclude={"based_on", "residuals"}), dropped=dropped)
     fit.calibration |= {"name": device.name, "multiprocessors": device.multiprocessors, "status": status}
-    runner = _Runner(
-        fit, device, base, share, status, dict(defaults or {}), keeps_grids, say or (lambda line: None)
-    )
+    runner = _Runner(fit, device, base, share, status, dict(defaults or {}), say or (lambda line: None))
     devices: set[str] = set()
     for table, parts in tables.items():
         if table == "collectives":
@@ -134,7 +130,6 @@ class _Runner:
     share: float
     status: str
     defaults: dict[str, str]
-    keeps_grids: bool
     say: Say
 
     def table(self, table: str, points: Points) -> None:
@@ -263,7 +258,7 @@ class _Runner:
         return operation.generic
 
     def _keeps(self, points: Points) -> bool:
-        return self.keeps_grids and len(points) >= 24
+        return len(points) >= 24
 
     def _enough(self, operation: FittedOperation[Any], points: Points, dtype: str, library: str) -> bool:
         if len(points) >= operation.least:

@@ -23,6 +23,7 @@ NEIGHBOURS = 80
 CANDIDATES = 5000
 """Points among which the neighbours of a chunk of nodes are sought."""
 MOST_NODES = 120_000
+EXCHANGED_FROM = 128.0
 NODES_A_POINT = 60
 CHUNK = 512
 
@@ -53,13 +54,12 @@ class Smoother:
         covariances: parts that add up.
         noise: uncorrelated share of the variance.
         exchanges: two interchangeable coordinates (rows and columns of a product), as long as both
-            are at least `exchanges_from`.
+            are at least `EXCHANGED_FROM`.
     """
 
     covariances: tuple[Covariance, ...]
     noise: float = 0.03
     exchanges: tuple[int, int] | None = None
-    exchanges_from: float = 128.0
 
 
 def residual_grid(
@@ -117,7 +117,7 @@ def _logs(ratios: Array) -> Array:
 def _interpolate(points: Array, logs: Array, nodes: Array, smoother: Smoother) -> Array:
     points, logs = _merged(points, logs)
     if smoother.exchanges:
-        points, logs = _with_exchanged(points, logs, *smoother.exchanges, np.log2(smoother.exchanges_from))
+        points, logs = _with_exchanged(points, logs, *smoother.exchanges, np.log2(EXCHANGED_FROM))
     return _krige(points, logs, nodes, smoother)
 
 

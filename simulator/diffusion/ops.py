@@ -12,8 +12,6 @@ from simulator.ops.op import Attention, Collective, MemoryBound, Op, Product, Si
 
 WIDTH = 2.0
 """Bytes of a number: pipelines run in 16 bits."""
-WIDE = 4.0
-"""Bytes of a number where attention is computed in 32 bits (SANA, the merge of a ring)."""
 
 PASSES: Mapping[str, tuple[float, float, float]] = MappingProxyType(
     {

@@ -38,7 +38,6 @@ from simulator.levers.rule import ReleaseRule, insist, spelled
 __all__ = [
     "BY_PLAN",
     "CODED",
-    "COMBINED",
     "ENTRIES",
     "FULL",
     "GRAPHS_RECOMPUTE",
@@ -120,9 +119,6 @@ VARIED = tuple(
     )
 )
 """Levers that a search varies, recomputation first."""
-
-COMBINED = tuple(lever.name for lever in VARIED if lever.combined)
-"""Levers whose values a search combines."""
 
 RULES = tuple(rule for lever in VARIED for rule in lever.rules)
 """What levers need and exclude."""

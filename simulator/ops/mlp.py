@@ -13,11 +13,11 @@ def dense_mlp(rank: Rank) -> list[Op]:
     return mlp_products(rank, "", rank.model.feed_forward / rank.tensor)
 
 
-def mlp_products(rank: Rank, prefix: str, width: Size, keeps_input: bool = True) -> list[Op]:
+def mlp_products(rank: Rank, prefix: str, width: Size) -> list[Op]:
     """Both products of an MLP with this inner width on one rank, and the activation between them."""
     hidden = rank.model.hidden
     gates = 2 if rank.model.gated else 1
-    kept_inputs = rank.tokens * hidden / rank.spread if keeps_input else 0.0
+    kept_inputs = rank.tokens * hidden / rank.spread
     readers = gates if rank.how.separate_products else 1
     return [
         *separate_sums(rank, f"{prefix}input_sum", readers, "mlp"),

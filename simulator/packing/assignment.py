@@ -41,14 +41,13 @@ class Dealt:
         return np.where(self.tokens > 0, seconds, 0.0)
 
 
-def dealt_to(lengths: Array, degree: NDArray[np.int64], costs: DegreeCosts, bound: float = 0.0) -> Dealt:
+def dealt_to(lengths: Array, degree: NDArray[np.int64], costs: DegreeCosts) -> Dealt:
     """Longest document first, each to the group that then ends first among those with room.
 
     Args:
         lengths: of documents, descending, shape (documents,).
         degree: index of each group's degree, shape (groups,).
         costs: of the degrees.
-        bound: as the field.
     """
     room = costs.room * costs.degrees[degree]
     token, square = costs.token[degree], costs.square[degree]
@@ -64,7 +63,7 @@ def dealt_to(lengths: Array, degree: NDArray[np.int64], costs: DegreeCosts, boun
         tokens[group] += length
         squares[group] += length**2
     busy = ends[tokens > 0]
-    return Dealt(degree, tokens, squares, float(busy.max()) if len(busy) else 0.0, bound, waiting)
+    return Dealt(degree, tokens, squares, float(busy.max()) if len(busy) else 0.0, 0.0, waiting)
 
 
 def least(lengths: Array, costs: DegreeCosts, ranks: int) -> float:
