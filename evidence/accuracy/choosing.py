@@ -16,10 +16,11 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 
-from meshwright.validation.choices import MeasuredFamily, attainable_tau, families, repeat_noise
+from meshwright.validation.choices import MeasuredFamily, families
 from meshwright.validation.ledger import PredictedCase, evaluate
 from simulator.plan import Plan
 
@@ -31,6 +32,12 @@ SCHEDULES = ("1f1b", "interleaved")
 """Schedules that the degrees of a plan say."""
 NAMED = 3
 """Pairs in the wrong order that are printed for a question."""
+FLOOR = 0.015
+"""Standard deviation of a measured step, as a share, where a source repeats fewer than ``FEWEST_REPEATS``
+plans: repeated runs of one configuration differ from their median by 1 to 2 % on average over the larger
+collections of published runs."""
+FEWEST_REPEATS = 3
+"""Minimum number of repeated plans for a noise of the source's own."""
 
 
 def arguments():
@@ -41,6 +48,44 @@ def arguments():
     parser.add_argument("--collections", action="store_true", help="one line for each source")
     parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
     return parser.parse_args()
+
+
+def repeat_noise(entries: Sequence[PredictedCase]) -> tuple[float, int]:
+    """Spread of repeated measurements of one plan, and the number of plans that it is from.
+
+    The spread is the pooled standard deviation of the logs of the times, a share of a step. A time that a
+    source prints twice is one measurement. ``FLOOR`` where too few plans were repeated.
+    """
+    times: dict[tuple[str, str], set[float]] = {}
+    for entry in entries:
+        if entry.case.measured_step_s is not None:
+            key = repr(entry.case.setting), repr(entry.case.plan)
+            times.setdefault(key, set()).add(entry.case.measured_step_s)
+    repeated = [np.log(sorted(values)) for values in times.values() if len(values) > 1]
+    if len(repeated) < FEWEST_REPEATS:
+        return FLOOR, len(repeated)
+    squares = sum(float(np.sum((logs - logs.mean()) ** 2)) for logs in repeated)
+    return float(np.sqrt(squares / sum(len(logs) - 1 for logs in repeated))), len(repeated)
+
+
+def attainable_tau(measured: Sequence[float], noise: float) -> float:
+    """Kendall's tau that a perfect prediction is expected to reach against noisy measurements.
+
+    A pair whose true times differ by the log ``d`` is measured in the true order with the probability
+    Phi(d / (sqrt(2) noise)), with normal errors. The measured differences stand for the true ones; noise
+    widens them, so this is an upper bound.
+
+    Args:
+        measured: seconds of each plan.
+        noise: standard deviation of the log of a measured time.
+    """
+    first, second = np.triu_indices(len(measured), 1)
+    if not len(first):
+        return 1.0
+    logs = np.log(np.asarray(measured, dtype=float))
+    apart = np.abs(logs[first] - logs[second]) / (np.sqrt(2.0) * max(noise, 1e-12))
+    right = np.array([NormalDist().cdf(float(distance)) for distance in apart])
+    return float(np.mean(2.0 * right - 1.0))
 
 
 def described(plan: Plan) -> str:

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from core.loading import read_mapping
+from evidence.fits.latent_attention import LATENT, LATENT_PREFILL
+from evidence.fits.linear_scans import SCANS, STATE_STEPS
 from evidence.fits.system_tables import OPERATIONS, SystemTable, system_tables
 from evidence.fits.system_tables import SCANS as SCAN_FAMILIES
 from hwmodels.device import Device, devices
@@ -40,8 +42,6 @@ from profiles.fitting.operations.gemm import (
     split_off_cast,
     with_cast,
 )
-from profiles.fitting.operations.latent import LATENT, LATENT_PREFILL
-from profiles.fitting.operations.scans import SCANS, STATE_STEPS
 from profiles.fitting.write import write_mapping
 
 Mapped = dict[str, Any]

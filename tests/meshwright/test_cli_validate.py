@@ -8,13 +8,8 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-from meshwright.validation.choices import (
-    FLOOR,
-    attainable_tau,
-    families,
-    kendall_tau,
-    repeat_noise,
-)
+from evidence.accuracy.choosing import FLOOR, attainable_tau, repeat_noise
+from meshwright.validation.choices import families, kendall_tau
 from meshwright.validation.ledger import ErrorSummary, evaluate
 from meshwright.validation.rows import published_files
 from planner.execution import Execution
