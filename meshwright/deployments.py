@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from core.errors import InfeasibleError, InputError
+from meshwright.measured.served_errors import measured_of
 from meshwright.questions.arguments import DeployArguments, check_names
 from meshwright.questions.references import Reference
 from meshwright.questions.serving import serving_question
 from meshwright.questions.targets import one_share, target
 from meshwright.result_base import Result, check_rank
-from meshwright.served_errors import measured_of
 from planner.execution import Execution
 from planner.serving.agents import (
     FINALISTS,

@@ -14,9 +14,9 @@ import yaml
 
 import meshwright as mw
 from evidence.accuracy.first_rows import answered
+from meshwright.measured.served_errors import measured_of
 from meshwright.reports.serving_evidence import short_evidence
 from meshwright.reports.serving_verdict import gaps_of
-from meshwright.served_errors import measured_of
 from planner.serving.preferred import mechanisms
 
 QUESTIONS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))

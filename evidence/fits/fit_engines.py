@@ -14,8 +14,8 @@ A class that the table shows worse than kernels alone ships no time a layer.
 ``--replay N`` those of the event engine on every Nth closed loop too.
 ``--test`` prints errors on rows of another folder, which are in no fit, without the third that is kept apart.
 ``--write`` puts constants (those of the presets that follow, or all) into `simulator/serving/engines/*.yaml`;
-``--errors`` writes `meshwright/served_errors.csv`, which reports print: errors by what the fit leaves out
-(models, engines on devices).
+``--errors`` writes `meshwright/measured/served_errors.csv`, which reports print: errors by what the fit
+leaves out (models, engines on devices).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evidence.fits.served_rows import FIRST, MOST, OFFLINE, RATE, REST, Group, Rows
-from meshwright.served_errors import FEWEST, FILE, METRICS
+from meshwright.measured.served_errors import FEWEST, FILE, METRICS
 from simulator.serving.engines import engines
 
 CONSTANTS = (*("layer_s", "all_reduce_s", "sequence_s", "prefill_factor", "first_token_s", "eager_layer_s"),)

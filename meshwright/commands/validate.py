@@ -198,8 +198,8 @@ def _measured(files: list[Path], summary: bool, json: bool) -> float:
     from statistics import median
 
     from meshwright.commands.output import print_json, progress, show_tables
-    from meshwright.measured.compared import compared
-    from meshwright.measured.tables import as_json, as_tables
+    from meshwright.jobs.measured import compared
+    from meshwright.reports.measured import as_json, as_tables
 
     with progress("predicting scenarios") as advance:
         figures = compared(files, advance)

@@ -1,1 +1,1 @@
-"""Scenarios with measured figures: read, predicted as `simulate` does, and shown."""
+"""Measured servers on which the serving model was developed, and how far predictions were off on them."""

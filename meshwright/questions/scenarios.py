@@ -13,7 +13,7 @@ from core.loading import SUFFIXES, exists, read_mapping
 from core.parsing import no_such_file
 
 OF_MEASUREMENTS = ("measured", "citation")
-"""Keys of a scenario that `validate` reads alone (`meshwright.measured.compared`)."""
+"""Keys of a scenario that `validate` reads alone (`meshwright.jobs.measured`)."""
 
 
 WRITTEN = (".csv", ".html", ".gz", ".parquet", ".db")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from meshwright.measured.served_errors import ServedError
 from meshwright.reports.serving_evidence import described, error_words, shape_errors
 from meshwright.reports.tables import facts, table
 from meshwright.reports.units import per_second, percent, seconds, with_half_width
-from meshwright.served_errors import ServedError
 from planner.serving.mix.allocation import TOGETHER, Allocation
 from planner.serving.mix.offers import Option
 from planner.serving.mix.run import MixRun, scenario_of_mix

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from meshwright.measured_servers import Evidence, evidence
+from meshwright.measured.served_errors import ServedError, served_errors
+from meshwright.measured.servers import Evidence, evidence
 from meshwright.reports.units import percent
-from meshwright.served_errors import ServedError, served_errors
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import mechanisms
 from planner.serving.search import ServingSearch
@@ -59,7 +59,7 @@ def short_evidence(search: ServingSearch, plan: ServingPlan) -> str:
 
 
 def _unmeasured(plan: ServingPlan) -> list[str]:
-    """Mechanisms that no measured server has: `measured_servers.csv` counts servers of one stage."""
+    """Mechanisms that no measured server has: `servers.csv` counts servers of one stage."""
     several = len(plan.groups) > 1
     beside = [group.shape for group in plan.groups if group.shape.attention is not None]
     return [f"attention-FFN disaggregation ({shape.describe()})" for shape in beside] + [

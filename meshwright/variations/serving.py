@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from core.errors import InfeasibleError
+from meshwright.measured.served_errors import measured_of
 from meshwright.questions.serving import serving_question
 from meshwright.replications import over_seeds, seeded
 from meshwright.reports.serving_evidence import described, run_errors
 from meshwright.reports.serving_shortfall import nearest_words
-from meshwright.served_errors import measured_of
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import ScenarioRun
 from planner.serving.deployment import scenario_of

@@ -4,7 +4,7 @@ import pytest
 
 import meshwright as mw
 from hwmodels.device import devices
-from meshwright.measured_servers import LAYOUT, evidence, measured_servers
+from meshwright.measured.servers import LAYOUT, evidence, measured_servers
 from simulator.models import models
 from simulator.serving.engines import engines
 

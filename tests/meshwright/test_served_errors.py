@@ -2,9 +2,9 @@
 
 import meshwright as mw
 from hwmodels.device import devices
-from meshwright.measured_servers import Evidence
+from meshwright.measured.served_errors import LEFT_OUT, _errors, served_errors
+from meshwright.measured.servers import Evidence
 from meshwright.reports.serving_evidence import describe_errors
-from meshwright.served_errors import LEFT_OUT, _errors, served_errors
 from simulator.serving.engines import engines
 
 FAMILIES = {engine.engine for engine in engines}

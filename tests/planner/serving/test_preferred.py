@@ -7,8 +7,8 @@ import pytest
 
 import meshwright as mw
 from meshwright.deployments import deployment_question
+from meshwright.measured.served_errors import measured_of
 from meshwright.reports.serving_verdict import gaps_of, serving_headline
-from meshwright.served_errors import measured_of
 from planner.serving.alternatives import BEST, FIRST
 from planner.serving.engine_check import _ranked
 from planner.serving.preferred import EVEN, Measured, lead, mechanisms, preferred

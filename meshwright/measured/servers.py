@@ -1,6 +1,6 @@
 """Measured servers on which the serving model was developed: what a predicted deployment is nearest to.
 
-``measured_servers.csv`` counts rows of closed loops by model, device, engine family, weights and degrees;
+``servers.csv`` counts rows of closed loops by model, device, engine family, weights and degrees;
 their sources are ai-dynamo/aiconfigurator (silicon_sample.csv) and SemiAnalysisAI/InferenceX.
 """
 

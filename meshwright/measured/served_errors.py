@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from meshwright.measured_servers import LAYOUT, Evidence, evidence, rows_of_layouts
+from meshwright.measured.servers import LAYOUT, Evidence, evidence, rows_of_layouts
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
 from simulator.serving.engines import engines

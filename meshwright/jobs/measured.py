@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from core.errors import InputError, UnknownNameError, shown
 from core.loading import read_mapping
@@ -21,6 +18,7 @@ from core.parsing import no_such_file
 from core.written_numbers import LEAST_MEASURED, MOST_MEASURED
 from meshwright.jobs import AskOptions, Question, job_of
 from meshwright.questions.scenarios import OF_MEASUREMENTS, read_keys
+from meshwright.reports.measured import MeasuredFigure
 
 TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = {"B": 1.0, "MB": 1e6, "MiB": 2.0**20, "GB": 1e9, "GiB": 2.0**30, "TB": 1e12, "TiB": 2.0**40}
@@ -36,22 +34,6 @@ UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """Units of a figure, by a key of its path."""
 VALUE = re.compile(r"\s*([0-9][0-9,]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*(\S+)\s*")
-
-
-@dataclass(frozen=True)
-class MeasuredFigure:
-    """One measured figure of a scenario with its prediction, in the unit of the figure's key."""
-
-    case_id: str
-    citation: str
-    figure: str
-    measured: float
-    predicted: float
-
-    @property
-    def relative_error(self) -> float:
-        """Predicted over measured, less 1."""
-        return self.predicted / self.measured - 1.0
 
 
 def compared(files: Iterable[Path], progress: Callable[[float], None] | None = None) -> list[MeasuredFigure]:
@@ -77,22 +59,6 @@ def compared(files: Iterable[Path], progress: Callable[[float], None] | None = N
         if progress:
             progress(number / len(scenarios))
     return figures
-
-
-def summary(figures: Iterable[MeasuredFigure]) -> dict[str, dict[str, float]]:
-    """Median, 90th percentile and bias of the errors of each figure, as shares."""
-    errors: dict[str, list[float]] = {}
-    for figure in figures:
-        errors.setdefault(figure.figure, []).append(figure.relative_error)
-    return {
-        name: {
-            "n": len(values),
-            "median_abs_error": float(np.median(np.abs(values))),
-            "p90_abs_error": float(np.percentile(np.abs(values), 90)),
-            "bias": float(np.mean(values)),
-        }
-        for name, values in errors.items()
-    }
 
 
 def _read(path: Path) -> tuple[Question, str, dict[str, float]]:

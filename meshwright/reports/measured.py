@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
 
-from meshwright.measured.compared import MeasuredFigure, summary
 from meshwright.reports.tables import fitted, table
 from meshwright.reports.units import percent, signed_percent
 
 HEADINGS = ("scenario", "figure", "measured", "predicted", "error", "citation")
+
+
+@dataclass(frozen=True)
+class MeasuredFigure:
+    """One measured figure of a scenario with its prediction, in the unit of the figure's key."""
+
+    case_id: str
+    citation: str
+    figure: str
+    measured: float
+    predicted: float
+
+    @property
+    def relative_error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1.0
+
+
+def summary(figures: Iterable[MeasuredFigure]) -> dict[str, dict[str, float]]:
+    """Median, 90th percentile and bias of the errors of each figure, as shares."""
+    errors: dict[str, list[float]] = {}
+    for figure in figures:
+        errors.setdefault(figure.figure, []).append(figure.relative_error)
+    return {
+        name: {
+            "n": len(values),
+            "median_abs_error": float(np.median(np.abs(values))),
+            "p90_abs_error": float(np.percentile(np.abs(values), 90)),
+            "bias": float(np.mean(values)),
+        }
+        for name, values in errors.items()
+    }
 
 
 def as_json(figures: Sequence[MeasuredFigure]) -> dict[str, Any]:
