@@ -163,11 +163,11 @@ def read(launch: Launch, where: str) -> Facts:
         flavor = f"{options['model.name']}/{flavor}"
     facts["model.name"] = next((ours for ours, theirs in launcher.models.items() if theirs == flavor), None)
     facts["derived.model"] = flavor
-    components = words_of(options.get("compile.components", "model"))
+    components = words_of(options.get("compile.components", "model loss"))
     if options.get("compile.enable") in (False, "False", "false") or "model" not in components:
         facts["derived.framework"] = EAGER
-    elif "loss" in components:
-        facts["plan.cross_entropy"] = "fused"
+    elif "loss" not in components:
+        facts["plan.cross_entropy"] = "torch"
     stages, local = (
         integer(facts, "plan.pipeline", where) or 1,
         integer(facts, "derived.local_batch", where),

@@ -275,13 +275,13 @@ FILES: list[dict[str, Any]] = [
     {
         "path": "compiled.toml",
         "stated": {"cluster": "dgx-h100", "gpus": 8},
-        "right": {"framework": "torchtitan", "plan.cross_entropy": "fused"},
+        "right": {"framework": "torchtitan", "plan.cross_entropy": None},
         "text": TITAN + '[compile]\nenable = true\ncomponents = ["model", "loss"]\n',
     },
     {
         "path": "compiled-model.toml",
         "stated": {"cluster": "dgx-h100", "gpus": 8},
-        "right": {"framework": "torchtitan", "plan.cross_entropy": None},
+        "right": {"framework": "torchtitan", "plan.cross_entropy": "torch"},
         "text": TITAN + '[compile]\nenable = true\ncomponents = ["model"]\n',
     },
     {
