@@ -74,7 +74,7 @@ EXAMPLES = [
             "notes": "GraphTrainer: whole-step CUDA graphs",
             "activation_recompute": "selective",
         },
-        {"recompute_kind": "selective", "recompute_modules": "layernorm, mlp_act"},
+        {"recompute_kind": "selective", "recompute_modules": "layernorm, mlp_act", "loss": "torch"},
     ),
     (
         {"framework": TITAN, "source": "torchtitan H200 Jun-2025, 8 nodes", "activation_recompute": "full"},
@@ -87,7 +87,7 @@ EXAMPLES = [
     ({"framework": "Megatron-LM", "notes": "rank-0 peak allocated, GB"}, {"peak_counts": "allocated"}),
     ({"framework": "Colossal-AI (torch)"}, {"peak_counts": "allocated"}),
     ({"framework": BRIDGE}, {"peak_counts": "allocated", "peak_unit": "GB"}),
-    ({"framework": TITAN, "gpu": "h100", "activation_recompute": "full"}, {}),
+    ({"framework": TITAN, "gpu": "h100", "activation_recompute": "full"}, {"loss": "torch"}),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
     ({"framework": "torch FSDP, FA2"}, {"attention_kernel": "flash-2"}),
     ({"framework": "Megatron-LM (January 2024, Transformer Engine 1.1)"}, {"attention_kernel": "flash-2"}),
@@ -163,7 +163,14 @@ EXAMPLES = [
         {"source": "DeepSpeed blog 2022-07-26 Azure, Fig 7 1T", "model_name": "GPT-1T"},
         {"offload": "optimizer to the host"},
     ),
-    ({"framework": "torchtitan (async TP)", "activation_recompute": "none"}, {"tensor_overlap": "full"}),
+    (
+        {"framework": "torchtitan (async TP)", "activation_recompute": "none"},
+        {"tensor_overlap": "full", "loss": "torch"},
+    ),
+    (
+        {"framework": "torchtitan", "precision": "fp8", "activation_recompute": "none"},
+        {"loss": "torch"},
+    ),
     (
         {"framework": "torchtitan", "activation_recompute": "full", "notes": "FSDP2 degree=8; async TP=on"},
         {"tensor_overlap": "full"},
