@@ -83,8 +83,8 @@ def loop_seconds() -> float:
 
     def loop() -> int:
         total = 0
-        for one in range(10_000_000):
-            total += one
+        for number in range(10_000_000):
+            total += number
         return total
 
     return min(timed(loop)[1] for _ in range(REPEATS))

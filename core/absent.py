@@ -47,7 +47,7 @@ def absent(kind: str, name: str) -> str:
     if counted := COUNTED.fullmatch(name.strip()) if kind in HARDWARE else None:
         count, named = counted["before"] or counted["after"], counted["first"] or counted["last"]
         return f"a number of GPUs stands apart: {named} with --gpus {count}, or {named}={count} among types"
-    if kind in HARDWARE and (priced := PRICED.fullmatch(name.strip())):
-        return f"a price stands apart: {priced['named']} with --price {priced['usd']}"
+    if kind in HARDWARE and (with_price := PRICED.fullmatch(name.strip())):
+        return f"a price stands apart: {with_price['named']} with --price {with_price['usd']}"
     last = name.lower().rpartition("/")[2]
     return next((words for pattern, words in ABSENT.items() if re.match(rf"({pattern})(?![a-z])", last)), "")

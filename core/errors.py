@@ -165,8 +165,8 @@ def suggestion(unknown: str, allowed: Iterable[str]) -> str:
     offered = [name for name in closest if len(names) <= FEW or _near(unknown.lower(), name)]
     if offered:
         return f"; did you mean {lowered[offered[0]]!r}?"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"; allowed: {shown}" if names else ""
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"; allowed: {listed}" if names else ""
 
 
 LONGEST_SHOWN, LONGEST_PATH = 60, 300

@@ -19,14 +19,14 @@ FILE_KINDS = (
 """Keys that a kind of file has, and what is said of it."""
 
 
-def other_kind(keys: Collection[str], known: Collection[str]) -> str:
-    """What a file is instead of the kind that has the known keys; empty where nothing tells.
+def other_kind(keys: Collection[str], expected: Collection[str]) -> str:
+    """What a file is instead of the kind that has the expected keys; empty where nothing tells.
 
     Args:
         keys: at the top of the file.
-        known: keys of the kind that was asked for.
+        expected: keys of the kind that was asked for.
     """
     for signature, words in FILE_KINDS:
-        if all(key in keys for key in signature) and not all(key in known for key in signature):
+        if all(key in keys for key in signature) and not all(key in expected for key in signature):
             return words
     return ""

@@ -111,8 +111,8 @@ def search_rl(
     if not plans:
         raise InfeasibleError(f"no plan fits; {next(iter(refused.values()))}")
     plans.extend(space.memory_shares(max(plans, key=lambda plan: plan.answers_per_s)))
-    shown = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
-    ranked = sorted((space.timed(plan) for plan in shown), key=lambda plan: -plan.answers_per_s)
+    best = sorted(plans, key=lambda plan: -plan.answers_per_s)[:top]
+    ranked = sorted((space.timed(plan) for plan in best), key=lambda plan: -plan.answers_per_s)
     return RlSearch(tuple(ranked), refused, space.gains(ranked[0]))
 
 
@@ -202,10 +202,10 @@ class _Space:
         free = min(default_headroom(setting) + beside, MOST_FREE)
         rooms = ((1 - free) * there, (1 - beside) * there)
         layouts, problems = [], []
-        moved = shared and self.first.offload
+        offloads = shared and self.first.offload
         attempts = [(offered, False), (in_order, False), *([(in_order, True)] if host else [])]
         for constraints, offload in attempts:
-            if layouts and not (offload and moved):
+            if layouts and not (offload and offloads):
                 continue
             ranking = search(
                 *(setting, devices, constraints, "time", OFFLOADED if offload else LAYOUTS),

@@ -131,8 +131,8 @@ def predict(kernels: KernelModel, operation: str, points: Points) -> Array:
         "moe": _experts,
     }
     if points.table.name == "elementwise":
-        moved = points["tokens"].astype(float) * points["bytes_per_token"]
-        return kernels.memory_bound(moved, operation)
+        moved_bytes = points["tokens"].astype(float) * points["bytes_per_token"]
+        return kernels.memory_bound(moved_bytes, operation)
     if operation == "grouped_gemm_backward":
         raise MeshwrightError(
             "the backward pass of a mixture-of-experts layer is predicted from its products"

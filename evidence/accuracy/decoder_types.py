@@ -92,9 +92,11 @@ def build(folder: Path | None) -> dict[str, Any]:
                 try:
                     model = _class_of(transformers, decoder).from_config(decoder)
                 except ValueError:  # a decoder that no class of text models is registered for
-                    own = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(name)
-                    whole = transformers.AutoModelForImageTextToText
-                    model = getattr(transformers, own)(decoder) if own else whole.from_config(config)
+                    class_name = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(name)
+                    auto = transformers.AutoModelForImageTextToText
+                    model = (
+                        getattr(transformers, class_name)(decoder) if class_name else auto.from_config(config)
+                    )
             model.tie_weights()
             text = [tensor for part, tensor in model.named_parameters() if not OF_SENSES.search(part)]
             count = sum({id(tensor): tensor.numel() for tensor in text}.values())

@@ -99,7 +99,7 @@ def fitted(rows: Sequence[SamplerRow]) -> list[float]:
 
 
 def main() -> None:
-    rows, errors, alike = measured_rows(), Errors(), Errors()
+    rows, errors, even_steps = measured_rows(), Errors(), Errors()
     for machine in dict.fromkeys(row.machine for row in rows):
         constants = fitted([row for row in rows if row.machine != machine])
         print(f"without {machine}: " + ", ".join(f"{value:.2g}" for value in constants), flush=True)
@@ -107,9 +107,9 @@ def main() -> None:
             if row.machine == machine:
                 errors.add(predicted(row, constants), row.frames_s, row.name, machine, "all")
                 if row.setting.sampler.waits == "all":
-                    alike.add(predicted(row, LEAST), row.frames_s, "waiting, steps alike, no host time")
+                    even_steps.add(predicted(row, LEAST), row.frames_s, "waiting, steps alike, no host time")
     print("on all machines: " + ", ".join(f"{value:.3g}" for value in fitted(rows)))
-    print("\n".join((*errors.lines("machine left out, %"), *list(alike.lines())[1:])))
+    print("\n".join((*errors.lines("machine left out, %"), *list(even_steps.lines())[1:])))
 
 
 if __name__ == "__main__":

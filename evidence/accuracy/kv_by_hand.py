@@ -67,8 +67,8 @@ def _latent(keys: Keys, element: float) -> float:
         layers = len(linear["full_attn_layers"])
     indexers = 0
     if keys.get("index_topk"):
-        own = keys.get("indexer_types")
-        indexers = own.count("full") if own else layers
+        types = keys.get("indexer_types")
+        indexers = types.count("full") if types else layers
     return layers * element * (keys["kv_lora_rank"] + keys["qk_rope_head_dim"]) + indexers * INDEX_BYTES
 
 

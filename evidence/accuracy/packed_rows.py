@@ -60,9 +60,9 @@ def main() -> None:
     print(f"{'source, tokens of a document':<32} {HEAD}")
     for source, cases in by_source.items():
         for tokens in DOCUMENTS:
-            found = list(errors(cases, tokens))
+            of_source = list(errors(cases, tokens))
             name = f"{source}, {'the row' if tokens is None else f'{tokens:,}'}"
-            print(f"{name:<32} {Spread.of(found).words() if found else 'no row can be predicted'}")
+            print(f"{name:<32} {Spread.of(of_source).words() if of_source else 'no row can be predicted'}")
 
 
 if __name__ == "__main__":

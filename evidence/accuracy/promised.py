@@ -263,12 +263,12 @@ def expected_shares(judged: Sequence[Promised]) -> tuple[dict[str, float], list[
     """``ModelErrors.over_promised``, and a line for each kind; it counts where other sources help."""
     shares, lines = {}, []
     for kind in KINDS:
-        own = [choice for choice in judged if choice.kind == kind and not choice.given]
-        if not own:
+        of_kind = [choice for choice in judged if choice.kind == kind and not choice.given]
+        if not of_kind:
             continue
-        ratios, nearer = np.array([choice.ratio for choice in own]), corrected(own)
+        ratios, nearer = np.array([choice.ratio for choice in of_kind]), corrected(of_kind)
         before, after = (float(np.median(np.abs(np.log(each)))) for each in (ratios, nearer))
-        share, shipped = over_promised(own), model_errors().over_promised.get(kind, 1.0)
+        share, shipped = over_promised(of_kind), model_errors().over_promised.get(kind, 1.0)
         lines.append(
             f"{kind}: expected over promised step {share:.2f}, shipped {shipped:.2f}; by other sources "
             f"best measured over expected step {np.median(nearer):.2f} in the median, "

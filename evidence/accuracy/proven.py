@@ -170,7 +170,7 @@ def main() -> None:
     """Print every family and the counts."""
     options = arguments()
     best = best_of_families(options.files)
-    kept = unmarked = high = judged = 0
+    listed = unmarked = high = judged = 0
     print(f"{'family':46s} {'kept':>12s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
     for name, entry in best.items():
         if not re.search(options.only, name):
@@ -179,7 +179,7 @@ def main() -> None:
         problem = not_shown(entry)
         ratio = (entry.case.measured_step_s or 0.0) / entry.predicted_step_s
         (first, lacking, _), (sure, left, gain) = answered(entry, False), answered(entry, True)
-        kept += not problem
+        listed += not problem
         lacking += f"; with --proven: {left}" if left else ""
         unmarked += first > FAR_ABOVE and not lacking
         stays = sure > ABOVE and abs(ratio - 1) <= NEAR
@@ -188,7 +188,7 @@ def main() -> None:
         if stays:
             print(f"    saves: {gain}")
     print(
-        f"{judged} families: published plan kept in {kept}; first choice over {FAR_ABOVE - 1:.0%} above "
+        f"{judged} families: published plan kept in {listed}; first choice over {FAR_ABOVE - 1:.0%} above "
         f"the best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan "
         f"within {NEAR:.0%}: {high}"
     )

@@ -42,8 +42,8 @@ def row_figures(row: dict[str, Any]) -> Figures:
     """Print a row; its time over the measured one, by library."""
     share, measured = ratio(row), row.get("seconds") or row["step_s"]
     added = "".join(f", {row[name]} {name}" for name in ("controls", "adapters") if name in row)
-    asked = f"{row['model']}, {row['side']} pixels, {row['steps']} steps{added}, {row['cluster']}"
-    print(f"{row['source']:7}{row['library']:14}{asked:65} {measured:.4g} s {share - 1:+.1%}")
+    row_name = f"{row['model']}, {row['side']} pixels, {row['steps']} steps{added}, {row['cluster']}"
+    print(f"{row['source']:7}{row['library']:14}{row_name:65} {measured:.4g} s {share - 1:+.1%}")
     yield row["library"], share, 1.0
 
 

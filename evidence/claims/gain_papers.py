@@ -54,8 +54,8 @@ def more_images(runs: Requests, name: str) -> float:
 
 def images_a_device(runs: Requests, name: str) -> float:
     """Images a second and device of a variation over those of the base."""
-    given, base = (runs[each].rate / runs[each].setting.devices for each in (name, "base"))
-    return given / base
+    changed, base = (runs[each].rate / runs[each].setting.devices for each in (name, "base"))
+    return changed / base
 
 
 def memory_share(runs: Requests, name: str) -> float:

@@ -93,31 +93,33 @@ def shipped(content: Mapped) -> Iterator[Shipped]:
 def by_points(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], points: Path) -> None:
     """Fit the entries whose source names points of `fit_kernels`."""
     began = time.perf_counter()
-    of_points = [one for one in shipped(content) if re.fullmatch(POINTS, one.entry.get("source", ""))]
-    fit = fit_device(gpu, points, FOLDER, sorted({TABLES[one.operation] for one in of_points}))
-    new = {one.name: one.entry for one in shipped(fit.calibration)}
-    for one in of_points:
+    of_points = [
+        product for product in shipped(content) if re.fullmatch(POINTS, product.entry.get("source", ""))
+    ]
+    fit = fit_device(gpu, points, FOLDER, sorted({TABLES[product.operation] for product in of_points}))
+    new = {product.name: product.entry for product in shipped(fit.calibration)}
+    for product in of_points:
         # Entries of the default library may stand under its name too, without residuals.
-        name = one.name if one.name in fit.unseen else f"{one.operation}/{one.dtype}"
-        if new.get(name, {}).get("source") == one.entry["source"]:
-            replace(gpu, one, new[name], fit.grids.get(one.name), grids)
+        name = product.name if product.name in fit.unseen else f"{product.operation}/{product.dtype}"
+        if new.get(name, {}).get("source") == product.entry["source"]:
+            replace(gpu, product, new[name], fit.grids.get(product.name), grids)
     print(f"{gpu}: points fitted in {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def by_tables(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], package: Path) -> None:
     """Fit the entries whose source names a table of the package."""
     of_table = {
-        (one.operation, one.dtype, one.entry["source"].partition(" points of aic:")[2]): one
-        for one in shipped(content)
-        if one.entry.get("source", "").endswith(HALF) and SHARED not in one.entry["source"]
+        (product.operation, product.dtype, product.entry["source"].partition(" points of aic:")[2]): product
+        for product in shipped(content)
+        if product.entry.get("source", "").endswith(HALF) and SHARED not in product.entry["source"]
     }
     began = time.perf_counter()
     for table in system_tables(package, tuple(FAMILIES.values()), _names(gpu)):
         operation = next(name for name, family in FAMILIES.items() if family == table.family)
-        one = of_table.get((operation, table.dtype, table.source + HALF))
-        if one is None or one.library not in ("", table.library) or not table.fitted.any():
+        product = of_table.get((operation, table.dtype, table.source + HALF))
+        if product is None or product.library not in ("", table.library) or not table.fitted.any():
             continue
-        always = "error_with_points" in one.entry
+        always = "error_with_points" in product.entry
         entry, forms = fitted(table, devices.get(table.gpu), always)
         mapped: Mapped = {
             "source": f"{int(table.fitted.sum())} points of aic:{table.source}{HALF}",
@@ -126,23 +128,23 @@ def by_tables(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], package
         }
         if entry.error_with_points:
             mapped["error_with_points"] = entry.error_with_points.model_dump(exclude_none=True)
-        replace(gpu, one, mapped, entry.grid, grids)
+        replace(gpu, product, mapped, entry.grid, grids)
     print(f"{gpu}: tables fitted in {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def replace(
-    gpu: str, one: Shipped, new: Mapped, grid: ResidualGrid | None, grids: dict[str, ResidualGrid]
+    gpu: str, product: Shipped, new: Mapped, grid: ResidualGrid | None, grids: dict[str, ResidualGrid]
 ) -> None:
     """Give a shipped entry the constants, the errors and the grid of a new fit, and print the errors."""
-    old = dict(one.entry)
+    old = dict(product.entry)
     for key, value in new.items():
-        one.entry[key] = old.get(key, {}) | value if key in FORMS else value
+        product.entry[key] = old.get(key, {}) | value if key in FORMS else value
     if grid is not None:
-        grids[one.name] = grid
+        grids[product.name] = grid
     else:
-        grids.pop(one.name, None)
-        one.entry.pop("error_with_points", None)
-    print(f"{gpu:13} {one.name:34} {_errors(old)}  ->  {_errors(one.entry)}", flush=True)
+        grids.pop(product.name, None)
+        product.entry.pop("error_with_points", None)
+    print(f"{gpu:13} {product.name:34} {_errors(old)}  ->  {_errors(product.entry)}", flush=True)
 
 
 def _errors(entry: Mapped) -> str:
@@ -154,16 +156,18 @@ def _errors(entry: Mapped) -> str:
 def share_kernels(gpu: str, content: Mapped, grids: dict[str, ResidualGrid], package: Path) -> None:
     """Give SGLang's experts vLLM's constants where both run one kernel; its own table states the error."""
     vllm = content.get("libraries", {}).get("vllm", {})
-    shared = {one.dtype: one for one in shipped(content) if SHARED in one.entry.get("source", "")}
-    forms = {dtype: vllm[one.operation][dtype]["form"] for dtype, one in shared.items()}
-    errors_of = {dtype: vllm[one.operation][dtype]["error"] for dtype, one in shared.items()}
+    shared = {
+        product.dtype: product for product in shipped(content) if SHARED in product.entry.get("source", "")
+    }
+    forms = {dtype: vllm[product.operation][dtype]["form"] for dtype, product in shared.items()}
+    errors_of = {dtype: vllm[product.operation][dtype]["error"] for dtype, product in shared.items()}
     for table in system_tables(package, ("experts",), _names(gpu), ("sglang",)) if shared else ():
         if table.dtype in shared and shared[table.dtype].entry["source"].endswith(table.source):
             apart, figures = table.points.where(~table.fitted), chip(devices.get(table.gpu), table.dtype)
             seconds = ENGINE_EXPERTS.seconds(GroupedTileWave(**forms[table.dtype]), figures, apart)
             errors_of[table.dtype] = errors(seconds, apart["time_us"] * 1e-6).model_dump(exclude_none=True)
-    for dtype, one in shared.items():
-        replace(gpu, one, {"form": forms[dtype], "error": errors_of[dtype]}, None, grids)
+    for dtype, product in shared.items():
+        replace(gpu, product, {"form": forms[dtype], "error": errors_of[dtype]}, None, grids)
 
 
 def follow(gpu: str, old: Mapped, new: Mapped, folder: Path = FOLDER) -> None:

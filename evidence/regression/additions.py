@@ -108,8 +108,8 @@ def main(names: Sequence[str]) -> int:
         changes = [pair for pairs in addition.lines.values() for pair in pairs]
         lines += sum(max(1, new.count("\n") - old.count("\n")) for old, new in changes)
         why = problem(addition)
-        asked, works = addition.asked or "", "no" if why else "yes"
-        print(f"| {name} | {addition.touched} | {asked} | {lines} | {addition.page} | {works} |", flush=True)
+        limit, works = addition.asked or "", "no" if why else "yes"
+        print(f"| {name} | {addition.touched} | {limit} | {lines} | {addition.page} | {works} |", flush=True)
         if why or addition.too_many:
             failed.append(f"{name}: {why or 'touches more files than are asked'}")
     print(*failed, sep="\n", file=sys.stderr)

@@ -106,12 +106,12 @@ def doors(framework: str, count: int, seed: int = 0) -> Iterator[Door]:
     rng = random.Random(f"{seed} {framework}")
     for _ in range(count):
         try:
-            yield asked(scenario(rng.choice, framework))
+            yield ask_doors(scenario(rng.choice, framework))
         except InputError:
             continue
 
 
-def asked(data: Mapping[str, Any]) -> Door:
+def ask_doors(data: Mapping[str, Any]) -> Door:
     """Ask every door about the plan of a scenario.
 
     Raises:

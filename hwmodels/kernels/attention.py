@@ -109,12 +109,12 @@ def flash_attention_seconds(
     waves = np.maximum(blocks / chip.multiprocessors, 1.0)
     core = power_norm(work, longest, 4.0) + np.where(waves > 1.0, 0.5 * form.tail * work / waves, 0.0)
 
-    moved = (
+    moved_bytes = (
         4.0 * batch * seq_q * heads * head_dim
         + 2.0 * batch * seq_kv * kv_heads * head_dim * chip.element_bytes
     )
-    moved = moved / (1.0 + (form.l2_reuse * chip.l2_bytes / moved) ** 2)
-    memory = moved / (chip.bandwidth * form.memory_efficiency)
+    moved_bytes = moved_bytes / (1.0 + (form.l2_reuse * chip.l2_bytes / moved_bytes) ** 2)
+    memory = moved_bytes / (chip.bandwidth * form.memory_efficiency)
     busy = np.maximum(per_key * blocks * keys / chip.peak, chip.busy_before_s)
     slowdown = np.maximum(throttled(busy, form.throttling, chip.clock_share) * np.asarray(share), 1.0)
     seconds = form.overhead_s + power_norm(core, memory, form.overlap_exponent) * slowdown

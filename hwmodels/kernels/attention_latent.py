@@ -73,8 +73,8 @@ def latent_decode_seconds(form: LatentDecode, chip: Chip, call: LatentCache) -> 
         core = _blocks_s(form, batch * blocks / chip.multiprocessors, seq_kv, key_s, part_s)
     reads = 1.0 + form.rereads * (blocks - 1.0)
     memory = batch * seq_kv * cached * reads / (chip.bandwidth * form.memory_efficiency)
-    moved = 2.0 * batch * queries * heads * (2.0 * latent_dim + rope_dim)
-    queries_s = moved / (chip.bandwidth * form.query_efficiency)
+    moved_bytes = 2.0 * batch * queries * heads * (2.0 * latent_dim + rope_dim)
+    queries_s = moved_bytes / (chip.bandwidth * form.query_efficiency)
     return form.overhead_s + queries_s + power_norm(core, memory, form.overlap_exponent)
 
 

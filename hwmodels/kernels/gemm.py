@@ -90,8 +90,8 @@ def roofline_seconds(form: Roofline, chip: Chip, shape: GemmCalls) -> Array:
     batch, m, n, k, output_bytes, _ = shape
     outputs = batch * m * n
     compute = outputs * k * (2.0 / (chip.peak * form.compute_efficiency))
-    moved = batch * (m + n) * k * chip.element_bytes + outputs * output_bytes
-    memory = moved * (1.0 / (chip.bandwidth * form.memory_efficiency))
+    moved_bytes = batch * (m + n) * k * chip.element_bytes + outputs * output_bytes
+    memory = moved_bytes * (1.0 / (chip.bandwidth * form.memory_efficiency))
     return form.overhead_s + power_norm(compute, memory, form.overlap_exponent)
 
 
@@ -111,11 +111,11 @@ def tile_wave_seconds(
     total = np.empty(shape.m.shape)
     for start in range(0, total.size, BLOCK):
         part = slice(start, start + BLOCK)
-        moved, speed = (
+        output_bytes, speed = (
             figure[part] if isinstance(figure, np.ndarray) and figure.ndim else figure
             for figure in (shape.output_bytes, shape.speed)
         )
-        block = GemmCalls(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], moved, speed)
+        block = GemmCalls(shape.batch[part], shape.m[part], shape.n[part], shape.k[part], output_bytes, speed)
         total[part] = _tile_wave_block(form, chip, block, tiles, splits)
     return total
 
@@ -223,7 +223,7 @@ def flat_shape(
     """Broadcast the arguments, return them as one-dimensional arrays and the shape they had."""
     arrays = np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in (batch, m, n, k)))
     flat = [np.ascontiguousarray(a).ravel() for a in arrays]
-    moved = np.asarray(output_bytes, dtype=np.float64)
-    if moved.ndim:
-        moved = np.broadcast_to(moved, arrays[0].shape).ravel()
-    return GemmCalls(flat[0], flat[1], flat[2], flat[3], moved), arrays[0].shape
+    element_bytes = np.asarray(output_bytes, dtype=np.float64)
+    if element_bytes.ndim:
+        element_bytes = np.broadcast_to(element_bytes, arrays[0].shape).ravel()
+    return GemmCalls(flat[0], flat[1], flat[2], flat[3], element_bytes), arrays[0].shape

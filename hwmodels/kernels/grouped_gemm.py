@@ -229,6 +229,6 @@ def expert_layer_seconds(form: GroupedTileWave, chip: Chip, layer: Experts) -> A
     down = Groups(copies, hidden, width, active, output, speed, few)
     products = grouped_gemm_seconds(form, chip, up) + grouped_gemm_seconds(form, chip, down)
     # Gather and scatter of copies, the activation between the products, the layer's input and output.
-    moved = copies * (4.0 * hidden + 6.0 * width) + 4.0 * layer.tokens * hidden
-    routing = form.routing_overhead_s + moved / (chip.bandwidth * form.routing_efficiency)
+    moved_bytes = copies * (4.0 * hidden + 6.0 * width) + 4.0 * layer.tokens * hidden
+    routing = form.routing_overhead_s + moved_bytes / (chip.bandwidth * form.routing_efficiency)
     return products + routing + form.expert_s * layer.experts

@@ -9,13 +9,13 @@ L2_SHARPNESS = 4.0
 Array = NDArray[np.floating]
 
 
-def faster_in_l2(moved: Array, gain: float, fitting: float) -> Array:
+def faster_in_l2(touched_bytes: Array, gain: float, fitting: float) -> Array:
     """Return the speed of memory over that outside of L2, of which `fitting` bytes serve the kernel.
 
     Args:
-        moved: bytes that kernels touch.
+        touched_bytes: bytes that kernels touch.
         gain: further speed of memory while all of them lie in L2.
         fitting: bytes of L2 that serve the kernel.
     """
-    outside = L2_SHARPNESS * np.log(moved / fitting)
+    outside = L2_SHARPNESS * np.log(touched_bytes / fitting)
     return 1.0 + gain / (1.0 + np.exp(np.clip(outside, -60.0, 60.0)))

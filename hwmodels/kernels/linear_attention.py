@@ -80,12 +80,12 @@ def scan_seconds(form: ChunkedScan, chip: Chip, call: ScanCalls, backward: bool)
     flops = passes * tokens * heads * (within + states + solved)
     operands = tokens * (2.0 * key_heads * key_dim + (2.0 + 2.0 * delta) * heads * value_dim)
     state_bytes = form.state_passes * STATE_BYTES * tokens / chunk * heads * key_dim * value_dim
-    moved = operands * chip.element_bytes + state_bytes
+    moved_bytes = operands * chip.element_bytes + state_bytes
     if backward:
-        moved = moved * backward_ratio(_sizes(call), chip.element_bytes, delta)
+        moved_bytes = moved_bytes * backward_ratio(_sizes(call), chip.element_bytes, delta)
     compute = flops / (chip.peak * form.compute_efficiency)
-    memory = moved / (chip.bandwidth * form.memory_efficiency)
-    memory = memory / faster_in_l2(moved, form.l2_gain, form.l2_fraction * chip.l2_bytes)
+    memory = moved_bytes / (chip.bandwidth * form.memory_efficiency)
+    memory = memory / faster_in_l2(moved_bytes, form.l2_gain, form.l2_fraction * chip.l2_bytes)
     shared = power_norm(compute, memory, form.overlap_exponent)
     if form.chunk_s or form.block_s:
         waves = rounds(batch * heads / (form.blocks * chip.multiprocessors), form.wave_quantisation)
@@ -129,8 +129,8 @@ def state_step_seconds(
     """
     batch, heads, key_dim, value_dim = states
     read = batch * heads * key_dim * value_dim * state_bytes
-    moved = 2.0 * read + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
-    seconds = moved / (chip.bandwidth * form.decode_memory_efficiency)
+    moved_bytes = 2.0 * read + batch * heads * (2.0 * key_dim + 2.0 * value_dim) * chip.element_bytes
+    seconds = moved_bytes / (chip.bandwidth * form.decode_memory_efficiency)
     if in_l2:
         seconds = seconds / faster_in_l2(read, form.decode_l2_gain, form.decode_l2_fraction * chip.l2_bytes)
     return form.decode_overhead_s + seconds

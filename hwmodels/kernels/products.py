@@ -54,9 +54,9 @@ class Products(Kernels):
         quantisation = self._entry("gemm", dtype)[1].quantisation
         if quantisation and quantises:
             figures = self._chip(dtype)
-            moved = np.multiply(m, k, dtype=np.float64) * (2.0 + figures.element_bytes)
+            moved_bytes = np.multiply(m, k, dtype=np.float64) * (2.0 + figures.element_bytes)
             seconds = seconds + quantisation.overhead_s
-            seconds = seconds + moved / (figures.bandwidth * quantisation.memory_efficiency)
+            seconds = seconds + moved_bytes / (figures.bandwidth * quantisation.memory_efficiency)
         if quantises or not quantisation:
             # Measured points of a dtype with a cast include the cast.
             seconds = seconds * self._correction("gemm", dtype, m, n, k)
@@ -145,8 +145,8 @@ class Products(Kernels):
         if isinstance(layout, str):
             return (WGRAD_OUTPUT_BYTES if layout == "wgrad" else output_bytes), self._layout(layout)
         both = np.array([self._layouts(each, output_bytes, axes) for each in layout]).T
-        moved, slower = both.reshape(2, -1, *(1,) * (axes - 1))
-        return moved, slower
+        element_bytes, slower = both.reshape(2, -1, *(1,) * (axes - 1))
+        return element_bytes, slower
 
     def _layout(self, layout: Layout) -> float:
         if layout == "forward":

@@ -65,8 +65,8 @@ def delta_bytes(sizes: ScanSizes, width: float, backward: bool) -> Array:
     keys, values, states, products = sizes.wide_keys, sizes.values, sizes.states, sizes.wide_products
     if backward:
         return width * (21.0 * keys + 15.0 * values + 4.0 * states + 2.0 * products)
-    moved = 7.0 * keys + 6.0 * values + 2.0 * states + 2.0 * products
-    return width * moved + FLOAT_BYTES * 2.0 * products
+    elements = 7.0 * keys + 6.0 * values + 2.0 * states + 2.0 * products
+    return width * elements + FLOAT_BYTES * 2.0 * products
 
 
 def backward_ratio(sizes: ScanSizes, width: float, delta: Array) -> Array:

@@ -124,11 +124,11 @@ def inquiry(
 ) -> Callable[[Question, AskOptions, Execution | None], EachRun]:
     """A job's ``inquiry``; ``figures`` are columns of the comparison, beside the step."""
 
-    def asked(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
+    def inquired(question: Question, terms: AskOptions, execution: Execution | None) -> EachRun:
         compared = partial(StepsCompared, figures=figures)
         return EachRun.of(question, terms, execution, partial(run_one, answer, best), compared)
 
-    return asked
+    return inquired
 
 
 def row(answer: Answer, best: Best) -> Callable[[str, Question], Mapping[str, Any]]:

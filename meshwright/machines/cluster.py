@@ -148,8 +148,10 @@ def _usual(device: str, report: Report, notes: list[str]) -> str:
     linked = _joined(report, report.count) > 1
     if linked == (clusters.get(usual).levels[0].kind != "pcie"):
         return usual
-    alike = [c.name for c in clusters if c.device.name == device and (c.levels[0].kind != "pcie") == linked]
-    other = next(iter(alike), "h100-pcie-8" if not linked else usual)
+    joined_so = [
+        c.name for c in clusters if c.device.name == device and (c.levels[0].kind != "pcie") == linked
+    ]
+    other = next(iter(joined_so), "h100-pcie-8" if not linked else usual)
     kinds = "NVLink" if linked else "PCIe alone"
     notes.append(f"devices are joined by {kinds}: links are those of {other}")
     return other
@@ -184,12 +186,12 @@ def _network(
             )
         network |= {"nics_per_node": ports, "nic_gbps": rate, "fabric": fabric}
         return network, "ibstat: active ports"
-    near = [nic for nic, path in report.near.items() if path in ("PIX", "PXB")]
-    if near:
-        left = len(report.near) - len(near)
+    behind_switch = [nic for nic, path in report.nic_paths.items() if path in ("PIX", "PXB")]
+    if behind_switch:
+        left = len(report.nic_paths) - len(behind_switch)
         if left:
             notes.append(f"{left} NICs are behind no switch of a GPU and are left out (storage)")
-        network |= {"nics_per_node": len(near)}
+        network |= {"nics_per_node": len(behind_switch)}
         notes.append(f"no report states the rate of the NICs: {network['nic_gbps']} Gb/s of {base}")
         return network, f"nvidia-smi topo -m: NICs beside GPUs; rate of {base}"
     if report.cards:

@@ -53,8 +53,8 @@ def read_topology(text: str, report: Report, where: str) -> None:
                 if pair[0] < pair[1] and other in paths:
                     report.paths[pair] = paths[other]
         else:
-            near = [paths[device] for device in devices if paths.get(device) in PCIE]
-            report.near[row[0]] = min(near, key=PCIE.index) if near else ""
+            joined = [paths[device] for device in devices if paths.get(device) in PCIE]
+            report.nic_paths[row[0]] = min(joined, key=PCIE.index) if joined else ""
     report.count = max(report.count, len(devices))
     report.kinds.append("nvidia-smi topo -m")
 

@@ -22,7 +22,7 @@ class Report:
     """Limit of one device."""
     paths: dict[tuple[int, int], str] = field(default_factory=dict)
     """Paths between devices: NV18, PIX, SYS."""
-    near: dict[str, str] = field(default_factory=dict)
+    nic_paths: dict[str, str] = field(default_factory=dict)
     """Nearest path from a device, by NIC."""
     nics: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Gb/s and fabric by port."""

@@ -17,7 +17,7 @@ def as_json(result: ProfileResult | ImportResult) -> dict[str, Any]:
     if isinstance(result, ImportResult):
         return {
             "files": {name: str(path) for name, path in result.files.items()},
-            "kept": result.kept,
+            "kept": result.written,
             "impossible": result.impossible,
             "below_resolution": result.zero,
             "merged": result.merged,
@@ -58,7 +58,7 @@ def as_tables(result: ProfileResult | ImportResult) -> list[Table]:
 
 def _imported(result: ImportResult) -> Table:
     rows = [
-        [str(path), f"{result.kept[name]}", f"{result.impossible[name]}", f"{result.zero[name]}"]
+        [str(path), f"{result.written[name]}", f"{result.impossible[name]}", f"{result.zero[name]}"]
         for name, path in result.files.items()
     ]
     headings = ("file", "points", "dropped: faster than the device", "dropped: below the clock's resolution")

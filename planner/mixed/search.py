@@ -119,10 +119,9 @@ def _nearest(mixed: MixedSetting) -> str:
     batch = mixed.training.global_batch
     if batch % shared == 0:
         return ""
-    near = max(round(batch / shared), 1) * shared
-    return (
-        f"; shares are equal within a group: {shared} must divide the global batch ({batch:,}), as {near:,}"
-    )
+    near_batch = max(round(batch / shared), 1) * shared
+    advice = f"{shared} must divide the global batch ({batch:,}), as {near_batch:,}"
+    return f"; shares are equal within a group: {advice}"
 
 
 def _sizes(mixed: MixedSetting, limits: Constraints) -> list[tuple[int, int, str]]:

@@ -280,14 +280,14 @@ def _attention(
 
 
 def _elementwise(name: str, dims: Sequence[Sequence[int]], types: Sequence[str]) -> Key | None:
-    op, direction, moved = ELEMENTWISE[name]
+    op, direction, passes = ELEMENTWISE[name]
     shape = dims[0]
     if not shape or (op == "add" and dims[1] != shape):
         return None
     dtype = dtype_name(types[0])
     tokens, width = int(np.prod(shape[:-1])), int(shape[-1])
     values = {"op": op, "dtype": dtype, "direction": direction, "tokens": tokens, "dims": width}
-    return "elementwise", tuple({**values, "bytes_per_token": moved * width * BYTES[dtype]}.items())
+    return "elementwise", tuple({**values, "bytes_per_token": passes * width * BYTES[dtype]}.items())
 
 
 def _collectives(

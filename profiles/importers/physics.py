@@ -49,10 +49,10 @@ def impossible(points: Points) -> np.ndarray:
         rows = np.flatnonzero(points[owner] == name)
         part = points.where(rows)
         with np.errstate(over="ignore"):  # a product of huge sizes is impossible as well
-            flops, moved = WORK[points.table.name](part)
+            flops, moved_bytes = WORK[points.table.name](part)
         bound = np.maximum(
             flops / _peaks(part, device),
-            np.maximum(0.0, moved - device.l2_bytes) / device.memory_bandwidth,
+            np.maximum(0.0, moved_bytes - device.l2_bytes) / device.memory_bandwidth,
         )
         too_fast[rows] = part["time_us"] * 1e-6 < TOLERANCE * bound
     return too_fast
@@ -90,8 +90,8 @@ def _attention(points: Points) -> Work:
     seen = queries * (keys - queries) + queries * (queries + 1) / 2  # causal
     passes = np.where(points["direction"] == "backward", 2.0, 1.0) if "direction" in points.columns else 1.0
     cache = np.where(np.char.endswith(points["dtype"], "kvfp8"), 1.0, _element(points))
-    moved = 2 * batch * kv_heads * keys * head_dim * cache
-    return passes * 4 * batch * heads * seen * head_dim, moved
+    moved_bytes = 2 * batch * kv_heads * keys * head_dim * cache
+    return passes * 4 * batch * heads * seen * head_dim, moved_bytes
 
 
 def _moe(points: Points) -> Work:

@@ -22,7 +22,7 @@ class ImportResult:
 
     Attributes:
         files: the point files written, by table.
-        kept: points written, by table.
+        written: points written, by table.
         impossible: points dropped because their device cannot be so fast, by table.
         zero: points dropped because their time was below the source's resolution, by table.
         merged: how many measurements of one shape and source were merged into their median.
@@ -31,7 +31,7 @@ class ImportResult:
     """
 
     files: dict[str, Path]
-    kept: dict[str, int]
+    written: dict[str, int]
     impossible: dict[str, int]
     zero: dict[str, int]
     merged: int

@@ -60,7 +60,7 @@ def _layer(row: CsvRow) -> Iterator[Measured]:
         ("mlp_down_proj", hidden, inter // tp),
     ):
         yield "gemm", {"dtype": "fp16", "layout": "forward", "m": tokens, "n": n, "k": k}, operation
-    for operation, dims, moved in (
+    for operation, dims, width in (
         ("emb", hidden, 2),
         ("input_layernorm", hidden, 2),
         ("post_attention_layernorm", hidden, 2),
@@ -69,7 +69,7 @@ def _layer(row: CsvRow) -> Iterator[Measured]:
         ("add", hidden, 3),
     ):
         values = {"op": operation, "dtype": "fp16", "direction": "forward", "tokens": tokens}
-        yield "elementwise", {**values, "dims": dims, "bytes_per_token": moved * dims * ELEMENT}, operation
+        yield "elementwise", {**values, "dims": dims, "bytes_per_token": width * dims * ELEMENT}, operation
 
 
 def _attention(row: CsvRow) -> Iterator[Measured]:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(total: int, shown: bool) -> Iterator[Callable[[str], None]]:
+def progress(total: int, visible: bool) -> Iterator[Callable[[str], None]]:
     """A progress bar; yields the function that names the next point."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not visible) as bar:
         task = bar.add_task("", total=total)
         started = False
 

@@ -122,8 +122,8 @@ def observed(folder: Path) -> dict[str, Any]:
             copies = table.where(table["op"] == "copy")
             if len(copies):
                 largest = int(np.argmax(copies["bytes_per_token"]))
-                moved = copies["bytes_per_token"][largest] / (copies["time_us"][largest] * 1e-6)
-                best["memory_bandwidth"] = float(f"{moved:.4g}")
+                bytes_s = copies["bytes_per_token"][largest] / (copies["time_us"][largest] * 1e-6)
+                best["memory_bandwidth"] = float(f"{bytes_s:.4g}")
     best["points_with_spread_above_3_percent"] = dict(noisy)
     return best
 

@@ -84,8 +84,8 @@ def _chosen(names: tuple[str, ...]) -> list[MeasuredOperation]:
 def _scope(host: Machine, mode: Mode, dtypes: tuple[str, ...], storage: Path | None) -> Scope:
     if host.kind == "cuda":
         return Scope(mode, dtypes, host, storage)
-    flops, moved = CPU_LIMITS[mode]
-    return Scope(mode, dtypes, host, storage, flops, moved)
+    flops, moved_bytes = CPU_LIMITS[mode]
+    return Scope(mode, dtypes, host, storage, flops, moved_bytes)
 
 
 def planned(scope: Scope, operations: Iterable[MeasuredOperation]) -> list[BenchPoint]:

@@ -64,8 +64,8 @@ class Addons(Strict):
 
     def devices(self, layout: Layout) -> int:
         """Devices of a layout with those of its ControlNets."""
-        own = {"shared": 0, "own": layout.devices, "service": layout.copy_devices}[self.placement]
-        return layout.devices + self.controls * own
+        of_one = {"shared": 0, "own": layout.devices, "service": layout.copy_devices}[self.placement]
+        return layout.devices + self.controls * of_one
 
 
 def control_ops(call: TransformerCall) -> list[Op]:
@@ -115,8 +115,10 @@ def output_bytes(call: TransformerCall) -> float:
 def sum_ops(call: TransformerCall, controls: int) -> Iterator[Op]:
     """Sums of the outputs of some ControlNets with those of the encoder."""
     for rows, width, count in outputs(call):
-        moved = 3 * WIDTH * rows * width * count * controls
-        yield MemoryBound(name="control.sum", kind="elementwise", bytes=moved, launches=count * controls)
+        moved_bytes = 3 * WIDTH * rows * width * count * controls
+        yield MemoryBound(
+            name="control.sum", kind="elementwise", bytes=moved_bytes, launches=count * controls
+        )
 
 
 def control_parameters(model: DiffusionModel) -> int:
@@ -138,6 +140,6 @@ def adapter_bytes(model: DiffusionModel, rank: int) -> float:
 def merge_ops(model: DiffusionModel) -> list[Op]:
     """Kernels that merge an adapter: the change of each weight is made, and added."""
     products = adapted(model)
-    moved = 5 * WIDTH * sum(float(op.parameters) for op in products)
+    moved_bytes = 5 * WIDTH * sum(float(op.parameters) for op in products)
     launches = MERGE_LAUNCHES * sum(float(op.launches) for op in products)
-    return [MemoryBound(name="adapter.merge", kind="elementwise", bytes=moved, launches=launches)]
+    return [MemoryBound(name="adapter.merge", kind="elementwise", bytes=moved_bytes, launches=launches)]

@@ -183,19 +183,19 @@ def _deep_compression(
 
 def _linear_block(name: str, pixels: float, width: float, samples: float) -> Iterator[Op]:
     """Linear attention over two scales, and a gated MLP with a convolution of each channel between."""
-    moved = {"attention": 3 * width, "mlp": MLP_GATES * width}
+    widths = {"attention": 3 * width, "mlp": MLP_GATES * width}
     yield _product(f"{name}.qkv", "gemm", pixels, 3 * width, width)
-    yield _depthwise(f"{name}.scale", pixels * moved["attention"], moved["attention"] * SCALE**2)
+    yield _depthwise(f"{name}.scale", pixels * widths["attention"], widths["attention"] * SCALE**2)
     yield _product(f"{name}.scale", "gemm", pixels, 3 * width, HEAD)
     heads = 2 * width / HEAD
     for side, n, k in (("state", HEAD, pixels / samples), ("read", pixels / samples, HEAD)):
         yield Product(name=f"{name}.{side}", groups=samples * heads, m=HEAD + 1, n=n, k=k, weights=False)
-    yield _around(f"{name}.attention", pixels * 2 * moved["attention"], LINEAR)
+    yield _around(f"{name}.attention", pixels * 2 * widths["attention"], LINEAR)
     yield _product(f"{name}.out", "gemm", pixels, width, 2 * width)
-    yield _product(f"{name}.mlp.up", "gemm", pixels, moved["mlp"], width)
-    yield _depthwise(f"{name}.mlp", pixels * moved["mlp"], moved["mlp"] * 9)
-    yield _around(f"{name}.mlp", pixels * moved["mlp"], ACTIVATED + (ACTIVATED + ADDED) / 2)
-    yield _product(f"{name}.mlp.down", "gemm", pixels, width, moved["mlp"] / 2)
+    yield _product(f"{name}.mlp.up", "gemm", pixels, widths["mlp"], width)
+    yield _depthwise(f"{name}.mlp", pixels * widths["mlp"], widths["mlp"] * 9)
+    yield _around(f"{name}.mlp", pixels * widths["mlp"], ACTIVATED + (ACTIVATED + ADDED) / 2)
+    yield _product(f"{name}.mlp.down", "gemm", pixels, width, widths["mlp"] / 2)
     yield _around(name, pixels * width, 2 * (WIDE_NORM + ADDED))
 
 
@@ -204,9 +204,9 @@ def _product(name: str, kind: str, pixels: float, outputs: float, inputs: float)
 
 
 def _depthwise(name: str, elements: float, parameters: float) -> MemoryBound:
-    moved = WIDTH * 2 * elements
+    moved_bytes = WIDTH * 2 * elements
     return MemoryBound(
-        name=f"{name}.depthwise", kind="depthwise", bytes=moved, parameters=parameters, launches=1.0
+        name=f"{name}.depthwise", kind="depthwise", bytes=moved_bytes, parameters=parameters, launches=1.0
     )
 
 

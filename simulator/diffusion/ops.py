@@ -228,10 +228,10 @@ def _mlp(call: TransformerCall, name: str, blocks: BlockGroup, rows: float) -> I
     gates = 2 if blocks.gated else 1
     yield _product(call, f"{name}.up", rows, gates * f, h)
     if blocks.convolution:
-        moved = WIDTH * 2 * rows * gates * f
+        moved_bytes = WIDTH * 2 * rows * gates * f
         weights = gates * f * 9 + gates * f
         yield MemoryBound(
-            name=f"{name}.depthwise", kind="depthwise", bytes=moved, parameters=weights, launches=3.0
+            name=f"{name}.depthwise", kind="depthwise", bytes=moved_bytes, parameters=weights, launches=3.0
         )
         yield _kernel(call, f"{name}.channels_first", "heads", 2 * rows * h, 2.0)
     yield _kernel(call, f"{name}.activation", "gated" if blocks.gated else "activation", rows * f)

@@ -154,7 +154,7 @@ def work_of(ops: Iterable[Op], prices: Prices) -> KernelWork:
     plain = [op.changed(kind="elementwise") if op.kind == "depthwise" else op for op in listed]
     seconds: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     exchange: dict[str, float] = {}
-    launches = flops = moved = received = 0.0
+    launches = flops = moved_bytes = received = 0.0
     for op, time in zip(listed, price(plain, prices), strict=True):
         taken = float(np.sum(time))
         if isinstance(op, Collective):
@@ -166,10 +166,10 @@ def work_of(ops: Iterable[Op], prices: Prices) -> KernelWork:
         launches += float(op.launches)
         flops += float(op.flops)
         if isinstance(op, MemoryBound):
-            moved += float(op.bytes) * float(op.repeats)
+            moved_bytes += float(op.bytes) * float(op.repeats)
         elif isinstance(op, Product):
-            moved += WIDTH * float(op.parameters)
-    return KernelWork(seconds, exchange, launches, flops, moved, received)
+            moved_bytes += WIDTH * float(op.parameters)
+    return KernelWork(seconds, exchange, launches, flops, moved_bytes, received)
 
 
 def prices_of(setting: DiffusionSetting) -> Prices:
@@ -332,9 +332,9 @@ def _controls(
         kernels = controls * device_seconds(control, library, device)
         return Guided(kernels, 0.0, controls * control.launches * library.launch_s)
     size = controls * addons.output_bytes(call_of(setting))
-    moved = float(setting.cluster.collective("send_receive", size, 2, setting.layout.devices))
+    sent_s = float(setting.cluster.collective("send_receive", size, 2, setting.layout.devices))
     hidden, each = alone_s(repeated, library, device), alone_s(control, library, device)
-    waited = max(each + moved - hidden, 0.0)
+    waited = max(each + sent_s - hidden, 0.0)
     if setting.addons.placement == "service":
         waited = max(waited, setting.layout.data * each - step)
     return Guided(0.0, waited, 0.0)
@@ -401,7 +401,7 @@ def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) ->
     passes = steps / layout.pipefusion
     busy_s = steps * times.device_s + device_seconds(work.decoder, library, device)
     flops = passes * work.step.flops + work.decoder.flops
-    moved = passes * work.step.bytes + work.decoder.bytes
+    moved_bytes = passes * work.step.bytes + work.decoder.bytes
     beside = 0.0
     if work.control and added.apart:
         # Devices of a service take the calls of all copies.
@@ -411,23 +411,23 @@ def _watts(setting: DiffusionSetting, work: RequestWork, times: RequestTimes) ->
         beside = (setting.devices - layout.devices) * each
     elif work.control:
         flops += added.controls * steps * work.control.flops
-        moved += added.controls * steps * work.control.bytes
-    return layout.devices * _device_watts(setting, times, busy_s, flops, moved) + beside
+        moved_bytes += added.controls * steps * work.control.bytes
+    return layout.devices * _device_watts(setting, times, busy_s, flops, moved_bytes) + beside
 
 
 def _device_watts(
-    setting: DiffusionSetting, times: RequestTimes, busy_s: float, flops: float, moved: float
+    setting: DiffusionSetting, times: RequestTimes, busy_s: float, flops: float, moved_bytes: float
 ) -> float:
     """Mean power of one device over a batch.
 
     Args:
         busy_s: seconds of its kernels.
-        flops, moved: of products, and bytes of its memory.
+        flops, moved_bytes: of products, and bytes of its memory.
     """
     device, latency = setting.cluster.device, times.latency_s
     running, reading, computing = device.generation.power_shares
     busy = min(busy_s / latency, 1.0)
     compute = min(flops / (device.peak("bf16") * latency), 1.0)
-    memory = min(moved / (device.memory_bandwidth * latency), 1.0)
+    memory = min(moved_bytes / (device.memory_bandwidth * latency), 1.0)
     share = running * busy + reading * memory + computing * float(np.sqrt(compute * busy))
     return device.idle_watts + (device.tdp_watts - device.idle_watts) * min(share, 1.0)

@@ -56,7 +56,7 @@ class BatchTimes:
     """
 
     def __init__(self, setting: DiffusionSetting) -> None:
-        self.most = setting.workload.batch
+        self.largest = setting.workload.batch
 
         @cache
         def of(prompts: int) -> DiffusionRequest:
@@ -94,7 +94,7 @@ def run_load(setting: DiffusionSetting, load: DiffusionLoad, replicas: int, seed
     drawn[0] = True
     latencies, last = np.zeros(len(arrivals)), arrivals[-1]
     arrivals = np.array(arrivals)[drawn].tolist()
-    times.of(times.most)  # The largest batch fits, or none runs.
+    times.of(times.largest)  # The largest batch fits, or none runs.
     if load.batching == "steps":
         if setting.layout.pipefusion > 1:
             raise InputError("prompts cannot join a pipeline of patches; allowed: batches", "load.batching")
@@ -117,7 +117,7 @@ def _in_batches(
     while taken < len(arrivals):
         start = max(heappop(free), arrivals[taken])
         last = taken + 1
-        while last < len(arrivals) and last - taken < times.most and arrivals[last] <= start:
+        while last < len(arrivals) and last - taken < times.largest and arrivals[last] <= start:
             last += 1
         seconds = times.of(last - taken).times.latency_s
         busy, joules, batches = busy + seconds, joules + times.joules(last - taken), batches + 1
@@ -143,7 +143,7 @@ def _in_steps(
         while waiting or running:
             if not running:
                 now = max(now, arrivals[waiting[0]])
-            while waiting and len(running) < times.most and arrivals[waiting[0]] <= now:
+            while waiting and len(running) < times.largest and arrivals[waiting[0]] <= now:
                 running[waiting.popleft()] = steps
                 now, busy, joules = now + ends, busy + ends, joules + ends * alone.watts
             request = times.of(len(running))

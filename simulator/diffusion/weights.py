@@ -28,56 +28,56 @@ def transformer_bytes(setting: DiffusionSetting) -> float:
 def weight_bytes(setting: DiffusionSetting) -> dict[str, float]:
     """Weights on one device: transformer, text encoders, decoder."""
     model = setting.model
-    kept = [encoder_bytes(encoder) for encoder in model.encoders]
+    sizes = [encoder_bytes(encoder) for encoder in model.encoders]
     encoders = [
         _resident(setting, layers, encoder.layers) + embedding
-        for encoder, (layers, embedding) in zip(model.encoders, kept, strict=True)
+        for encoder, (layers, embedding) in zip(model.encoders, sizes, strict=True)
     ]
     # Encoders from the host run one after the other, in the same buffers.
     together = max if setting.layout.offload == "layers" else sum
-    whole = model.transformers * transformer_bytes(setting)
+    transformers = model.transformers * transformer_bytes(setting)
     controls = setting.addons.controls if setting.addons.placement == "shared" else 0
     return {
-        "transformer": _resident(setting, whole, model.transformers * model.layers),
+        "transformer": _resident(setting, transformers, model.transformers * model.layers),
         **({"controls": controls * WIDTH * addons.control_parameters(model)} if controls else {}),
         "encoders": together(encoders) if encoders else 0.0,
         "decoder": WIDTH * decoder_parameters(model.decoder),
     }
 
 
-def _resident(setting: DiffusionSetting, whole: float, blocks: int) -> float:
+def _resident(setting: DiffusionSetting, all_bytes: float, blocks: int) -> float:
     """Bytes of weights on a device: all, or its part and two whole blocks, that which computes and the next.
 
     Args:
         setting: the question.
-        whole: bytes of all blocks.
+        all_bytes: bytes of all blocks.
         blocks: number of them.
     """
     layout = setting.layout
     if layout.offload == "none" and not layout.sharded:
-        return whole
+        return all_bytes
     # A part of the next block passes through the device on its way to the others.
-    part = whole / blocks if layout.offload == "layers" else whole
-    held = part / layout.holders if layout.sharded else 0.0
-    return min(held + 2.0 * whole / blocks, whole)
+    part = all_bytes / blocks if layout.offload == "layers" else all_bytes
+    part_bytes = part / layout.holders if layout.sharded else 0.0
+    return min(part_bytes + 2.0 * all_bytes / blocks, all_bytes)
 
 
-def arriving_seconds(setting: DiffusionSetting, whole: float, blocks: int) -> float:
+def arriving_seconds(setting: DiffusionSetting, all_bytes: float, blocks: int) -> float:
     """Seconds in which blocks come from the host, and from the devices that hold parts of them; 0: they stay.
 
     A block's part is copied, then gathered: both streams work on the next block only.
 
     Args:
         setting: the question.
-        whole: bytes of all blocks.
+        all_bytes: bytes of all blocks.
         blocks: number of them.
     """
     layout, cluster, seconds = setting.layout, setting.cluster, 0.0
     if layout.offload == "layers":
-        seconds += float(cluster.device.kernels.host_copy(whole / layout.holders))
+        seconds += float(cluster.device.kernels.host_copy(all_bytes / layout.holders))
     if layout.sharded:
         stride = layout.copy_devices if layout.data > 1 else 1
-        gathered = cluster.collective("all_gather", whole / blocks, layout.holders, stride)
+        gathered = cluster.collective("all_gather", all_bytes / blocks, layout.holders, stride)
         seconds += blocks * float(gathered)
     return seconds
 

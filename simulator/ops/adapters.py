@@ -75,10 +75,15 @@ def _adapted(op: Op, adapter: Adapter, formats: Formats) -> list[Op]:
     drops: list[Op] = []
     if adapter.dropout:
         # torch.nn.Dropout writes the input and a mask of a byte; its backward pass reads both and writes.
-        moved = 2 * read + rows * op.k
+        moved_bytes = 2 * read + rows * op.k
         name = f"{op.name} dropout"
         dropped = MemoryBound(
-            name=name, kind="elementwise", part=op.part, bytes=moved, backward_bytes=moved, saved=rows * op.k
+            name=name,
+            kind="elementwise",
+            part=op.part,
+            bytes=moved_bytes,
+            backward_bytes=moved_bytes,
+            saved=rows * op.k,
         )
         drops.append(dropped)
     # The second product's output is scaled (read, written) and added (two read, one written). Backward its

@@ -93,8 +93,8 @@ def _stem(rank: Rank, tower: Tower, patches: np.ndarray) -> Iterator[Op]:
     for number, each in enumerate(tower.stem):
         rows, name, sizes = each.rate * patches, f"stem.{number}", (each.outputs, each.inputs)
         yield from linear(rank, name, "", *sizes, part="end", tokens=rows, bias=each.bias, dtype=dtype)
-        moved = 2 * rank.width * rows * each.outputs
-        yield MemoryBound(name=f"{name}.activation", kind="elementwise", part="end", bytes=moved)
+        moved_bytes = 2 * rank.width * rows * each.outputs
+        yield MemoryBound(name=f"{name}.activation", kind="elementwise", part="end", bytes=moved_bytes)
 
 
 def _repeated(ops: list[Op], times: int, prefix: str) -> list[Op]:

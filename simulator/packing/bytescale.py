@@ -38,6 +38,6 @@ def dealt_by_length(lengths: Array, costs: DegreeCosts, ranks: int) -> Dealt:
         np.bincount(degree, weights, minlength=len(used)).astype(np.float64)
         for weights in (lengths, lengths**2)
     )
-    alike = float(max(seconds.max(), (seconds * costs.degrees[degree]).sum() / ranks))
-    bound = min(alike, float(free.max()))
+    even = float(max(seconds.max(), (seconds * costs.degrees[degree]).sum() / ranks))
+    bound = min(even, float(free.max()))
     return Dealt(used, tokens, squares, float(free.max()), bound)

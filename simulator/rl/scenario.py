@@ -80,13 +80,13 @@ def make_rl(data: Mapping[str, Any], where: str, folder: Path) -> RlSetting:
         *(written.roles.train.plan, packing, written.seed, plan_at),
     )
     rows_of_pass, scoring = written.roles.train.scoring_micro_batch, (trainer, plan)
-    whole = written.workload.model_copy(update={"mini_batch": None})
-    if rows_of_pass is not None or whole != written.workload:
+    all_at_once = written.workload.model_copy(update={"mini_batch": None})
+    if rows_of_pass is not None or all_at_once != written.workload:
         stated = written.roles.train.plan
         if rows_of_pass is not None:
             stated = {**stated, "micro_batch": rows_of_pass}
         scoring = trainer_setting(
-            (model, on_train, framework, whole),
+            (model, on_train, framework, all_at_once),
             *(stated, packing, written.seed, f"{where}: roles.train.scoring_micro_batch"),
         )
     deployment = _deployment(written, system.engine, system.memory_share)

@@ -104,9 +104,9 @@ class RlSetting:
         """
         if self.framework.token_passes == "step":
             return self.host_pass_s
-        scored = self.algorithm.old_log_probs + len(self.scorers)
+        scorings = self.algorithm.old_log_probs + len(self.scorers)
         updated = 1 + ("critic" in self.scorers)
-        return (self.rollout_passes + scored + updated) * self.host_pass_s
+        return (self.rollout_passes + scorings + updated) * self.host_pass_s
 
     @property
     def replicas(self) -> int:
@@ -158,14 +158,14 @@ def training_workload(workload: RlWorkload, packing: str, unit: int, seed: int) 
 
 def serving_workload(workload: RlWorkload) -> dict[str, Any]:
     """The rollouts of a step as a serving workload: a burst whose answers share their prompt."""
-    one = workload.samples == 1
+    single = workload.samples == 1
     return {
         "kind": "serving",
         "requests": math.ceil(workload.prompts * workload.sampled) * workload.samples,
         "arrivals": {"kind": "burst"},
         "input": workload.input.model_dump(mode="json"),
         "output": workload.output.model_dump(mode="json"),
-        **({} if one else {"program": {"kind": "samples", "count": workload.samples}}),
+        **({} if single else {"program": {"kind": "samples", "count": workload.samples}}),
     }
 
 
@@ -215,7 +215,7 @@ def rollout_setting(
 
 
 def trainer_setting(
-    asked: tuple[Model, Cluster, Framework, RlWorkload],
+    references: tuple[Model, Cluster, Framework, RlWorkload],
     plan: Mapping[str, Any],
     packing: str,
     seed: int,
@@ -224,7 +224,7 @@ def trainer_setting(
     """The trainer's setting and its plan; the rows of a step follow from the plan's replicas.
 
     Args:
-        asked: policy, the trainer's devices, training framework and step.
+        references: policy, the trainer's devices, training framework and step.
         plan: as the scenario states it.
         packing: how answers lie in rows.
         seed: of the drawn lengths.
@@ -233,7 +233,7 @@ def trainer_setting(
     Raises:
         InputError: a wrong key or value of the plan, or a rule that it breaks.
     """
-    model, cluster, framework, workload = asked
+    model, cluster, framework, workload = references
     rows = Training.model_validate({"seq_len": 1, "global_batch": 1, "precision": workload.precision})
     shape = fill_plan(Setting(model, cluster, rows, framework), plan, where)
     training = training_workload(workload, packing, shape.data * shape.micro_batch, seed)

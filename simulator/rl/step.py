@@ -17,7 +17,7 @@ from simulator.rl.memory import RlMemory, step_memory
 from simulator.rl.prompt_queue import PromptQueue
 from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
-from simulator.rl.weights import Receivers, WeightMove, gathered_tokens_s, moved
+from simulator.rl.weights import Receivers, WeightMove, gathered_tokens_s, weight_move
 from simulator.serving.result import serve
 from simulator.serving.setting import ServingSetting
 from simulator.training import predict
@@ -73,11 +73,11 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     """
     work, plans = setting.workload, Plans.of(setting.plan)
     scoring, scoring_plans = setting.scoring[0], Plans.of(setting.scoring[1])
-    scored = {"policy": scoring} if setting.algorithm.old_log_probs else {}
-    scored |= setting.scorers
-    by_model = {id(each.model): each for each in scored.values()}
+    scorers = {"policy": scoring} if setting.algorithm.old_log_probs else {}
+    scorers |= setting.scorers
+    by_model = {id(each.model): each for each in scorers.values()}
     seconds_of = {key: float(forward_seconds(each, scoring_plans)[0]) for key, each in by_model.items()}
-    passes = {role: seconds_of[id(each.model)] for role, each in scored.items()}
+    passes = {role: seconds_of[id(each.model)] for role, each in scorers.items()}
     trained = predict(setting.trainer, plans)
     critic = None if setting.critic is None else predict(setting.critic, plans)
     update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
@@ -143,10 +143,10 @@ def _added(setting: RlSetting, rollouts: float) -> float:
     steps = plain_steps(setting.rollouts)
     if steps is None:
         return _generation(setting, setting.more_rollouts, True) - rollouts
-    one, two = (
+    first_s, both_s = (
         rollout_seconds(each, steps, setting.workload) for each in (setting.rollouts, setting.more_rollouts)
     )
-    return two - one
+    return both_s - first_s
 
 
 def _queue(setting: RlSetting, busy_s: float) -> PromptQueue | None:
@@ -201,7 +201,7 @@ def _weights(setting: RlSetting) -> WeightMove:
         devices=0 if shared else pool.replicas * pool.devices,
         weight_bytes=served.costs.weight_bytes * pool.devices / model_parameters(setting.model),
     )
-    return moved(
+    return weight_move(
         setting.cluster,
         setting.trainer,
         setting.plan,

@@ -78,7 +78,7 @@ def _units(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     )
 
 
-def moved(
+def weight_move(
     cluster: Cluster,
     setting: Setting,
     plan: Plan,

@@ -96,8 +96,8 @@ def _shape(points: Points, chip: Chip) -> GemmCalls:
 
 def _cast(form: QuantisingRoofline | QuantisingTileWave, chip: Chip, points: Points) -> Array:
     m, k = floats(points, "m", "k")
-    moved = m * k * (2.0 + chip.element_bytes)
-    return form.quantisation_s + moved / (chip.bandwidth * form.quantisation_efficiency)
+    moved_bytes = m * k * (2.0 + chip.element_bytes)
+    return form.quantisation_s + moved_bytes / (chip.bandwidth * form.quantisation_efficiency)
 
 
 def _simple(form: Roofline, chip: Chip, points: Points) -> Array:

@@ -59,8 +59,8 @@ def _plan(scope: Scope, block: str, direction: str) -> Iterator[Values]:
         def work(shape: Shape, dtype: str = dtype) -> tuple[float, float]:
             scores = shape["b"] * shape["h"] * shape["q"] * shape["kv"]
             tokens = shape["b"] * (shape["h"] * shape["q"] + shape["g"] * shape["kv"])
-            moved = 2.0 * tokens * shape["d"] * BYTES_PER_ELEMENT[dtype]
-            return passes * 2 * scores * shape["d"], passes * moved
+            moved_bytes = 2.0 * tokens * shape["d"] * BYTES_PER_ELEMENT[dtype]
+            return passes * 2 * scores * shape["d"], passes * moved_bytes
 
         for shape in shrunk(lettered_shapes(block, scope.mode), scope, work, _smaller):
             for kernel in kernels(scope, backward):
@@ -71,8 +71,8 @@ def _inputs(values: Values, bench: Bench) -> Iterator[list[torch.Tensor]]:
     batch, head_dim, dtype = int(values["batch"]), int(values["head_dim"]), str(values["dtype"])
     heads, kv_heads = int(values["n_heads"]), int(values["n_kv_heads"])
     seq_q, seq_kv = int(values["seq_q"]), int(values["seq_kv"])
-    moved = batch * (heads * seq_q + 2 * kv_heads * seq_kv) * head_dim * BYTES_PER_ELEMENT[dtype]
-    for _ in range(bench.copies(moved)):
+    moved_bytes = batch * (heads * seq_q + 2 * kv_heads * seq_kv) * head_dim * BYTES_PER_ELEMENT[dtype]
+    for _ in range(bench.copies(moved_bytes)):
         tensors = [
             bench.random(batch, length, count, head_dim, dtype=dtype)
             for length, count in ((seq_q, heads), (seq_kv, kv_heads), (seq_kv, kv_heads))

@@ -31,8 +31,8 @@ def _row(op: str, moved_bytes: int) -> Values:
 
 def _copy_plan(scope: Scope) -> Iterator[Values]:
     cache = scope.machine.cache_bytes
-    for moved in dict.fromkeys((cache // 4, min(2048 * MIB, 8 * cache))):
-        yield _row("copy", moved)
+    for size in dict.fromkeys((cache // 4, min(2048 * MIB, 8 * cache))):
+        yield _row("copy", size)
 
 
 def _copy_prepare(values: Values, bench: Bench) -> Sequence[Call]:

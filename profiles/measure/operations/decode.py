@@ -26,8 +26,8 @@ def _plan(scope: Scope) -> Iterator[Values]:
 
         def work(shape: Shape, dtype: str = dtype) -> tuple[float, float]:
             tokens = shape["b"] * shape["kv"]
-            moved = 2.0 * tokens * shape["g"] * shape["d"] * BYTES_PER_ELEMENT[dtype]
-            return 4.0 * tokens * shape["h"] * shape["d"], moved
+            moved_bytes = 2.0 * tokens * shape["g"] * shape["d"] * BYTES_PER_ELEMENT[dtype]
+            return 4.0 * tokens * shape["h"] * shape["d"], moved_bytes
 
         for shape in shrunk(lettered_shapes("decode", scope.mode), scope, work, _smaller):
             for kernel in kernels(scope):
@@ -38,11 +38,11 @@ def _prepare(values: Values, bench: Bench) -> Sequence[Call]:
     batch, seq_kv, head_dim = int(values["batch"]), int(values["seq_kv"]), int(values["head_dim"])
     heads, kv_heads, dtype = int(values["n_heads"]), int(values["n_kv_heads"]), str(values["dtype"])
     query = bench.random(batch, 1, heads, head_dim, dtype=dtype)
-    moved = 2 * batch * seq_kv * kv_heads * head_dim * BYTES_PER_ELEMENT[dtype]
+    moved_bytes = 2 * batch * seq_kv * kv_heads * head_dim * BYTES_PER_ELEMENT[dtype]
     shape = (batch, seq_kv, kv_heads, head_dim)
     caches = [
         (bench.random(*shape, dtype=dtype), bench.random(*shape, dtype=dtype))
-        for _ in range(bench.copies(moved))
+        for _ in range(bench.copies(moved_bytes))
     ]
     if values["kernel"] == "flashinfer":
         return flashinfer_decode(bench, query, caches)

@@ -79,9 +79,9 @@ def elementwise(
             if elements is None:
                 continue
             per_token = elements(dtype) if callable(elements) else elements
-            moved = round(per_token * width * BYTES_PER_ELEMENT[dtype])
+            moved_bytes = round(per_token * width * BYTES_PER_ELEMENT[dtype])
             for tokens in token_counts(
-                scope, moved, direction == "backward", small and direction == "forward"
+                scope, moved_bytes, direction == "backward", small and direction == "forward"
             ):
                 yield {
                     "op": op,
@@ -89,7 +89,7 @@ def elementwise(
                     "direction": direction,
                     "tokens": tokens,
                     "dims": width,
-                    "bytes_per_token": moved,
+                    "bytes_per_token": moved_bytes,
                 }
 
     def prepare(values: Values, bench: Bench) -> Sequence[Call]:

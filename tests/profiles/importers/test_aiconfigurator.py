@@ -60,7 +60,7 @@ def test_a_whole_folder(folder, tmp_path):
     result = import_points(folder, tmp_path / "out")
     assert result.read == {"aiconfigurator": 6}
     assert result.passed_over == 1
-    assert result.kept == {
+    assert result.written == {
         "gemm": 2,
         "moe": 1,
         "collectives": 2,

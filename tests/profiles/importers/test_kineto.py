@@ -167,10 +167,10 @@ def test_an_event_that_is_no_mapping_is_named(tmp_path):
 )
 def test_a_shape_that_is_none_is_no_point(tmp_path, inputs):
     trace = gpu_trace()
-    before = import_points(write_trace(tmp_path, trace), tmp_path / "before").kept
+    before = import_points(write_trace(tmp_path, trace), tmp_path / "before").written
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 5, "tid": [1]}
     trace["traceEvents"].append({**event, "args": {"External id": 1, **inputs}})
-    assert import_points(write_trace(tmp_path, trace), tmp_path / "after").kept == before
+    assert import_points(write_trace(tmp_path, trace), tmp_path / "after").written == before
 
 
 def write_trace(folder, trace):

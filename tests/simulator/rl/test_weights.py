@@ -9,7 +9,7 @@ from simulator.ops.counts import model_parameters
 from simulator.plan import Plan
 from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.transfers import transfers
-from simulator.rl.weights import Receivers, gathered_tokens_s, moved, tensors
+from simulator.rl.weights import Receivers, gathered_tokens_s, tensors, weight_move
 from simulator.serving.engines import engines
 from simulator.setting import Setting
 from simulator.workload import Training
@@ -21,7 +21,7 @@ def move(way, model="qwen3-30b-a3b", devices=16, weight_bytes=2.0, tensor_s=0.0,
     rows = Training.model_validate({"seq_len": 4096, "global_batch": 16})
     setting = Setting(models.get(model), CLUSTER.resized(trainers), rows, frameworks.get("torch-fsdp"))
     plan = Plan.model_validate({"zero": 3, "data": trainers})
-    return moved(CLUSTER, setting, plan, transfers.get(way), Receivers(devices, weight_bytes), tensor_s)
+    return weight_move(CLUSTER, setting, plan, transfers.get(way), Receivers(devices, weight_bytes), tensor_s)
 
 
 @pytest.mark.parametrize("name", rl_frameworks.names())
