@@ -83,13 +83,12 @@ class StageTimes:
         return cost[np.maximum(np.cumsum(self.sharded) - 1, 0)] * self.sharded
 
 
-def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Step:
+def predict(setting: Setting, plans: Plans) -> Step:
     """Predict the step time of each plan.
 
     Args:
         setting: inputs that all plans share.
         plans: the plans.
-        links: setting whose links carry data-parallel collectives; by default ``setting``.
 
     Returns:
         Times and breakdown in seconds, shape (plans,).
@@ -99,7 +98,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     counts = parameters(setting, plans, stages)
     pieces = components(plans, stages, counts.ops)
     m = micro_batches(setting, plans)
-    passes = stage_times(setting, plans, stages, counts, pieces, links)
+    passes = stage_times(setting, plans, stages, counts, pieces)
     makespan, transfer_exposed, transfers = _pipeline(setting, plans, stages, passes, m)
     busy, slowest = _slowest(stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
@@ -107,9 +106,7 @@ def predict(setting: Setting, plans: Plans, links: Setting | None = None) -> Ste
     waits = setting.framework.host.fetch_seconds + of_class(slowest, passes.host_waits)
     parts["launch"] = parts["launch"] + m * waits
     largest = first_largest(counts.total)
-    data, gradients_exposed, parameters_exposed = data_parallel_times(
-        setting, plans, passes, counts, largest, links
-    )
+    data, gradients_exposed, parameters_exposed = data_parallel_times(setting, plans, passes, counts, largest)
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
     sharding = passes.sharding(slowest)
@@ -176,7 +173,12 @@ def priced_time(
     pieces: list[Component],
     links: Setting | None = None,
 ) -> np.ndarray:
-    """Seconds of steps whose components are priced, shape (plans,); ``links`` as in ``predict``."""
+    """Seconds of steps whose components are priced, shape (plans,).
+
+    Args:
+        setting, plans, stages, counts, pieces: what the steps are.
+        links: setting whose links carry data-parallel collectives; by default ``setting``.
+    """
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan = _makespan(setting, plans, stages, passes, m)
@@ -261,7 +263,7 @@ def stage_times(
     pieces: list[Component],
     links: Setting | None = None,
 ) -> StageTimes:
-    """Time one micro batch on each class of stage; ``links`` as in ``predict``."""
+    """Time one micro batch on each class of stage; ``links`` as in ``priced_time``."""
     forward, backward, exposed, waits = (np.zeros(stages.index.shape) for _ in range(4))
     for piece in pieces:
         forward += piece.count * piece.forward
@@ -427,7 +429,7 @@ def data_parallel_times(
         passes: times of each class of stage.
         counts: parameters of each class of stage.
         largest: the class with the most parameters, shape (plans,).
-        links: as in ``predict``.
+        links: as in ``priced_time``.
     """
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
     backward, forward = of_class(largest, passes.backward), of_class(largest, passes.forward)

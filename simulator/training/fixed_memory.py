@@ -29,9 +29,7 @@ class FixedMemory:
         constant, workspace = taken(self.constant, rows), taken(self.workspace, rows)
         return FixedMemory(constant, workspace, copied, taken(self.present, rows), self.learned)
 
-    def updating(
-        self, activations: np.ndarray, capacity: float, graphs: np.ndarray | float = 0
-    ) -> np.ndarray:
+    def updating(self, activations: np.ndarray, capacity: float) -> np.ndarray:
         """Bytes that the optimizer's step takes beside activations and all else, shape (..., classes, plans).
 
         ``activations`` count the loss.
@@ -40,7 +38,7 @@ class FixedMemory:
         """
         if self.copied is None:
             return np.zeros(activations.shape)
-        room = capacity - (self.constant + graphs + activations)
+        room = capacity - (self.constant + activations)
         return self._updating(self.copied, activations, room)
 
     def _updating(self, copied: np.ndarray, activations: np.ndarray, room: np.ndarray) -> np.ndarray:

@@ -95,13 +95,8 @@ def decode(columns: ReplicaColumns, lane: int, step: int) -> None:
 @kernel
 def end_sequences(columns: ReplicaColumns, lane: int, step: int, steps: int) -> None:
     """Let the sequences whose last token appears by a decode step leave with the planned step."""
-    ints, sequences, places, phases, heaps = (
-        columns.ints,
-        columns.sequences,
-        columns.places,
-        columns.phases,
-        columns.heaps,
-    )
+    ints, sequences, places = columns.ints, columns.sequences, columns.places
+    phases, heaps = columns.phases, columns.heaps
     room = ints[SLOTS] + 2
     key = least(heaps, lane, room)
     if key < 0 or key >> KEY_BITS > steps:
@@ -125,14 +120,8 @@ def end_sequences(columns: ReplicaColumns, lane: int, step: int, steps: int) -> 
 @kernel
 def preempt(columns: ReplicaColumns, lane: int, step: int) -> None:
     """Free the blocks of the last admitted sequence, and queue it again at the head."""
-    ints, sequences, cache, places, phases, heaps = (
-        columns.ints,
-        columns.sequences,
-        columns.cache,
-        columns.places,
-        columns.phases,
-        columns.heaps,
-    )
+    ints, sequences, cache = columns.ints, columns.sequences, columns.cache
+    places, phases, heaps = columns.places, columns.phases, columns.heaps
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     steps = ints[base + STEPS]
     while True:
@@ -232,13 +221,8 @@ def again(columns: ReplicaColumns, lane: int, step: int) -> bool:
 @kernel
 def finish(columns: ReplicaColumns, base: int, step: int, now: float) -> None:
     """Let first tokens appear and sequences leave at the end of a step."""
-    ints, sequences, cache, times, places = (
-        columns.ints,
-        columns.sequences,
-        columns.cache,
-        columns.times,
-        columns.places,
-    )
+    ints, sequences, cache = columns.ints, columns.sequences, columns.cache
+    times, places = columns.times, columns.places
     firsts = ints[step + STEP_PLACES]
     for place in range(ints[step + STEP_FIRSTS]):
         at = places[firsts + place] * TIMES_WIDTH + FIRST_TOKEN_S

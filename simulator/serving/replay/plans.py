@@ -127,13 +127,8 @@ def go_on(columns: ReplicaColumns, lane: int, step: int, tokens: int) -> int:
 @kernel
 def admit(columns: ReplicaColumns, lane: int, step: int, tokens: int, now: float) -> None:
     """Admit waiting sequences, first come first served, while tokens, slots and blocks last."""
-    ints, sequences, cache, times, places = (
-        columns.ints,
-        columns.sequences,
-        columns.cache,
-        columns.times,
-        columns.places,
-    )
+    ints, sequences, cache = columns.ints, columns.sequences, columns.cache
+    times, places = columns.times, columns.places
     base, block = LANES + lane * LANE_WIDTH, ints[BLOCK_TOKENS]
     while tokens > 0 and ints[base + RUNNING] < ints[SLOTS]:
         again = ints[PREEMPTED] > 0
@@ -215,17 +210,9 @@ def take_slot(
 @kernel
 def compute(columns: ReplicaColumns, lane: int, step: int, sequence: int, tokens: int) -> None:
     """Put the next tokens of an admitted sequence into the step; after the last it joins the decodes."""
-    ints, reals, sequences, cache, places, phases, heaps, prices, marks = (
-        columns.ints,
-        columns.reals,
-        columns.sequences,
-        columns.cache,
-        columns.places,
-        columns.phases,
-        columns.heaps,
-        columns.prices,
-        columns.marks,
-    )
+    ints, reals, sequences = columns.ints, columns.reals, columns.sequences
+    cache, places, phases = columns.cache, columns.places, columns.phases
+    heaps, prices, marks = columns.heaps, columns.prices, columns.marks
     base, row = LANES + lane * LANE_WIDTH, sequence * SEQUENCE_WIDTH
     before, target = sequences[row + COMPUTED], sequences[row + TARGET]
     reals[ints[step + STEP_REAL]] += chunk_seconds(prices, marks, tokens, before)

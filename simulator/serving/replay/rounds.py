@@ -73,13 +73,8 @@ def run_rounds(columns: ReplicaColumns, lane: int, rounds: int) -> None:
 def stretched(columns: ReplicaColumns, now: float) -> float:
     """Begin a stretch of rounds where all lanes only decode and the longest leads; returns its end, or
     ``now``."""
-    ints, reals, places, phases, heaps = (
-        columns.ints,
-        columns.reals,
-        columns.places,
-        columns.phases,
-        columns.heaps,
-    )
+    ints, reals, places = columns.ints, columns.reals, columns.places
+    phases, heaps = columns.phases, columns.heaps
     if ints[PREEMPTED] + ints[QUEUED] - ints[QUEUE]:
         for lane in range(ints[LANE_COUNT]):
             if ints[LANES + lane * LANE_WIDTH + RUNNING] < ints[SLOTS]:

@@ -221,14 +221,8 @@ def end_single(columns: ReplicaColumns, step: int, now: float) -> None:
 @kernel
 def launch(columns: ReplicaColumns, step: int) -> float:
     """Seconds of the step to launch, or of the stretch that it begins."""
-    ints, reals, phases, heaps, prices, marks = (
-        columns.ints,
-        columns.reals,
-        columns.phases,
-        columns.heaps,
-        columns.prices,
-        columns.marks,
-    )
+    ints, reals, phases = columns.ints, columns.reals, columns.phases
+    heaps, prices, marks = columns.heaps, columns.prices, columns.marks
     decodes, kv_tokens = ints[step + STEP_DECODES], ints[step + STEP_KV]
     changes = ints[step + STEP_CHUNKS] + ints[step + STEP_LEAVING] + ints[step + STEP_PREEMPTED]
     if decodes and not changes:

@@ -171,13 +171,8 @@ def end_staged(columns: ReplicaColumns, lane: int, now: float) -> None:
 @kernel
 def launch_lane(columns: ReplicaColumns, lane: int, now: float) -> None:
     """Plan a lane's next step and let it in."""
-    ints, reals, places, prices, marks = (
-        columns.ints,
-        columns.reals,
-        columns.places,
-        columns.prices,
-        columns.marks,
-    )
+    ints, reals, places = columns.ints, columns.reals, columns.places
+    prices, marks = columns.prices, columns.marks
     base, real = LANES + lane * LANE_WIDTH, LANE_REALS + lane * LANE_REALS_WIDTH
     step = base + STEP
     if not plan(columns, lane, step, now):
