@@ -12,16 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
+from meshwright.jobs import AskOptions, job_of
+from meshwright.jobs.rl import PostTraining
 from meshwright.variations.question import ScenarioRun
-from simulator.diffusion.request import DiffusionRequest, predict_request
-from simulator.diffusion.scenario import make_diffusion
-from simulator.frames.question import make_frames
-from simulator.frames.rates import FrameRates, predict_frames
-from simulator.graphs.epoch import Epoch, predict_epoch
-from simulator.graphs.question import make_graph
-from simulator.kinds import kind_of
-from simulator.rl.scenario import make_rl
-from simulator.rl.step import RlStep, predict_rl
+from simulator.diffusion.request import DiffusionRequest
+from simulator.frames.rates import FrameRates
+from simulator.graphs.epoch import Epoch
+from simulator.rl.step import RlStep
 
 Requests = Mapping[str, DiffusionRequest]
 Epochs = Mapping[str, Epoch]
@@ -129,14 +126,9 @@ def runs_of(scenario: str) -> dict[str, Any]:
 
 
 def _run(run: ScenarioRun) -> DiffusionRequest | Epoch | FrameRates | RlStep:
-    question, kind = (run.data, run.where, run.folder), kind_of(run.data).name
-    if kind == "graph":
-        return predict_epoch(make_graph(*question))
-    if kind == "frames":
-        return predict_frames(make_frames(*question))
-    if kind == "rl":
-        return predict_rl(make_rl(*question))
-    return predict_request(make_diffusion(*question))
+    question = run.data, run.where, run.folder
+    answered: Any = job_of(*question).answer(question, AskOptions())
+    return answered.step if isinstance(answered, PostTraining) else answered.result
 
 
 def main() -> None:
