@@ -367,7 +367,7 @@ class MixedSearchResult(Result):
         ]
         return {
             "candidates": self.search.candidates,
-            "priced": self.search.priced,
+            "priced": self.search.predicted,
             "least_step_time_s": self.search.least_s,
             "plans": reports,
         }

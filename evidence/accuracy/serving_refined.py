@@ -186,7 +186,7 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.held: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
+        self.stored: dict[str, Any] = json.loads(path.read_text()) if path and path.exists() else {}
 
     def key(self, scenario: dict[str, Any], seed: int) -> str:
         """Key of one run."""
@@ -195,9 +195,9 @@ class Store:
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Keep one result."""
-        self.held[key] = value
+        self.stored[key] = value
         if self.path:
-            self.path.write_text(json.dumps(self.held))
+            self.path.write_text(json.dumps(self.stored))
 
 
 def steady_latencies(

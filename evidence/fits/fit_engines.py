@@ -254,11 +254,11 @@ def layout_fold(rows: Rows) -> int:
 
 
 LEAVE: dict[str, Callable[[Rows], Hashable]] = {
-    "source": lambda one: one.source,
-    "model": lambda one: one.setup.model.name,
-    "gpu": lambda one: one.setup.cluster.device.name,
+    "source": lambda cell: cell.source,
+    "model": lambda cell: cell.setup.model.name,
+    "gpu": lambda cell: cell.setup.cluster.device.name,
     "layout": layout_fold,
-    "place": lambda one: f"{one.setup.engine.engine} on {one.setup.cluster.device.name}",
+    "place": lambda cell: f"{cell.setup.engine.engine} on {cell.setup.cluster.device.name}",
 }
 
 

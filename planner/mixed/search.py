@@ -57,11 +57,11 @@ class MixedPlan:
 
 @record()
 class MixedSearch:
-    """The fitting plans, fastest first, and how many candidates there were and were priced."""
+    """The fitting plans, fastest first, and how many candidates there were and were predicted."""
 
     plans: tuple[MixedPlan, ...]
     candidates: int
-    priced: int
+    predicted: int
     least_s: float
     """Seconds below which no placement goes: every device busy at its group's best speed."""
 

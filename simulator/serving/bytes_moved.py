@@ -21,7 +21,7 @@ def moves_figures(fleet: Fleet) -> dict[str, Any]:
             read[store.place] = read.get(store.place, 0) + store.tokens_read
         figures["tier_hit_rates"] = {place: tokens / prompts for place, tokens in read.items()}
     if fleet.moves is not None:
-        moves, stops = fleet.moves.moved, fleet.moves.moved.stops_s
+        moves, stops = fleet.moves.counts, fleet.moves.counts.stops_s
         figures["migrations"] = {
             "copied": moves.copied,
             "recomputed": moves.recomputed,

@@ -34,7 +34,7 @@ def _copies(fleet: Fleet) -> Iterator[Event]:
     """Copies of moves, on a lane of the replica that they leave."""
     if fleet.moves is None:
         return
-    copies = fleet.moves.moved.lanes
+    copies = fleet.moves.counts.lanes
     for source in sorted({copy[0] for copy in copies}):
         yield {"ph": "M", "name": "thread_name", "args": {"name": "copies"}, "pid": source, "tid": 1}
     for source, begin, seconds, tokens in copies:

@@ -99,7 +99,7 @@ class Moving:
         self._moving: set[int] = set()
         self._busy: set[int] = set()
         """Replicas that take part in a move."""
-        self.moved = Moved()
+        self.counts = Moved()
 
     def run(self, pool: PoolSetting) -> Generator[Any, Any, Any]:
         """Ask the policy every interval until all requests have ended."""
@@ -141,7 +141,7 @@ class Moving:
             kv.total += sign * loan.blocks
             kv.free += sign * loan.blocks
             self._fleet.touch(member)
-        self.moved.lent += loan.blocks
+        self.counts.lent += loan.blocks
         target.replica.wake(now)
         self._fleet.touch(target)
 
@@ -158,7 +158,7 @@ class Moving:
         if copied is not None:
             yield from self._stop(source, target, move.sequence, failures, copied if live else None)
         else:
-            self.moved.dropped += 1
+            self.counts.dropped += 1
         self._moving.discard(id(move.sequence))
         self._busy -= {source.index, target.index}
 
@@ -204,14 +204,14 @@ class Moving:
         clock, links = self._fleet.clock, self._fleet.lanes.links
         bytes_, begin = tokens * source.pool.costs.kv_token_bytes, clock.now
         flow, end = links.send(begin, bytes_, self._route(source, target))
-        self.moved.bytes += bytes_
+        self.counts.bytes += bytes_
         while end > clock.now:
             yield clock.timeout(end - clock.now)
             links.run(clock.now)
             if flow.left <= 1e-6 * bytes_:
                 break
             end = links.end(flow)
-        self.moved.lanes.append((source.index, begin, clock.now - begin, tokens))
+        self.counts.lanes.append((source.index, begin, clock.now - begin, tokens))
 
     def _stop(
         self,
@@ -229,19 +229,19 @@ class Moving:
             evicted = source.replica.evict(sequence, clock.now)
             fleet.touch(source)
         if evicted is None:
-            self.moved.dropped += 1
+            self.counts.dropped += 1
             return
         stopped = max(evicted.ready_s, clock.now)
         yield clock.timeout(stopped - clock.now)
         computing = 0.0
         if copied is None or not evicted.tokens:
             sequence.loaded = 0
-            self.moved.recomputed += 1
+            self.counts.recomputed += 1
             computing = target.pool.costs.steps.step(((sequence.target, 0),), 0, 0)
         else:
-            self.moved.copied += 1
+            self.counts.copied += 1
             if evicted.tokens > copied:
                 yield from self._send(source, target, evicted.tokens - copied)
         yield clock.timeout(self._policy.handshake)
-        self.moved.stops_s.append(clock.now - stopped + computing)
+        self.counts.stops_s.append(clock.now - stopped + computing)
         fleet.arrive(target, failures[1], sequence, clock.now)

@@ -246,8 +246,8 @@ class Batcher:
         self._release(sequence, kv_tokens, preempted=True)
         if self.swaps:
             sequence.loaded = kv_tokens
-            self._copy(step, kv_tokens - sequence.kept)
-            sequence.kept = kv_tokens if self.keeps else 0
+            self._copy(step, kv_tokens - sequence.copied)
+            sequence.copied = kv_tokens if self.keeps else 0
         self.waiting.appendleft(sequence)
 
     def _copy(self, step: PlannedStep, tokens: int) -> None:

@@ -11,6 +11,7 @@ FIELDS = (
     "cached",
     "cached_units",
     "computed",
+    "copied",
     "encoded",
     "end_step",
     "first_s",
@@ -18,7 +19,6 @@ FIELDS = (
     "ghost",
     "join_kv",
     "join_step",
-    "kept",
     "last_s",
     "loaded",
     "output",
@@ -72,7 +72,7 @@ class Sequence:
         """At its preemption: blocks allocated so far, free blocks, and its own blocks."""
         self.loaded = 0
         """Tokens whose KV comes from elsewhere (another replica, the host) when it is admitted."""
-        self.kept = 0
+        self.copied = 0
         """Tokens whose KV the host has kept from an earlier swap."""
         self.preemptions = 0
         self.retries = 0
@@ -83,8 +83,8 @@ class Sequence:
         # A loop over the names takes three times as long, and a prefill replica copies each sequence.
         new = Sequence.__new__(Sequence)
         (
-            new.blocks, new.cached, new.cached_units, new.computed, new.encoded, new.end_step, new.first_s,
-            new.generated, new.ghost, new.join_kv, new.join_step, new.kept, new.last_s, new.loaded,
+            new.blocks, new.cached, new.cached_units, new.computed, new.copied, new.encoded, new.end_step,
+            new.first_s, new.generated, new.ghost, new.join_kv, new.join_step, new.last_s, new.loaded,
             new.output, new.preemptions, new.priority, new.prompt, new.queued_s, new.replica, new.request,
             new.retries, new.scheduled_s, new.target, new.ticket,
         ) = _values(self)  # fmt: skip

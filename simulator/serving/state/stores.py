@@ -50,7 +50,7 @@ class PlacedStore:
         block_bytes: float = 0.0,
         shared: OrderedDict[int, None] | None = None,
     ) -> None:
-        self.place, self.most, self.unit_tokens, self.recompute = place, units, unit_tokens, recompute
+        self.place, self.capacity, self.unit_tokens, self.recompute = place, units, unit_tokens, recompute
         self.read, self.write = read, write
         self.units: OrderedDict[int, None] = OrderedDict() if shared is None else shared
         rates = [min(lane.rate for lane in route) for route in (read, write)]
@@ -63,7 +63,7 @@ class PlacedStore:
         """Store a unit; returns the evicted unit, if any."""
         self.units[unit] = None
         self.units.move_to_end(unit)
-        return self.units.popitem(last=False)[0] if len(self.units) > self.most else None
+        return self.units.popitem(last=False)[0] if len(self.units) > self.capacity else None
 
 
 Hits = list[tuple[int, PlacedStore]]

@@ -40,9 +40,9 @@ def together(cases: Cases, steps: Prefills, step: Array, delay: Array) -> BegunT
         delay: seconds that decodes lose to a prompt, on any rank.
     """
     running = np.minimum(cases.clients, cases.slots)
-    group = steps.most / steps.chunks
+    group = steps.rank_chunks / steps.chunks
     groups = np.maximum(running / group, 1.0)
-    full = steps.seconds(steps.ranks * steps.most)
+    full = steps.seconds(steps.ranks * steps.rank_chunks)
     # Where requests wait for slots, the next one begins as soon as one ends.
     away = np.where(cases.clients <= cases.slots, cases.fixed / step + TURN + cases.ahead, 0.0)
     away = np.minimum(away, groups - 1.0)

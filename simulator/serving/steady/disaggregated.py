@@ -106,22 +106,22 @@ class _Prompts:
         self.alone_s, beside_s = self.idle.prefill_s, self.idle.prefill_beside_s
         self.fixed_s = self.idle.ttft_s - self.alone_s
         self.ranks = np.asarray(side.steps.ranks, dtype=np.float64)
-        self.most = np.maximum(np.asarray(side.limits.budget, dtype=np.float64) / prompt, 1.0)
+        self.rank_prompts = np.maximum(np.asarray(side.limits.budget, dtype=np.float64) / prompt, 1.0)
         # Prompts of a step attend to their own tokens alone.
-        filled = np.maximum(self.most, 2.0)
+        filled = np.maximum(self.rank_prompts, 2.0)
         single, full = (
             side.steps.mixed_seconds(count * prompt, 0.0, 0.0 * ones, ones, count) for count in (ones, filled)
         )
         self._behind_s = beside_s * np.maximum(full / single - 1.0, 0.0) / (filled - 1.0)
         self._beside_s = (beside_s - self.alone_s) / np.maximum(self.ranks - 1.0, 1.0)
-        self.largest = self.ranks * self.most
+        self.largest = self.ranks * self.rank_prompts
         """Prompts of a full step."""
-        self.full_s = (beside_s + self._behind_s * (self.most - 1.0)) / self.most
+        self.full_s = (beside_s + self._behind_s * (self.rank_prompts - 1.0)) / self.rank_prompts
         """Time that a prompt takes of a rank whose steps are full."""
 
     def step_s(self, packed: Array) -> Array:
         """Seconds of a step that holds `packed` prompts, dealt to the ranks in turn."""
         # The mean of the rank with most: a count that no multiple of the ranks is leaves half a prompt more.
-        longest = np.clip(packed / self.ranks + 0.5 * (1.0 - 1.0 / self.ranks), 1.0, self.most)
+        longest = np.clip(packed / self.ranks + 0.5 * (1.0 - 1.0 / self.ranks), 1.0, self.rank_prompts)
         wide = np.minimum(packed, self.ranks) - 1.0
         return self.alone_s + self._beside_s * wide + self._behind_s * (longest - 1.0)

@@ -66,5 +66,5 @@ def _prompts_first(
     varied = (2.0 * lanes.family - 1.0) * mean / lasting
     left = np.maximum(1.0 - through * (lanes.prompt_s + growth), STEADIEST)
     shortest = np.minimum(through * (alone * cases.gaps - growth) / left, mean)
-    most = np.minimum((stages - 1.0) * (mean - shortest), cases.slots - mean)
-    return np.minimum(cases.longest_of * np.sqrt(varied), np.maximum(most, 0.0))
+    farthest = np.minimum((stages - 1.0) * (mean - shortest), cases.slots - mean)
+    return np.minimum(cases.longest_of * np.sqrt(varied), np.maximum(farthest, 0.0))

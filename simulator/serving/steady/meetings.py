@@ -139,7 +139,7 @@ def _prompts(
     else:
         busy = np.minimum(arriving * steps.one_chunk, 0.9)
         window = step * (1.0 - busy) + steps.one_chunk * busy
-    most_chunks = steps.ranks * steps.most
+    most_chunks = steps.ranks * steps.rank_chunks
     met = arriving * window
     if cases.lockstep:
         met = met * np.where(steps.ranks > 1.0, steps.chunks, 1.0)
@@ -169,7 +169,7 @@ def _prompts(
     count = np.ceil(steps.chunks) if cases.interleaved else steps.chunks
     less = steps.one_chunk - steps.step
     if cases.interleaved and cases.lockstep:
-        count = np.where(steps.ranks > 1.0, np.maximum(steps.whole, steps.chunks), count)
+        count = np.where(steps.ranks > 1.0, np.maximum(steps.whole_chunks, steps.chunks), count)
         # Another rank's chunk makes the last step as long as a whole chunk would.
         alone = np.exp(-np.maximum(met, 0.0))
         less = np.where(steps.ranks > 1.0, alone * less + (1.0 - alone) * steps.beside, less)
@@ -185,7 +185,7 @@ def _seconds(cases: Cases, steps: Prefills, chunks: Array) -> Array:
     """Step time with ``chunks`` chunks, a mean number: ranks in lockstep wait for the one with most."""
     if not (cases.interleaved and cases.lockstep):
         return steps.seconds(chunks)
-    longest = longest_rank(chunks, steps.ranks, steps.most)
+    longest = longest_rank(chunks, steps.ranks, steps.rank_chunks)
     return np.where(steps.ranks > 1.0, steps.uneven_seconds(chunks, longest), steps.seconds(chunks))
 
 
@@ -225,7 +225,7 @@ def _met_in_lockstep(
     by_time = in_prompts * length + (1.0 - in_prompts) * step
     by_count = in_prompts * tpot / length
     none = by_count * np.exp(-chunks * length) + (1.0 - by_count) * np.exp(-chunks * step)
-    most_chunks = steps.ranks * steps.most
+    most_chunks = steps.ranks * steps.rank_chunks
     fuller = np.clip(chunks * tpot / np.maximum(1.0 - none, 1e-9), together, most_chunks)
     several = (steps.ranks > 1.0) & cases.decodes & (chunks > 0.0)
     return (
@@ -243,6 +243,6 @@ def _longest_prompts(cases: Cases, arriving: Array, met: Array, together: Array,
     grows = RUNAWAY * arriving * steps.behind
     excess = cases.longest_of * np.sqrt(met) * (np.maximum(1.0 - grows, STEADIEST) ** -0.5 - 1.0)
     lasting = RUNAWAY * arriving * steps.growing
-    longest = np.where(lasting >= 1.0, steps.most, together + excess)
-    longest = np.clip(longest, 1.0, steps.most)
+    longest = np.where(lasting >= 1.0, steps.rank_chunks, together + excess)
+    longest = np.clip(longest, 1.0, steps.rank_chunks)
     return np.where(cases.stages > 1.0, longest, together)

@@ -71,9 +71,9 @@ class PromptSpells(NamedTuple):
             rate: prompts a second.
         """
         number = np.ones_like(rate)
-        most = np.maximum(steps.most / steps.chunks, 1.0)
+        largest = np.maximum(steps.rank_chunks / steps.chunks, 1.0)
         for _ in range(FIXED_POINT_ROUNDS):
-            number = np.clip(rate * _seconds(steps, number), 1.0, most)
+            number = np.clip(rate * _seconds(steps, number), 1.0, largest)
         return cls.through(partial(_seconds, steps), number, rate)
 
     @classmethod
@@ -119,4 +119,4 @@ class PromptSpells(NamedTuple):
 def _seconds(steps: Prefills, prompts: Array) -> Array:
     """Seconds of the steps of some prompts of one rank, one or more."""
     chunks = prompts * steps.chunks
-    return steps.seconds(np.minimum(chunks, steps.most)) * np.maximum(chunks / steps.most, 1.0)
+    return steps.seconds(np.minimum(chunks, steps.rank_chunks)) * np.maximum(chunks / steps.rank_chunks, 1.0)

@@ -55,12 +55,12 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
         steps: steps with prompts.
         chunks: prompt chunks of a step with any, of the last iteration.
     """
-    ranks, most_chunks = steps.ranks, steps.ranks * steps.most
+    ranks, most_chunks = steps.ranks, steps.ranks * steps.rank_chunks
     # A prompt that fills its last step in part leaves the rest to the next one of its rank, or empty.
     lacks = np.ceil(steps.chunks - 1e-9) - steps.chunks
     waited_for = np.minimum(arriving * steps.full, 1.0) ** many_servers(ranks)
     turns = steps.chunks + lacks * (1.0 - waited_for)
-    full_s = steps.uneven_seconds(chunks, longest_rank(chunks, ranks, steps.most))
+    full_s = steps.uneven_seconds(chunks, longest_rank(chunks, ranks, steps.rank_chunks))
     fewer = 1.0 - steps.chunks / turns
     prompts_s = full_s - fewer * (steps.lacking + full_s - steps.one_chunk)
     arrivals = np.maximum(arriving * prompts_s, 1e-9)
@@ -72,7 +72,7 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     came = np.maximum(arriving * mean, 1e-9)
     busy = share * _busy_ranks(arrivals, ranks) + (1.0 - share) * _busy_ranks(arriving * step, ranks)
     # Prompts that fill a step each do not share one; shorter ones do once every rank has one.
-    unshared = np.clip(busy / came, 1.0 / steps.most, 1.0)
+    unshared = np.clip(busy / came, 1.0 / steps.rank_chunks, 1.0)
     # Short prompts take less than the decodes of many.
     tpot = np.maximum(mean / (1.0 - np.minimum(came * turns * unshared / ranks, MOST_PROMPTS)), step)
     own_s = steps.uneven_seconds(
@@ -137,7 +137,9 @@ def lane_steps(
         gaps = _Gaps(cases, steps, step, cut.turns(behind), share, beside)
         # A first prompt, or all that came in the gap of a turn with prompts.
         came = rate * gaps.of_prompts(number)
-        number = np.clip(np.exp(-came) + came, 1.0, np.maximum(steps.ranks * steps.most / steps.chunks, 1.0))
+        number = np.clip(
+            np.exp(-came) + came, 1.0, np.maximum(steps.ranks * steps.rank_chunks / steps.chunks, 1.0)
+        )
         spells = PromptSpells.through(gaps.of_prompts, number, rate)
         turn, many = gaps.turn(number), gaps.count(number)
         gap = gaps.of_prompts(number) / many
@@ -161,7 +163,7 @@ def lane_steps(
         wait = all_busy * 0.5 * squares / mean_s
         behind = cut.behind(rate * wait * count)
         count = cut.rounded_up + behind * cut.further
-    met = np.minimum(2.0 * rate * wait, steps.ranks * steps.most - 1.0)
+    met = np.minimum(2.0 * rate * wait, steps.ranks * steps.rank_chunks - 1.0)
     own_s = count * steps.seconds(1.0 + met)
     own_s = own_s - (cut.rounded_up - steps.chunks) * (1.0 - behind) * steps.lacking
     # A shorter turn waits at the last stage for the decodes ahead of it.
@@ -183,7 +185,7 @@ class _Cut(NamedTuple):
 
     @classmethod
     def of(cls, cases: Cases, steps: Prefills) -> _Cut:
-        most_chunks, rounded_up = steps.ranks * steps.most, np.ceil(steps.chunks - 1e-9)
+        most_chunks, rounded_up = steps.ranks * steps.rank_chunks, np.ceil(steps.chunks - 1e-9)
         fit = np.maximum(np.floor(most_chunks + 1e-9), 1.0)
         spare = np.where(steps.chunks > 1.0, rounded_up - steps.chunks, most_chunks - fit)
         return cls(steps.chunks, rounded_up, fit, ((spare > 1e-6) | (cases.varied > 0.0)) & bool(cases.cuts))
@@ -226,7 +228,7 @@ class _Gaps:
     ) -> None:
         lone = np.maximum(steps.one_chunk - (1.0 - steps.chunks / turns) * steps.lacking, 1e-9)
         self._steps, self._step, self._lone, self._turns = steps, step, lone, turns
-        self._most, self._stages = steps.ranks * steps.most, cases.stages
+        self._most, self._stages = steps.ranks * steps.rank_chunks, cases.stages
         self._slow = lone >= step
         # Of the longest turns of a round the first has the rest of the round: the mean share of one of them.
         like = np.clip(np.where(self._slow, beside, 1.0 - share), 1e-6, 1.0)

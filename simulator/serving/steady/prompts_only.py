@@ -56,7 +56,7 @@ def prompts_only(cases: Cases, arriving: Array, steps: Prefills) -> PromptsOnly:
 
 
 def _one_stage(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> PromptsOnly:
-    most_chunks = steps.ranks * steps.most
+    most_chunks = steps.ranks * steps.rank_chunks
     chunk, full_s = _seconds(steps, np.ones_like(most_chunks)), _seconds(steps, most_chunks)
     slope = _slope(steps, chunk, full_s)
     # Ranks are even in full steps alone.
@@ -105,7 +105,7 @@ def _one_stage(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> P
 
 
 def _pipeline(cases: Cases, arriving: Array, steps: Prefills, lone: Array) -> PromptsOnly:
-    stages, most_chunks = cases.stages, steps.ranks * steps.most
+    stages, most_chunks = cases.stages, steps.ranks * steps.rank_chunks
     replicas, rate = cases.shared / cases.lanes, arriving * cases.stages
     turn = _seconds(steps, most_chunks)
     full = steps.chunks * turn
@@ -153,14 +153,14 @@ def _short(cases: Cases, steps: Prefills) -> Array:
 
 def _slope(steps: Prefills, chunk: Array, full_s: Array) -> Array:
     """Seconds that a prompt adds to a long step."""
-    most_chunks = steps.ranks * steps.most
+    most_chunks = steps.ranks * steps.rank_chunks
     mean = np.where(most_chunks > 1.0, (full_s - chunk) / np.maximum(most_chunks - 1.0, 1e-9), 0.0)
-    return np.where(steps.most >= SEVERAL, np.maximum(steps.beyond, 0.0), mean)
+    return np.where(steps.rank_chunks >= SEVERAL, np.maximum(steps.beyond, 0.0), mean)
 
 
 def _seconds(steps: Prefills, chunks: Array) -> Array:
     """Seconds of a step of ``chunks`` chunks: ranks wait for the one with most."""
-    return steps.uneven_seconds(chunks, longest_rank(chunks, steps.ranks, steps.most))
+    return steps.uneven_seconds(chunks, longest_rank(chunks, steps.ranks, steps.rank_chunks))
 
 
 def _above(deviations: Array) -> Array:

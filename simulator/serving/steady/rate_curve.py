@@ -57,7 +57,7 @@ RISING = (
     *("rate", "slow_s", "running_s", "service_s", "prompt_s", "chunks"),
     *("full", "longest_s", "met"),
 )
-FALLING = "pace", "most"
+FALLING = "pace", "rank_chunks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class RateCurve:
     chunks: Array
     """Seconds and number of the steps of a prompt."""
     full: Array
-    most: Array
+    rank_chunks: Array
     longest_s: Array
     """Decode time of a request beside as many as slots hold."""
     met: Array
@@ -142,11 +142,11 @@ class RateCurve:
         pace, longest, service = between(self.pace), between(self.longest_s), between(self.service_s)
         tpot = 1.0 / pace
         arriving = through * self.ranks
-        steps = _Full(between(self.most), between(self.full), between(self.chunks))
+        steps = _Full(between(self.rank_chunks), between(self.full), between(self.chunks))
         busy = np.maximum(between(self.met), arriving * steps.full / MOST_FILLED)
         stable = (through * longest <= self.slots) & (busy < 1.0) & (through <= self.rate[-1])
         prompt = between(self.prompt_s), steps.chunks
-        behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.most)
+        behind = rank_wait(self, through, service - self.fixed_s, *prompt, steps.rank_chunks)
         wait = np.maximum(budget_wait(self, arriving, steps), behind)
         wait = wait + slot_wait(self, through, tpot, self.alone_s, longest)
         decode = tpot * self.gaps
@@ -169,7 +169,7 @@ class RateCurve:
 
 
 class _Full(NamedTuple):
-    most: Array
+    rank_chunks: Array
     full: Array
     chunks: Array
 
@@ -262,7 +262,7 @@ def _curve(cases: Cases, count: int) -> RateCurve:
         "prompt_s": met.prefill_s,
         "chunks": steps.chunks,
         "full": steps.full,
-        "most": steps.most,
+        "rank_chunks": steps.rank_chunks,
         "longest_s": longest,
         # Spells of prompts end; what they may take is the load of full steps.
         "met": np.where(first, 0.0, meeting * delay / MOST_INTERFERENCE),
@@ -315,10 +315,10 @@ def _secant(earlier: Array, earlier_gap: Array, tpot: Array, gap: Array, plain: 
         earlier_gap, gap: logarithms of the mean step that follows from these, over them, of slope -1 or less.
         plain: seconds of the plain iteration.
     """
-    moved, closed = np.log(tpot / earlier), earlier_gap - gap
-    known = moved * closed > 0.0
-    part = np.minimum(moved / np.where(known, closed, np.inf), 1.0)
-    return np.where(known, tpot * np.exp(part * gap), plain)
+    change, closed = np.log(tpot / earlier), earlier_gap - gap
+    falls = change * closed > 0.0
+    part = np.minimum(change / np.where(falls, closed, np.inf), 1.0)
+    return np.where(falls, tpot * np.exp(part * gap), plain)
 
 
 def _up_to_riser(cases: Cases, around: Array, count: int) -> tuple[Array, Array]:

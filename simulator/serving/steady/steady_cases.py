@@ -80,9 +80,9 @@ class Prefills:
 
     chunks: Array
     """Steps of a prompt; the rest of the last one is filled by the next prompt."""
-    whole: Array
+    whole_chunks: Array
     """Mean of the number of steps, the last one often short: decodes that take tokens of them vary."""
-    most: Array
+    rank_chunks: Array
     """Chunks that one step computes on a rank, at most."""
     step: Array
     """Without a chunk."""
@@ -135,12 +135,12 @@ class Prefills:
     def growing(self) -> Array:
         """Added by a further chunk to a step that grows up to its limit: weights are read once a step, so the
         first few chunks often add less."""
-        return np.where(self.most > 2.0, np.maximum(self.behind, self.beyond), self.behind)
+        return np.where(self.rank_chunks > 2.0, np.maximum(self.behind, self.beyond), self.behind)
 
     @property
     def full(self) -> Array:
         """Seconds of a prompt where all steps are full; a pipeline waits for its longest step."""
-        most_chunks = self.ranks * self.most
+        most_chunks = self.ranks * self.rank_chunks
         seconds = self.seconds(most_chunks)
         return self.chunks * (seconds + self.uneven * np.maximum(seconds - self.step, 0.0)) / most_chunks
 

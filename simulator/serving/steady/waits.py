@@ -46,7 +46,7 @@ class FullSteps(Protocol):
     """Steps that prompts fill; see `Prefills`."""
 
     @property
-    def most(self) -> Array: ...
+    def rank_chunks(self) -> Array: ...
     @property
     def full(self) -> Array: ...
     @property
@@ -69,7 +69,7 @@ def budget_wait(cases: Waiting, arriving: Array, steps: FullSteps) -> Array:
     # In a spell of prompts the wait for the running step, told apart, is a part of this: the load times it.
     power = np.where(
         cases.decodes,
-        many_servers(pooled * cases.ranks * steps.most) + cases.spelled,
+        many_servers(pooled * cases.ranks * steps.rank_chunks) + cases.spelled,
         np.where(cases.stages > 1, pooled, many_servers(alone)),
     )
     return full_wait(arriving * steps.full, power, steps.full / pooled) * (1.0 + cases.varied)

@@ -243,7 +243,7 @@ def check(result):
     assert not links.flows
     assert all(lane.users == 0 and lane.bytes >= 0.0 for lane in fleet.lanes)
     if fleet.moves is not None:
-        moves = fleet.moves.moved
+        moves = fleet.moves.counts
         assert len(moves.stops_s) == moves.copied + moves.recomputed
         assert all(stop >= 0.0 for stop in moves.stops_s)
 

@@ -47,7 +47,7 @@ def test_requests_longer_than_a_replica_run_on_blocks_of_others():
     assert len(lent.records) == 60
     columns = lent.records.columns()
     assert columns["prompt"].max() > 250 * 16
-    assert lent.fleet.moves.moved.lent > 0
+    assert lent.fleet.moves.counts.lent > 0
     # Blocks change hands; none is made.
     kvs = [member.replica.batchers[0].kv for member in lent.fleet.members]
     assert sum(kv.total for kv in kvs) == 4 * 250
@@ -60,7 +60,7 @@ def test_a_loan_that_nobody_needs_changes_no_byte():
         serve(setting(lends, short, options={"kv_blocks": 4000, "admits_whole": True}))
         for lends in (True, False)
     )
-    assert ours.fleet.moves.moved.lent == 0
+    assert ours.fleet.moves.counts.lent == 0
     for name, column in ours.records.columns().items():
         assert column == pytest.approx(theirs.records.columns()[name], rel=1e-12)
 

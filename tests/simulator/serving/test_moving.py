@@ -47,7 +47,7 @@ def llumnix(**options):
 )
 def test_every_request_ends_once_and_all_blocks_are_free(how, pool):
     found = run(router=llumnix(how=how, threshold=40.0), **pool)
-    moves = found.fleet.moves.moved
+    moves = found.fleet.moves.counts
     assert moves.copied + moves.recomputed > 1
     assert sorted(record.serial for record in found.records) == list(range(200))
     for member in found.fleet.members:
@@ -60,7 +60,7 @@ def test_every_request_ends_once_and_all_blocks_are_free(how, pool):
 
 def test_bytes_are_those_of_the_copies():
     found = run(router=llumnix(threshold=40.0))
-    moves, token = found.fleet.moves.moved, found.setting.pools[0].costs.kv_token_bytes
+    moves, token = found.fleet.moves.counts, found.setting.pools[0].costs.kv_token_bytes
     assert moves.bytes == pytest.approx(sum(tokens for *_, tokens in moves.lanes) * token)
     sent = sum(lane.bytes for lane in found.fleet.lanes if lane.name == "peer links out")
     assert sent == pytest.approx(moves.bytes)
@@ -68,7 +68,7 @@ def test_bytes_are_those_of_the_copies():
 
 def test_a_policy_that_moves_nothing_changes_nothing():
     plain, inert = run(router="freeness"), run(router=llumnix(threshold=-1e6))
-    assert inert.fleet.moves.moved.copied == 0
+    assert inert.fleet.moves.counts.copied == 0
     ours, theirs = inert.records.columns(), plain.records.columns()
     for name in ("first_s", "last_s"):
         assert ours[name].tobytes() == theirs[name].tobytes()
@@ -99,7 +99,7 @@ def test_the_stop_of_a_live_move_does_not_grow_with_the_prompt():
             options={"kv_blocks": 4000, "max_context": 16384},
             router={"kind": "round-robin", "migrate": {"kind": "drain"}},
         )
-        stops[tokens] = found.fleet.moves.moved.stops_s
+        stops[tokens] = found.fleet.moves.counts.stops_s
     assert stops[256] == pytest.approx(stops[8000], rel=0.3)
 
 

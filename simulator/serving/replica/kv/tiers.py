@@ -26,14 +26,14 @@ class TierStore:
     """
 
     def __init__(self, units: int, token_s: float) -> None:
-        self.most, self.token_s = units, token_s
+        self.capacity, self.token_s = units, token_s
         self.units: OrderedDict[int, None] = OrderedDict()
 
     def add(self, unit: int) -> int | None:
         """Store a unit; returns the evicted unit, if any."""
         self.units[unit] = None
         self.units.move_to_end(unit)
-        return self.units.popitem(last=False)[0] if len(self.units) > self.most else None
+        return self.units.popitem(last=False)[0] if len(self.units) > self.capacity else None
 
 
 class TieredBlocks(PrefixBlocks):
