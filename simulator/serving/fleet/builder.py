@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from simulator.serving.fleet.placing import placed_tiers, swap_seconds
 from simulator.serving.question.places import read_rate
-from simulator.serving.replica.base import Listener, StepLoop
+from simulator.serving.replica.base import Listener, ReplicaParts, StepLoop
 from simulator.serving.replica.guards import guard, guarded
 from simulator.serving.replica.kv import (
     ChunkBlocks,
@@ -58,13 +58,11 @@ class Builder:
         steps = costs.steps
         if self._lends:
             steps = LentSteps(steps, kvs[0], costs.kv_blocks, *self._shipped(pool))
-        rest = (steps, meter, self.on_leave, self._stretches, costs.copy_s)
-        if ranks > 1:
-            replica: StepLoop = LockstepReplica(options, pool.scheduler, kvs, *rest)
-        elif pool.pool.pipeline > 1:
-            replica = PipelinedReplica(options, pool.scheduler, kvs[0], *rest)
-        else:
-            replica = Replica(options, pool.scheduler, kvs[0], *rest)
+        kind = LockstepReplica if ranks > 1 else PipelinedReplica if pool.pool.pipeline > 1 else Replica
+        leave, stretches = self.on_leave, self._stretches
+        replica: StepLoop = kind(
+            ReplicaParts(options, pool.scheduler, kvs, steps, meter, leave, stretches, costs.copy_s)
+        )
         if options.preemption == "swap":
             replica.copy_s = swap_seconds(pool.model, pool)
             for batcher in replica.batchers:

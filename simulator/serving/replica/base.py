@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf, sqrt
 from typing import NamedTuple
 
+from simulator.serving.question.options import EngineOptions
 from simulator.serving.replica.batcher import Batcher
 from simulator.serving.replica.kv.paged import PagedBlocks
 from simulator.serving.replica.meter import Meter
@@ -76,11 +78,14 @@ def steps_done(passed: float, first: float, growth: float, limit: int) -> int:
     return max(done, 1)
 
 
-class StepLoop(ABC):
-    """One replica.
+@dataclass(frozen=True)
+class ReplicaParts:
+    """What a replica is made of.
 
-    Args:
+    Attributes:
+        options: scheduling options of the engine.
         scheduler: policy that fills steps.
+        kvs: KV blocks of each attention rank.
         steps: step times.
         meter: records the steps.
         on_leave: called with a sequence and the time when its last token is there.
@@ -88,20 +93,25 @@ class StepLoop(ABC):
         copy_s: seconds to copy the KV of a token to or from the host.
     """
 
+    options: EngineOptions
+    scheduler: Scheduler
+    kvs: list[PagedBlocks]
+    steps: StepTimes
+    meter: Meter
+    on_leave: Listener
+    stretches: bool = True
+    copy_s: float = 0.0
+
+
+class StepLoop(ABC):
+    """One replica."""
+
     batchers: list[Batcher]
     """One for each attention rank, or for each micro batch of a pipeline."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        steps: StepTimes,
-        meter: Meter,
-        on_leave: Listener,
-        stretches: bool = True,
-        copy_s: float = 0.0,
-    ) -> None:
-        self.scheduler, self.steps, self.meter, self.on_leave = scheduler, steps, meter, on_leave
-        self.stretches, self.copy_s = stretches, copy_s
+    def __init__(self, parts: ReplicaParts) -> None:
+        self.scheduler, self.steps, self.meter = parts.scheduler, parts.steps, parts.meter
+        self.on_leave, self.stretches, self.copy_s = parts.on_leave, parts.stretches, parts.copy_s
         self.next_s = inf
         """When the running step or stretch ends; inf while idle."""
 

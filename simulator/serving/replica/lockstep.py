@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from simulator.serving.question.options import EngineOptions
-from simulator.serving.replica.base import Listener, StepLoop, finish, steps_done
+from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_done
 from simulator.serving.replica.batcher import Batcher
-from simulator.serving.replica.kv.paged import PagedBlocks
-from simulator.serving.replica.meter import FULL, Meter
+from simulator.serving.replica.meter import FULL
 from simulator.serving.replica.planned_step import PlannedStep
-from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import RankBatch, StepTimes
 
@@ -30,19 +27,10 @@ IDLE = RankBatch((), 0, 0)
 class LockstepReplica(StepLoop):
     """A `Replica` with ``len(kvs)`` ranks in lock-step; a request goes to the least loaded rank."""
 
-    def __init__(
-        self,
-        options: EngineOptions,
-        scheduler: Scheduler,
-        kvs: list[PagedBlocks],
-        steps: StepTimes,
-        meter: Meter,
-        on_leave: Listener,
-        stretches: bool = True,
-        copy_s: float = 0.0,
-    ) -> None:
-        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
-        self.ranks = [Batcher(options, kv, deque(), options.max_sequences) for kv in kvs]
+    def __init__(self, parts: ReplicaParts) -> None:
+        super().__init__(parts)
+        options = parts.options
+        self.ranks = [Batcher(options, kv, deque(), options.max_sequences) for kv in parts.kvs]
         self.batchers = self.ranks
         self.ahead = options.asynchronous
         self._running: list[PlannedStep | None] = []

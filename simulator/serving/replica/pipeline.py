@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from simulator.serving.question.options import EngineOptions
-from simulator.serving.replica.base import Listener, StepLoop, finish, steps_in
+from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_in
 from simulator.serving.replica.batcher import Batcher
-from simulator.serving.replica.kv.paged import PagedBlocks
-from simulator.serving.replica.meter import FULL, Meter
+from simulator.serving.replica.meter import FULL
 from simulator.serving.replica.planned_step import PlannedStep
-from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes
 
@@ -82,23 +79,15 @@ class PipelineLane:
 class PipelinedReplica(StepLoop):
     """A `Replica` with pipeline stages. A step is planned when the micro batch's previous step has ended."""
 
-    def __init__(
-        self,
-        options: EngineOptions,
-        scheduler: Scheduler,
-        kv: PagedBlocks,
-        steps: StepTimes,
-        meter: Meter,
-        on_leave: Listener,
-        stretches: bool = True,
-        copy_s: float = 0.0,
-    ) -> None:
-        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
-        self.stages = steps.stages
+    def __init__(self, parts: ReplicaParts) -> None:
+        super().__init__(parts)
+        self.stages = self.steps.stages
         self.waiting: deque[Sequence] = deque()
-        self.kv = kv
+        options, (self.kv,) = parts.options, parts.kvs
         slots = max(options.max_sequences // self.stages, 1)
-        self.lanes = [PipelineLane(Batcher(options, kv, self.waiting, slots)) for _ in range(self.stages)]
+        self.lanes = [
+            PipelineLane(Batcher(options, self.kv, self.waiting, slots)) for _ in range(self.stages)
+        ]
         self.batchers = [lane.batcher for lane in self.lanes]
         self._order: deque[PipelineLane] = deque()
         """Lanes under way, in the order in which they leave."""

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections import deque
 from math import inf
 
-from simulator.serving.question.options import EngineOptions
-from simulator.serving.replica.base import Listener, StepLoop, finish, steps_done
+from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_done
 from simulator.serving.replica.batcher import Batcher
-from simulator.serving.replica.kv.paged import PagedBlocks
-from simulator.serving.replica.meter import FULL, Meter
+from simulator.serving.replica.meter import FULL
 from simulator.serving.replica.planned_step import PlannedStep
-from simulator.serving.replica.schedulers import Scheduler
 from simulator.serving.replica.sequence import Sequence
 from simulator.serving.steps.step_times import StepTimes
 
@@ -25,34 +22,13 @@ SHORTEST_STRETCH = 2
 
 
 class Replica(StepLoop):
-    """A replica of one rank (tensor-parallel devices count as one) without pipeline stages.
+    """A replica of one rank (tensor-parallel devices count as one) without pipeline stages."""
 
-    Args:
-        options: scheduling options of the engine.
-        scheduler: policy that fills steps.
-        kv: KV blocks of the replica.
-        steps: step times.
-        meter: records the steps.
-        on_leave: called with a sequence and the time when its last token is there.
-        stretches: sum decode stretches in closed form; else every step is a turn of the loop.
-        copy_s: seconds to copy the KV of a token to or from the host.
-    """
-
-    def __init__(
-        self,
-        options: EngineOptions,
-        scheduler: Scheduler,
-        kv: PagedBlocks,
-        steps: StepTimes,
-        meter: Meter,
-        on_leave: Listener,
-        stretches: bool = True,
-        copy_s: float = 0.0,
-    ) -> None:
-        super().__init__(scheduler, steps, meter, on_leave, stretches, copy_s)
+    def __init__(self, parts: ReplicaParts) -> None:
+        super().__init__(parts)
         self.waiting: deque[Sequence] = deque()
-        self.kv = kv
-        self.batcher = Batcher(options, kv, self.waiting, options.max_sequences)
+        options, (self.kv,) = parts.options, parts.kvs
+        self.batcher = Batcher(options, self.kv, self.waiting, options.max_sequences)
         self.batchers = [self.batcher]
         self.ahead = options.asynchronous
         self._running: PlannedStep | None = None

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import ReplicaParts
 from simulator.serving.replica.guards import guard, guarding
 from simulator.serving.replica.kv import PagedBlocks, PrefixBlocks
 from simulator.serving.replica.meter import Meter
@@ -46,15 +47,16 @@ class Run:
             else PagedBlocks(self.options.kv_blocks, size, self.options.prefix_caching)
         )
         self.meter = Meter(STEPS, self.options.kv_blocks)
-        self.replica = Replica(
+        parts = ReplicaParts(
             self.options,
             make_scheduler(self.options.scheduler, self.options.scheduler_options),
-            kv,
+            [kv],
             STEPS,
             self.meter,
             lambda sequence, now: self.done.append(sequence),
             stretches,
         )
+        self.replica = Replica(parts)
         guard(self.replica)
         for request in requests:
             self.replica.advance(request.arrival_s)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import ReplicaParts
 from simulator.serving.replica.guards import guard
 from simulator.serving.replica.kv import PagedBlocks
 from simulator.serving.replica.lockstep import LockstepReplica
@@ -33,9 +34,9 @@ def make_replica(form, done, stretches=True, **options):
     steps = STAGED if form == "stages" else STEPS
     rest = (steps, Meter(steps, options.kv_blocks), lambda one, now: done.append((one, now)), stretches)
     if form == "lockstep":
-        return guard(LockstepReplica(options, scheduler, kvs, *rest))
+        return guard(LockstepReplica(ReplicaParts(options, scheduler, kvs, *rest)))
     kind = PipelinedReplica if form == "stages" else Replica
-    return guard(kind(options, scheduler, kvs[0], *rest))
+    return guard(kind(ReplicaParts(options, scheduler, kvs[:1], *rest)))
 
 
 def run(form, moves, stretches=True, **options):

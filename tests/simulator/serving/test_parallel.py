@@ -5,6 +5,7 @@ import pytest
 
 from simulator.serving.question.options import EngineOptions
 from simulator.serving.question.speculation import Speculation
+from simulator.serving.replica.base import ReplicaParts
 from simulator.serving.replica.kv import PagedBlocks
 from simulator.serving.replica.lockstep import LockstepReplica
 from simulator.serving.replica.meter import Meter
@@ -28,12 +29,9 @@ def run(requests, stages=1, ranks=1, stretches=True, kv_blocks=100_000, **given)
     times = steps(stages)
     rest = (times, Meter(times, kv_blocks), lambda one, now: done.append(one), stretches)
     scheduler = make_scheduler(options.scheduler, {})
-    if ranks > 1:
-        kvs = [PagedBlocks(kv_blocks, options.block_tokens, True) for _ in range(ranks)]
-        replica = LockstepReplica(options, scheduler, kvs, *rest)
-    else:
-        kvs = [PagedBlocks(kv_blocks, options.block_tokens, True)]
-        replica = PipelinedReplica(options, scheduler, kvs[0], *rest)
+    kvs = [PagedBlocks(kv_blocks, options.block_tokens, True) for _ in range(ranks)]
+    kind = LockstepReplica if ranks > 1 else PipelinedReplica
+    replica = kind(ReplicaParts(options, scheduler, kvs, *rest))
     for request in requests:
         replica.advance(request.arrival_s)
         replica.submit(Sequence(request, request.arrival_s), request.arrival_s)
@@ -103,15 +101,8 @@ def test_speculation_in_closed_form_is_the_steps():
         times = SpeculativeSteps(steps(), steps(), speculation)
         done = []
         kv = PagedBlocks(4000, options.block_tokens, True)
-        replica = Replica(
-            options,
-            make_scheduler("chunked", {}),
-            kv,
-            times,
-            Meter(times, 4000),
-            lambda one, now, done=done: done.append(one),
-            stretches,
-        )
+        rest = (times, Meter(times, 4000), lambda one, now, done=done: done.append(one), stretches)
+        replica = Replica(ReplicaParts(options, make_scheduler("chunked", {}), [kv], *rest))
         replica.batcher.drafts = Drafts(speculation, [5])
         for request in make_requests(100, rate=3.0):
             replica.advance(request.arrival_s)

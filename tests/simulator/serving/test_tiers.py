@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from simulator.serving.question.options import EngineOptions
+from simulator.serving.replica.base import ReplicaParts
 from simulator.serving.replica.kv import TieredBlocks, TierStore
 from simulator.serving.replica.meter import Meter
 from simulator.serving.replica.replica import Replica
@@ -21,14 +22,8 @@ def one_after_the_other(requests, token_s, recompute=0.0, room=1000):
     kv = TieredBlocks(BLOCKS, options.block_tokens, SPAN, recompute)
     kv.use([TierStore(room, token_s)])
     done = []
-    replica = Replica(
-        options,
-        make_scheduler("chunked", {}),
-        kv,
-        STEPS,
-        Meter(STEPS, BLOCKS),
-        lambda one, now: done.append(one),
-    )
+    rest = (STEPS, Meter(STEPS, BLOCKS), lambda one, now: done.append(one))
+    replica = Replica(ReplicaParts(options, make_scheduler("chunked", {}), [kv], *rest))
     for index, (prompt, prefix) in enumerate(requests):
         now = 100.0 * index
         replica.advance(now)
