@@ -30,7 +30,7 @@ from simulator.rl.frameworks import rl_frameworks
 from simulator.rl.scenario import make_rl
 from simulator.rl.step import RlStep, predict_rl
 from simulator.rl.transfers import transfers
-from simulator.rl.weights import WEIGHT_BYTES, Receivers, moved
+from simulator.rl.weights import WEIGHT_BYTES, Receivers, weight_move
 from simulator.setting import Setting
 from simulator.training import predict
 from simulator.workload import Training
@@ -227,7 +227,7 @@ def weights_table(folder: Path) -> None:
             rows = Training.model_validate({"seq_len": 4096, "global_batch": training})
             trainer = Setting(model, cluster.resized(training), rows, frameworks.get(system.train))
             plan = Plan.model_validate({**facts["plan"], "data": training})
-            move = moved(
+            move = weight_move(
                 cluster.resized(training + engines),
                 trainer,
                 plan,
