@@ -12,13 +12,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.from_times import from_times
 from simulator.engine import Clock, Contention, collector_paused
 from simulator.scenario import make_scenario
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.training.step_graph import Replicas, StepProgram
 from simulator.training.step_graph.build import step_program
 from simulator.training.step_graph.expand import expand
-from simulator.training.step_graph.from_times import from_times
 
 
 def pipeline(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> StepProgram:

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.from_times import from_times
 from meshwright.pages.gantt import MOST_BLOCKS, compute_blocks, gantt
 from meshwright.pages.step import MOMENTS, fullest
 from meshwright.reports.parts import GROUPS, grouped
 from simulator.schedules import PipelineTimes, schedules
 from simulator.training.step_graph import run as run_step
-from simulator.training.step_graph.from_times import from_times
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)><b>bold</b>"

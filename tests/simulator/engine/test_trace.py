@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.from_times import from_times
 from core.errors import InputError
 from simulator.engine.trace import write_trace
 from simulator.schedules import PipelineTimes, schedules
 from simulator.training.step_graph import Attached, StreamWork, run
-from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.step import LinkDemand
 from simulator.training.step_graph.streams import DATA
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from benchmarks.from_times import from_times
 from hwmodels.cluster import clusters
 from simulator.engine import Contention
 from simulator.schedules import PipelineTimes, WorkTimes, schedules
@@ -20,7 +21,6 @@ from simulator.training.step_graph import (
     run,
 )
 from simulator.training.step_graph.expand import expand
-from simulator.training.step_graph.from_times import from_times
 from simulator.training.step_graph.ports import ports
 from simulator.training.step_graph.step import NO_LOAD, LinkDemand, Port
 from simulator.training.step_graph.streams import COMPUTE, DATA, OUTPUT, PIPELINE, TENSOR
