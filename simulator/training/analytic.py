@@ -175,9 +175,7 @@ def priced_time(
 ) -> np.ndarray:
     """Seconds of steps whose components are priced, shape (plans,).
 
-    Args:
-        setting, plans, stages, counts, pieces: what the steps are.
-        links: setting whose links carry data-parallel collectives; by default ``setting``.
+    Data-parallel collectives go over the links of ``links``, by default those of ``setting``.
     """
     m = micro_batches(setting, plans)
     passes = stage_times(setting, plans, stages, counts, pieces, links)

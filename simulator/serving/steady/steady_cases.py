@@ -214,13 +214,7 @@ class Cases:
         self.in_turn = (self.ranks > 1.0) & ~self.undelayed & (not self.interleaved)
         """Cases whose ranks compute prompts in steps without own decodes, beside decodes of other ranks."""
         self.turns = bool(np.any(self.in_turn))
-        first = ~self.undelayed & ~self.closed & (not self.interleaved)
-        self.laned = first & (self.stages > 1.0)
-        """Cases of pipelines whose prompts come before decodes, at a rate."""
-        self.lanes_first = bool(np.any(self.laned))
-        self.spelled = first & (self.ranks == 1.0) & (self.stages == 1.0)
-        """Cases of one rank and stage whose prompts come before decodes, at a rate."""
-        self.spells = bool(np.any(self.spelled))
+        self._find_prompts_first()
         self.ahead = float(engine.schedules_ahead.value) * (self.stages == 1)
         """Steps planned before the running one ends: not by pipelines."""
         fixed = engine.first_token_s.value + table.fixed_s
@@ -228,6 +222,15 @@ class Cases:
         """Part of TTFT outside of steps, s."""
         self._once: Cases | None = None
         """The cases without repetition, where each comes several times."""
+
+    def _find_prompts_first(self) -> None:
+        first = ~self.undelayed & ~self.closed & (not self.interleaved)
+        self.laned = first & (self.stages > 1.0)
+        """Cases of pipelines whose prompts come before decodes, at a rate."""
+        self.lanes_first = bool(np.any(self.laned))
+        self.spelled = first & (self.ranks == 1.0) & (self.stages == 1.0)
+        """Cases of one rank and stage whose prompts come before decodes, at a rate."""
+        self.spells = bool(np.any(self.spelled))
 
     @classmethod
     def repeated(cls, table: Steps, load: Load, limits: Limits, times: int) -> Cases:
