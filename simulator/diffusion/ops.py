@@ -158,14 +158,7 @@ def self_attention(call: TransformerCall, name: str, text: float, read: float = 
     yield _attention(call, name, queries, keys, heads).changed(repeats=rounds, launches=rounds)
     size = 2 * WIDTH * call.samples * call.tokens * _kept(model) * model.hidden / call.ulysses
     if call.ring > 1:
-        yield Collective(
-            name=f"{name}.ring",
-            kind="ring",
-            operation="all_gather",
-            bytes=size,
-            size=call.ring,
-            stride=call.ulysses,
-        )
+        yield _ring(call, name, size)
         merged = call.samples * queries * model.hidden / call.ulysses
         yield _kernel(call, f"{name}.merge", "merge", rounds * merged, rounds)
     if call.patches > 1:
@@ -177,6 +170,18 @@ def self_attention(call: TransformerCall, name: str, text: float, read: float = 
             bytes=call.conditioning * size,
             size=call.patches,
         )
+
+
+def _ring(call: TransformerCall, name: str, size: float) -> Collective:
+    """Keys and values of ``size`` bytes, passed on by the ranks of a ring."""
+    return Collective(
+        name=f"{name}.ring",
+        kind="ring",
+        operation="all_gather",
+        bytes=size,
+        size=call.ring,
+        stride=call.ulysses,
+    )
 
 
 def linear_attention(call: TransformerCall, name: str) -> Iterator[Op]:
@@ -201,14 +206,7 @@ def linear_attention(call: TransformerCall, name: str) -> Iterator[Op]:
     yield _kernel(call, f"{name}.keys", "linear_keys", call.ring * elements, call.ring)
     if call.ring > 1:
         size = 2 * WIDTH * call.samples * call.tokens * model.hidden / call.ulysses
-        yield Collective(
-            name=f"{name}.ring",
-            kind="ring",
-            operation="all_gather",
-            bytes=size,
-            size=call.ring,
-            stride=call.ulysses,
-        )
+        yield _ring(call, name, size)
 
 
 def _projected(call: TransformerCall, name: str, rows: float, text: float = 0.0) -> Iterator[Op]:
