@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from simulator.kinds import kind_of
 from simulator.serving.fleet.replayed import AUTOMATIC, COMPILED, LISTS, run_as
 from simulator.serving.metrics import merged
 from simulator.serving.replica.schedulers import schedulers
@@ -44,8 +45,7 @@ def questions() -> Iterator[tuple[str, dict[str, Any]]]:
     """Scenarios by name."""
     golden = yaml.safe_load(GOLDEN.read_text(encoding="utf-8"))
     for name, data in golden.items():
-        serves = isinstance(data, Mapping) and data.get("workload", {}).get("kind") == "serving"
-        if serves and "ask" not in data:
+        if isinstance(data, Mapping) and "ask" not in data and kind_of(data).above == "deployment":
             yield name, dict(data)
     for name in schedulers:
         for blocks in (FEW, MANY):

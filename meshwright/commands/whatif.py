@@ -56,7 +56,7 @@ def whatif(
     question = data, where, folder.resolve()
     terms = AskOptions(engine=engine, replications=replications, typed=bool(arguments["variations"]))
     job = job_of(*question)
-    if job.kind != "serving":
+    if not job.over_seeds:
         refuse_given({"--replications": replications}, "only comparisons of deployments run over seeds")
     inquiry = job.inquiry(question, terms, execution)
     for line in inquiry.notes:

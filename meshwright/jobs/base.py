@@ -90,6 +90,7 @@ class Job:
         shortage: why an answer is none: it does not fit, or does not finish; empty if it does.
         interrupted: what had ended when Ctrl-C stopped an answer; empty if nothing did.
         inquiry: a scenario with variations.
+        over_seeds: whether its comparisons run over seeds.
         row: flat figures of a point of a sweep that asks ``plan`` or ``simulate``.
         export: the question of exporters, from a command line for comments and the rules that are allowed.
     """
@@ -106,5 +107,6 @@ class Job:
     shortage: Callable[[Any], str] = lambda answer: ""
     interrupted: Callable[[Any], str] = lambda answer: ""
     inquiry: Callable[[Question, AskOptions, Execution | None], Inquirer]
+    over_seeds: bool = False
     row: Callable[[str, Question], Mapping[str, Any]]
     export: Callable[[Question, str, Sequence[str] | None], ExportQuestion]

@@ -243,6 +243,7 @@ JOB = Job(
     model=lambda served: (served.result.setting.model, 0),
     interrupted=interrupted,
     inquiry=inquiry,
+    over_seeds=True,
     row=row,
     export=export,
 )

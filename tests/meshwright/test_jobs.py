@@ -17,7 +17,8 @@ from simulator.kinds import KINDS, kind_of
 ROOT = Path(__file__).parents[2]
 ASKS_THE_KIND = (
     r"is_serving|is_rl\b|asks_serving|asks_post_training|serving_data|has_run\b|OTHER_KINDS"
-    r"|get\(.kind.\) (==|in)|\.workload == named|kind(\.name)? == .(step|mixed|run|serving|rl)\b"
+    r"|get\(.kind.\) (==|in)|\.workload == named"
+    rf"|kind(\.name)? [!=]= .({'|'.join(KINDS)})\b"
 )
 ONE_OF_EACH = {
     "gpt3-175b-1024-a100": "step",
@@ -52,7 +53,7 @@ SERVE = {
 def test_one_place_asks_for_the_kind_of_a_question():
     asking = [
         path.relative_to(ROOT).as_posix()
-        for package in ("meshwright", "planner", "simulator")
+        for package in ("benchmarks", "evidence", "meshwright", "planner", "simulator")
         for path in sorted((ROOT / package).rglob("*.py"))
         if re.search(ASKS_THE_KIND, path.read_text(encoding="utf-8"))
     ]
