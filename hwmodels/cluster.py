@@ -265,7 +265,7 @@ class Cluster(Strict):
         Raises:
             UnknownNameError: no such operation.
         """
-        return self._wiring.seconds(operation, bytes_, size, stride, concurrent, in_switch)
+        return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch).seconds
 
     def collective_cost(
         self,
@@ -278,7 +278,7 @@ class Cluster(Strict):
     ) -> Cost:
         """Return the time of a collective, its link load and the bytes on each level.
 
-        Arguments and errors are those of `collective`, which is faster and returns seconds only.
+        Arguments and errors are those of `collective`, which returns the seconds only.
         """
         return self._wiring.cost(operation, bytes_, size, stride, concurrent, in_switch)
 

@@ -52,18 +52,6 @@ class Wiring:
     def _outermost(self, group: Group) -> Ints:
         return np.where(group.domains > 1, len(self.levels), group.level)
 
-    def seconds(
-        self,
-        operation: str,
-        bytes_: ArrayLike,
-        size: ArrayLike,
-        stride: ArrayLike,
-        concurrent: bool,
-        in_switch: bool,
-    ) -> Floats:
-        """Return the time of collectives; see ``Cluster.collective``."""
-        return self.cost(operation, bytes_, size, stride, concurrent, in_switch).seconds
-
     def _seconds(
         self, operation: str, buffer: Floats, group: Group, concurrent: bool, in_switch: bool
     ) -> Floats:
@@ -81,7 +69,7 @@ class Wiring:
     def domain_ring_s(self) -> float:
         """Seconds for which a ring of a domain of several devices sends a byte of a rank."""
         domain = self.widths[-1]
-        ring_s = self.seconds("all_gather", LONG_BUFFER, domain, 1, True, True)
+        ring_s = self.cost("all_gather", LONG_BUFFER, domain, 1, True, True).seconds
         return float(ring_s) / (LONG_BUFFER * (1 - 1 / domain))
 
     def hop_cost(self, bytes_: ArrayLike, stride: ArrayLike, level: ArrayLike) -> Cost:
