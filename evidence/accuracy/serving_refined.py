@@ -164,7 +164,7 @@ def engine_figures(question: ServingQuestion, plan: ServingPlan, seeds: int, sto
     rates, runs = [], []
     for seed in range(seeds):
         key = store.key(scenario, seed)
-        if key not in store.held:
+        if key not in store.stored:
             setting = replace(make_serving(scenario, "plan", Path()), seed=seed)
             records: list[dict[str, float]] = []
 
@@ -176,8 +176,8 @@ def engine_figures(question: ServingQuestion, plan: ServingPlan, seeds: int, sto
             if not seed and rate:
                 records += [run_at(setting, share * rate) for share in SHARES]
             store.put(key, {"plan": scenario["title"], "rate": rate, "runs": records})
-        rates.append(store.held[key]["rate"])
-        runs += store.held[key]["runs"]
+        rates.append(store.stored[key]["rate"])
+        runs += store.stored[key]["runs"]
     return Engine(rates, runs)
 
 

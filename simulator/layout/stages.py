@@ -359,3 +359,20 @@ def gathered_together(plans: Plans, micro_batches: np.ndarray) -> np.ndarray:
     for name, rows in plans.by_schedule:
         together[rows] = get_schedule(name).gathered_together(plans.pipeline[rows], micro_batches[rows])
     return together
+
+
+def first_largest(values: np.ndarray) -> np.ndarray:
+    """``np.argmax(values, axis=0)`` of few rows, shape (plans,); row by row it takes a third of the time."""
+    index, largest = np.zeros(values.shape[1], dtype=np.int64), values[0]
+    for row in range(1, len(values)):
+        np.copyto(index, row, where=values[row] > largest)
+        largest = np.maximum(largest, values[row])
+    return index
+
+
+def of_class(stage_class: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values of one class of stage for each plan, shape (plans,), from those of all.
+
+    ``take`` is three times as fast as two index arrays.
+    """
+    return np.take(values, stage_class * len(stage_class) + np.arange(len(stage_class)))

@@ -14,7 +14,7 @@ import numpy as np
 from core.records import record
 from hwmodels.collectives.cost import Cost
 from simulator.layout.parameters import Parameters, parameters
-from simulator.layout.stages import FIRST, LAST, Stages
+from simulator.layout.stages import FIRST, LAST, Stages, first_largest, of_class
 from simulator.plan import Plans, put, taken
 from simulator.schedules import PipelineTimes, get_schedule
 from simulator.schedules.bound import makespan_of
@@ -105,8 +105,10 @@ def predict(setting: Setting, plans: Plans) -> Step:
     parts, sent = breakdown(pieces, slowest, m)
     waits = setting.framework.host.fetch_seconds + of_class(slowest, passes.host_waits)
     parts["launch"] = parts["launch"] + m * waits
-    largest = first_largest(counts.total)
-    data, gradients_exposed, parameters_exposed = data_parallel_times(setting, plans, passes, counts, largest)
+    largest = fullest(stages.present, counts)
+    data, gradients_exposed, parameters_exposed = data_parallel_times(
+        setting, plans, stages.present, passes, counts
+    )
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
     sharding = passes.sharding(slowest)
@@ -181,8 +183,8 @@ def priced_time(
     passes = stage_times(setting, plans, stages, counts, pieces, links)
     makespan = _makespan(setting, plans, stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
-    largest, slowest = first_largest(counts.total), _slowest(stages, passes, m)[1]
-    data, gradients, gathers = data_parallel_times(setting, plans, passes, counts, largest, links)
+    largest, slowest = fullest(stages.present, counts), _slowest(stages, passes, m)[1]
+    data, gradients, gathers = data_parallel_times(setting, plans, stages.present, passes, counts, links)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
     step_s = (
@@ -215,23 +217,6 @@ def _slowest(stages: Stages, passes: StageTimes, m: np.ndarray) -> tuple[np.ndar
     """Busy seconds of the slowest class of stage, and the class, shape (plans,)."""
     busy = np.where(stages.present, m * (passes.forward + passes.backward), 0.0)
     return busy.max(axis=0), first_largest(busy)
-
-
-def first_largest(values: np.ndarray) -> np.ndarray:
-    """``np.argmax(values, axis=0)`` of few rows, shape (plans,); row by row it takes a third of the time."""
-    index, largest = np.zeros(values.shape[1], dtype=np.int64), values[0]
-    for row in range(1, len(values)):
-        np.copyto(index, row, where=values[row] > largest)
-        largest = np.maximum(largest, values[row])
-    return index
-
-
-def of_class(stage_class: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The values of one class of stage for each plan, shape (plans,), from those of all.
-
-    ``take`` is three times as fast as two index arrays.
-    """
-    return np.take(values, stage_class * len(stage_class) + np.arange(len(stage_class)))
 
 
 def breakdown(
@@ -408,29 +393,37 @@ def _makespans(
     return list(makespans)
 
 
+def fullest(classes: np.ndarray, counts: Parameters) -> np.ndarray:
+    """The class of stage with most parameters of those that a mask names, shape (plans,)."""
+    return first_largest(np.where(classes, counts.total, 0.0))
+
+
 def data_parallel_times(
     setting: Setting,
     plans: Plans,
+    classes: np.ndarray,
     passes: StageTimes,
     counts: Parameters,
-    largest: np.ndarray,
     links: Setting | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
 
-    Both run beside passes of the same stage, whichever stage is the slowest: where links change that, the
-    window does not jump.
+    Both run beside the longest passes of any stage: one whose own are shorter waits for these. Were they
+    those of the slowest stage, steps would jump where faster links make another one so.
 
     Args:
         setting: what the plans share.
         plans: the plans.
+        classes: the classes of stages that count, shape (classes, plans).
         passes: times of each class of stage.
         counts: parameters of each class of stage.
-        largest: the class with the most parameters, shape (plans,).
         links: as in ``priced_time``.
     """
+    largest = fullest(classes, counts)
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    backward, forward = of_class(largest, passes.backward), of_class(largest, passes.forward)
+    backward, forward = (
+        np.where(classes, seconds, 0.0).max(axis=0) for seconds in (passes.backward, passes.forward)
+    )
     m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))

@@ -91,10 +91,8 @@ class _Group:
 
     def finish(self) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them."""
-        largest = max(self.own_classes, key=lambda row: self.counts.total[row, 0])
-        step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, self.times, self.counts, np.array([largest])
-        )
+        own = np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
+        step, gradients, gathers = data_parallel_times(self.setting, self.plans, own, self.times, self.counts)
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
 
