@@ -229,7 +229,7 @@ def _fields(config: Config, model_type: str) -> dict[str, Any]:
     unsaid = dict(tables["model_types"][model_type])
     gated, expansion = unsaid.pop("gated", False), unsaid.pop("expansion", None)
     spellings = unsaid.pop("spellings", {})
-    fields = {"activation": "swiglu" if gated else "gelu"} | unsaid
+    fields: dict[str, Any] = {"activation": "swiglu" if gated else "gelu"} | unsaid
     for read, table in ((config.number, tables["numbers"]), (config.flag, tables["flags"])):
         values = {field: read(*spellings.get(field, keys)) for field, keys in table.items()}
         fields |= {field: value for field, value in values.items() if value is not None}
