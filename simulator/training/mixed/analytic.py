@@ -91,8 +91,10 @@ class _Group:
 
     def finish(self) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them."""
-        own = np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
-        step, gradients, gathers = data_parallel_times(self.setting, self.plans, own, self.times, self.counts)
+        in_group = np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
+        step, gradients, gathers = data_parallel_times(
+            self.setting, self.plans, in_group, self.times, self.counts
+        )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
 
