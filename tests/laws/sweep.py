@@ -139,7 +139,13 @@ def sweep(
         assume(problem is not None and not repeated)
         tally.answered += 1
         tally.violations += bool(problem)
+        keep(question, problem)
         told(tally)
+
+    def keep(question: Question, problem: str | None) -> None:
+        """The smallest question that breaks the law: a search for smaller ones may find none in its time."""
+        if problem and (tally.smallest is None or _size(question) < _size(tally.smallest)):
+            tally.smallest, tally.problem = question, problem
 
     _drawn(law, seed, questions or MOST_QUESTIONS, count, (Phase.generate,))
     if tally.violations:
@@ -150,8 +156,7 @@ def sweep(
                 raise TimeIsUp
             problem = ask(question)
             assume(problem is not None)
-            if problem and (tally.smallest is None or _size(question) < _size(tally.smallest)):
-                tally.smallest, tally.problem = question, problem
+            keep(question, problem)
             assert not problem
 
         _drawn(law, seed, questions or MOST_QUESTIONS, find, (Phase.generate, Phase.shrink))

@@ -71,6 +71,11 @@ def test_a_broken_law_is_counted_and_made_small():
     assert tally.problem.startswith("too many GPUs")
 
 
+def test_a_broken_question_is_told_where_no_smaller_one_is_looked_for():
+    tally = sweep(broken_for(64), 1, questions=100, shrink_s=0.0)
+    assert tally.smallest is not None and tally.smallest["gpus"] >= 64
+
+
 def test_a_seed_asks_the_same_questions():
     first, second = (sweep(broken_for(64), 7, questions=60) for _ in range(2))
     assert (first.violations, first.smallest) == (second.violations, second.smallest)
