@@ -123,14 +123,14 @@ def published_kernels() -> dict[tuple[str, str], PublishedKernel]:
 
 
 def settled(training: PublishedKernel, loss: float) -> PublishedKernel:
-    """The same kernel, so many times slower at settled clocks; its heads of 64 where nobody timed them."""
+    """The same kernel with ``loss`` times its seconds at settled clocks; an efficiency for heads of 64."""
     efficiency = {64: training.form.efficiency[128] * NARROW_BACKWARD} | training.form.efficiency
     form = slowed(training.form.model_copy(update={"efficiency": efficiency}), loss)
     return training._replace(form=form)
 
 
 def slowed(form: FlashAttention, loss: float) -> FlashAttention:
-    """The form, so many times slower at settled clocks."""
+    """The form with a throttling by which long kernels take ``loss`` times their seconds at full clocks."""
     throttling = (loss - 1.0) / np.log1p(THROTTLE_END_S / THROTTLE_START_S)
     return form.model_copy(update={"throttling": float(f"{throttling:.3g}")})
 

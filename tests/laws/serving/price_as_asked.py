@@ -1,4 +1,4 @@
-"""The price told of another format is the price that the question gets when asked for it."""
+"""The price that an answer names for another number format is what a question about that format answers."""
 
 import math
 
