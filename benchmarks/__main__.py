@@ -1,11 +1,11 @@
 """The commands of `benchmarks` and `evidence` by folder, and figures: ``python -m benchmarks [WORD]``."""
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import benchmarks
+from evidence.command import command
 
 
 def commands() -> Iterator[tuple[str, str, str]]:
@@ -13,18 +13,15 @@ def commands() -> Iterator[tuple[str, str, str]]:
     for folder in map(Path, benchmarks.__path__):
         for path in sorted(folder.glob("[!_]*.py")):
             source = path.read_text(encoding="utf-8")
-            if 'if __name__ == "__main__"' in source:
+            if "\n@command" in source or 'if __name__ == "__main__"' in source:
                 yield folder.name, path.stem, (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
-def main(words: list[str]) -> None:
+@command
+def main(*words: str) -> None:
     """Print the commands whose name or line has every word, below the name of their folder."""
     last = ""
     for folder, name, line in commands():
         if all(word.lower() in f"{folder} {name} {line}".lower() for word in words):
             print(*([folder] if folder != last else []), f"  {name:22} {line}", sep="\n")
             last = folder
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

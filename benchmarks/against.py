@@ -8,16 +8,18 @@ python -m benchmarks.against REF [--runs N] [--only WORD ...]
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 from benchmarks.start import PLAN, ROOT, run
+from core.errors import InputError
+from evidence.command import command
 
 NUMBER = r"([\d.,]+)"
 EXPERTS = "--model deepseek-v3 --cluster dgx-h100 --seq-len 4096 --global-batch 15360"
@@ -125,20 +127,16 @@ def checkout(ref: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(other)], check=True)
 
 
-def main() -> None:
+@command
+def main(
+    ref: str,
+    *,
+    runs: int = 5,
+    only: Annotated[Sequence[str], "measures whose name has one of these"] = ("",),
+) -> None:
     """Check the other version out, and compare."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("ref")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="measures whose name has one of these")
-    options = parser.parse_args()
-    words = options.only or [""]
-    measures = [measure for name, measure in MEASURES.items() if any(word in name for word in words)]
+    measures = [measure for name, measure in MEASURES.items() if any(word in name for word in only)]
     if not measures:
-        parser.error(f"--only: no measure has {' or '.join(words)}; there are {', '.join(MEASURES)}")
-    with checkout(options.ref) as other:
-        compare(other, options.runs, measures)
-
-
-if __name__ == "__main__":
-    main()
+        raise InputError(f"no measure has {' or '.join(only)}; there are {', '.join(MEASURES)}", "--only")
+    with checkout(ref) as other:
+        compare(other, runs, measures)

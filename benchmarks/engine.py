@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.from_times import from_times
+from evidence.command import command
 from simulator.engine import Clock, Contention, collector_paused
 from simulator.scenario import make_scenario
 from simulator.schedules import PipelineTimes, get_schedule
@@ -54,6 +55,7 @@ def timed(label: str, program: StepProgram) -> None:
     )
 
 
+@command
 def main() -> None:
     timed("16 stages x 192 micro batches, 1f1b", pipeline("1f1b", 16, 192))
     timed("16 stages x 192 micro batches, interleaved 6", pipeline("interleaved", 16, 192, 6))
@@ -78,7 +80,3 @@ def main() -> None:
         "GPT 1T, 3,072 A100s, 64 stages x 1,600, from costs",
         real("gpt-1t", 3072, 9600, tensor=8, pipeline=64),
     )
-
-
-if __name__ == "__main__":
-    main()

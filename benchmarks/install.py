@@ -7,10 +7,11 @@ those of the empty environment. Needs a package index.
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from evidence.command import command
 
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1e6
@@ -30,22 +31,18 @@ def sizes(environment: Path) -> dict[str, int]:
     }
 
 
-def main() -> None:
-    extras = ",".join(sys.argv[1:])
+@command
+def main(*extras: str) -> None:
     with TemporaryDirectory() as folder:
         environment = Path(folder) / "venv"
         venv.create(environment, with_pip=True)
         before = sizes(environment)
-        package = f"{ROOT}[{extras}]" if extras else str(ROOT)
-        command = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", package]
-        subprocess.run(command, check=True)
+        package = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+        install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", package]
+        subprocess.run(install, check=True)
         after = {name: size for name, size in sizes(environment).items() if name not in before}
     for name, size in sorted(after.items(), key=lambda item: -item[1])[:SHOWN]:
         print(f"{name:24} {size / MEGABYTE:7.1f} MB")
     print(
         f"{'all ' + str(len(after)):24} {sum(after.values()) / MEGABYTE:7.1f} MB beyond an empty environment"
     )
-
-
-if __name__ == "__main__":
-    main()

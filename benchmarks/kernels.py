@@ -13,9 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.device import devices
 
 
+def _seconds(call: Callable[[], object]) -> float:
+    # Of the processor, so that a busy machine does not count.
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+@command
 def main() -> None:
     """Print shapes a second of processor time (one core), for shapes drawn at random."""
     kernels = devices.get("h100-sxm").kernels
@@ -37,14 +46,3 @@ def main() -> None:
     for name, count, call in timed:
         best = min(_seconds(call) for _ in range(3))
         print(f"{name:30} {count / best / 1e6:8.2f} M shapes/s")
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    # Of the processor, so that a busy machine does not count.
-    began = time.process_time()
-    call()
-    return time.process_time() - began
-
-
-if __name__ == "__main__":
-    main()

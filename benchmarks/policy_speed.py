@@ -14,17 +14,17 @@ these know (numba), and says nothing of the others.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 from benchmarks.serving import timed
-from core.errors import UnknownNameError
+from core.errors import named
+from evidence.command import command
 from meshwright.questions.keys import set_key
 from simulator.serving.fleet.replayed import COMPILED, LOOPS, run_as
 from simulator.serving.result import serve
@@ -101,26 +101,20 @@ def shares(names: Sequence[str], runs: int) -> None:
     print(f"\nmedian {median(ratios):.2f} (reach 0.85), least {min(ratios):.2f} (reach 0.4)")
 
 
-def main() -> None:
+@command
+def main(
+    policies: Annotated[Sequence[str], f"{', '.join(POLICIES)}; default: all"] = (),
+    *,
+    runs: int = RUNS,
+    form: Annotated[str, (LOOPS, COMPILED)] = LOOPS,
+    replicas: Annotated[Sequence[int], "routers over fleets of these sizes"] = (),
+) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.policy_speed", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("policies", nargs="*", metavar="POLICY", help=f"{', '.join(POLICIES)}; default: all")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--form", choices=(LOOPS, COMPILED), default=LOOPS)
-    parser.add_argument("--replicas", type=int, nargs="+", help="routers over fleets of these sizes")
-    options = parser.parse_args()
-    kind, policies = ("router", ROUTERS) if options.replicas else ("policy", POLICIES)
-    for name in options.policies:
-        if name not in policies:
-            parser.error(str(UnknownNameError(kind, name, policies)))
-    with run_as(options.form):
-        if options.replicas:
-            growth(options.policies or list(ROUTERS), options.replicas, options.runs)
+    kind, members = ("router", ROUTERS) if replicas else ("policy", POLICIES)
+    for name in policies:
+        named(kind, name, members)
+    with run_as(form):
+        if replicas:
+            growth(policies or list(ROUTERS), replicas, runs)
         else:
-            shares(options.policies or list(POLICIES), options.runs)
-
-
-if __name__ == "__main__":
-    main()
+            shares(policies or list(POLICIES), runs)

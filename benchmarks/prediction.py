@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from evidence.command import command
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.models import models
@@ -54,6 +55,7 @@ def milliseconds(model: str, plan: Plan) -> tuple[float, float, float]:
     return step_time, both, 1e3 * min(firsts)
 
 
+@command
 def main() -> None:
     """Print a line a model."""
     for model, plan in CASES.items():
@@ -62,7 +64,3 @@ def main() -> None:
             f"{model:<14} one prediction {step:5.2f} ms, with memory {both:5.2f} ms, "
             f"the first of its layers {first:5.2f} ms ({plan.describe()})"
         )
-
-
-if __name__ == "__main__":
-    main()

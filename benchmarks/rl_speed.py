@@ -8,13 +8,13 @@ out before their rollouts; the smallest CPU time of the repeats counts, `plan rl
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from core.errors import InputError
+from evidence.command import command
 from meshwright.questions.scenarios import read_question
 from planner.rl import search_rl
 from simulator.rl.drain import plain_steps, rollout_seconds
@@ -38,11 +38,9 @@ def cpu_seconds(work: Callable[[], Any], repeats: int) -> float:
     return min(runs_s)
 
 
-def main() -> None:
+@command
+def main(*, repeats: int = 3) -> None:
     """Print a line a figure."""
-    parser = argparse.ArgumentParser(description="Speed of questions of post-training.")
-    parser.add_argument("--repeats", type=int, default=3)
-    repeats = parser.parse_args().repeats
     data, where, folder = read_question(SCENARIO)
     setting = make_rl(data, where, folder)
     rollouts, steps = setting.rollouts, plain_steps(setting.rollouts)
@@ -64,7 +62,3 @@ def main() -> None:
     for staleness in (0.0, 4.0):
         search_s = cpu_seconds(partial(search_rl, wide, where, folder, staleness, TOP), 1)
         print(f"plan rl on {wide['gpus']} GPUs, staleness {staleness:g}: {search_s:.1f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

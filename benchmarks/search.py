@@ -7,13 +7,13 @@ python -m benchmarks.search [--model NAME --cluster NAME --gpus N --seq-len N --
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import time
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.cluster import clusters
 from planner.training.candidates import CHUNK, Enumeration
 from planner.training.rules import RULES
@@ -27,19 +27,6 @@ from simulator.training.memory import memory
 from simulator.workload import Training
 
 REPEATS = 5
-
-
-def arguments():
-    """The question to search; by default GPT-3 175B on 1,024 A100s."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="gpt3-175b")
-    parser.add_argument("--cluster", default="dgx-a100-80gb")
-    parser.add_argument("--gpus", type=int, default=1024)
-    parser.add_argument("--seq-len", type=int, default=2048)
-    parser.add_argument("--global-batch", type=int, default=1536)
-    parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--framework", default="megatron-core")
-    return parser.parse_args()
 
 
 def scoring_rate(space):
@@ -62,20 +49,25 @@ def scoring_rate(space):
     return {name: len(plans) / seconds for name, seconds in best.items()}
 
 
-def main():
+@command
+def main(
+    *,
+    model: str = "gpt3-175b",
+    cluster: str = "dgx-a100-80gb",
+    gpus: int = 1024,
+    seq_len: int = 2048,
+    global_batch: int = 1536,
+    precision: str = "bf16",
+    framework: str = "megatron-core",
+) -> None:
     """Print the figures."""
-    options = arguments()
-    training = Training(
-        seq_len=options.seq_len, global_batch=options.global_batch, precision=options.precision
-    )
-    setting = Setting(
-        models.get(options.model), clusters.get(options.cluster), training, frameworks.get(options.framework)
-    )
+    training = Training(seq_len=seq_len, global_batch=global_batch, precision=precision)
+    setting = Setting(models.get(model), clusters.get(cluster), training, frameworks.get(framework))
     start, processor = time.perf_counter(), time.process_time()
-    result = search(setting, options.gpus)
+    result = search(setting, gpus)
     elapsed, processor = time.perf_counter() - start, time.process_time() - processor
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    print(f"{options.model}, {options.gpus} devices of {options.cluster}")
+    print(f"{model}, {gpus} devices of {cluster}")
     print(f"  candidates {result.candidates:,}, scored {result.scored:,}")
     for name, count in result.removed.items():
         print(f"    {name:<18} removed {count:>14,}")
@@ -87,7 +79,3 @@ def main():
         print(f"  {name:<18} {rate:,.0f} plans/s in chunks of {CHUNK:,}")
     best = result.plans.plan(0)
     print(f"  best               {best.describe()}, {result.step.time[0]:.3f} s")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from evidence.command import command
 from simulator.serving.fleet.replayed import COMPILED, LOOPS, run_as
 from simulator.serving.replay.columns import COMPILER
 from simulator.serving.result import serve
@@ -129,23 +129,18 @@ def evaluations() -> float:
     return CASES / min(timed(lambda: steady_state(table, load, limits))[1] for _ in range(REPEATS))
 
 
-def main(arguments: list[str]) -> None:
+@command
+def main(trace: Path | None = None, *, small: bool = False) -> None:
     """Print the figures as JSON."""
-    large = "--small" not in arguments
-    paths = [argument for argument in arguments if not argument.startswith("--")]
     figures: dict[str, Any] = {"loop_s": loop_seconds(), "reference_loop_s": REFERENCE_LOOP_S}
-    trace = pipelined(paths[0] if paths else None)
+    replay = pipelined(None if trace is None else str(trace))
     for form, words in FORMS.items():
         if form == COMPILED and not COMPILER.usable():
             continue
         with run_as(form):
             serve(make_serving(replicated(FIRST_CALL), "benchmark", Path()))  # reads or compiles kernels
-            figures[f"trace of 2,048, TP2 x PP2{words}"] = measure(trace, REPEATS)
-            if large:
+            figures[f"trace of 2,048, TP2 x PP2{words}"] = measure(replay, REPEATS)
+            if not small:
                 figures[f"1,000,000 over 64 replicas{words}"] = measure(replicated(1_000_000), 1)
     figures["steady state"] = {"evaluations_per_cpu_s": evaluations()}
     print(json.dumps(figures, indent=2))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -9,10 +9,10 @@ counts.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 
+from evidence.command import command
 from meshwright.questions.serving import serving_question
 from planner.serving.engine_check import check
 from planner.serving.scores import scores
@@ -32,11 +32,9 @@ QUESTIONS = (
 )
 
 
-def main() -> None:
+@command
+def main(*, repeats: int = 3) -> None:
     """Print a line a question."""
-    parser = argparse.ArgumentParser(description="Speed of the search of serving plans.")
-    parser.add_argument("--repeats", type=int, default=3)
-    repeats = parser.parse_args().repeats
     for model, cluster, gpus, fix, load in QUESTIONS:
         keys = {**NONE, **load, "model": model, "cluster": cluster, "gpus": gpus}
         question = serving_question(None, keys, fix, {})
@@ -63,7 +61,3 @@ def main() -> None:
             f"; the event engine runs {ran} in {looked:.2f} s more",
             flush=True,
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ python -m benchmarks.start [--runs N]
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import resource
@@ -19,6 +18,8 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+from evidence.command import command
 
 ROOT = Path(__file__).parents[1]
 PLAN = (
@@ -77,11 +78,9 @@ def imports(words: tuple[str, ...]) -> dict[str, float]:
     return {name: float(micros) / 1e3 for micros, name in IMPORT.findall(output)}
 
 
-def main() -> None:
+@command
+def main(*, runs: int = 8) -> None:
     """Print the figures of each command."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=8)
-    runs = parser.parse_args().runs
     for name, words in COMMANDS.items():
         run(("-m", "meshwright", *words))
         times = [run(("-m", "meshwright", *words))[0] for _ in range(runs)]
@@ -99,7 +98,3 @@ def main() -> None:
         for kind, spent in (("packages", packages), ("modules", Counter(import_s))):
             heaviest = (f"{module} {ms:.0f}" for module, ms in spent.most_common(HEAVIEST))
             print(f"  heaviest {kind}, ms: {', '.join(heaviest)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ test starts ``meshwright sweep`` and ends it with SIGKILL.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,11 +19,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
 import meshwright.__main__  # noqa: F401 - sets the garbage collector's thresholds, as for the command
+from evidence.command import command
 from meshwright.sweeps import run
 from meshwright.sweeps.definition import SweepGrid
 from meshwright.sweeps.run import answer
@@ -91,7 +91,7 @@ def same_bytes(folder: Path, points: int, with_ray: bool) -> None:
         print(f"{name}: {len(table):,} bytes, {'the same' if table == first else 'DIFFERENT'}")
 
 
-def kills(folder: Path, points: int, count: int) -> None:
+def kill_runs(folder: Path, points: int, count: int) -> None:
     """Kill a sweep at random moments; every stored result must stay, and no key may be answered again."""
     path, store = sweep_file(folder, points), folder / "kill.db"
     command = [
@@ -147,25 +147,20 @@ def _stored(store: Path) -> dict[str, tuple[int, str]]:
     return {key: (number, result) for key, number, result in rows}
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    points: int = 10_000,
+    same: Annotated[int, "points of the comparison and of the kill test"] = 400,
+    kills: int = 10,
+    ray: bool = False,
+) -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--points", type=int, default=10_000)
-    parser.add_argument("--same", type=int, default=400, help="points of the comparison and of the kill test")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--ray", action="store_true")
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if options.points:
-            overhead(folder, options.points)
-        if options.same:
-            same_bytes(folder, options.same, options.ray)
-        if options.kills:
-            kills(folder, options.same or 400, options.kills)
-
-
-if __name__ == "__main__":
-    main()
+        if points:
+            overhead(folder, points)
+        if same:
+            same_bytes(folder, same, ray)
+        if kills:
+            kill_runs(folder, same or 400, kills)

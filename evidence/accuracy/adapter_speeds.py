@@ -12,12 +12,13 @@ adapters, by source: those of the files, and of ``evidence/fits/fine_tuning_peak
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import meshwright as mw
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from evidence.fits.memory_chances import FINE_TUNING
 from evidence.training.parts import source_of
 from meshwright.validation.ledger import PredictedCase, evaluate
@@ -46,10 +47,8 @@ def print_runs(entries: Sequence[PredictedCase]) -> None:
     print("\n" + "\n".join(errors.lines("predicted over measured, less 1, %")))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*", help="published runs")
-    files = parser.parse_args().files
+@command
+def main(files: Annotated[Sequence[Path], "published runs"] = ()) -> None:
     print(f"LoRA over QLoRA, tokens/s; published {PUBLISHED}")
     for length in LENGTHS:
         plain = step(length, 2, "none", {"rank": 16})
@@ -62,7 +61,3 @@ def main() -> None:
             f"LoRA of 2 fills {plain[1]:.1f} GiB, QLoRA of 24 {large[1]:.1f} GiB"
         )
     print_runs(evaluate([*files, FINE_TUNING]).entries)
-
-
-if __name__ == "__main__":
-    main()

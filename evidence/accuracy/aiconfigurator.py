@@ -19,7 +19,6 @@ fitted without the row's model, on the folders of all ``--rows``; the file keeps
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import json
@@ -29,12 +28,15 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from evidence.fits import fit_engines, refitted
 from evidence.serving import closed_loop
 from evidence.serving.case import MeasuredRow
@@ -309,29 +311,22 @@ def _timed(words):
     return ran, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main():
+@command
+def main(
+    *,
+    python: Annotated[str, "interpreter that has aiconfigurator"] = sys.executable,
+    rows: Annotated[Sequence[Path] | None, "CSVs of measured closed-loop servers"] = None,
+    fits: Annotated[Path | None, "file of constants without each model: predict with them too"] = None,
+    every: Annotated[int, "take each Nth row"] = 1,
+    replay: Annotated[bool, "predict the rows on the event engine too"] = False,
+    questions: Annotated[bool, "run the documented examples of both"] = False,
+) -> None:
     """Compare rows and questions."""
-    parser = argparse.ArgumentParser(description="AIConfigurator beside Meshwright.")
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has aiconfigurator")
-    parser.add_argument("--rows", type=Path, nargs="*", help="CSVs of measured closed-loop servers")
-    parser.add_argument(
-        "--fits", type=Path, help="file of constants without each model: predict with them too"
-    )
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="take each Nth row")
-    parser.add_argument("--replay", action="store_true", help="predict the rows on the event engine too")
-    parser.add_argument("--questions", action="store_true", help="run the documented examples of both")
-    options = parser.parse_args()
-    probe = [options.python, "-c", "import aiconfigurator"]
+    probe = [python, "-c", "import aiconfigurator"]
     if subprocess.run(probe, capture_output=True, check=False).returncode:
-        print(
-            f"{options.python} has no aiconfigurator: pip install aiconfigurator, or give --python; skipped"
-        )
+        print(f"{python} has no aiconfigurator: pip install aiconfigurator, or give --python; skipped")
         return
-    if options.rows:
-        compare_rows(options.rows, options.python, options.replay, options.fits, options.every)
-    if options.questions:
-        compare_questions(options.python)
-
-
-if __name__ == "__main__":
-    main()
+    if rows:
+        compare_rows(rows, python, replay, fits, every)
+    if questions:
+        compare_questions(python)

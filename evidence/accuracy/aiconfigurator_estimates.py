@@ -6,11 +6,15 @@ are tried first, then their extension by estimates (HYBRID). The last element of
 s.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import pickle
 import sys
 import time
+
+from evidence.command import command
 
 MODES = ("SILICON", "HYBRID")
 
@@ -41,6 +45,7 @@ def answer(question, estimate):
     return {"error": error[:300]}
 
 
+@command
 def main():
     """Answer the questions on standard input."""
     questions = json.load(sys.stdin)
@@ -52,7 +57,3 @@ def main():
         start = time.process_time()
         answers = [answer(question, cli_estimate) for question in questions]
     json.dump([*answers, time.process_time() - start], sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,17 +13,18 @@ other sources. A source is the part of a case name before the first dash or digi
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import yaml
 
 from core.files import write_text
+from evidence.command import command
 from evidence.fits.part_errors import PredictedRun, Variances, fitted, pairs, weighted_quantile
 from evidence.training.parts import divided
 from meshwright.validation.ledger import PredictedCase, evaluate
@@ -43,18 +44,6 @@ from simulator.uncertainty import (
     exposure,
     model_errors,
 )
-
-
-def arguments() -> argparse.Namespace:
-    """Files of runs; those that ship by default."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument(
-        "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
-    )
-    parser.add_argument("--new", type=Path, action="append", default=[], help="CSV of new sources, all open")
-    parser.add_argument("--write", action="store_true", help=f"write {ERRORS_FILE.name}")
-    return parser.parse_args()
 
 
 def source_of(case_id: str) -> str:
@@ -232,13 +221,17 @@ def print_memory(entries: Sequence[PredictedCase]) -> None:
     )
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path] = (),
+    *,
+    kept_apart: Annotated[Sequence[Path], "CSV with a third kept apart"] = (),
+    new: Annotated[Sequence[Path], "CSV of new sources, all open"] = (),
+    write: Annotated[bool, f"write {ERRORS_FILE.name}"] = False,
+) -> None:
     """Print coverage and errors; write them if asked."""
-    options = arguments()
-    files = options.files or published_files()
-    parted = divided(
-        evaluate([*files, *options.kept_apart, *options.new]), [*files, *options.new], options.kept_apart
-    )
+    files = files or published_files()
+    parted = divided(evaluate([*files, *kept_apart, *new]), [*files, *new], kept_apart)
     # A guessed micro batch says nothing of the model's error.
     stated = [e for e in parted.open_ledger().entries if "micro batch" not in e.case.assumed]
     entries = [e for e in stated if schedules[e.case.plan.schedule].has_closed_form]
@@ -254,8 +247,8 @@ def main() -> None:
     print_memory(entries)
     gaps = pair_gaps(entries)
     print_order(gaps)
-    if options.write:
-        names = ", ".join(file.name for file in (*files, *options.kept_apart, *options.new))
+    if write:
+        names = ", ".join(file.name for file in (*files, *kept_apart, *new))
         off = float(np.median(np.abs(gaps[:, 1] - gaps[:, 0])))
         fitted_errors: ModelErrors = old.model_copy(
             update={
@@ -270,7 +263,3 @@ def main() -> None:
             }
         )
         write_text(ERRORS_FILE, yaml.safe_dump(fitted_errors.model_dump(), sort_keys=False, width=110))
-
-
-if __name__ == "__main__":
-    main()

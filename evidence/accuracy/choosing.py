@@ -12,14 +12,15 @@ runs allow.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
+from typing import Annotated
 
 import numpy as np
 
+from evidence.command import command
 from meshwright.validation.choices import MeasuredFamily, families
 from meshwright.validation.ledger import PredictedCase, evaluate
 from simulator.plan import Plan
@@ -38,16 +39,6 @@ plans: repeated runs of one configuration differ from their median by 1 to 2 % o
 collections of published runs."""
 FEWEST_REPEATS = 3
 """Minimum number of repeated plans for a noise of the source's own."""
-
-
-def arguments():
-    """Files, and what to print of them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--prefix", nargs="*", default=["BS-", "VTM-", "LUC-"])
-    parser.add_argument("--collections", action="store_true", help="one line for each source")
-    parser.add_argument("--fewest", type=int, default=3, help="plans below which a question is left out")
-    return parser.parse_args()
 
 
 def repeat_noise(entries: Sequence[PredictedCase]) -> tuple[float, int]:
@@ -181,15 +172,17 @@ def summed(groups: Sequence[MeasuredFamily], noise: float) -> tuple[float, float
     return regret, float(np.average(taus, weights=plans)), float(np.average(bounds, weights=plans))
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path],
+    *,
+    prefix: Sequence[str] = ("BS-", "VTM-", "LUC-"),
+    collections: Annotated[bool, "one line for each source"] = False,
+    fewest: Annotated[int, "plans below which a question is left out"] = 3,
+) -> None:
     """Print the order of measured plans."""
-    options = arguments()
-    entries = evaluate(options.files).entries
-    if options.collections:
-        by_collection(entries, options.fewest)
+    entries = evaluate(files).entries
+    if collections:
+        by_collection(entries, fewest)
         return
-    ranking(entries, options.prefix, options.fewest)
-
-
-if __name__ == "__main__":
-    main()
+    ranking(entries, prefix, fewest)

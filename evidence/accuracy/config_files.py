@@ -9,7 +9,6 @@ Quantised checkpoints whose published size is in ``checkpoint_sizes.yaml`` are s
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from core.errors import InputError
 from core.loading import read_mapping
 from evidence.accuracy.kv_by_hand import kv_bytes
+from evidence.command import command
 from simulator.models.huggingface import read_config
 from simulator.models.model import Model
 from simulator.models.parts import LayerKind
@@ -99,11 +99,12 @@ def published_error(model: Model, row: dict[str, Any]) -> tuple[str, float, floa
     return f"{ours:.1f} for {published} {unit}", ours / published - 1, rounding / published
 
 
-def main() -> None:
+@command
+def main(folder: Path) -> int:
     """Print a line a file; exit 1 where one is refused."""
     refused = right = rows = exact = 0
     sizes: list[dict[str, Any]] = read_mapping(SIZES)["rows"]
-    files = [path for path in sorted(Path(sys.argv[1]).rglob("*config.json")) if "quant" not in path.name]
+    files = [path for path in sorted(folder.rglob("*config.json")) if "quant" not in path.name]
     for path in files:
         name = path.parent.name if path.name == "config.json" else path.name.removesuffix("_config.json")
         try:
@@ -132,8 +133,4 @@ def main() -> None:
     print(f"{len(files) - refused} of {len(files)} read, {exact} with KV bytes of a token as by hand")
     if rows:
         print(f"{right} of {rows} published sizes within {LIMIT:.0%} beyond their rounding")
-    sys.exit(1 if refused else 0)
-
-
-if __name__ == "__main__":
-    main()
+    return 1 if refused else 0

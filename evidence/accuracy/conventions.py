@@ -10,12 +10,11 @@ others in ``STANDS``.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from evidence.command import command
 from meshwright.validation.rows import (
     PublishedRow,
     SkippedRow,
@@ -83,15 +82,9 @@ def idle(files: Iterable[Path]) -> list[str]:
     return lines
 
 
-def main() -> int:
+@command
+def main(tables: Sequence[Path] = ()) -> int:
     """Print what no row takes."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("tables", nargs="*", type=Path, metavar="TABLE.csv")
-    options = parser.parse_args()
-    lines = idle([*published_files(), *options.tables])
+    lines = idle([*published_files(), *tables])
     print("\n".join(lines) or "every rule, release and recipe is taken, or says why it stands")
     return int(bool(lines))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from evidence.command import command
 
 SECONDS = 60
 """Most time for one type."""
@@ -151,15 +152,10 @@ def compare(built: dict[str, Any]) -> None:
     print(f"{len(kinds)} kinds refused: {', '.join(sorted(kinds))}; apart: {', '.join(APART)}")
 
 
-def main() -> None:
+@command
+def main(path: Path, folder: Path | None = None) -> None:
     """Write the file, or compare with it."""
-    path = Path(sys.argv[1])
     if path.is_file():
         compare(json.loads(path.read_text(encoding="utf-8")))
     else:
-        folder = Path(sys.argv[2]) if sys.argv[2:] else None
         path.write_text(json.dumps(build(folder)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

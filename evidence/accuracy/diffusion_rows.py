@@ -11,16 +11,17 @@ xDiT's own rows are predicted with the shipped constants. Rows of FLUX and Wan a
 
 from __future__ import annotations
 
-import argparse
 import csv
 from collections import defaultdict
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from core.errors import MeshwrightError
 from evidence.accuracy.errors import HEAD, Spread
+from evidence.command import command
 from simulator.diffusion.libraries import diffusion_libraries
 from simulator.diffusion.request import predict_request, request_times, request_work
 from simulator.diffusion.scenario import make_diffusion
@@ -167,14 +168,15 @@ def key(case):
     return row["model"], row["gpu"], row["batch"], row["height"], row["width"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--table", action="store_true", help="errors by model too")
-    parser.add_argument("--constants", action="store_true", help="constants fitted on all rows")
-    arguments = parser.parse_args()
+@command
+def main(
+    file: Path,
+    *,
+    table: Annotated[bool, "errors by model too"] = False,
+    constants: Annotated[bool, "constants fitted on all rows"] = False,
+) -> None:
     cases, skipped = [], defaultdict(int)
-    for row in rows_of(arguments.file):
+    for row in rows_of(file):
         if row["gpu"] not in CLUSTERS:
             skipped[f"no device {row['gpu']}"] += 1
             continue
@@ -184,7 +186,7 @@ def main() -> None:
             skipped[str(error)] += 1
     library = diffusion_libraries.get("xdit")
     ml = [case for case in cases if "ml-energy" in case["row"]["source"]]
-    if arguments.constants:
+    if constants:
         best = fitted(ml, library)
         for name in HOST:
             print(f"{name}: {getattr(best, name):.3g}")
@@ -202,7 +204,7 @@ def main() -> None:
     row_figures("  shipped constants", shipped)
     for gpus, errors in scaling(ml, out).items():
         row_figures(f"  speed-up on {gpus} devices, model left out", errors)
-    if arguments.table:
+    if table:
         for model in sorted({case["model"] for case in ml}):
             mine = np.array([case["model"] == model for case in ml])
             row_figures(f"    {model}, left out", out[mine])
@@ -218,7 +220,3 @@ def main() -> None:
         )
     for reason, count in skipped.items():
         print(f"left out: {count} rows: {reason}")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,11 +10,12 @@ best is off by its distance to it in this list.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from evidence.serving.ledger import PredictedMetric, evaluate
 
 TPOT = "tpot_ms_mean"
@@ -40,11 +41,10 @@ def best_apart(row: dict[int, tuple[float, float]]) -> tuple[int, int, int]:
     return predicted, measured, abs(depths.index(predicted) - depths.index(measured))
 
 
-def main() -> None:
+@command
+def main(file: Sequence[Path]) -> None:
     """Predict the rows and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("file", type=Path, nargs="+")
-    ledger = evaluate(parser.parse_args().file)
+    ledger = evaluate(file)
     by_load = loads(ledger.entries)
     errors = Errors()
     for clients, row in by_load.items():
@@ -57,7 +57,3 @@ def main() -> None:
         print(f"{clients:4.0f} clients: {'; '.join(cells)}")
     print("\n".join(errors.lines()))
     print(f"{len(ledger.skipped)} rows skipped")
-
-
-if __name__ == "__main__":
-    main()

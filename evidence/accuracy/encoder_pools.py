@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core.parsing import read_mapping
 from evidence.accuracy.errors import Figures, compared
+from evidence.command import command
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 
@@ -63,6 +64,7 @@ def row_figures(facts, row) -> Figures:
             yield f"{name}, by {way}", figure, measured
 
 
+@command
 def main() -> None:
     facts = read_mapping(FACTS)
     print(
@@ -70,7 +72,3 @@ def main() -> None:
         "TTFT, s           TPOT, ms"
     )
     print("\n".join(compared(facts["rows"], lambda row: row_figures(facts, row)).lines("cells, %")))
-
-
-if __name__ == "__main__":
-    main()

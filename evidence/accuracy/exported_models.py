@@ -10,7 +10,6 @@ model on torch's meta device. Neither knows of Meshwright.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import InputError
+from evidence.command import command
 from meshwright.exporters import export, write_files
 from meshwright.exporters.imports import read_launch
 from meshwright.jobs.exports import from_scenario
@@ -87,18 +87,9 @@ def show(target: str, framework: str, folder: Path, python: str, sources: Path) 
         print(f"{name:26} {ours[name]:10.4f} {counted[:60]:>12} {ratio:>10}  {back}; {missing}")
 
 
-def main() -> None:
+@command
+def main(*, python: str = sys.executable, sources: Path) -> None:
     """Print a table a launcher."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--sources", type=Path, required=True)
-    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for target, framework in LAUNCHERS.items():
-            show(target, framework, Path(folder), arguments.python, arguments.sources)
-
-
-if __name__ == "__main__":
-    main()
+            show(target, framework, Path(folder), python, sources)

@@ -8,8 +8,6 @@ another row shown is close enough and does not.
 
 from __future__ import annotations
 
-import argparse
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import yaml
 
 import meshwright as mw
 from core.errors import MeshwrightError
+from evidence.command import command
 from planner.training.confidence import within_band
 from planner.training.shortlist import SAFE
 from simulator.uncertainty import chance_to_fit
@@ -56,10 +55,8 @@ def answered(questions, first_row):
         questions: mappings of arguments.
         first_row: of a question; its line, and words for what stands against it.
     """
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--questions", type=int, default=len(questions))
     rows = []
-    for question in islice(questions, parser.parse_args().questions):
+    for question in questions:
         try:
             line, words = first_row(question)
         except MeshwrightError as error:
@@ -70,14 +67,11 @@ def answered(questions, first_row):
     return rows
 
 
-def main() -> None:
-    rows = answered(QUESTIONS, first_row)
+@command
+def main(*, questions: int | None = None) -> None:
+    rows = answered(QUESTIONS[:questions], first_row)
     risky, unmeasured = (sum(word in words for words in rows) for word in ("fits below 95 %", "unmeasured"))
     print(
         f"{len(rows)} first rows: {risky} fit below 95 % beside a safe row, "
         f"{unmeasured} unmeasured beside a measured one"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -14,6 +14,7 @@ import yaml
 
 import meshwright as mw
 from evidence.accuracy.first_rows import answered
+from evidence.command import command
 from meshwright.measured.served_errors import measured_of
 from meshwright.reports.serving_evidence import short_evidence
 from meshwright.reports.serving_verdict import gaps_of
@@ -38,14 +39,11 @@ def first_row(question):
     return words, wrong + ["composed"] * ("no measured server has" in words)
 
 
-def main() -> None:
-    rows = answered(QUESTIONS, first_row)
+@command
+def main(*, questions: int | None = None) -> None:
+    rows = answered(QUESTIONS[:questions], first_row)
     unmeasured, composed = (sum(word in words for words in rows) for word in ("unmeasured", "composed"))
     print(
         f"{len(rows)} first rows: {unmeasured} unmeasured beside a measured one within its band; "
         f"{composed} with a mechanism that no measured server has"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from scipy.optimize import least_squares
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from simulator.frames.question import FramesSetting, make_frames
 from simulator.frames.rates import predict_frames
 
@@ -98,6 +99,7 @@ def fitted(rows: Sequence[SamplerRow]) -> list[float]:
     return [float(value) for value in least_squares(errors, BEGIN, bounds=(LEAST, MOST), **options).x]
 
 
+@command
 def main() -> None:
     rows, errors, even_steps = measured_rows(), Errors(), Errors()
     for machine in dict.fromkeys(row.machine for row in rows):
@@ -110,7 +112,3 @@ def main() -> None:
                     even_steps.add(predicted(row, LEAST), row.frames_s, "waiting, steps alike, no host time")
     print("on all machines: " + ", ".join(f"{value:.3g}" for value in fitted(rows)))
     print("\n".join((*errors.lines("machine left out, %"), *list(even_steps.lines())[1:])))
-
-
-if __name__ == "__main__":
-    main()

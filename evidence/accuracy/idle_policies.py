@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from evidence.command import command
 from meshwright.replications import DEFAULT, FIGURES, difference, over_seeds, seeded
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
@@ -66,6 +67,7 @@ def telling(report, base):
     return [name for name, gap in paired.items() if gap is not None and gap.tells], largest
 
 
+@command
 def main() -> None:
     wrong = placebo = count = 0
     for deployment in DEPLOYMENTS:
@@ -83,7 +85,3 @@ def main() -> None:
             print(f"{place}; {said}; {by_luck}", flush=True)
     print(f"{count} scenarios said to differ: {wrong} by an idle policy, {placebo} by a placebo")
     print("In brackets: the largest change of TTFT p99 of one seed.")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,14 +11,14 @@ options, and the count says so. The cluster is that of a folder's name (h100, b2
 
 from __future__ import annotations
 
-import argparse
 import ast
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from meshwright.exporters.base import Imported
 from meshwright.exporters.imports import read_launch
 from planner.training.prediction import simulate_plan
@@ -63,25 +63,29 @@ def read(path: Path, options: Mapping[str, Any]) -> tuple[Imported, float]:
     return imported, step_s(imported)
 
 
-def main() -> None:
+@command
+def main(
+    folders: Sequence[Path],
+    *,
+    cluster: str = "dgx-h100",
+    model: str | None = None,
+    gpus: int | None = None,
+    seq_len: int | None = None,
+    global_batch: int | None = None,
+    vocabulary: int | None = None,
+) -> None:
     """Print the counts and the reasons."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--cluster", default="dgx-h100")
-    parser.add_argument("--model")
-    for name in ("--gpus", "--seq-len", "--global-batch", "--vocabulary"):
-        parser.add_argument(name, type=int)
-    options = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    folders, bare = options.pop("folders"), {"cluster": options["cluster"]}
+    bare = {"cluster": cluster}
+    keys = {"model": model, "gpus": gpus, "seq_len": seq_len, "global_batch": global_batch}
+    keys |= {"vocabulary": vocabulary}
+    options = bare | {name: value for name, value in keys.items() if value is not None}
     for folder in folders:
         counts = {"alone": 0, "with options": 0, "refused": 0}
         with tempfile.TemporaryDirectory() as scratch:
             for name, path in cases(folder, Path(scratch)):
                 problems = []
-                cluster = [CLUSTERS[part] for part in path.parts if part in CLUSTERS]
-                stated_cluster = {"cluster": cluster[0]} if cluster else {}
+                named = [CLUSTERS[part] for part in path.parts if part in CLUSTERS]
+                stated_cluster = {"cluster": named[0]} if named else {}
                 for kind, keys in (("alone", bare), ("with options", options)):
                     try:
                         imported, seconds = read(path, {**keys, **stated_cluster})
@@ -98,7 +102,3 @@ def main() -> None:
                     print(f"  {name}: REFUSED: {problems[-1]}")
         print(f"{folder}: {counts['alone']} predict alone, {counts['with options']} with options, ", end="")
         print(f"{counts['refused']} do not")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,16 +9,15 @@ and 90th percentile of the error, and the median of the signed error (positive: 
 
 from __future__ import annotations
 
-import argparse
-import csv
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from csv import DictWriter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from evidence.fits.system_tables import FAMILIES, GPUS, LATENT_DIM, ROPE_DIM, SystemTable, system_tables
 from hwmodels.device import devices
 from hwmodels.kernels import KernelModel
@@ -39,31 +38,6 @@ MOST_POINTS = 3000
 NARROW_EXPERTS = {"int4_w4a16": WEIGHT_BYTES["int4"], "mxfp4_w4a16": MXFP4_BYTES}
 """Bytes of a weight."""
 COLUMNS = ("gpu", "library", "family", "dtype", "half", "points", "median", "p90", "bias")
-
-
-def main() -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("packages", nargs="+", type=Path)
-    parser.add_argument("--families", nargs="*", default=[], choices=FAMILIES)
-    parser.add_argument("--gpus", nargs="*", default=[], choices=sorted(set(GPUS.values())))
-    parser.add_argument("--csv", type=Path, help="also write the rows to this file")
-    arguments = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    shape = f"{'gpu':20} {'library':20} {'family':18} {'dtype':12}"
-    print(f"{shape} {'points':>7} {'fit half':>22} {'kept apart':>22}")
-    for package in arguments.packages:
-        for table in system_tables(package, tuple(arguments.families), tuple(arguments.gpus)):
-            rows += _rows(table)
-    if arguments.csv:
-        with arguments.csv.open("w", newline="", encoding="utf-8") as file:
-            names: list[str] = list(COLUMNS)
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(rows)
-    return 0
 
 
 def _rows(table: SystemTable) -> list[dict[str, Any]]:
@@ -173,5 +147,25 @@ OTHERS: dict[str, Callable[[KernelModel, Points, str], Array]] = {
     "latent_prefill": _latent_prefill,
 }
 
-if __name__ == "__main__":
-    sys.exit(main())
+
+@command
+def main(
+    packages: Sequence[Path],
+    *,
+    families: Annotated[Sequence[str], FAMILIES] = (),
+    gpus: Annotated[Sequence[str], sorted(set(GPUS.values()))] = (),
+    csv: Annotated[Path | None, "also write the rows to this file"] = None,
+) -> None:
+    """Print the table."""
+    rows: list[dict[str, Any]] = []
+    shape = f"{'gpu':20} {'library':20} {'family':18} {'dtype':12}"
+    print(f"{shape} {'points':>7} {'fit half':>22} {'kept apart':>22}")
+    for package in packages:
+        for table in system_tables(package, tuple(families), tuple(gpus)):
+            rows += _rows(table)
+    if csv:
+        with csv.open("w", newline="", encoding="utf-8") as file:
+            names: list[str] = list(COLUMNS)
+            writer = DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from hwmodels.cluster import clusters
 from hwmodels.usual_clusters import USUAL
 from simulator.models import models
@@ -80,6 +81,7 @@ def _capacity(row: Mapping[str, str]) -> Capacity:
     return Capacity(row["source"], words, gibibytes, capacity.kv_bytes / 2**30)
 
 
+@command
 def main() -> None:
     """Print each row, and the errors of the sources that gave the constants and of the others."""
     rows = read()
@@ -96,7 +98,3 @@ def main() -> None:
                 row.error, f"{name}, of {sources} sources, most optimistic {100 * optimistic:+.1f} %"
             )
     print("\n".join(errors.lines()))
-
-
-if __name__ == "__main__":
-    main()

@@ -16,16 +16,17 @@ of ``pip install kubernetes``.
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from core.errors import InputError
+from evidence.command import command
 from meshwright.exporters import TARGETS, export, exporter, write_files
 from meshwright.jobs.exports import from_scenario, question_of
 from simulator.scenario import make_scenario
@@ -102,22 +103,21 @@ def serving_plans(count: int) -> list[dict[str, Any]]:
     return plans
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    python: str = sys.executable,
+    sources: Path,
+    plans: int = 50,
+    only: Annotated[Sequence[str], TARGETS] = PARSED,
+) -> None:
     """Export random plans to all targets, and print how many files each parser accepted."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--sources", type=Path, required=True)
-    parser.add_argument("--plans", type=int, default=50)
-    parser.add_argument("--only", nargs="*", default=PARSED, choices=TARGETS)
-    options = parser.parse_args()
-    for target in options.only:
+    for target in only:
         serves = "serving" in exporter(target).kinds
-        plans = serving_plans(options.plans) if serves else training_plans(target, options.plans)
+        scenarios = serving_plans(plans) if serves else training_plans(target, plans)
         with tempfile.TemporaryDirectory() as folder:
             outcomes = Counter[str]()
-            for number, scenario in enumerate(plans):
+            for number, scenario in enumerate(scenarios):
                 exported = export(from_scenario(scenario, "random", Path(), "benchmarks.launchers"), target)
                 write_files(exported, Path(folder) / str(number))
                 outcomes["with gaps"] += bool(exported.gaps)
@@ -125,7 +125,7 @@ def main() -> None:
                 exported = export(question_of("disaggregate-llama3-70b"), target)
                 write_files(exported, Path(folder) / "disaggregated")
             script = Path(__file__).with_name("launcher_parsers.py")
-            command = [options.python, str(script), target, folder, str(options.sources.resolve())]
+            command = [python, str(script), target, folder, str(sources.resolve())]
             done = subprocess.run(command, capture_output=True, text=True, timeout=900)
             lines = done.stdout.splitlines()
             accepted = sum(line.startswith("ACCEPTED") for line in lines)
@@ -137,7 +137,3 @@ def main() -> None:
             print(f"{target}: {accepted} of {accepted + len(refused)} accepted, {gaps}")
             for line, count in Counter(line.partition(": ")[2] for line in refused).most_common(8):
                 print(f"    {count} x {line}")
-
-
-if __name__ == "__main__":
-    main()

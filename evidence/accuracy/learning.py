@@ -13,15 +13,16 @@ errors: what is then left is scatter among the rows.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from evidence.accuracy.learned_servers import show_fit, show_servers
+from evidence.command import command
 from meshwright.validation.cases import TrainingCase, read_cases
 from simulator.plan import Plans
 from simulator.schedules import schedules
@@ -50,20 +51,6 @@ class Family:
             setting: Setting = replace(step.setting, site=site)
             ratios.append(float(step_time(setting, Plans.of(step.plan))[0]) / step.seconds - 1)
         return np.array(ratios)
-
-
-def arguments() -> argparse.Namespace:
-    """Files of runs, and how many rows are drawn how often."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--servers", type=Path, help="measured servers instead: a file of closed loops")
-    parser.add_argument("--fit", action="store_true", help="fit the spreads of servers' errors")
-    parser.add_argument("--draws", type=int, help="default: 20 of rows; 1 of servers, whose runs take long")
-    parser.add_argument("--every", type=int, default=1, help="take every so many of the servers")
-    parser.add_argument("--shown", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="families whose name matches this pattern")
-    return parser.parse_args()
 
 
 def families(cases: Sequence[TrainingCase], least: int) -> list[Family]:
@@ -111,25 +98,35 @@ def bounded(family: Family) -> tuple[float, float, float]:
     return left_out, after, scatter
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path] = (),
+    *,
+    servers: Annotated[Path | None, "measured servers instead: a file of closed loops"] = None,
+    fit: Annotated[bool, "fit the spreads of servers' errors"] = False,
+    draws: Annotated[int | None, "default: 20 of rows; 1 of servers, whose runs take long"] = None,
+    every: Annotated[int, "take every so many of the servers"] = 1,
+    shown_: int = 3,
+    seed: int = 1,
+    only: Annotated[str, "families whose name matches this pattern"] = "",
+) -> None:
     """Print the errors of every family before and after."""
-    options = arguments()
-    if options.servers is not None:
-        if options.fit:
-            show_fit(options.servers)
+    if servers is not None:
+        if fit:
+            show_fit(servers)
         else:
-            show_servers(options.servers, options.draws or 1, options.seed, options.every)
+            show_servers(servers, draws or 1, seed, every)
         return
-    draws = options.draws or DRAWS
-    cases = [case for path in options.files for case in read_cases(path)[0]]
+    draws = draws or DRAWS
+    cases = [case for path in files for case in read_cases(path)[0]]
     ratios, worse, bounds = [], [], []
-    print(f"{options.shown} rows shown, {draws} draws; mean error of the rest")
+    print(f"{shown_} rows shown, {draws} draws; mean error of the rest")
     heads = f"{'before':>8s} {'after':>8s} {'ratio':>6s} {'others':>7s} {'all':>6s} {'factor':>6s}"
     print(f"{'family':58s} {'rows':>5s} {heads}")
-    for family in families(cases, 2 * options.shown):
-        if not re.search(options.only, family.name):
+    for family in families(cases, 2 * shown_):
+        if not re.search(only, family.name):
             continue
-        before, after = judged(family, draws, options.shown, options.seed)
+        before, after = judged(family, draws, shown_, seed)
         bound = bounded(family)
         limits = " ".join(f"{figure:{width}.2f}" for figure, width in zip(bound, (7, 6, 6), strict=True))
         line = f"{before:8.1%} {after:8.1%} {after / before:6.2f} {limits}"
@@ -141,12 +138,8 @@ def main() -> None:
             worse.append(after - before)
     if ratios:
         print(f"{len(ratios)} families above {HIGH_ERROR:.0%}: median ratio {np.median(ratios):.2f}")
-        others, every, factor = np.median(bounds, axis=0)
-        print(f"with all other rows shown {others:.2f}, with all rows shown {every:.2f}", end="; ")
+        others, all_rows, factor = np.median(bounds, axis=0)
+        print(f"with all other rows shown {others:.2f}, with all rows shown {all_rows:.2f}", end="; ")
         print(f"under one common factor {factor:.2f}")
     if worse:
         print(f"{len(worse)} others: worst change {100 * max(worse):+.1f} points")
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ from typing import get_args
 
 import numpy as np
 
+from evidence.command import command
 from planner.training.measured_runs import LARGEST_NODE, MeasuredRun, code_base, far, is_near, measured_runs
 from simulator.workload import Precision
 
@@ -72,6 +73,7 @@ def lines(groups: Found) -> Iterator[str]:
         )
 
 
+@command
 def main() -> None:
     """Print both tables, for dense models and for those with experts."""
     runs = [run for run in measured_runs() if run.errors]
@@ -91,7 +93,3 @@ def main() -> None:
         print(head)
         for grouping in (by_evidence, by_promise):
             print("\n".join(lines(dict(sorted(grouping.items())))))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,27 +7,13 @@ adapters, how many are predicted, and the errors of their steps and memory, with
 from __future__ import annotations
 
 import csv
-import sys
 import tempfile
 from pathlib import Path
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from evidence.training.parts import kept_apart
 from meshwright.validation.ledger import evaluate
-
-
-def main(path: str) -> None:
-    """Print both groups of a file."""
-    with Path(path).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    apart = kept_apart(row["case_id"] for row in rows)
-    readable = [row for row in rows if row["case_id"] not in apart]
-    groups = {
-        "offload": [row for row in readable if row["offload"].strip().lower() not in ("", "none", "0")],
-        "adapters": [row for row in readable if "LoRA" in row["source"]],
-    }
-    for name, group in groups.items():
-        show(name, group, list(rows[0]))
 
 
 def show(name: str, rows: list[dict[str, str]], columns: list[str]) -> None:
@@ -48,5 +34,16 @@ def show(name: str, rows: list[dict[str, str]], columns: list[str]) -> None:
     print("\n".join(errors.lines("predicted, %")))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1])
+@command
+def main(path: Path) -> None:
+    """Print both groups of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    apart = kept_apart(row["case_id"] for row in rows)
+    readable = [row for row in rows if row["case_id"] not in apart]
+    groups = {
+        "offload": [row for row in readable if row["offload"].strip().lower() not in ("", "none", "0")],
+        "adapters": [row for row in readable if "LoRA" in row["source"]],
+    }
+    for name, group in groups.items():
+        show(name, group, list(rows[0]))

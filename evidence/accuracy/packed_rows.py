@@ -9,13 +9,13 @@ length that fill them: what attention and its masks can explain. Rows are never 
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from evidence.accuracy.errors import HEAD, Spread
+from evidence.command import command
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import predicted
@@ -50,11 +50,10 @@ def errors(cases: list[TrainingCase], tokens: int | None) -> Iterator[float]:
             yield error
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
+@command
+def main(files: Sequence[Path]) -> None:
     by_source: dict[str, list[TrainingCase]] = defaultdict(list)
-    for path in parser.parse_args().files:
+    for path in files:
         for case in packed_cases(path):
             by_source[source_of(case.case_id)].append(case)
     print(f"{'source, tokens of a document':<32} {HEAD}")
@@ -63,7 +62,3 @@ def main() -> None:
             of_source = list(errors(cases, tokens))
             name = f"{source}, {'the row' if tokens is None else f'{tokens:,}'}"
             print(f"{name:<32} {Spread.of(of_source).words() if of_source else 'no row can be predicted'}")
-
-
-if __name__ == "__main__":
-    main()

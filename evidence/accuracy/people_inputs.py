@@ -12,7 +12,6 @@ import contextlib
 import json
 import runpy
 import shlex
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ import yaml
 import meshwright as mw
 from core.errors import MeshwrightError
 from core.loading import read_mapping
+from evidence.command import command
 from hwmodels.cluster import clusters
 from hwmodels.device import devices
 from meshwright.exporters.imports import read_launch
@@ -239,9 +239,9 @@ BY_KEY = "26-megatron-recompute-block.sh", "29-megatron-optimizer-attention.sh"
 """Refused by the key that matters, which is right too."""
 
 
-def main() -> None:
+@command
+def main(folder: Path = FOLDER) -> int:
     """Print a line an input; exit 1 where one is not right."""
-    folder = Path(sys.argv[1]) if sys.argv[1:] else FOLDER
     wrong: list[str] = []
     for name, (read, right) in CHECKS.items():
         try:
@@ -256,8 +256,4 @@ def main() -> None:
             print(f"{'':44}{CAUSES.get(name, 'cause not known')}")
     right_ones = len(CHECKS) - len(wrong) - len(BY_KEY)
     print(f"{len(CHECKS)} inputs: {right_ones} right, {len(BY_KEY)} refused by the key, {len(wrong)} off")
-    sys.exit(1 if wrong else 0)
-
-
-if __name__ == "__main__":
-    main()
+    return 1 if wrong else 0

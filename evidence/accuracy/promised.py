@@ -20,13 +20,13 @@ of models with experts those whose first choice has levers that the best run had
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import yaml
@@ -34,6 +34,7 @@ import yaml
 from core.errors import MeshwrightError
 from core.files import write_text
 from evidence.accuracy.proven import asked_levers
+from evidence.command import command
 from evidence.fits.part_errors import NINE_IN_TEN, weighted_quantile
 from evidence.training import lever_effects
 from evidence.training.leave_out import left_out_width, measured_devices
@@ -309,26 +310,23 @@ def summary(name: str, judged: Sequence[Promised]) -> str:
     return words
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path],
+    *,
+    only: Annotated[str, "models whose name has these words"] = "",
+    kind: Annotated[str | None, KINDS] = None,
+    every_lever: Annotated[bool, "search levers that came after the best run's release too"] = False,
+    write: Annotated[bool, f"write widths and expected steps to {ERRORS_FILE.name}"] = False,
+) -> None:
     """Print every family and the figures by kind."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--only", default="", help="models whose name has these words")
-    parser.add_argument("--kind", choices=KINDS)
-    parser.add_argument(
-        "--every-lever", action="store_true", help="search levers that came after the best run's release too"
-    )
-    parser.add_argument(
-        "--write", action="store_true", help=f"write widths and expected steps to {ERRORS_FILE.name}"
-    )
-    options = parser.parse_args()
-    files = [*options.files, *published_files()]
+    files = [*files, *published_files()]
     undecidable = set[str]().union(*(named(path, sources().no_figure) for path in files))
     entries = [entry for entry in evaluate(files).entries if entry.case.case_id not in undecidable]
     given_cases = set[str]().union(*(named(path, sources().given_plans) for path in files))
     lacked = (
         {}
-        if options.every_lever
+        if every_lever
         else {case: levers for path in files for case, levers in lacked_levers(path).items()}
     )
     devices = {
@@ -338,30 +336,26 @@ def main() -> None:
     judged: list[Promised] = []
     print("family: best measured speed over its plan's prediction, first choice over best measured, band")
     for entry in families(entries):
-        if options.only in entry.case.setting.model.name and options.kind in (
+        if only in entry.case.setting.model.name and kind in (
             None,
             kind_of(entry.case.setting.model),
         ):
             closest = evidence_of(entry.case.setting, devices[own_source(entry)])
             case_id = entry.case.case_id
-            lacks = None if options.every_lever else lacked.get(case_id)
+            lacks = None if every_lever else lacked.get(case_id)
             choice = promised(entry, closest, case_id in given_cases, lacks)
             if choice is None:
                 print(f"{case_id}: no plan found", file=sys.stderr)
                 continue
             print(choice.line(), flush=True)
             judged.append(choice)
-    for kind in KINDS:
-        for words, group in groups([choice for choice in judged if choice.kind == kind]):
-            print(summary(kind + words, group))
+    for name in KINDS:
+        for words, group in groups([choice for choice in judged if choice.kind == name]):
+            print(summary(name + words, group))
     shares, lines = expected_shares(judged)
     for line in (*lines, *width_lines(judged)):
         print(line)
-    if options.write:
+    if write:
         update = {"unproven": round(unproven_width(judged), 2), "over_promised": shares}
         fitted = model_errors().model_copy(update=update)
         write_text(ERRORS_FILE, yaml.safe_dump(fitted.model_dump(), sort_keys=False, width=110))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,12 +12,14 @@ as shares of the measured step.
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import meshwright as mw
+from evidence.command import command
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import PUBLISHED
 from planner.training.lever_space import SEARCHED
@@ -53,15 +55,7 @@ run in 8 bits, and that a release has no fused attention or rotation for a model
 speed."""
 
 
-def arguments() -> argparse.Namespace:
-    """Files of runs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*", default=[PUBLISHED / "megatron_bridge.csv"])
-    parser.add_argument("--only", default="", help="families whose name matches this pattern")
-    return parser.parse_args()
-
-
-def best_of_families(files: list[Path]) -> dict[str, PredictedCase]:
+def best_of_families(files: Sequence[Path]) -> dict[str, PredictedCase]:
     """The fastest measured row of each family, by tokens a second."""
     best: dict[str, PredictedCase] = {}
     for entry in evaluate(files).entries:
@@ -166,14 +160,18 @@ def saved(entry: PredictedCase, step: Step) -> str:
     return ", ".join(f"{part} {gain / measured:+.0%}" for part, gain in largest)
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path] = (PUBLISHED / "megatron_bridge.csv",),
+    *,
+    only: Annotated[str, "families whose name matches this pattern"] = "",
+) -> None:
     """Print every family and the counts."""
-    options = arguments()
-    best = best_of_families(options.files)
+    best = best_of_families(files)
     listed = unmarked = high = judged = 0
     print(f"{'family':46s} {'kept':>12s} {'published':>10s} {'first':>6s} {'proven':>7s}  unproven")
     for name, entry in best.items():
-        if not re.search(options.only, name):
+        if not re.search(only, name):
             continue
         judged += 1
         problem = not_shown(entry)
@@ -192,7 +190,3 @@ def main() -> None:
         f"the best measured and not marked {unmarked}; proven over {ABOVE - 1:.0%} above, published plan "
         f"within {NEAR:.0%}: {high}"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ fetched, as FOLDER/repository/path. A line a file: what was read or the refusal,
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import yaml
 
 from core.errors import InfeasibleError, InputError
+from evidence.command import command
 from meshwright.exporters.imports import read_launch
 
 TABLE = Path(__file__).with_name("public_launches.yaml")
@@ -53,9 +53,10 @@ def _at(node: Any, key: str) -> Any:
     return node
 
 
-def main() -> None:
+@command
+def main(folder: Path = Path()) -> int:
     """Print a line a file; exit 1 where one is not right."""
-    folder, wrong, read = Path(sys.argv[1] if len(sys.argv) > 1 else "."), 0, 0
+    wrong = read = 0
     for launch in launches():
         path = folder / launch["repository"] / launch["path"]
         name = f"{launch['repository']} {launch['path']}"
@@ -66,8 +67,4 @@ def main() -> None:
         read, wrong = read + 1, wrong + bool(fault)
         print(f"{'WRONG' if fault else 'right':6} {name[-76:]:76} {fault or words[:140]}")
     print(f"{read - wrong} of {read} right, {len(launches()) - read} absent")
-    sys.exit(1 if wrong else 0)
-
-
-if __name__ == "__main__":
-    main()
+    return 1 if wrong else 0

@@ -5,13 +5,14 @@ python -m benchmarks.rl_launches [--launches L01 L09]
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from planner.rl import search_rl
 from simulator.lengths.lognormal import median_of_mean
 from simulator.rl.scenario import make_rl
@@ -51,10 +52,9 @@ def scenario(launch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--launches", nargs="*", default=[])
-    file = parser.parse_args().launches
+@command
+def main(*, launches: Sequence[str] = ()) -> None:
+    file = launches
     in_space = close = count = 0
     for launch in yaml.safe_load(LIST.read_text(encoding="utf-8")):
         if file and launch["id"] not in file:
@@ -77,7 +77,3 @@ def main() -> None:
             flush=True,
         )
     print(f"{count} launches: {in_space} predicted, {close} within {NEAR:.0%} of the first")
-
-
-if __name__ == "__main__":
-    main()

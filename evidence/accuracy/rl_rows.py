@@ -9,8 +9,8 @@ the row is predicted with them.
 
 from __future__ import annotations
 
-import argparse
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from scipy.optimize import nnls
 
 from core.errors import MeshwrightError
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from simulator.lengths.lognormal import median_of_mean
 from simulator.rl.scenario import make_rl
 from simulator.rl.schedules import Phases
@@ -136,19 +137,15 @@ def seconds_with(step, constants):
     return step.setting.schedule.timing(changed).seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--sigma", type=float, default=0.5)
-    parser.add_argument("--rows", nargs="*", default=[])
-    arguments = parser.parse_args()
+@command
+def main(file: Path, *, sigma: float = 0.5, rows: Sequence[str] = ()) -> None:
     facts = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
     steps: dict[str, tuple[RlStep, float, str]] = {}
-    with arguments.file.open(encoding="utf-8") as lines:
+    with file.open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
-            if arguments.rows and row["id"] not in arguments.rows:
+            if rows and row["id"] not in rows:
                 continue
-            data = scenario(row, facts, arguments.sigma)
+            data = scenario(row, facts, sigma)
             if data is None:
                 print(
                     f"{row['id']}  {row['model']}: skipped, {facts['left_out'].get(row['id'], 'no recipe')}"
@@ -183,7 +180,3 @@ def main() -> None:
         f"fitted on all: token_s {token_s:.2e}, shared_tensor_s {shared_s:.2e}, tensor_s {tensor_s:.2e}, "
         f"state_bytes_s {1 / byte_s:.2e}"
     )
-
-
-if __name__ == "__main__":
-    main()

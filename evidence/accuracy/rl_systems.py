@@ -8,9 +8,8 @@ says which are solved from a phase (which then is no prediction) and which are a
 
 from __future__ import annotations
 
-import argparse
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import yaml
 
 from core.errors import MeshwrightError
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.lengths.lognormal import median_of_mean
@@ -94,40 +94,6 @@ def secant(time: Callable[[float], float], seconds: float, mean: float) -> float
 def run(facts: dict[str, Any], mean: float, sigma: float) -> RlStep:
     """The predicted step of a row."""
     return predict_rl(make_rl(scenario(facts, mean, sigma), "row", Path()))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tables", nargs="*", default=["phases", "ratios", "interruption", "weights"])
-    parser.add_argument("--sigma", type=float, default=FACTS["sigma"])
-    arguments = parser.parse_args()
-    sigma = arguments.sigma
-    with (arguments.folder / "steps.csv").open(encoding="utf-8") as lines:
-        rows = {row["id"]: row for row in csv.DictReader(lines)}
-    for name, printed in FACTS["later"]["rows"].items():
-        rows[name] = rows[name] | printed
-
-    @cache
-    def mean_of(name: str) -> float:
-        facts = FACTS["phases"].get(name) or FACTS["ratios"][name]
-        return solved_mean(facts, float(rows[name]["update_s"]), sigma)
-
-    @cache
-    def step_of(name: str) -> RlStep:
-        if name in FACTS["phases"]:
-            return run(FACTS["phases"][name], mean_of(name), sigma)
-        facts = FACTS["slower"][name]
-        return run(facts, facts["mean"], sigma)
-
-    if "phases" in arguments.tables:
-        phases_table(rows, step_of, mean_of)
-    if "ratios" in arguments.tables:
-        ratios_table(rows, step_of, mean_of, sigma)
-    if "interruption" in arguments.tables:
-        interruption_table(sigma)
-    if "weights" in arguments.tables:
-        weights_table(arguments.folder)
 
 
 def phases_table(rows, step_of, mean_of) -> None:
@@ -257,5 +223,35 @@ def weights_table(folder: Path) -> None:
     print(f"order: {'the same' if same else 'differs'}")
 
 
-if __name__ == "__main__":
-    main()
+@command
+def main(
+    folder: Path,
+    *,
+    tables: Sequence[str] = ("phases", "ratios", "interruption", "weights"),
+    sigma: float = FACTS["sigma"],
+) -> None:
+    with (folder / "steps.csv").open(encoding="utf-8") as lines:
+        rows = {row["id"]: row for row in csv.DictReader(lines)}
+    for name, printed in FACTS["later"]["rows"].items():
+        rows[name] = rows[name] | printed
+
+    @cache
+    def mean_of(name: str) -> float:
+        facts = FACTS["phases"].get(name) or FACTS["ratios"][name]
+        return solved_mean(facts, float(rows[name]["update_s"]), sigma)
+
+    @cache
+    def step_of(name: str) -> RlStep:
+        if name in FACTS["phases"]:
+            return run(FACTS["phases"][name], mean_of(name), sigma)
+        facts = FACTS["slower"][name]
+        return run(facts, facts["mean"], sigma)
+
+    if "phases" in tables:
+        phases_table(rows, step_of, mean_of)
+    if "ratios" in tables:
+        ratios_table(rows, step_of, mean_of, sigma)
+    if "interruption" in tables:
+        interruption_table(sigma)
+    if "weights" in tables:
+        weights_table(folder)

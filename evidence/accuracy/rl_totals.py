@@ -8,15 +8,15 @@ FOLDER holds deepspeed_chat.csv and openrlhf.csv. Settings, and what of them is 
 
 from __future__ import annotations
 
-import argparse
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from simulator.rl.scenario import make_rl
 from simulator.rl.setting import RlSetting
 from simulator.rl.step import predict_rl
@@ -175,16 +175,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tables", nargs="*", default=["hours", "totals"])
-    arguments = parser.parse_args()
-    if "hours" in arguments.tables:
-        hours_table(arguments.folder)
-    if "totals" in arguments.tables:
-        totals_table(arguments.folder)
-
-
-if __name__ == "__main__":
-    main()
+@command
+def main(folder: Path, *, tables: Sequence[str] = ("hours", "totals")) -> None:
+    if "hours" in tables:
+        hours_table(folder)
+    if "totals" in tables:
+        totals_table(folder)

@@ -8,13 +8,12 @@ batch of tokens hits. `--fit` fits the grouped products' constants to them and p
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import yaml
 
+from evidence.command import command
 from evidence.fits.serving_points import SOURCE, LayerTable, read
 from hwmodels.device import Device, devices
 from hwmodels.kernels import grouped_gemm
@@ -29,20 +28,6 @@ NUMBERS = (
     Number("fixed_depth", 1.0, 3000.0, 0),
     Number("feed_bytes_per_flop", 0.002, 0.5, 0),
 )
-
-
-def main() -> int:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("tables", type=Path)
-    parser.add_argument("--fit", action="store_true")
-    arguments = parser.parse_args()
-    for table in read(arguments.tables):
-        if table.kind == "moe":
-            measured(table, devices.get(table.gpu), arguments.fit)
-    return 0
 
 
 def measured(table: LayerTable, device: Device, fits: bool) -> None:
@@ -96,5 +81,9 @@ def fitted(
     return fit(form, NUMBERS, predict, seconds)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(tables: Path, *, fit: bool = False) -> None:
+    """Print the tables."""
+    for table in read(tables):
+        if table.kind == "moe":
+            measured(table, devices.get(table.gpu), fit)

@@ -10,15 +10,15 @@ The first table pools all rows. The last lines count the rows that the readers s
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from evidence.command import command
 from evidence.fits import fit_engines
 from evidence.fits.left_out_errors import figures_of
 from evidence.fits.left_out_models import kernels_alone, scaled
@@ -60,7 +60,7 @@ Errors = dict[tuple[str, ...], dict[str, list[tuple[float, float]]]]
 """Errors as shipped and of kernels alone, by group and kind of metric."""
 
 
-def grouped(rows: list[Rows], errors: list[tuple[np.ndarray, np.ndarray]], by: list[str]) -> Errors:
+def grouped(rows: list[Rows], errors: list[tuple[np.ndarray, np.ndarray]], by: Sequence[str]) -> Errors:
     """Errors by group."""
     groups: Errors = defaultdict(lambda: defaultdict(list))
     for same, (shipped, alone) in zip(rows, errors, strict=True):
@@ -69,7 +69,7 @@ def grouped(rows: list[Rows], errors: list[tuple[np.ndarray, np.ndarray]], by: l
     return groups
 
 
-def lines(groups: Errors, by: list[str], fewest: int) -> Iterator[str]:
+def lines(groups: Errors, by: Sequence[str], fewest: int) -> Iterator[str]:
     """Lines of the table."""
     heads = [f"{kind}, shipped | {kind}, alone" for kind in KINDS]
     yield "| " + " | ".join([*by, "rows", *heads]) + " |"
@@ -88,7 +88,7 @@ def _cell(pairs: np.ndarray) -> str:
     return " | ".join(figures_of(column).partition(" (n")[0] for column in pairs.T)
 
 
-def skipped(folders: list[Path]) -> Counter[str]:
+def skipped(folders: Sequence[Path]) -> Counter[str]:
     """Numbers of skipped rows by reason; names and figures within a reason count as one."""
     book = ledger.ServingLedger()
     questions: dict[str, list[Any]] = defaultdict(list)
@@ -101,16 +101,15 @@ def skipped(folders: list[Path]) -> Counter[str]:
     return reasons
 
 
-def main() -> None:
+@command
+def main(
+    folder: Sequence[Path],
+    *,
+    by: Annotated[Sequence[str], sorted(COLUMNS)] = ("engine", "layers", "format", "gpu"),
+    fewest: Annotated[int, "least number of rows of a line"] = 5,
+) -> None:
     """Predict and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="+")
-    parser.add_argument(
-        "--by", nargs="+", choices=sorted(COLUMNS), default=["engine", "layers", "format", "gpu"]
-    )
-    parser.add_argument("--fewest", type=int, default=5, help="least number of rows of a line")
-    arguments = parser.parse_args()
-    groups = fit_engines.fitted_rows(arguments.folder)
+    groups = fit_engines.fitted_rows(folder)
     fit_engines.fresh_tables()
     rows = [entry for same in groups.values() for entry in same if entry.kind in KINDS]
     shipped = {group: fit_engines.shipped(group) for group in groups}
@@ -120,11 +119,7 @@ def main() -> None:
             fit_engines.assign((entry.setup for entry in same), times[group])
         errors.append([np.expm1(entry.errors()) for entry in rows])
     pairs = list(zip(*errors, strict=True))
-    for by in ([], arguments.by):
-        print("\n".join(lines(grouped(rows, pairs, by), by, arguments.fewest)) + "\n")
-    for reason, count in skipped(arguments.folder).most_common():
+    for columns in ([], by):
+        print("\n".join(lines(grouped(rows, pairs, columns), columns, fewest)) + "\n")
+    for reason, count in skipped(folder).most_common():
         print(f"{count:6d} {reason}")
-
-
-if __name__ == "__main__":
-    main()

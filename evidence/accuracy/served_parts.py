@@ -10,11 +10,12 @@ states, count apart.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from evidence.serving.ledger import PredictedMetric, ServingLedger, evaluate
 from evidence.training.parts import kept_apart
 
@@ -57,14 +58,9 @@ def parts(ledger: ServingLedger) -> Errors:
     return errors
 
 
-def main() -> None:
+@command
+def main(paths: Sequence[Path]) -> None:
     """Predict the rows and print errors by part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("paths", type=Path, nargs="+")
-    ledger = evaluate(parser.parse_args().paths)
+    ledger = evaluate(paths)
     print("\n".join(parts(ledger).lines(order=str)))
     print(f"{len(ledger.skipped)} rows skipped")
-
-
-if __name__ == "__main__":
-    main()

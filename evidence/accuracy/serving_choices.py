@@ -18,17 +18,19 @@ Losses and tau are printed by kind of pair: the class of the model and the degre
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import io
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
-from core.errors import MeshwrightError
+from core.errors import InputError, MeshwrightError
+from evidence.command import command
 from evidence.fits import fit_engines, refitted
 from evidence.serving import closed_loop
 from evidence.serving.case import MeasuredRow
@@ -272,40 +274,33 @@ def by_kind(totals):
         yield f"| {kind} | {len(same)} | {redrawn.mean():.2f} | " + " | ".join(cells) + " |"
 
 
-def main():
+@command
+def main(
+    file: Path,
+    *,
+    replay: Annotated[bool, "predict with the event engine"] = False,
+    wrong: Annotated[bool, "list the pairs in the wrong order"] = False,
+    leave_out: Annotated[Sequence[str], ("model", "engine"), "what to fit without"] = (),
+    fits: Annotated[Path | None, "keeps the fits for another run"] = None,
+) -> None:
     """Print every family and the sum."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--replay", action="store_true", help="predict with the event engine")
-    parser.add_argument("--wrong", action="store_true", help="list the pairs in the wrong order")
-    parser.add_argument(
-        "--leave-out", choices=("model", "engine"), action="append", default=[], help="what to fit without"
-    )
-    parser.add_argument("--fits", type=Path, metavar="FILE", help="keeps the fits for another run")
-    options = parser.parse_args()
-    if options.replay and options.leave_out:
-        parser.error("--leave-out compares steady states")
-    families = read(options.file)
+    if replay and leave_out:
+        raise InputError("compares steady states", "--leave-out")
+    families = read(file)
     spread = noise(families)
     low, high = (np.std(spread, axis=0), np.median(np.abs(spread), axis=0))
     print(
         f"noise: {len(spread)} repeated rows, standard deviation of TPOT {low[0]:.1%} and TTFT {low[1]:.1%}, "
         f"median deviation {high[0]:.1%} and {high[1]:.1%}"
     )
-    predict = closed_loop.predict if options.replay else closed_loop.predict_steady
-    totals = {"shipped": compared(families, predict, spread, wrong=options.wrong)}
+    predict = closed_loop.predict if replay else closed_loop.predict_steady
+    totals = {"shipped": compared(families, predict, spread, wrong=wrong)}
     print(f"all: {summary(totals['shipped'])}", flush=True)
-    fits = refitted.constants([options.file.parent], options.fits) if options.leave_out else {}
+    refits = refitted.constants([file.parent], fits) if leave_out else {}
     fit_engines.fresh_tables()
-    for what in options.leave_out:
+    for what in leave_out:
         for name, left in (("fitted on all", None), (f"without the {what}", refitted.LEFT[what])):
             if name not in totals:
-                totals[name] = compared(
-                    families, predict, spread, fits[what], left, options.wrong, show=False
-                )
+                totals[name] = compared(families, predict, spread, refits[what], left, wrong, show=False)
                 print(f"{name}: {summary(totals[name])}", flush=True)
     print("\n".join(by_kind(totals)))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,12 +10,13 @@ questions without either.
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import meshwright as mw
+from core.errors import InputError
+from evidence.command import command
 from planner.execution import Execution
 from planner.serving.refine import refine_serving
 
@@ -73,11 +74,10 @@ def error(name: str) -> tuple[str, float, float]:
     return answer.best.describe(), answer.best.goodput, run.goodput
 
 
-def main() -> None:
+@command
+def main(*, only: Annotated[str, "questions whose name has this"] = "") -> None:
     """Print a line a question, and the quantiles of the errors."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="questions whose name has this")
-    only, errors = parser.parse_args().only, []
+    errors = []
     for name in (*KNOWN, *ONE_POOL):
         if only not in name:
             continue
@@ -85,10 +85,7 @@ def main() -> None:
         errors.append(told / engine - 1.0)
         print(f"{name:24} {told:7.3g}/s, engine {engine:7.3g}/s, {errors[-1]:+6.1%}  {words}", flush=True)
     if not errors:
-        parser.error(f"no question has {only!r} in its name; names: {', '.join((*KNOWN, *ONE_POOL))}")
+        names = ", ".join((*KNOWN, *ONE_POOL))
+        raise InputError(f"no question has {only!r} in its name; names: {names}", "--only")
     size = np.abs(errors)
     print(f"{len(errors)} questions: median {np.median(size):.1%}, p90 {np.quantile(size, 0.9):.1%}")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,17 +9,17 @@ and TPOT. Printed are the distances, and the largest stable rate over the capaci
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
@@ -166,7 +166,7 @@ def points_of(replica: Replica) -> tuple[float, list[Point]]:
     return carried / capacity - 1.0, points
 
 
-def replicas(kind: Kind, count: int, seed: int) -> Iterator[tuple[str, float, list[Point]]]:
+def replicas_of(kind: Kind, count: int, seed: int) -> Iterator[tuple[str, float, list[Point]]]:
     """Replicas that can run, from a seed on: words, largest rate over capacity - 1, and points."""
     done = 0
     while done < count:
@@ -185,30 +185,27 @@ def spread(values: Sequence[float]) -> str:
     return f"{np.median(size):.1%} / {np.quantile(size, 0.9):.1%} / {size.max():.1%}"
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    kind: Annotated[str, "kinds whose name has this"] = "",
+    replicas: Annotated[int, "of each kind"] = 8,
+    seed: int = 35_000,
+    worst: Annotated[int, "points printed"] = 5,
+) -> None:
     """Print a paragraph a kind."""
-    parser = argparse.ArgumentParser(description="Steady states beside the event engine, up to capacity.")
-    parser.add_argument("--kind", default="", help="kinds whose name has this")
-    parser.add_argument("--replicas", type=int, default=8, help="of each kind")
-    parser.add_argument("--seed", type=int, default=35_000)
-    parser.add_argument("--worst", type=int, default=5, help="points printed")
-    options = parser.parse_args()
     print("median / p90 / worst distance of the steady state from the event engine")
-    for name, kind in KINDS.items():
-        if options.kind not in name:
+    for name, each in KINDS.items():
+        if kind not in name:
             continue
-        drawn_replicas = list(replicas(kind, options.replicas, options.seed))
+        drawn_replicas = list(replicas_of(each, replicas, seed))
         points = [point for _, _, drawn in drawn_replicas for point in drawn]
         print(f"{name}: TTFT {spread([point.ttft for point in points])}", end="")
-        if max(kind.outputs) > 1:
+        if max(each.outputs) > 1:
             print(f"; TPOT {spread([point.tpot for point in points])}", end="")
         print(f"; largest rate {spread([carried for _, carried, _ in drawn_replicas])}", flush=True)
-        worst = sorted(points, key=lambda point: -max(abs(point.ttft), abs(point.tpot)))
-        for point in worst[: options.worst]:
+        by_error = sorted(points, key=lambda point: -max(abs(point.ttft), abs(point.tpot)))
+        for point in by_error[:worst]:
             print(f"    at {point.share:.0%}: TTFT {point.ttft:+.1%}, TPOT {point.tpot:+.1%}  {point.words}")
-        for words, carried, _ in sorted(drawn_replicas, key=lambda row: -abs(row[1]))[: options.worst]:
+        for words, carried, _ in sorted(drawn_replicas, key=lambda row: -abs(row[1]))[:worst]:
             print(f"    largest rate {carried:+.1%}  {words}")
-
-
-if __name__ == "__main__":
-    main()

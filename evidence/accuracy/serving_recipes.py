@@ -12,15 +12,15 @@ none, in the search too: what is compared is then the format and the parallelism
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import yaml
 
 import meshwright as mw
 from core.errors import MeshwrightError
+from evidence.command import command
 from planner.execution import Execution
 from planner.serving.refine import refine_serving
 from planner.serving.shapes import RULES, choices
@@ -163,19 +163,18 @@ def share(question: Any, plans: Any, entry: dict[str, Any], engine: bool) -> flo
     return mine / first
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    only: Annotated[str | None, "questions whose name has this"] = None,
+    engine: Annotated[bool, "compare with the first on the event engine"] = False,
+    own_drafts: Annotated[bool, "hold the launch's speculation"] = False,
+) -> None:
     """Print a line a question, and the counts."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", help="questions whose name has this")
-    parser.add_argument("--engine", action="store_true", help="compare with the first on the event engine")
-    parser.add_argument("--own-drafts", action="store_true", help="hold the launch's speculation")
-    options = parser.parse_args()
-    entries = [
-        recipe for recipe in yaml.safe_load(FILE.read_text()) if (options.only or "") in recipe["name"]
-    ]
+    entries = [recipe for recipe in yaml.safe_load(FILE.read_text()) if (only or "") in recipe["name"]]
     rows = []
     for entry in entries:
-        row = answer(entry, options.engine, options.own_drafts)
+        row = answer(entry, engine, own_drafts)
         rows.append(row)
         share_words = "-" if row["share"] is None else f"{row['share']:.2f}"
         error = f"{row['error']:+6.0%}" if "error" in row else "      "
@@ -192,7 +191,3 @@ def main() -> None:
         f"or within {CLOSE:.0%} of the first {len(good)}; measured figure within {MEASURED:.0%} "
         f"{int(np.sum(errors <= MEASURED))} of {len(errors)}"
     )
-
-
-if __name__ == "__main__":
-    main()

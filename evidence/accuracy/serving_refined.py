@@ -12,7 +12,6 @@ the engine's figures in a JSON file.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +19,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import exp, inf, log
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.stats import t as student_t
 
+from evidence.command import command
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ServingPlan
@@ -294,48 +294,6 @@ def tau(pairs: Sequence[Pair]) -> str:
     return f"{np.mean(signs):.2f} over {len(signs)}" if signs else "none over 0"
 
 
-def main() -> None:
-    """Print every question and the sum."""
-    parser = argparse.ArgumentParser(description="Steady states beside the event engine.")
-    parser.add_argument("--plans", type=int, default=3, help="of one pool, and of two")
-    parser.add_argument("--seeds", type=int, default=3, help="at least 2")
-    parser.add_argument("--questions", type=int, default=len(QUESTIONS))
-    parser.add_argument("--store", type=Path, default=None)
-    parser.add_argument("--wrong", action="store_true", help="list pairs in wrong order")
-    options = parser.parse_args()
-    store, pairs = Store(options.store), []
-    regrets, errors, latencies = [], [], []
-    for row in QUESTIONS[: options.questions]:
-        question = question_of(row)
-        plans = plans_of(question, options.plans)
-        name = f"{row[0]} {row[2]} x {row[1]} " + "/".join(
-            f"{tokens}" if isinstance(tokens, int) else "varied" for tokens in row[3:5]
-        )
-        engines = [engine_figures(question, plan, options.seeds, store) for plan in plans]
-        ran = np.array([np.mean(engine.rates) for engine in engines])
-        if not len(ran) or ran.max() <= 0.0:
-            print(f"{name}: nothing meets the targets on the event engine", flush=True)
-            continue
-        regrets.append(1.0 - ran[0] / ran.max())
-        promised = np.array([plan.goodput for plan in plans])
-        errors += list((promised / ran)[ran > 0.0] - 1.0)
-        compared = list(pairs_of(plans, engines))
-        parted = [pair for pair in compared if pair.separated]
-        words = ", ".join(
-            f"{promise:.3g} ({other:.3g})" for promise, other in zip(promised, ran, strict=True)
-        )
-        told_tau = f"tau {tau(parted)} of {len(compared)}"
-        print(f"{name}: first {regrets[-1]:.1%} below the best; {told_tau}; {words}", flush=True)
-        if options.wrong:
-            for pair in parted:
-                if pair.right <= 0.0:
-                    print(f"    {'wrong' if pair.right < 0.0 else 'equal'}: {pair.words}")
-        pairs += compared
-        for plan, engine in zip(plans, engines, strict=True):
-            latencies += list(agreement(question, plan, engine))
-    print_sum(regrets, errors, pairs, latencies)
-
-
 def print_sum(
     regrets: Sequence[float],
     errors: Sequence[float],
@@ -362,5 +320,44 @@ def print_sum(
         )
 
 
-if __name__ == "__main__":
-    main()
+@command
+def main(
+    *,
+    plans: Annotated[int, "of one pool, and of two"] = 3,
+    seeds: Annotated[int, "at least 2"] = 3,
+    questions: int = len(QUESTIONS),
+    store: Path | None = None,
+    wrong: Annotated[bool, "list pairs in wrong order"] = False,
+) -> None:
+    """Print every question and the sum."""
+    runs, pairs = Store(store), []
+    regrets, errors, latencies = [], [], []
+    for row in QUESTIONS[:questions]:
+        question = question_of(row)
+        compared_plans = plans_of(question, plans)
+        name = f"{row[0]} {row[2]} x {row[1]} " + "/".join(
+            f"{tokens}" if isinstance(tokens, int) else "varied" for tokens in row[3:5]
+        )
+        engines = [engine_figures(question, plan, seeds, runs) for plan in compared_plans]
+        ran = np.array([np.mean(engine.rates) for engine in engines])
+        if not len(ran) or ran.max() <= 0.0:
+            print(f"{name}: nothing meets the targets on the event engine", flush=True)
+            continue
+        regrets.append(1.0 - ran[0] / ran.max())
+        promised = np.array([plan.goodput for plan in compared_plans])
+        errors += list((promised / ran)[ran > 0.0] - 1.0)
+        compared = list(pairs_of(compared_plans, engines))
+        parted = [pair for pair in compared if pair.separated]
+        words = ", ".join(
+            f"{promise:.3g} ({other:.3g})" for promise, other in zip(promised, ran, strict=True)
+        )
+        told_tau = f"tau {tau(parted)} of {len(compared)}"
+        print(f"{name}: first {regrets[-1]:.1%} below the best; {told_tau}; {words}", flush=True)
+        if wrong:
+            for pair in parted:
+                if pair.right <= 0.0:
+                    print(f"    {'wrong' if pair.right < 0.0 else 'equal'}: {pair.words}")
+        pairs += compared
+        for plan, engine in zip(compared_plans, engines, strict=True):
+            latencies += list(agreement(question, plan, engine))
+    print_sum(regrets, errors, pairs, latencies)

@@ -10,16 +10,16 @@ stable rate over it, and its mean end-to-end time over the engine's at shares of
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from evidence.command import command
 from simulator.serving.result import serve
 from simulator.serving.scenario import make_serving
 from simulator.serving.setting import ServingSetting
@@ -124,32 +124,29 @@ def grid(engines: tuple[str, ...], shares: tuple[float, ...], tokens: bool = Fal
         yield from (cell(*place, shares) for place in product(engines, LENGTHS, ROOMS))
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    engine: Annotated[Sequence[str] | None, ENGINES] = None,
+    share: Annotated[Sequence[float] | None, "of the throughput"] = None,
+    tokens: Annotated[bool, "rooms of tokens in place of KV"] = False,
+    rows: Annotated[bool, "print every cell"] = False,
+) -> None:
     """Print the sums, and the cells where asked for."""
-    parser = argparse.ArgumentParser(description="Steady states where KV room is short.")
-    parser.add_argument("--engine", action="append", choices=ENGINES)
-    parser.add_argument("--share", action="append", type=float, help="of the throughput")
-    parser.add_argument("--tokens", action="store_true", help="rooms of tokens in place of KV")
-    parser.add_argument("--rows", action="store_true", help="print every cell")
-    options = parser.parse_args()
-    shares = tuple(options.share or (0.6, 0.85))
-    rows = []
-    for row in grid(tuple(options.engine or ENGINES), shares, options.tokens):
-        rows.append(row)
-        if options.rows:
+    shares = tuple(share or (0.6, 0.85))
+    cells = []
+    for row in grid(tuple(engine or ENGINES), shares, tokens):
+        cells.append(row)
+        if rows:
             times = " ".join(f"{time:+7.1%}" for time in row.times)
             print(f"{row.words}: capacity {row.capacity:+6.1%}, time {times}, preempted {row.preempted:.2f}")
-    figures = {"largest rate": np.array([row.capacity for row in rows])}
-    for number, share in enumerate(shares):
-        figures[f"time at {share:.0%}"] = np.array([row.times[number] for row in rows])
+    figures = {"largest rate": np.array([row.capacity for row in cells])}
+    for number, each in enumerate(shares):
+        figures[f"time at {each:.0%}"] = np.array([row.times[number] for row in cells])
     for name, values in figures.items():
         off = np.abs(values)
         tail = np.quantile(off, 0.95, method="higher")
         print(
-            f"{len(rows)} rooms, {name}: median distance {np.median(off):.1%}, 95th percentile {tail:.1%}, "
+            f"{len(cells)} rooms, {name}: median distance {np.median(off):.1%}, 95th percentile {tail:.1%}, "
             f"worst {off.max():.1%}, bias {np.median(values):+.1%}"
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -10,18 +10,18 @@ steady state over the engine's: the median distance, the worst, and the question
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from core.errors import MeshwrightError
+from evidence.command import command
 from meshwright.questions.serving import serving_question
 from planner.serving.deployment import scenario_of
 from planner.serving.plan import ReplicaGroup, ServingPlan
@@ -160,27 +160,23 @@ def compared(searches: int, seed: int, share: float, store: Path | None) -> Iter
             yield row
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    searches: int = 200,
+    seed: int = 35000,
+    share: Annotated[float, "of the goodput"] = 0.6,
+    worst: Annotated[int, "questions printed"] = 8,
+    store: Annotated[Path | None, "file that keeps searches as they end"] = None,
+) -> None:
     """Print the sum, and the worst questions."""
-    parser = argparse.ArgumentParser(description="Steady states beside the event engine.")
-    parser.add_argument("--searches", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=35_000)
-    parser.add_argument("--share", type=float, default=0.6, help="of the goodput")
-    parser.add_argument("--worst", type=int, default=8, help="questions printed")
-    parser.add_argument("--store", type=Path, help="file that keeps searches as they end")
-    options = parser.parse_args()
-    searches = compared(options.searches, options.seed, options.share, options.store)
-    rows = sorted(searches, key=lambda row: -abs(row.ratio))
+    rows = sorted(compared(searches, seed, share, store), key=lambda row: -abs(row.ratio))
     distances = np.array([abs(row.ratio) for row in rows])
     print(
-        f"{len(rows)} searches at {options.share:.0%} of goodput: median distance "
+        f"{len(rows)} searches at {share:.0%} of goodput: median distance "
         f"{np.median(distances):.1%}, "
         f"95th percentile {np.quantile(distances, 0.95):.1%}, worst {distances.max():.1%}; beyond 15 %: "
         f"{np.count_nonzero(distances > 0.15)}"
     )
-    for row in rows[: options.worst]:
+    for row in rows[:worst]:
         print(f"{row.ratio:+8.1%}  {row.words}")
-
-
-if __name__ == "__main__":
-    main()

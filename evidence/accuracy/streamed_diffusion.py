@@ -12,6 +12,7 @@ import csv
 from pathlib import Path
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from simulator.diffusion.request import DiffusionRequest, predict_request
 from simulator.diffusion.scenario import make_diffusion
 
@@ -46,6 +47,7 @@ def predicted(row: dict[str, str]) -> DiffusionRequest:
     return predict_request(make_diffusion(scenario, row["source"], Path()))
 
 
+@command
 def main() -> None:
     times, memory = Errors(), Errors()
     print("| model | pixels, frames | weights, batch | measured s | predicted | GiB | predicted |")
@@ -60,7 +62,3 @@ def main() -> None:
         if row["memory_gib"]:
             memory.add(used, float(row["memory_gib"]), "all", row["layout"])
     print("\n".join((*times.lines("latency, %"), "", *memory.lines("memory, %"))))
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from evidence.accuracy.errors import Figures, compared
+from evidence.command import command
 from simulator.tables.scenario import make_tables
 from simulator.tables.step import predict_step
 
@@ -37,10 +38,7 @@ def row_figures(row: dict[str, Any]) -> Figures:
     yield "step", share, 1.0
 
 
+@command
 def main() -> None:
     print("| run | measured, ms | predicted, ms | error |\n|---|---|---|---|")
     print("\n" + "\n".join(compared(measured_rows(), row_figures).lines()))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,13 +9,14 @@ relative errors in %. The first lines pool all rows, and those without drafts.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
+from evidence.command import command
 from evidence.fits.left_out_errors import figures_of
 from evidence.serving.case import ServingCase
 from evidence.serving.ledger import PredictedMetric, evaluate
@@ -45,7 +46,7 @@ def two_pools(entries: Iterable[PredictedMetric]) -> list[PredictedMetric]:
     return list(metrics.values())
 
 
-def lines(entries: list[PredictedMetric], by: list[str], fewest: int) -> Iterator[str]:
+def lines(entries: list[PredictedMetric], by: Sequence[str], fewest: int) -> Iterator[str]:
     """Lines of the table."""
     yield "| " + " | ".join(["rows of", "number", *METRICS.values()]) + " |"
     yield "|" + "---|" * (2 + len(METRICS))
@@ -69,16 +70,13 @@ def _line(name: str, entries: list[PredictedMetric]) -> str:
     return f"| {name} | {count} | " + " | ".join(cells) + " |"
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path],
+    *,
+    by: Annotated[Sequence[str], sorted(COLUMNS)] = ("engine", "gpu", "format"),
+    fewest: Annotated[int, "least number of rows of a line"] = 1,
+) -> None:
     """Predict and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--by", nargs="+", choices=sorted(COLUMNS), default=["engine", "gpu", "format"])
-    parser.add_argument("--fewest", type=int, default=1, help="least number of rows of a line")
-    arguments = parser.parse_args()
-    ledger = evaluate(arguments.files, only=lambda case: getattr(case.question, "prefill", None) is not None)
-    print("\n".join(lines(two_pools(ledger.entries), arguments.by, arguments.fewest)))
-
-
-if __name__ == "__main__":
-    main()
+    ledger = evaluate(files, only=lambda case: getattr(case.question, "prefill", None) is not None)
+    print("\n".join(lines(two_pools(ledger.entries), by, fewest)))

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from evidence.accuracy.errors import Figures, compared
+from evidence.command import command
 from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
 
@@ -47,10 +48,7 @@ def row_figures(row: dict[str, Any]) -> Figures:
     yield row["library"], share, 1.0
 
 
+@command
 def main() -> None:
     table = compared(measured_rows(), row_figures)
     print("\n" + "\n".join(table.lines()))
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,6 @@ prediction. "left out" takes the host's time from the other models. One B200 alo
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 from collections import defaultdict
@@ -25,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence.accuracy.errors import Errors
+from evidence.command import command
 from evidence.serving.case import MeasuredRow
 from evidence.serving.collection import predictions, read_case
 from evidence.serving.energy import Energy
@@ -127,13 +127,10 @@ def host_seconds(rows: list[Chat], left_out: str = "") -> float:
     return max(float(seeing - text), 0.0)
 
 
-def main() -> None:
+@command
+def main(file: Path) -> None:
     """Print errors by device and model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("file", type=Path)
-    rows = list(chats(parser.parse_args().file))
+    rows = list(chats(file))
     seeing = sum(chat.sees for chat in rows)
     print(f"host's time of a picture: {1e3 * host_seconds(rows):.1f} ms ({seeing} rows)")
     errors = Errors()
@@ -154,7 +151,3 @@ def main() -> None:
                         columns[column], measured, *(f"{name:<18} {word:<42} {how}" for word in groups)
                     )
     print("\n".join(errors.lines(order=lambda group: group[:61])))
-
-
-if __name__ == "__main__":
-    main()

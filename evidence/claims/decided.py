@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from evidence.claims import papers, serving_papers, tiers
 from evidence.claims.gain_papers import GAIN_CLAIMS, predicted, runs_of
+from evidence.command import command
 
 
 class Gain(NamedTuple):
@@ -79,10 +80,7 @@ def rows(published: Iterable[Gain]) -> Iterator[str]:
             yield f"not decided: {gain.scenario}, {gain.what} ({gain.published:g})"
 
 
+@command
 def main() -> None:
     """Print the table."""
     print("\n".join(rows(gains())))
-
-
-if __name__ == "__main__":
-    main()

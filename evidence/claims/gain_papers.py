@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evidence.claims.claim_files import Band, FigureClaim, named_runs, paper, read_figures
+from evidence.command import command
 from meshwright.jobs import AskOptions, job_of
 from meshwright.jobs.rl import PostTraining
 from meshwright.variations.question import ScenarioRun
@@ -131,6 +132,7 @@ def _run(run: ScenarioRun) -> DiffusionRequest | Epoch | FrameRates | RlStep:
     return answered.step if isinstance(answered, PostTraining) else answered.result
 
 
+@command
 def main() -> None:
     runs = {name: runs_of(name) for name in {claim.scenario for claim in GAIN_CLAIMS}}
     print("| claim | published | predicted | band | |\n|---|---|---|---|---|")
@@ -138,7 +140,3 @@ def main() -> None:
         figure, (least, largest) = predicted(claim, runs[claim.scenario]), claim.band
         verdict = "" if least <= figure <= largest else f"missed: {claim.missed}"
         print(f"| {claim.what} | {claim.published:g} | {figure:.2f} | {least:g} to {largest:g} | {verdict} |")
-
-
-if __name__ == "__main__":
-    main()

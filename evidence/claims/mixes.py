@@ -11,15 +11,16 @@ and 214.5 tokens) and of PubMed's articles and abstracts (3,016 and 203 words), 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import tempfile
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
 import meshwright as mw
+from evidence.command import command
 from planner.serving.mix.allocation import Allocation
 
 TYPES = ["l4@0.70", "a10g@1.01", "a100-sxm-80gb@3.67", "h100-sxm@7.516"]
@@ -59,11 +60,23 @@ def write_trace(path, rows):
             writer.writerow([str(start + timedelta(seconds=second)) + ".0000000", prompt, output])
 
 
-def main():
+def question(path, rate, tpot):
+    """A setting as a scenario."""
+    return {
+        "model": "llama2-7b",
+        "deployment": {"engine": "vllm-0.4"},
+        "workload": {
+            "kind": "serving",
+            "arrivals": {"kind": "poisson", "rate": rate},
+            "trace": {"format": "azure", "path": str(path)},
+            "slo": {"tpot": tpot},
+        },
+    }
+
+
+@command
+def main(*, rates: Sequence[float] = (1, 2, 4, 8, 16, 32)) -> None:
     """Print every setting and rate."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rates", type=float, nargs="+", default=[1, 2, 4, 8, 16, 32])
-    rates = parser.parse_args().rates
     with tempfile.TemporaryDirectory() as folder:
         for (name, tpot), (least, largest) in PUBLISHED.items():
             path = Path(folder) / f"{name}.csv"
@@ -93,21 +106,3 @@ def main():
                 f"{100 * max(savings):.0f} %; published {least} to {largest} %",
                 flush=True,
             )
-
-
-def question(path, rate, tpot):
-    """A setting as a scenario."""
-    return {
-        "model": "llama2-7b",
-        "deployment": {"engine": "vllm-0.4"},
-        "workload": {
-            "kind": "serving",
-            "arrivals": {"kind": "poisson", "rate": rate},
-            "trace": {"format": "azure", "path": str(path)},
-            "slo": {"tpot": tpot},
-        },
-    }
-
-
-if __name__ == "__main__":
-    main()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.cluster import Cluster, clusters
 from planner.mixed import search_mixed
 from simulator.packing.costs import DegreeCosts
@@ -95,6 +96,7 @@ def mixed_question(a100: int, v100: int) -> dict[str, Any]:
     }
 
 
+@command
 def main() -> None:
     """Print the figures."""
     print(f"TP-aware dequantisation, MLP of Llama 2 70B, {TOKENS[0]} to {TOKENS[-1]} tokens: {DEQUANTISED}")
@@ -124,7 +126,3 @@ def main() -> None:
         spent = time.process_time() - start
         words = f"{spent:.1f} s of CPU ({asked_s:g} asked), a step of {first.step.seconds:.2f} s"
         print(f"search over {question['gpus']} GPUs: {words}")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,20 +7,20 @@ command line choose claims by their scenario's name. Why a claim is missed, its 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
-from core.errors import UnknownNameError
+from core.errors import named
 from evidence.claims.claim_files import Band, Pairs, PaperClaim, RunNames, named_runs, paper, read_claims
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
 from evidence.claims.serving_papers import SERVING_CLAIMS, serving_rows
 from evidence.claims.serving_rates import write_starts
 from evidence.claims.serving_runs import ServingRuns
+from evidence.command import command
 from meshwright.questions.keys import set_key
 from meshwright.variations.question import ScenarioRun
 from simulator.layout.parameters import parameters
@@ -177,43 +177,34 @@ def write_page(page: Path, lines: list[str]) -> None:
     page.write_text("\n".join([*written[:start], *lines, *written[end:]]) + "\n", encoding="utf-8")
 
 
-def main() -> None:
+SCENARIOS = {claim.scenario: claim for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)}
+
+
+@command
+def main(
+    scenarios: Annotated[Sequence[str], f"{', '.join(sorted(SCENARIOS))}; default: all"] = (),
+    *,
+    write: Annotated[
+        bool, "write the tables into docs/schedules.md and docs/accuracy/serving-papers.md"
+    ] = False,
+) -> None:
     """Print the tables of training, of serving and of runs, line by line as they are found."""
-    names = sorted({claim.scenario for claim in (*CLAIMS, *SERVING_CLAIMS, *RUN_CLAIMS)})
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="write the tables into docs/schedules.md and docs/accuracy/serving-papers.md",
-    )
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"{', '.join(names)}; default: all")
-    options = parser.parse_args()
-    named = options.scenarios
-    for name in named:
-        if name not in names:
-            parser.error(str(UnknownNameError("claim", name, names)))
-    if options.write:
+    for name in scenarios:
+        named("claim", name, SCENARIOS)
+    if write:
         served: dict[str, ServingRuns] = {}
         write_page(PAGE, list(rows(CLAIMS)))
         write_page(SERVING_PAGE, list(serving_rows(SERVING_CLAIMS, served)))
         write_starts({name: runs.places for name, runs in served.items()})
         return
-    claims = [each for each in CLAIMS if not named or each.scenario in named]
+    claims = [each for each in CLAIMS if not scenarios or each.scenario in scenarios]
     for line in rows(claims) if claims else ():
         print(line, flush=True)
-    if serving := [each for each in SERVING_CLAIMS if not named or each.scenario in named]:
+    if serving := [each for each in SERVING_CLAIMS if not scenarios or each.scenario in scenarios]:
         print()
         for line in serving_rows(serving):
             print(line, flush=True)
-    if not named or {claim.scenario for claim in RUN_CLAIMS} & set(named):
+    if not scenarios or {claim.scenario for claim in RUN_CLAIMS} & set(scenarios):
         print()
-        for line in run_rows(named):
+        for line in run_rows(scenarios):
             print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()

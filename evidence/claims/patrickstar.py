@@ -10,7 +10,6 @@ async_op=False).
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evidence.command import command
 from planner.training.offload import fits_tiers
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
@@ -145,11 +145,8 @@ def rows() -> Iterator[str]:
         yield f"{gpu}: largest of the published models on 8 GPUs {fitting[-1]} ({published})"
 
 
+@command
 def main() -> None:
     """Print the table."""
     for line in rows():
         print(line, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

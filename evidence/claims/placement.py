@@ -10,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from evidence.claims.expert_placement import by_affinity, copies, exchange_share, in_order, synthetic_affinity
+from evidence.command import command
 
 LAYERS, RANKS = 12, 8
 
 
+@command
 def main() -> None:
     """Print both tables."""
     print("| experts | s | tokens that stay, by number | placed | bytes of two exchanges left |")
@@ -30,7 +32,3 @@ def main() -> None:
     loads = np.arange(1.0, 257.0) ** -0.8
     for spare in (0, 1, 2, 4):
         print(f"| {spare} | {copies(loads.tolist(), 32, 8 + spare).imbalance:.2f} |")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,7 @@ its cause beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -253,7 +253,7 @@ FIGURES: dict[str, Callable[..., float]] = {
 RUN_CLAIMS = read_figures("runs", RunClaim, FIGURES)
 
 
-def run_rows(scenarios: list[str]) -> Iterator[str]:
+def run_rows(scenarios: Sequence[str]) -> Iterator[str]:
     """Lines of the table, in Markdown; claims of the scenarios asked for, or all."""
     yield "| scenario | figure | published | band | simulated | verdict |"
     yield "|---|---|---|---|---|---|"

@@ -7,13 +7,14 @@ and a search with ``run:`` against the same search without, in seconds of this p
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from pathlib import Path
+from typing import Annotated
 
 from core.durations import written
 from evidence.claims.run_papers import RUN_CLAIMS, run_rows
+from evidence.command import command
 from meshwright.api.runs import plan_run
 from meshwright.questions.scenarios import shipped_scenarios
 from planner.run_search import CANDIDATES
@@ -89,7 +90,7 @@ def with_tables(page: str) -> str:
     return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
 
 
-def speed() -> None:
+def print_speed() -> None:
     """Print the times of replications and of a search."""
     from meshwright.api.runs import run
 
@@ -112,22 +113,17 @@ def speed() -> None:
     print(f"search without run {plain:.2f} s, with run {with_run_s:.2f} s: {with_run_s / plain:.2f} times")
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    docs: Annotated[bool, "write the tables of docs/runs.md"] = False,
+    speed: Annotated[bool, "time replications and a search"] = False,
+) -> None:
     """Write the pages, or print the times."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--docs", action="store_true", help="write the tables of docs/runs.md")
-    parser.add_argument("--speed", action="store_true", help="time replications and a search")
-    options = parser.parse_args()
-    if options.speed:
-        speed()
-    elif options.docs:
+    if speed:
+        print_speed()
+    elif docs:
         page = DOCS / "runs.md"
         page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         (DOCS / "accuracy" / "runs.md").write_text(accuracy(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evidence.command import command
 from simulator.schedules import Schedule, schedules
 from simulator.schedules.walk import validate
 
@@ -49,11 +50,8 @@ def rows() -> Iterator[str]:
     yield from map(row, schedules.values())
 
 
+@command
 def main() -> None:
     """Print the table."""
     for line in rows():
         print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,12 +9,12 @@ both engines on that class; the last column shows the rows that each preset was 
 
 from __future__ import annotations
 
-import argparse
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 import meshwright as mw
 from core.errors import MeshwrightError
+from evidence.command import command
 
 PRESETS = ("vllm", "sglang", "tensorrt-llm")
 MOST = 3.0
@@ -49,30 +49,27 @@ def carried(model: str, gpus: int, engine: str) -> dict[str, Any]:
     return {"goodput": answer.best.goodput, "told": answer.best.describe(), "rows": rows}
 
 
-def main() -> None:
+@command
+def main(
+    *,
+    only: Annotated[str, "models whose name has this"] = "",
+    presets: Annotated[str, "presets, or families for their newest"] = ",".join(PRESETS),
+) -> None:
     """Print a line a model and preset, and the pairs too far apart."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", default="", help="models whose name has this")
-    parser.add_argument("--presets", default=",".join(PRESETS), help="presets, or families for their newest")
-    options = parser.parse_args()
-    presets = options.presets.split(",")
+    engines = presets.split(",")
     apart = []
-    gpus_of = {name: gpus for name, gpus in MODELS.items() if options.only in name}
+    gpus_of = {name: gpus for name, gpus in MODELS.items() if only in name}
     for model, gpus in gpus_of.items():
-        carried_by = {engine: carried(model, gpus, engine) for engine in presets}
+        carried_by = {engine: carried(model, gpus, engine) for engine in engines}
         rates = [figures["goodput"] for figures in carried_by.values()]
         worst = max(rates) / min(rates) if min(rates) else float("inf")
         print(f"{model} on {gpus}: largest over smallest {worst:.2f}", flush=True)
         for engine, figures in carried_by.items():
             print(f"    {engine:16} {figures['goodput']:8.3g}/s  {figures['told']} ({figures['rows']})")
-        for first, other in combinations(presets, 2):
+        for first, other in combinations(engines, 2):
             low, high = sorted((carried_by[first]["goodput"], carried_by[other]["goodput"]))
             if high > MOST * low:
                 apart.append(f"{model}: {first} and {other}, {high / low if low else float('inf'):.1f}")
     print(f"{len(gpus_of)} models; pairs over {MOST:g}x: {len(apart)}")
     for line in apart:
         print(f"    {line}")
-
-
-if __name__ == "__main__":
-    main()

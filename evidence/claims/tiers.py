@@ -6,12 +6,12 @@ deviation, as docs/accuracy/tiers.md shows them. Bands are those that were set b
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Literal
 
 from evidence.claims.claim_files import Band, RunNames, ScenarioClaim, named_runs, paper, read_claims
 from evidence.claims.serving_papers import LEAST_GAIN
+from evidence.command import command
 from simulator.plan import Plans
 from simulator.setting import Setting
 from simulator.training import predict
@@ -132,11 +132,8 @@ def rows() -> Iterator[str]:
         )
 
 
+@command
 def main() -> None:
     """Print the table, line by line as it is found."""
     for line in rows():
         print(line, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,16 +10,16 @@ name a size, a group, a known system or its network are left out, and counted wi
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.cluster import Cluster, clusters
 
 SYSTEMS = {
@@ -178,12 +178,11 @@ def lines_of(row: MeasuredCollective) -> Iterator[tuple[str, str, str, str]]:
         yield "between nodes", fabric, "all", "all"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="+", type=Path)
+@command
+def main(files: Sequence[Path]) -> None:
     skipped: Counter[str] = Counter()
     errors: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
-    for row in read_rows(parser.parse_args().files, skipped):
+    for row in read_rows(files, skipped):
         error = predict(row, clusters.get(row.cluster)) / row.seconds - 1
         for line in lines_of(row):
             errors[line].append(error)
@@ -196,7 +195,3 @@ def main() -> None:
         print(f"{names} {len(relative):5} {median:7.1%} {p90:7.1%} {np.median(relative):+7.1%}")
     for reason, count in skipped.most_common():
         print(f"left out: {count:5}  {reason}")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,14 +11,13 @@ the peak. Everything is marked estimated.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 
+from evidence.command import command
 from hwmodels.device import Device, devices
 from hwmodels.kernels import Calibration, KernelModel, calibrations
 from hwmodels.kernels.chip import peak_dtype
@@ -96,29 +95,6 @@ TILE_SPREAD = {"h20": 0.02}
 LIMITED = ("a10g", "a6000")
 COMPUTE_ONLY = ("compute_efficiency",)
 COMPUTE_AND_FEED = ("compute_efficiency", "feed_bytes_per_flop")
-
-
-def main() -> int:
-    """Write the estimates."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations/estimated.yaml"))
-    arguments = parser.parse_args()
-    with PUBLISHED.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    entries: dict[str, Mapped] = {}
-    for row in rows:
-        entry = estimate(row)
-        if row["calibration"] in entries:
-            calibration = entries[row["calibration"]]
-            calibration["gemm"] |= entry["gemm"]
-            calibration["grouped_gemm"] = calibration.get("grouped_gemm", {}) | entry.get("grouped_gemm", {})
-        else:
-            entries[row["calibration"]] = entry
-    text = yaml.safe_dump({"entries": list(entries.values())}, sort_keys=False, width=110, allow_unicode=True)
-    arguments.out.write_text(text, encoding="utf-8")
-    return 0
 
 
 def estimate(row: dict[str, str]) -> Mapped:
@@ -276,5 +252,19 @@ def digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(*, out: Annotated[Path, "-o"] = Path("hwmodels/calibrations/estimated.yaml")) -> None:
+    """Write the estimates."""
+    with PUBLISHED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    entries: dict[str, Mapped] = {}
+    for row in rows:
+        entry = estimate(row)
+        if row["calibration"] in entries:
+            calibration = entries[row["calibration"]]
+            calibration["gemm"] |= entry["gemm"]
+            calibration["grouped_gemm"] = calibration.get("grouped_gemm", {}) | entry.get("grouped_gemm", {})
+        else:
+            entries[row["calibration"]] = entry
+    text = yaml.safe_dump({"entries": list(entries.values())}, sort_keys=False, width=110, allow_unicode=True)
+    out.write_text(text, encoding="utf-8")

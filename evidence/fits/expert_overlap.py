@@ -10,13 +10,13 @@ but for exchanges that the host posts: it launches nothing meanwhile.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from evidence.command import command
 from evidence.training.parts import named, source_of, sources
 from hwmodels.generation import generations
 from meshwright.validation.cases import TrainingCase, read_cases
@@ -140,15 +140,12 @@ def misses_by_source(misses: np.ndarray, of: np.ndarray, votes: bool) -> np.ndar
     return np.mean([misses[of == source].mean(axis=0) for source in dict.fromkeys(of.tolist())], axis=0)
 
 
-def main() -> None:
+@command
+def main(files: Sequence[Path] = (), *, generation: Annotated[str, generations.names()] = "hopper") -> None:
     """Print effects and errors by slow-down, and fits."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--generation", choices=generations.names(), default="hopper")
-    options = parser.parse_args()
-    hopper, used = options.generation == "hopper", generations.get(options.generation).exchange_slowdown
-    files = [*options.files, *published_files()]
-    listed = observations() if hopper else between_nodes(files, options.generation)
+    hopper, used = generation == "hopper", generations.get(generation).exchange_slowdown
+    files = [*files, *published_files()]
+    listed = observations() if hopper else between_nodes(files, generation)
     values = np.array([[predicted(case, share) for share in SHARES] for case in listed])
     errors = np.log(values / np.array([[case.measured] for case in listed]))
     print("slow-down       " + " ".join(f"{share:6.2f}" for share in SHARES))
@@ -167,7 +164,3 @@ def main() -> None:
         best = int(np.argmin(misses_by_source(misses[others], of[others], not hopper)))
         left = misses[~others, best].mean()
         print(f"without {source}: {SHARES[best]:.2f}, mean miss of that source {left:.1%}")
-
-
-if __name__ == "__main__":
-    main()

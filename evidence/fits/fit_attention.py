@@ -12,15 +12,15 @@ those that vLLM's kernel reaches.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from core.loading import read_mapping
+from evidence.command import command
 from hwmodels.device import devices
 from hwmodels.kernels.attention import AttentionCalls, FlashAttention, flash_attention_seconds
 from hwmodels.kernels.calibration import calibrations
@@ -68,29 +68,6 @@ class PublishedKernel(NamedTuple):
     form: FlashAttention
     error: Mapped
     source: str
-
-
-def main() -> int:
-    """Write forward and backward attention into each calibration."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations"))
-    parser.add_argument("--devices", nargs="*", default=list(KERNELS), choices=list(KERNELS))
-    arguments = parser.parse_args()
-    published = published_kernels()
-    for gpu in arguments.devices:
-        path = arguments.out / f"{gpu}.yaml"
-        content = read_mapping(path)
-        libraries = content.setdefault("libraries", {})
-        for place, library in enumerate(KERNELS[gpu]):
-            holder = libraries.setdefault(library, {}) if place else content
-            for direction, name in (("forward", "attention"), ("backward", "attention_backward")):
-                kernel = on_device(gpu, library, direction, published)
-                holder.setdefault(name, {})["bf16"] = entry(gpu, library, kernel)
-        write_mapping(content, path)
-        print(gpu, ", ".join(KERNELS[gpu]))
-    return 0
 
 
 def entry(gpu: str, library: str, kernel: PublishedKernel) -> Mapped:
@@ -245,5 +222,22 @@ def at_share(form: FlashAttention, share: float) -> FlashAttention:
     return form.model_copy(update={"efficiency": scaled})
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(
+    *,
+    out: Annotated[Path, "-o"] = Path("hwmodels/calibrations"),
+    devices: Annotated[Sequence[str], list(KERNELS)] = tuple(KERNELS),
+) -> None:
+    """Write forward and backward attention into each calibration."""
+    published = published_kernels()
+    for gpu in devices:
+        path = out / f"{gpu}.yaml"
+        content = read_mapping(path)
+        libraries = content.setdefault("libraries", {})
+        for place, library in enumerate(KERNELS[gpu]):
+            holder = libraries.setdefault(library, {}) if place else content
+            for direction, name in (("forward", "attention"), ("backward", "attention_backward")):
+                kernel = on_device(gpu, library, direction, published)
+                holder.setdefault(name, {})["bf16"] = entry(gpu, library, kernel)
+        write_mapping(content, path)
+        print(gpu, ", ".join(KERNELS[gpu]))

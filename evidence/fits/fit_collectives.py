@@ -10,18 +10,19 @@ from several starts, with weak priors at the latencies that NCCL's own tuner ass
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from evidence.command import command
 from evidence.fits.collectives import MeasuredCollective, read_rows
 from hwmodels.collectives import seconds
 from hwmodels.collectives.call import CollectiveCalls, LinkCosts, Switch
@@ -213,21 +214,13 @@ def _bounded(protocols: dict) -> dict:
     return bounded
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--links", nargs="*", default=[link.name for link in LINKS])
-    arguments = parser.parse_args()
-    rows = list(read_rows(arguments.files, Counter()))
+@command
+def main(files: Sequence[Path], *, output: Annotated[Path, "-o"], links: Sequence[str] = ()) -> None:
+    rows = list(read_rows(files, Counter()))
     for link in LINKS:
-        if link.name not in arguments.links:
+        if links and link.name not in links:
             continue
         definition, errors = calibrate(link, rows)
         text = yaml.safe_dump(definition, sort_keys=False, default_flow_style=None, width=110)
-        (arguments.output / f"{link.name.replace('-', '_')}.yaml").write_text(text)
+        (output / f"{link.name.replace('-', '_')}.yaml").write_text(text)
         print(f"{link.name}\n  " + "\n  ".join(f"{key}: {value}" for key, value in errors.items()))
-
-
-if __name__ == "__main__":
-    main()

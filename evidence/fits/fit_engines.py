@@ -20,15 +20,16 @@ leaves out (models, engines on devices).
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 from zlib import crc32
 
 import numpy as np
 
+from evidence.command import command
 from evidence.fits.engine_files import SOURCE, entry_of, write_all
 from evidence.fits.engine_levels import LEVELS
 from evidence.fits.left_out_errors import (
@@ -342,22 +343,19 @@ def replays(rows: dict[Group, list[Rows]], fit: Fit, name: Callable[[Rows], Hash
             print(f"without {value}, event engine: {line}", flush=True)
 
 
-def main() -> None:
+@command
+def main(
+    folder: Sequence[Path],
+    *,
+    write: Annotated[Sequence[str] | None, "write constants: of all, or of these"] = None,
+    leave_out: Annotated[Sequence[str], sorted(LEAVE), "what else to fit without, in turn"] = (),
+    replay: Annotated[int | None, "run every Nth left-out closed loop by events"] = None,
+    errors: Annotated[bool, "write errors by what the fit leaves out"] = False,
+    test: Annotated[Path | None, "folder of rows that are in no fit"] = None,
+) -> None:
     """Fit and print, and perhaps write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="+")
-    parser.add_argument("--write", nargs="*", metavar="PRESET", help="write constants: of all, or of these")
-    parser.add_argument(
-        "--leave-out", choices=sorted(LEAVE), nargs="*", default=[], help="what else to fit without, in turn"
-    )
-    parser.add_argument(
-        "--replay", type=int, metavar="N", help="run every Nth left-out closed loop by events"
-    )
-    parser.add_argument("--errors", action="store_true", help="write errors by what the fit leaves out")
-    parser.add_argument("--test", type=Path, help="folder of rows that are in no fit")
-    arguments = parser.parse_args()
-    rows = fitted_rows(arguments.folder)
-    tested = read(arguments.test, tested=True) if arguments.test else {}
+    rows = fitted_rows(folder)
+    tested = read(test, tested=True) if test else {}
     print(f"shipped constants: {summary(errors_of(rows))}", flush=True)
     if tested:
         print(f"shipped constants, test: {summary(errors_of(tested))}", flush=True)
@@ -366,8 +364,8 @@ def main() -> None:
     tested = {group: same for group, same in tested.items() if group in every}
     fit = Fit(every)
     models = fit.left_out_models()
-    presets = set(arguments.write or {group.engine for group in every if group.engine not in EARLY})
-    both = {what: left_out(every, fit, what, models) for what in ("model", *arguments.leave_out)}
+    presets = set(write or {group.engine for group in every if group.engine not in EARLY})
+    both = {what: left_out(every, fit, what, models) for what in ("model", *leave_out)}
     outside = {what: off for what, (off, _) in both.items()}
     unseen = layer_s_unseen(models, fit.without_models)
     ships = to_ship(every, fit.times, shares_without(models), unseen, worse_than_alone(*both["model"]))
@@ -377,16 +375,12 @@ def main() -> None:
     print(f"to ship, in the sample: {summary(inside)}", flush=True)
     if tested:
         print(f"to ship, test: {summary(errors_of(tested, ships))}", flush=True)
-    if arguments.errors:
+    if errors:
         outside.setdefault("place", left_out(every, fit, "place", models)[0])
         write_errors({what: outside[what] for what in ("model", "place")})
-    if arguments.replay:
-        replays(every, fit, LEAVE[(*arguments.leave_out, "model")[0]], arguments.replay)
+    if replay:
+        replays(every, fit, LEAVE[(*leave_out, "model")[0]], replay)
     print("\n".join(table_of_groups(ships, rows, inside, outside["model"])))
-    if arguments.write is not None:
+    if write is not None:
         shipping = {group: ships[group] for group in sorted(every) if group.engine in presets}
         write_all(shipping, rows, outside["model"])
-
-
-if __name__ == "__main__":
-    main()

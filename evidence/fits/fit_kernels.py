@@ -12,13 +12,14 @@ training, and estimate_kernels.py for the devices that are like these.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from core.loading import build, read_mapping
+from evidence.command import command
 from hwmodels.device import Device, devices
 from hwmodels.kernels.calibration import Calibration
 from hwmodels.kernels.gemm import TileWave
@@ -66,33 +67,6 @@ MEMORY_BOUND = {
 SHORTEST_S = {"ampere": 2.2e-6, "ada": 1.8e-6, "hopper": 1.6e-6, "blackwell": 1.6e-6}
 
 
-def main() -> int:
-    """Fit and write every device asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("points", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=Path("hwmodels/calibrations"))
-    parser.add_argument("--devices", nargs="*", default=list(DEVICES), choices=[*DEVICES, *SERVED])
-    parser.add_argument(
-        "--tables",
-        nargs="*",
-        default=list(TABLES),
-        choices=TABLES,
-        help="fit only these, keep the rest of the files",
-    )
-    arguments = parser.parse_args()
-    for gpu in arguments.devices:
-        began = time.perf_counter()
-        fitted = fit_device(gpu, arguments.points, arguments.out, arguments.tables)
-        files = write_calibration(fitted, arguments.out / f"{gpu}.yaml")
-        sizes = ", ".join(f"{file.name} {file.stat().st_size / 1e3:.0f} kB" for file in files)
-        print(f"{gpu}: {len(fitted.errors)} entries in {time.perf_counter() - began:.0f} s; {sizes}")
-        for row in fitted.errors:
-            print("  ", describe(row))
-    return 0
-
-
 def describe(row: Mapped) -> str:
     """One line on an entry's errors."""
     name = "/".join(part for part in (row["library"], row["operation"], row["dtype"]) if part)
@@ -101,7 +75,7 @@ def describe(row: Mapped) -> str:
     return text + (f"  with points {points['median']:6.1%} / {points['p90']:6.1%}" if points else "")
 
 
-def fit_device(gpu: str, folder: Path, out: Path, tables: list[str]) -> Fit:
+def fit_device(gpu: str, folder: Path, out: Path, tables: Sequence[str]) -> Fit:
     """Fit one device's kernels to the points, and add what only tables or estimates know."""
     name, link = {**DEVICES, **SERVED}[gpu]
     device = devices.get(name)
@@ -219,5 +193,20 @@ def experts_from_dense(fitted: Fit) -> None:
     }
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(
+    points: Path,
+    *,
+    out: Annotated[Path, "-o"] = Path("hwmodels/calibrations"),
+    devices: Annotated[Sequence[str], [*DEVICES, *SERVED]] = tuple(DEVICES),
+    tables: Annotated[Sequence[str], TABLES, "fit only these, keep the rest of the files"] = TABLES,
+) -> None:
+    """Fit and write every device asked for."""
+    for gpu in devices:
+        began = time.perf_counter()
+        fitted = fit_device(gpu, points, out, tables)
+        files = write_calibration(fitted, out / f"{gpu}.yaml")
+        sizes = ", ".join(f"{file.name} {file.stat().st_size / 1e3:.0f} kB" for file in files)
+        print(f"{gpu}: {len(fitted.errors)} entries in {time.perf_counter() - began:.0f} s; {sizes}")
+        for row in fitted.errors:
+            print("  ", describe(row))

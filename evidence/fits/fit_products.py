@@ -9,16 +9,15 @@ one or hold ratios to it follow. Prints the errors kept out before and after.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import re
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from core.loading import read_mapping
+from evidence.command import command
 from evidence.fits.fit_kernels import DEVICES, SERVED, fit_device
 from evidence.fits.fit_tables import fitted
 from evidence.fits.system_tables import system_tables
@@ -55,31 +54,6 @@ class Shipped(NamedTuple):
     def name(self) -> str:
         """Name of the entry's grid of residuals."""
         return "/".join(part for part in (self.library, self.operation, self.dtype) if part)
-
-
-def main() -> int:
-    """Fit the products of every device asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("points", type=Path)
-    parser.add_argument("package", type=Path)
-    fitted_gpus = sorted(path.name.removesuffix(GRIDS) for path in FOLDER.glob(f"*{GRIDS}"))
-    parser.add_argument("--gpus", nargs="*", default=fitted_gpus, choices=fitted_gpus)
-    arguments = parser.parse_args()
-    for gpu in arguments.gpus:
-        path = FOLDER / f"{gpu}.yaml"
-        old = dict(read_mapping(path))
-        content = copy.deepcopy(old)
-        grids: dict[str, ResidualGrid] = dict(load_grids(path.with_name(f"{gpu}{GRIDS}")))
-        if gpu in DEVICES or gpu in SERVED:
-            by_points(gpu, content, grids, arguments.points)
-        by_tables(gpu, content, grids, arguments.package)
-        share_kernels(gpu, content, grids, arguments.package)
-        save_grids(path.with_name(f"{gpu}{GRIDS}"), grids)
-        write_mapping(content, path)
-        follow(gpu, old, content)
-    return 0
 
 
 def shipped(content: Mapped) -> Iterator[Shipped]:
@@ -209,5 +183,21 @@ def _names(gpu: str) -> tuple[str, ...]:
     return tuple(device.name for device in devices if device.calibration == gpu)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+FITTED_GPUS = sorted(path.name.removesuffix(GRIDS) for path in FOLDER.glob(f"*{GRIDS}"))
+
+
+@command
+def main(points: Path, package: Path, *, gpus: Annotated[Sequence[str], FITTED_GPUS] = FITTED_GPUS) -> None:
+    """Fit the products of every device asked for."""
+    for gpu in gpus:
+        path = FOLDER / f"{gpu}.yaml"
+        old = dict(read_mapping(path))
+        content = copy.deepcopy(old)
+        grids: dict[str, ResidualGrid] = dict(load_grids(path.with_name(f"{gpu}{GRIDS}")))
+        if gpu in DEVICES or gpu in SERVED:
+            by_points(gpu, content, grids, points)
+        by_tables(gpu, content, grids, package)
+        share_kernels(gpu, content, grids, package)
+        save_grids(path.with_name(f"{gpu}{GRIDS}"), grids)
+        write_mapping(content, path)
+        follow(gpu, old, content)

@@ -8,14 +8,13 @@ kernel up to 8 MiB, beside the error of NCCL's time in its place.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.collectives.remote_reads import RemoteReads, remote_read_seconds
 from profiles.fitting.robust import Number, fit
 
@@ -35,14 +34,10 @@ NUMBERS = (
 )
 
 
-def main() -> int:
+@command
+def main(collectives: Path) -> int:
     """Print the constants."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("collectives", type=Path)
-    arguments = parser.parse_args()
-    with gzip.open(arguments.collectives, "rt", encoding="utf-8") as file:
+    with gzip.open(collectives, "rt", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["op"] == "all_reduce" and row["dtype"] == "fp16"]
     for link, (systems, bandwidth) in LINKS.items():
         of_systems = [row for row in rows if row["system"] in systems and int(row["bytes"]) <= LARGEST]
@@ -71,7 +66,3 @@ def main() -> int:
         values = ", ".join(f"{n.path}: {getattr(form, n.path):.3g}" for n in NUMBERS)
         print(f"{link}: {{{values}}}  {np.median(wrong):.1%} / {np.quantile(wrong, 0.9):.1%} of {len(ranks)}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

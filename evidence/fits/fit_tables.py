@@ -9,19 +9,18 @@ read; the errors in the files are of the other half. Constants go to the calibra
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import math
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from core.loading import read_mapping
+from evidence.command import command
 from evidence.fits.latent_attention import LATENT, LATENT_PREFILL
 from evidence.fits.linear_scans import SCANS, STATE_STEPS
 from evidence.fits.system_tables import OPERATIONS, SystemTable, system_tables
@@ -60,39 +59,6 @@ UNTUNED = {("l40s", "sglang", "bf16"), ("rtx-pro-6000-server", "sglang", "bf16")
 """Tables of Triton's experts with its default tiles: their times jump where tokens outnumber experts."""
 NO_GRID, ALWAYS = (math.inf, math.inf), (0.0, 0.0)
 APPEND = {"append_efficiency": 0.6, "append_extra": 200.0}
-
-
-def main() -> int:
-    """Fit and write every table chosen."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("package", type=Path)
-    parser.add_argument("-o", "--out", type=Path, default=FOLDER)
-    parser.add_argument("--gpus", nargs="*", default=[])
-    parser.add_argument("--families", nargs="*", default=[], choices=tuple(FITTED))
-    parser.add_argument("--libraries", nargs="*", default=[])
-    parser.add_argument("--dtypes", nargs="*", default=list(FORMATS), choices=FORMATS)
-    parser.add_argument("--root", action="store_true", help="write the device's own constants")
-    parser.add_argument("--grids", default="needed", choices=("needed", "always"), help="beside which forms")
-    arguments = parser.parse_args()
-    families = tuple(arguments.families or FITTED)
-    tables = system_tables(arguments.package, families, tuple(arguments.gpus), tuple(arguments.libraries))
-    for table in tables:
-        # A table of few shapes may lie on one side of the hash.
-        if table.dtype not in arguments.dtypes or table.fitted.all() or not table.fitted.any():
-            continue
-        began = time.perf_counter()
-        device = devices.get(table.gpu)
-        entry, forms = fitted(table, device, arguments.grids == "always")
-        path = arguments.out / f"{device.calibration}.yaml"
-        with written_alone(path):
-            key = write(table, arguments.root, path, entry, forms)
-        error, points = entry.error, entry.error_with_points
-        text = f"{table.gpu:20} {key:36} form {error.median:6.1%} / {error.p90:6.1%}"
-        text += f"  with points {points.median:6.1%} / {points.p90:6.1%}" if points else ""
-        print(f"{text}  {time.perf_counter() - began:.0f} s", flush=True)
-    return 0
 
 
 @contextmanager
@@ -201,5 +167,31 @@ def _prior(present: Calibration, library: str, operation: str, dtype: str) -> An
     raise ValueError(f"no {operation} to start from in {present.name}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(
+    package: Path,
+    *,
+    out: Annotated[Path, "-o"] = FOLDER,
+    gpus: Sequence[str] = (),
+    families: Annotated[Sequence[str], tuple(FITTED)] = (),
+    libraries: Sequence[str] = (),
+    dtypes: Annotated[Sequence[str], FORMATS] = FORMATS,
+    root: Annotated[bool, "write the device's own constants"] = False,
+    grids: Annotated[str, ("needed", "always"), "beside which forms"] = "needed",
+) -> None:
+    """Fit and write every table chosen."""
+    tables = system_tables(package, tuple(families or FITTED), tuple(gpus), tuple(libraries))
+    for table in tables:
+        # A table of few shapes may lie on one side of the hash.
+        if table.dtype not in dtypes or table.fitted.all() or not table.fitted.any():
+            continue
+        began = time.perf_counter()
+        device = devices.get(table.gpu)
+        entry, forms = fitted(table, device, grids == "always")
+        path = out / f"{device.calibration}.yaml"
+        with written_alone(path):
+            key = write(table, root, path, entry, forms)
+        error, points = entry.error, entry.error_with_points
+        text = f"{table.gpu:20} {key:36} form {error.median:6.1%} / {error.p90:6.1%}"
+        text += f"  with points {points.median:6.1%} / {points.p90:6.1%}" if points else ""
+        print(f"{text}  {time.perf_counter() - began:.0f} s", flush=True)

@@ -10,17 +10,17 @@ ship are always read; rows whose framework or micro batch is assumed are left ou
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from core.files import write_text
+from evidence.command import command
 from evidence.training.lever_effects import effects
 from evidence.training.parts import named, source_of, sources
 from meshwright.validation.cases import TrainingCase, read_cases
@@ -109,13 +109,10 @@ def _rank(line: dict[str, Any]) -> tuple[bool, float]:
     return line["of"] == "pair", float(line["gain"])
 
 
-def main() -> None:
+@command
+def main(files: Sequence[Path] = (), *, write: Annotated[bool, f"write {DOMAINS_FILE.name}"] = False) -> None:
     """Print the domains; write the file if asked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--write", action="store_true", help=f"write {DOMAINS_FILE.name}")
-    options = parser.parse_args()
-    rows = lines([*options.files, *published_files()])
+    rows = lines([*files, *published_files()])
     for lever, value in dict.fromkeys((row["lever"], row["value"]) for row in rows):
         runs = [row for row in rows if (row["lever"], row["value"]) == (lever, value)]
         spans = [
@@ -129,13 +126,9 @@ def main() -> None:
             f"{lever}={value}: {len(runs)} runs of {sources} sources; {', '.join(spans)}; "
             f"gain {np.median(gains):.2f} in the median, at most {max(gains):.2f}"
         )
-    if options.write:
+    if write:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(DomainRun.model_fields), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_text(DOMAINS_FILE, text.getvalue())
-
-
-if __name__ == "__main__":
-    main()

@@ -9,17 +9,17 @@ is assumed are left out, and rows that are kept apart. The rows that ship are al
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from core.errors import MeshwrightError
 from core.files import write_text
+from evidence.command import command
 from evidence.training.parts import kept_apart
 from hwmodels.cluster import usual_cluster
 from meshwright.validation.cases import TrainingCase, read_case
@@ -34,17 +34,6 @@ COLUMNS = (
     *("case", "source", "framework", "device", "generation", "domain", "gpus"),
     *("model", "parameters", "hidden", "feed_forward", "experts"),
 )
-
-
-def arguments() -> argparse.Namespace:
-    """Files of runs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument(
-        "--kept-apart", type=Path, action="append", default=[], help="CSV with a third kept apart"
-    )
-    parser.add_argument("--write", action="store_true", help=f"write {RUNS_FILE.name}")
-    return parser.parse_args()
 
 
 def measured(files: Iterable[Path], apart: Iterable[Path]) -> list[tuple[TrainingCase, str]]:
@@ -103,11 +92,16 @@ def lines(cases: Iterable[tuple[TrainingCase, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path] = (),
+    *,
+    kept_apart: Annotated[Sequence[Path], "CSV with a third kept apart"] = (),
+    write: Annotated[bool, f"write {RUNS_FILE.name}"] = False,
+) -> None:
     """Print how many runs and mechanisms there are; write the file if asked."""
-    options = arguments()
-    files = [*dict.fromkeys([*options.files, *options.kept_apart, *published_files()])]
-    table = lines(measured(files, options.kept_apart))
+    files = [*dict.fromkeys([*files, *kept_apart, *published_files()])]
+    table = lines(measured(files, kept_apart))
     print(f"{sum(int(str(row['count'])) for row in table)} runs, {len(table)} configurations")
     used: Counter[str] = Counter()
     for row in table:
@@ -115,14 +109,10 @@ def main() -> None:
             used[name] += int(str(row["count"]))
     for name, count in used.most_common():
         print(f"  {count:5d} {name}")
-    if options.write:
+    if write:
         names: list[str] = [*COLUMNS, "count", "utilisation", "errors", "mechanisms"]
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
         write_text(RUNS_FILE, text.getvalue())
-
-
-if __name__ == "__main__":
-    main()

@@ -13,17 +13,18 @@ these runs. Shares are means over sources: none counts by the number of its rows
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from core.errors import InputError, MeshwrightError
+from evidence.command import command
 from evidence.training.parts import divided, source_of
 from meshwright.validation.ledger import ErrorSummary, PredictedCase, evaluate
 from meshwright.validation.rows import BLANK, published_files, read_rows
@@ -242,21 +243,22 @@ def print_full_devices(out: Sequence[PredictedCase]) -> None:
     print()
 
 
-def main() -> None:
+@command
+def main(
+    files: Sequence[Path] = (),
+    *,
+    kept_apart: Sequence[Path] = (),
+    ran_out: Annotated[Sequence[Path], "further reports"] = (),
+) -> None:
     """Print peaks, refused runs, chances in ten bins, and the runs that ran out."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--kept-apart", type=Path, action="append", default=[])
-    parser.add_argument("--ran-out", type=Path, action="append", default=[], help="further reports")
-    options = parser.parse_args()
     try:
-        out = [entry for path in (OUT_OF_MEMORY, *options.ran_out) for entry in reports(path)]
-        files = [*(options.files or published_files()), FINE_TUNING]
-        ledger = evaluate([*files, *options.kept_apart])
+        out = [entry for path in (OUT_OF_MEMORY, *ran_out) for entry in reports(path)]
+        files = [*(files or published_files()), FINE_TUNING]
+        ledger = evaluate([*files, *kept_apart])
     except MeshwrightError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    entries = divided(ledger, files, options.kept_apart).open_ledger().entries
+    entries = divided(ledger, files, kept_apart).open_ledger().entries
     measured = [entry for entry in entries if entry.memory_error is not None]
     print_peaks(measured)
     print_refused(entries)
@@ -276,7 +278,3 @@ def main() -> None:
     print()
     print_full_devices(out)
     print_bins(entries, out)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,14 +9,13 @@ those with 32 decodes or more. `--fit` fits the form's constants to all tables t
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evidence.command import command
 from evidence.fits.serving_points import HEAD_DIM, LayerTable, read
 from hwmodels.device import devices
 from hwmodels.kernels.attention import FlashAttention
@@ -48,30 +47,6 @@ class Steps(NamedTuple):
     decode_s: Array
     decodes: MixedDecodes
     measured_s: Array
-
-
-def main() -> int:
-    """Print the errors."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("tables", type=Path)
-    parser.add_argument("--fit", action="store_true")
-    arguments = parser.parse_args()
-    steps = [_steps(table) for table in read(arguments.tables) if table.kind == "attention"]
-    form = _fitted(steps) if arguments.fit else DecodesInPrefill()
-    print(form)
-    print(f"{'':34} {'sum':>13} {'mixed':>13}   {MANY} decodes or more: sum, mixed")
-    for step in steps:
-        both = (step.chunk_s + step.decode_s, _predicted(form, step))
-        many = step.decodes.sequences >= MANY
-        parts = [
-            _pair(seconds[selected], step.measured_s[selected])
-            for selected in (many | True, many)
-            for seconds in both
-        ]
-        print(f"{step.name:34} {parts[0]} {parts[1]}   {parts[2]} {parts[3]}")
-    return 0
 
 
 def _steps(table: LayerTable) -> Steps:
@@ -113,5 +88,19 @@ def _pair(predicted: Array, measured: Array) -> str:
     return f"{100 * np.median(wrong):5.1f} / {100 * np.quantile(wrong, 0.9):5.1f}"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(tables: Path, *, fit: bool = False) -> None:
+    """Print the errors."""
+    steps = [_steps(table) for table in read(tables) if table.kind == "attention"]
+    form = _fitted(steps) if fit else DecodesInPrefill()
+    print(form)
+    print(f"{'':34} {'sum':>13} {'mixed':>13}   {MANY} decodes or more: sum, mixed")
+    for step in steps:
+        both = (step.chunk_s + step.decode_s, _predicted(form, step))
+        many = step.decodes.sequences >= MANY
+        parts = [
+            _pair(seconds[selected], step.measured_s[selected])
+            for selected in (many | True, many)
+            for seconds in both
+        ]
+        print(f"{step.name:34} {parts[0]} {parts[1]}   {parts[2]} {parts[3]}")

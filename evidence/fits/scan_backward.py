@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evidence.command import command
 from hwmodels.cluster import clusters
 from simulator.frameworks import frameworks
 from simulator.models.huggingface import read_config
@@ -85,6 +86,7 @@ def slowdown(steps: dict[str, Trained]) -> float:
     return 1.0 + (steps[REFERENCE].step / gained - fitted.step) / fitted.backward
 
 
+@command
 def main() -> None:
     """Print predicted and measured speeds relative to the reference, and the slowdown that is left."""
     steps = {cluster: trained(cluster) for cluster in MEASURED}
@@ -97,7 +99,3 @@ def main() -> None:
         seconds = f"{each.step:>9.4f}{each.forward:>12.4f}{each.backward:>9.4f}"
         print(f"{cluster:<16}{seconds}{ratio:>11.3f}{over_reference:>10.3f}")
     print(f"backward pass on {FITTED} over that of its constants: {slowdown(steps):.2f}")
-
-
-if __name__ == "__main__":
-    main()

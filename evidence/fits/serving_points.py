@@ -10,15 +10,14 @@ files; mixed steps are left to `evidence/fits/mixed_attention.py`.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from evidence.command import command
 from profiles import points
 
 Row = dict[str, Any]
@@ -53,26 +52,6 @@ class LayerTable(NamedTuple):
     tensor: int
     kind: str
     rows: list[dict[str, float | str]]
-
-
-def main() -> int:
-    """Write the point files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("tables", type=Path)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    rows_of: dict[str, dict[tuple[str, ...], Row]] = {}
-    for table in read(arguments.tables):
-        for name, row in _points(table):
-            key = points.TABLES[name].key(row)
-            rows_of.setdefault(name, {}).setdefault(key, {"gpu": table.gpu, "source": SOURCE, **row})
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, rows in rows_of.items():
-        count = points.write(arguments.out / f"{name}.csv.gz", points.TABLES[name], rows.values())
-        print(f"{name}: {count} points")
-    return 0
 
 
 def read(folder: Path) -> Iterator[LayerTable]:
@@ -146,5 +125,15 @@ def _layer(table: LayerTable, layer: str, tokens: int, time_us: float) -> Iterat
         yield "elementwise", {"op": op, "gpu": table.gpu, "dtype": "", **sizes, "time_us": time_us}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(tables: Path, *, out: Annotated[Path, "-o"]) -> None:
+    """Write the point files."""
+    rows_of: dict[str, dict[tuple[str, ...], Row]] = {}
+    for table in read(tables):
+        for name, row in _points(table):
+            key = points.TABLES[name].key(row)
+            rows_of.setdefault(name, {}).setdefault(key, {"gpu": table.gpu, "source": SOURCE, **row})
+    out.mkdir(parents=True, exist_ok=True)
+    for name, rows in rows_of.items():
+        count = points.write(out / f"{name}.csv.gz", points.TABLES[name], rows.values())
+        print(f"{name}: {count} points")

@@ -13,13 +13,13 @@ and more are left out: NVFP4 runs another kernel there, at half the rate whateve
 
 from __future__ import annotations
 
-import argparse
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from core.errors import MeshwrightError, UnknownNameError
+from core.errors import UnknownNameError
+from evidence.command import command
 from hwmodels.device import devices
 from profiles.points import Points, files, read
 
@@ -27,24 +27,6 @@ LONG_US = (5e3, 20e3)
 LEAST_SIDE = 1024
 MOST_OUTPUT_BYTES = 2**31
 LEAST_PRODUCTS = 5
-
-
-def main() -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("points", nargs="+", type=Path)
-    counts = f"{'5 ms':>7} {'TFLOP/s':>8} {'20 ms':>7} {'TFLOP/s':>8}"
-    print(f"{'gpu':12} {'dtype':10} {'source':24} {counts} {'settled':>8}")
-    try:
-        for folder in parser.parse_args().points:
-            for line in rates(read(files(folder)["gemm"])):
-                print(line)
-    except MeshwrightError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
 
 
 def rates(points: Points) -> list[str]:
@@ -81,5 +63,11 @@ def cast(gpu: str, dtype: str, source: str, m: np.ndarray, n: np.ndarray, k: np.
     return casts - plain
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command
+def main(points: Sequence[Path]) -> None:
+    """Print the table."""
+    counts = f"{'5 ms':>7} {'TFLOP/s':>8} {'20 ms':>7} {'TFLOP/s':>8}"
+    print(f"{'gpu':12} {'dtype':10} {'source':24} {counts} {'settled':>8}")
+    for folder in points:
+        for line in rates(read(files(folder)["gemm"])):
+            print(line)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from evidence.command import command
 from evidence.fits.lever_domains import levers
 from meshwright.validation.cases import TrainingCase, read_cases
 from meshwright.validation.ledger import predicted
@@ -61,6 +62,7 @@ def stale_errors(cases: Iterable[TrainingCase]) -> Iterator[str]:
             yield f"{entry.case.case_id}: measured over predicted, less 1, is {error:.3f}, written {errors}"
 
 
+@command
 def main() -> None:
     """Print the lines that are stale; exit 1 if any is."""
     cases = shipped_cases()
@@ -69,7 +71,3 @@ def main() -> None:
         print(line)
     print(f"{len(cases)} runs, {len(stale)} stale lines")
     sys.exit(1 if stale else 0)
-
-
-if __name__ == "__main__":
-    main()

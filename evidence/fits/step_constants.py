@@ -11,12 +11,13 @@ apart are not read.
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from evidence.command import command
 from evidence.training.chosen_constants import CONSTANTS
 from evidence.training.parts import kept_apart, source_of
 from meshwright.validation.cases import TrainingCase, read_cases
@@ -30,15 +31,7 @@ EVEN = 0.002
 """Change of a median error that counts as none."""
 
 
-def arguments() -> argparse.Namespace:
-    """Files of runs; those that ship by default."""
-    parser = argparse.ArgumentParser(description="Constants that come from whole steps.")
-    parser.add_argument("files", type=Path, nargs="*")
-    parser.add_argument("--kept-apart", type=Path, action="append", default=[])
-    return parser.parse_args()
-
-
-def open_cases(files: list[Path], divided: list[Path]) -> list[TrainingCase]:
+def open_cases(files: Sequence[Path], divided: Sequence[Path]) -> list[TrainingCase]:
     """Cases with a measured step that nobody keeps apart."""
     silent = {name for path in divided for name in kept_apart(row["case_id"] for row in read_rows(path))}
     cases = [case for path in (*files, *divided) for case in read_cases(path)[0]]
@@ -70,10 +63,10 @@ def line(name, value, sources, rows, base, other) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def main() -> None:
+@command
+def main(files: Sequence[Path] = (), *, kept_apart: Sequence[Path] = ()) -> None:
     """Print the table as Markdown."""
-    options = arguments()
-    cases = open_cases(options.files or ([] if options.kept_apart else published_files()), options.kept_apart)
+    cases = open_cases(files or ([] if kept_apart else published_files()), kept_apart)
     base = errors(cases)
     print("| constant | value | chosen on | rows | reaches | own sources, median | other sources, median |")
     print("|---|---|---|---|---|---|---|")
@@ -83,7 +76,3 @@ def main() -> None:
             reached = [new for old, new in changed if new is not old or each.patched]
             other = errors(reached)
         print(line(each.name, each.value, each.sources, each.rows, base, other))
-
-
-if __name__ == "__main__":
-    main()

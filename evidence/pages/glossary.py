@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
+from evidence.command import command
 from meshwright.exporters import exporter
 from meshwright.exporters.table import LauncherTable, table
 from simulator.plan import Plan
@@ -61,18 +62,11 @@ def lines() -> Iterator[str]:
     yield from section("A deployment", SERVING, pool)
 
 
-def main() -> None:
+@command
+def main(*, write: Annotated[bool, "write docs/glossary.md"] = False) -> None:
     """Print the page, or write it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true", help="write docs/glossary.md")
     text = "\n".join(lines()) + "\n"
-    if parser.parse_args().write:
+    if write:
         PAGE.write_text(text, encoding="utf-8")
     else:
         print(text, end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from core import bounds as files
 from core import quantities
+from evidence.command import command
 from evidence.serving import case
 from hwmodels.cluster import Cluster
 from hwmodels.device import Device
@@ -161,10 +162,7 @@ Below, an empty cell means that only the bound of all numbers holds.
 """
 
 
+@command
 def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
     print(f"{PAGE.name}: {page().count(chr(10))} lines")
-
-
-if __name__ == "__main__":
-    main()

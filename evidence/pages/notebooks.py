@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evidence.command import command
+
 FOLDER = Path("docs/notebooks")
 
 
+@command
 def main() -> None:
     """Run each notebook from the repository's root and write it back."""
     import nbformat
@@ -24,7 +27,3 @@ def main() -> None:
         book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
         nbformat.write(book, path)
         print(f"{path}: {sum(cell.cell_type == 'code' for cell in book.cells)} cells")
-
-
-if __name__ == "__main__":
-    main()

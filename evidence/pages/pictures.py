@@ -7,15 +7,17 @@ Needs Chromium (`apt-get install chromium`). Each page is written by the command
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from core.errors import UnknownNameError
+from core.errors import InputError, named
+from evidence.command import command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 BROWSERS = ("chromium", "google-chrome", "chromium-browser")
@@ -84,23 +86,14 @@ def index() -> str:
     return "\n".join(parts)
 
 
-def main() -> None:
+@command
+def main(names: Annotated[Sequence[str], ", ".join(PICTURES)] = ()) -> None:
     """Draw the pictures, and write docs/pictures.md."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
-    names = parser.parse_args().names or list(PICTURES)
     for name in names:
-        if name not in PICTURES:
-            parser.error(str(UnknownNameError("picture", name, PICTURES)))
+        named("picture", name, PICTURES)
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        parser.error("no browser: apt-get install chromium")
-    for name in names:
+        raise InputError("no browser: apt-get install chromium")
+    for name in names or PICTURES:
         print(draw(name, browser), flush=True)
     FOLDER.with_suffix(".md").write_text(index(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from core.errors import InputError, UnknownNameError
 from core.loading import Strict, build, read_mapping
+from evidence.command import command
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "hwmodels", "simulator", "planner", "meshwright", "profiles", "scenarios")
@@ -95,7 +96,8 @@ def _write(addition: Addition, root: Path) -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
-def main(names: Sequence[str]) -> int:
+@command
+def main(names: Sequence[str] = ()) -> int:
     """Print the table; the exit status."""
     members, failed = additions(), []
     for name in names:
@@ -114,7 +116,3 @@ def main(names: Sequence[str]) -> int:
             failed.append(f"{name}: {why or 'touches more files than are asked'}")
     print(*failed, sep="\n", file=sys.stderr)
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,6 @@ which doors differ.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from rich.console import Console
 
 from core.errors import InputError
 from core.records import record
+from evidence.command import command
 from meshwright.jobs.exports import from_scenario
 from meshwright.reports.tables import table
 from planner.training.blame import no_shape
@@ -152,15 +152,12 @@ def _rules(ask: Callable[[], object]) -> frozenset[str]:
     return frozenset()
 
 
-def main() -> None:
+@command
+def main(*, plans: int = 200, framework: Sequence[str] = ()) -> None:
     """Print the plans refused and the plans on which doors differ, by framework."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--plans", type=int, default=200)
-    parser.add_argument("--framework", action="append", default=None)
-    options = parser.parse_args()
     console, rows, differ = Console(), [], []
-    for name in options.framework or frameworks.names():
-        opened = list(doors(name, options.plans))
+    for name in framework or frameworks.names():
+        opened = list(doors(name, plans))
         apart = [door for door in opened if not door.agree]
         rules = Counter(rule for door in opened for rule in door.refused["scenario"])
         differ += apart
@@ -169,7 +166,3 @@ def main() -> None:
     console.print(table(("framework", "plans", "doors agree", "refused by rule"), rows))
     for door in differ[:10]:
         console.print(door.framework, dict(door.plan), {k: sorted(v) for k, v in door.refused.items()})
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from evidence.command import command
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("core", "hwmodels", "simulator", "planner", "meshwright", "profiles", "evidence", "benchmarks")
 LONGEST_MODULE, LONGEST_FUNCTION = 450, 75
@@ -28,6 +30,7 @@ def too_long(path: Path, source: str) -> Iterator[str]:
                 yield f"{place}:{node.lineno} {node.name}: {length} lines"
 
 
+@command
 def main() -> None:
     """Print the table and the list."""
     total, over = 0, []
@@ -40,7 +43,3 @@ def main() -> None:
         print(f"| {package} | {len(sources)} | {lines:,} |")
     print(f"| all | | {total:,} |\n\n{len(over)} over the limits")
     print("\n".join(over))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,6 @@ process may take longer to end.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import os
@@ -22,6 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from evidence.command import command
 
 ROOT = Path(__file__).parents[2]
 LEFT_AFTER_S = 5.0
@@ -199,20 +201,13 @@ def kill(name: str, moments: int, signals: Sequence[int] = SIGNALS) -> tuple[int
     return ended, faults
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill", description=__doc__)
-    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=", ".join(COMMANDS))
-    parser.add_argument("--moments", type=int, default=10)
-    options = parser.parse_args()
+@command
+def main(commands: Annotated[Sequence[str], ", ".join(COMMANDS)] = (), *, moments: int = 10) -> int:
     wrong = 0
-    for name in options.commands or COMMANDS:
-        ended, faults = kill(name, options.moments)
+    for name in commands or COMMANDS:
+        ended, faults = kill(name, moments)
         wrong += len(faults)
         for fault in faults:
             print(fault)
         print(f"{name:8} {ended:3} runs ended by TERM, HUP and KILL: {len(faults)} faults", flush=True)
     return int(wrong > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,15 +10,16 @@ kernels know as kernels, however short the run.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import yaml
 
+from core.errors import InputError
+from evidence.command import command
 from simulator.kinds import kind_of
 from simulator.serving.fleet.replayed import AUTOMATIC, COMPILED, LISTS, run_as
 from simulator.serving.metrics import merged
@@ -139,26 +140,10 @@ def answers() -> Iterator[tuple[str, np.ndarray]]:
         )
 
 
-def main(arguments: list[str]) -> int:
-    """Save the answers, or compare them with saved ones, in a form."""
-    form = AUTOMATIC
-    if arguments[2:3] == ["--as"] and arguments[3:] in ([LISTS], [COMPILED]):
-        form = arguments[3]
-    elif len(arguments) != 2 or arguments[0] not in ("--save", "--against"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    with run_as(form):
-        return compared(arguments)
-
-
-def compared(arguments: list[str]) -> int:
-    """Save the answers, or compare them with saved ones."""
-    if arguments[0] == "--save":
-        saved: Any = dict(answers())
-        np.savez_compressed(arguments[1], **saved)
-        return 0
+def compared(file: Path) -> int:
+    """Compare the answers with saved ones; the exit status."""
     changed = compared = 0
-    with np.load(arguments[1]) as before:
+    with np.load(file) as before:
         for name, arrays in answers():
             if name not in before:
                 continue  # a policy that did not exist
@@ -180,5 +165,19 @@ def compared(arguments: list[str]) -> int:
     return 1 if changed else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+@command
+def main(
+    *,
+    save: Path | None = None,
+    against: Path | None = None,
+    as_: Annotated[str, (AUTOMATIC, LISTS, COMPILED)] = AUTOMATIC,
+) -> int:
+    """Save the answers, or compare them with saved ones, in a form."""
+    with run_as(as_):
+        if save is not None:
+            saved: Any = dict(answers())
+            np.savez_compressed(save, **saved)
+            return 0
+        if against is None:
+            raise InputError("give --save FILE.npz or --against FILE.npz")
+        return compared(against)

@@ -10,7 +10,6 @@ releases measures more than its lever.
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from evidence.command import command
 from meshwright.validation.ledger import PredictedCase, evaluate
 from meshwright.validation.rows import published_files
 
@@ -103,12 +103,11 @@ def _words(value: object) -> str:
     return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def main() -> None:
+@command
+def main(*files: Path) -> None:
     """Print every effect and the summary."""
-    files = [Path(name) for name in sys.argv[1:]] or published_files()
-    changes = sorted(
-        effects(evaluate(files).entries), key=lambda change: (change.field, change.before, change.case_id)
-    )
+    entries = evaluate(files or published_files()).entries
+    changes = sorted(effects(entries), key=lambda change: (change.field, change.before, change.case_id))
     for change in changes:
         print(change.line())
     if changes:
@@ -116,7 +115,3 @@ def main() -> None:
         middle = median(change.error for change in changes)
         print(f"{len(changes)} effects above {LEAST:.0%}: sign right in {right / len(changes):.0%}")
         print(f"  size off by {middle:.0%} of the effect (median)")
-
-
-if __name__ == "__main__":
-    main()
