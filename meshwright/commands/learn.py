@@ -39,16 +39,11 @@ def learn(
     [bold]Example:[/bold] meshwright learn server/results.jsonl -o site.yaml
     """
     from meshwright.api.learning import learn as learn_from
-    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.commands.output import note, tell, write_page
 
     learning = learn_from(runs, site=site)
-    if json:
-        print_json(learning.to_dict())
-    else:
-        show_tables(*learning._tables())
-    if html is not None:
-        learning.page().write(html)
-        note(f"page written: {html}")
+    tell(learning, json)
+    write_page(learning, html)
     if out is not None:
         learning.save(out)
         note(f"wrote {out}; --site {out} takes it")

@@ -35,7 +35,7 @@ def observe(
     [bold]Example:[/bold] meshwright observe http://localhost:8000 -o server/results.jsonl
     """
     from core.errors import InputError
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import note, progress, tell
     from meshwright.observations import live_server
 
     parts = [part.strip() for part in concurrency.split(",")]
@@ -52,10 +52,7 @@ def observe(
             seconds=seconds,
             progress=advance,
         )
-    if json:
-        print_json(observed.to_dict())
-    else:
-        show_tables(*observed._tables())
+    tell(observed, json)
     if out is not None:
         observed.save(out)
         note(f"wrote {out}; `meshwright learn {out} -o site.yaml` takes it with {out.parent / 'plan.yaml'}")

@@ -41,7 +41,7 @@ def plan_serving(
     import typer
 
     from core.errors import InfeasibleError, InputError
-    from meshwright.commands.output import note, note_model, print_json, progress, show_tables
+    from meshwright.commands.output import note, note_model, print_json, progress, show_tables, write_page
     from meshwright.deployments import deploy
     from meshwright.exporters.launchers import engine_target, export_words
     from meshwright.questions.policies import tried_policies
@@ -77,9 +77,8 @@ def plan_serving(
         tables = deployment_tables(search.search, search.refined, search.look, flags.more)
         tables = tables if search.agents is None else agent_tables(search.search, search.agents)
         show_tables(*tables, *tried, launch)
-    if files.html is not None and search.search.plans:
-        search.page().write(files.html)
-        note(f"page written: {files.html}")
+    if search.search.plans:
+        write_page(search, files.html)
     if not search.search.plans:
         raise InfeasibleError(nearest_words(search.search))
     files.save_scenario(search)

@@ -34,7 +34,7 @@ def sweep(
 
     [bold]Example:[/bold] meshwright sweep sizes-llama3-8b --store results.db
     """
-    from meshwright.commands.output import note, print_json, show_tables
+    from meshwright.commands.output import note, print_json, show_tables, write_page
     from meshwright.sweeps import api as sweep_api
     from meshwright.sweeps.tables import check_format
 
@@ -46,9 +46,7 @@ def sweep(
     if out is not None:
         answers.write(out)
         note(f"table written: {out}")
-    if html is not None:
-        answers.page().write(html)
-        note(f"page written: {html}")
+    write_page(answers, html)
     if json:
         print_json(answers.to_dict())
     elif out is None:

@@ -43,7 +43,7 @@ def whatif(
 
     [bold]Example:[/bold] meshwright whatif nic-gpt3-175b
     """
-    from meshwright.commands.output import note, print_json, progress, show_tables
+    from meshwright.commands.output import note, progress, tell, write_page
     from meshwright.commands.plan_flags import refuse_given
     from meshwright.jobs import AskOptions, job_of
     from meshwright.questions.training import scenario_data
@@ -67,15 +67,11 @@ def whatif(
     finished, interrupted = _run(inquiry, work)
     outcomes += finished
     compared = inquiry.comparison(outcomes, interrupted)
-    if json:
-        print_json(compared.to_dict())
-    else:
-        show_tables(*compared._tables())
+    tell(compared, json)
     if html is not None and interrupted and (html.exists() or not finished):
         note(f"interrupted: {html} is left as it was")
-    elif html is not None:
-        compared.page().write(html)
-        note(f"page written: {html}")
+    else:
+        write_page(compared, html)
     if interrupted:
         note(f"interrupted: {len(finished):,} of {work.runs:,} runs finished")
         raise typer.Exit(INTERRUPTED)

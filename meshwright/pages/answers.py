@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from meshwright.pages.fronts import target_line
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.pages.sections import sections_of
 from meshwright.reports.days import seconds_of_day
 from meshwright.reports.mixes import option_errors
@@ -72,7 +72,7 @@ def deployments_page(search: ServingSearch, tables: Sequence[Table | str], unit:
     # Agents wait for tools and find their prompts cached, which curves of open arrivals leave out.
     curves = [] if unit == "turns" else _curves(search)
     data = [*curves, {**points, "showlegend": False}]
-    figure = {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, **axes)}
+    figure = figure_of(data, height=480, hovermode="closest", shapes=shapes, **axes)
     line = (
         "Each line is a deployment from a low load up to its goodput, each point"
         if curves
@@ -131,7 +131,7 @@ def mix_page(mix: Mix, tables: Sequence[Table | str]) -> Page:
     bars = {"type": "bar", "orientation": "h", "x": cost, "y": [label(name) for name in names]}
     bars |= {"marker": {"color": COLOURS[0]}, "text": [f"{value:.2f}" for value in cost]}
     axes = {"xaxis": axis("$ an hour"), "yaxis": axis(autorange="reversed")}
-    figure = {"data": [bars], "layout": layout(height=120 + 50 * len(names), **axes)}
+    figure = figure_of([bars], height=120 + 50 * len(names), **axes)
     title = f"Cheapest mix for {mix.question.model.name}"
     return Page(title, facts, [Section("What is rented", "", figure), *sections_of(tables)])
 
@@ -171,7 +171,7 @@ def day_page(day: DayPlan, tables: Sequence[Table | str]) -> Page:
         "timetable": f"{day.timetable_usd:,.2f} $ a day",
         "all day the most": f"{day.fixed_usd:,.2f} $ a day",
     }
-    figure = {"data": lines, "layout": layout(height=380, **axes)}
+    figure = figure_of(lines, height=380, **axes)
     title = f"A day of {day.question.model.name}"
     return Page(title, facts, [Section("Replicas over the day", "", figure), *sections_of(tables)])
 
@@ -206,10 +206,7 @@ def runs_page(ranking: RunRanking, tables: Sequence[Table | str]) -> Page:
         "hovertemplate": "%{hovertext}<br>%{x:.3g} days, %{y:,.3g} $<extra></extra>",
         "marker": {"size": 9, "color": COLOURS[0]},
     }
-    figure = {
-        "data": [points],
-        "layout": layout(height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("$")),
-    }
+    figure = figure_of([points], height=380, hovermode="closest", xaxis=axis("days"), yaxis=axis("$"))
     shown_by = "GPUs" if several else "rank"
     words = (
         f"Each point is a run by its {shown_by}; the lines are 90 % bands of step and faults, in which "
@@ -283,4 +280,4 @@ def lines_figure(x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequ
     axes = {"xaxis": axis(x, rangemode="tozero"), "yaxis": axis(y, rangemode="tozero")}
     below = {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"}
     style = {"height": 380 + 12 * len(data), "showlegend": True, "hovermode": "closest", "legend": below}
-    return {"data": data, "layout": layout(**style, **axes)}
+    return figure_of(data, **style, **axes)

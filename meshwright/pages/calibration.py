@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.reports.calibration import HEADINGS, error_rows
 from profiles.fitting import Fit
 from profiles.fitting.calibration_entry import Unseen
@@ -46,17 +46,15 @@ def _panel(entry: str, points: Unseen) -> Figure:
     """Predicted against measured of one entry."""
     decades = {"type": "log", "dtick": 1, "exponentformat": "power", "showexponent": "all"}
     title = f"{label(entry.replace('/', ' '))}: {len(points.measured_s):,} shapes"
-    return {
-        "data": _traces(points),
-        "layout": layout(
-            height=PANEL_HEIGHT,
-            title={"text": title, "font": {"size": 13}, "x": 0.5, "y": 0.97, "yanchor": "top"},
-            margin={"l": 60, "r": 15, "t": 35, "b": 45},
-            showlegend=False,
-            xaxis=axis("measured, s", **decades),
-            yaxis=axis("predicted, s", **decades),
-        ),
-    }
+    return figure_of(
+        _traces(points),
+        height=PANEL_HEIGHT,
+        title={"text": title, "font": {"size": 13}, "x": 0.5, "y": 0.97, "yanchor": "top"},
+        margin={"l": 60, "r": 15, "t": 35, "b": 45},
+        showlegend=False,
+        xaxis=axis("measured, s", **decades),
+        yaxis=axis("predicted, s", **decades),
+    )
 
 
 def _traces(unseen: Unseen) -> list[dict[str, Any]]:

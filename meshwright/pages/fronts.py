@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from core.yaml_text import yaml_text
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label, line_at
 from meshwright.reports.fronts import band_words
 from planner.pareto import Front, Fronts
 
@@ -76,13 +76,12 @@ def _figure(fronts: Fronts, front: Front) -> Figure:
     spread = {name: axis_scale(measure.values[usable]) for name, measure in (("x", front.x), ("y", front.y))}
     x, y = axis(front.x.name, **spread["x"]), axis(front.y.name, **spread["y"])
     shapes = [] if front.x.target is None else [target_line(front.x.target)]
-    return {"data": data, "layout": layout(height=480, hovermode="closest", shapes=shapes, xaxis=x, yaxis=y)}
+    return figure_of(data, height=480, hovermode="closest", shapes=shapes, xaxis=x, yaxis=y)
 
 
 def target_line(value: float) -> dict[str, Any]:
     """A dashed line across a chart at a target of its horizontal axis."""
-    ends = {"x0": value, "x1": value, "y0": 0, "y1": 1}
-    return {"type": "line", "yref": "paper", **ends, "line": {"dash": "dash", "color": FRONT, "width": 1.5}}
+    return line_at(value, dash="dash", color=FRONT, width=1.5)
 
 
 def axis_scale(values: np.ndarray) -> dict[str, Any]:

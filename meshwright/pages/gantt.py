@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from meshwright.pages.page import Figure, axis, layout
+from meshwright.pages.page import Figure, axis, figure_of
 from meshwright.reports.parts import colour
 from simulator.engine.graph import NONE
 from simulator.engine.timeline import Timeline
@@ -104,16 +104,14 @@ def gantt(timeline: Timeline, names: Sequence[str]) -> tuple[Figure, Window]:
         "tickvals": [row + 0.5 for row in range(len(ranks))],
         "ticktext": [names[rank] for rank in ranks],
     }
-    figure = {
-        "data": traces,
-        "layout": layout(
-            height=int(np.clip(110 + 34 * len(ranks), 260, 1500)),
-            hovermode="closest",
-            hoverdistance=30,
-            yaxis=axis(range=[len(ranks), 0], showgrid=False, **ticks),
-            **_axes(panels),
-        ),
-    }
+    figure = figure_of(
+        traces,
+        height=int(np.clip(110 + 34 * len(ranks), 260, 1500)),
+        hovermode="closest",
+        hoverdistance=30,
+        yaxis=axis(range=[len(ranks), 0], showgrid=False, **ticks),
+        **_axes(panels),
+    )
     return figure, window
 
 

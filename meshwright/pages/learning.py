@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label, line_at
 from meshwright.pages.sections import sections_of
 from meshwright.reports.units import percent
 
@@ -68,9 +68,8 @@ def _errors(runs: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
         }
         for key, (words, colour, symbol) in ERRORS.items()
     ]
-    zero = {"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"color": "#7b8794"}}
     axes = {"xaxis": axis(tickformat=".0%"), "yaxis": axis(autorange="reversed", type="category")}
-    return {"data": data, "layout": layout(height=140 + 24 * len(runs), shapes=[zero], **axes)}
+    return figure_of(data, height=140 + 24 * len(runs), shapes=[line_at(0, color="#7b8794")], **axes)
 
 
 def _factors(rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -96,4 +95,4 @@ def _factors(rows: Sequence[Mapping[str, Any]]) -> Figure:
         bars("after", "posterior_spread", "factor", AFTER, 2),
     ]
     axes = {"xaxis": axis("measured / calibrated"), "yaxis": axis(autorange="reversed", type="category")}
-    return {"data": data, "layout": layout(height=140 + 28 * len(rows), **axes)}
+    return figure_of(data, height=140 + 28 * len(rows), **axes)

@@ -62,6 +62,16 @@ def layout(**changed: Any) -> dict[str, Any]:
     return shared | changed
 
 
+def figure_of(data: Sequence[Mapping[str, Any]], **shape: Any) -> Figure:
+    """A chart of some traces, with changes of the common layout."""
+    return {"data": list(data), "layout": layout(**shape)}
+
+
+def line_at(place: float, **line: Any) -> dict[str, Any]:
+    """A line of some style across a chart, at a place of its horizontal axis."""
+    return {"type": "line", "yref": "paper", "x0": place, "x1": place, "y0": 0, "y1": 1, "line": line}
+
+
 def axis(title: str = "", **changed: Any) -> dict[str, Any]:
     """An axis in the style of all charts."""
     shared = {

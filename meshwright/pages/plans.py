@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.pages.explorer import explorer_section
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, label, layout, line_at
 from meshwright.reports.basis import basis_words
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.plan_evidence import short_runs
@@ -187,6 +187,4 @@ def _bars(plans: Sequence[Report], unit: str, **x: Any) -> dict[str, Any]:
 
 
 def _line(bytes_: float, dash: str) -> dict[str, Any]:
-    place = bytes_ / 2**30
-    shape = {"type": "line", "yref": "paper", "x0": place, "x1": place, "y0": 0, "y1": 1}
-    return {**shape, "line": {"dash": dash, "color": LIMIT, "width": 1.5}}
+    return line_at(bytes_ / 2**30, dash=dash, color=LIMIT, width=1.5)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.pages.page import Figure, Page, Section, axis, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, line_at
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.run_bands import days_band, in_proportion
 from meshwright.reports.runs import goodput_at, run_facts, states
@@ -132,10 +132,7 @@ def _calendar(run: PlannedRun) -> Figure:
         for state, colour in COLOURS.items()
         if state in hours
     ]
-    return {
-        "data": data,
-        "layout": layout(barmode="stack", height=380, xaxis=axis("day"), yaxis=axis("hours")),
-    }
+    return figure_of(data, barmode="stack", height=380, xaxis=axis("day"), yaxis=axis("hours"))
 
 
 def _waterfall(run: PlannedRun) -> Figure:
@@ -152,11 +149,14 @@ def _waterfall(run: PlannedRun) -> Figure:
     bars = {"type": "bar", "x": names, "base": base, "y": high, "marker": {"color": colours}}
     words = {"text": [f"{value:.2f}" for value in high], "textposition": "outside", "cliponaxis": False}
     floor = max(100 * left - 10, 0.0)
-    return {
-        "data": [bars | words],
-        "layout": layout(height=400, margin={"l": 70, "r": 20, "t": 30, "b": 60}, xaxis=axis())
-        | {"yaxis": axis("percent of wall time", range=[floor, 102]), "showlegend": False},
-    }
+    return figure_of(
+        [bars | words],
+        height=400,
+        margin={"l": 70, "r": 20, "t": 30, "b": 60},
+        xaxis=axis(),
+        yaxis=axis("percent of wall time", range=[floor, 102]),
+        showlegend=False,
+    )
 
 
 BINS = 24
@@ -166,36 +166,28 @@ BINS = 24
 def _finish(run: PlannedRun) -> Figure:
     days = np.sort(run.outcome.wall_s[np.isfinite(run.outcome.wall_s)]) / DAY
     if not len(days):
-        return {"data": [], "layout": layout()}
+        return figure_of([])
     lines = [
-        {
-            "type": "line",
-            "x0": at,
-            "x1": at,
-            "y0": 0,
-            "y1": 1,
-            "yref": "paper",
-            "line": {"dash": "dot", "color": "#4a5568"},
-        }
+        line_at(at, dash="dot", color="#4a5568")
         for at in (run.outcome.quantile(share) / DAY for share in (0.1, 0.5, 0.9))
         if np.isfinite(at)
     ]
     counts, edges = np.histogram(days, bins=BINS)
     middles = [round(float(day), 5) for day in (edges[:-1] + edges[1:]) / 2]
-    return {
-        "data": [
-            {"type": "bar", "x": middles, "y": counts.tolist(), "marker": {"color": COLOURS["replace"]}}
-        ],
-        "layout": layout(
-            height=320, shapes=lines, xaxis=axis("days"), yaxis=axis("replications"), bargap=0.05
-        ),
-    }
+    return figure_of(
+        [{"type": "bar", "x": middles, "y": counts.tolist(), "marker": {"color": COLOURS["replace"]}}],
+        height=320,
+        shapes=lines,
+        xaxis=axis("days"),
+        yaxis=axis("replications"),
+        bargap=0.05,
+    )
 
 
 def _over_period(run: PlannedRun) -> Figure:
     inputs = run.outcome.inputs
     if not inputs.faults.processes or not np.isfinite(inputs.period_s):
-        return {"data": [], "layout": layout()}
+        return figure_of([])
     rate = inputs.faults.rate(inputs.job)
     periods = inputs.period_s * np.geomspace(0.05, 20, 81)
     shares = 100 * np.maximum(goodput_at(run, rate, periods), 0.0)
@@ -207,21 +199,22 @@ def _over_period(run: PlannedRun) -> Figure:
         "name": "this run",
         "marker": {"size": 10, "color": "#c53030"},
     }
-    return {
-        "data": [
+    return figure_of(
+        [
             line
             | {"x": [round(float(p) / 60, 5) for p in periods], "y": [round(float(s), 4) for s in shares]},
             point | {"x": [inputs.period_s / 60], "y": [here]},
         ],
-        "layout": layout(height=340, xaxis=axis("minutes of work between saves", type="log", tickformat="~g"))
-        | {"yaxis": axis("goodput, percent")},
-    }
+        height=340,
+        xaxis=axis("minutes of work between saves", type="log", tickformat="~g"),
+        yaxis=axis("goodput, percent"),
+    )
 
 
 def _over_size(run: PlannedRun) -> Figure:
     inputs = run.outcome.inputs
     if not inputs.faults.processes or inputs.dropped:
-        return {"data": [], "layout": layout()}
+        return figure_of([])
     width = inputs.job.devices_per_node
     nodes = np.unique(np.rint(inputs.job.nodes * np.geomspace(1 / 16, 16, 33)).astype(int).clip(1))
     if any(not each.repeats for each in inputs.faults.processes):
@@ -230,12 +223,12 @@ def _over_size(run: PlannedRun) -> Figure:
     shares = np.array([float(goodput_at(run, rate, inputs.period_s)) for rate in rates])
     here = float(goodput_at(run, inputs.faults.rate(inputs.job), inputs.period_s))
     if not here > 0:
-        return {"data": [], "layout": layout()}
+        return figure_of([])
     gained = shares * nodes / (here * inputs.job.nodes)
     devices = [int(count) * width for count in nodes]
     line = {"type": "scatter", "mode": "lines+markers"}
-    return {
-        "data": [
+    return figure_of(
+        [
             line
             | {"name": "goodput, percent", "x": devices, "y": [round(100 * float(s), 4) for s in shares]},
             line
@@ -246,9 +239,9 @@ def _over_size(run: PlannedRun) -> Figure:
                 "yaxis": "y2",
             },
         ],
-        "layout": layout(
-            height=360, xaxis=axis("devices", type="log", tickformat=",d"), yaxis=axis("goodput, percent")
-        )
-        | {"yaxis2": axis("times", overlaying="y", side="right", showgrid=False)}
-        | {"margin": {"l": 70, "r": 70, "t": 30, "b": 45}},
-    }
+        height=360,
+        xaxis=axis("devices", type="log", tickformat=",d"),
+        yaxis=axis("goodput, percent"),
+        yaxis2=axis("times", overlaying="y", side="right", showgrid=False),
+        margin={"l": 70, "r": 70, "t": 30, "b": 45},
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.reports.parts import GROUPS, colour, shade
 
 Parts = Mapping[str, Mapping[str, float]]
@@ -70,7 +70,7 @@ def stacked_bars(
         "xaxis": axis("seconds"),
         "yaxis": axis(autorange="reversed", showgrid=False, tickvals=places, ticktext=list(rows)),
     }
-    return {"data": data, "layout": layout(**usual | shape)}
+    return figure_of(data, **usual | shape)
 
 
 def sections_of(tables: Sequence[Table | str]) -> list[Section]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label, line_at
 from meshwright.reports.serving import describe_pool, figures, latency_rows
 from meshwright.reports.serving_evidence import error_words, run_errors, within
 from meshwright.reports.units import per_second, seconds, significant
@@ -146,19 +146,9 @@ def _cdfs(result: ServingResult, columns: Columns) -> Figure:
         )
         target = getattr(slo, name)
         if target is not None:
-            line = {"color": "#616e7c", "dash": "dash", "width": 1.5}
-            shapes.append(
-                {
-                    "type": "line",
-                    "xref": f"x{suffix}",
-                    "x0": target,
-                    "x1": target,
-                    "y0": 0,
-                    "y1": 1,
-                    "line": line,
-                }
-            )
-    return {"data": data, "layout": layout(height=380, shapes=shapes, showlegend=False, **axes)}
+            drawn = line_at(target, color="#616e7c", dash="dash", width=1.5)
+            shapes.append(drawn | {"xref": f"x{suffix}", "yref": "y"})
+    return figure_of(data, height=380, shapes=shapes, showlegend=False, **axes)
 
 
 def _over_time(columns: Columns) -> Figure:
@@ -192,15 +182,13 @@ def _over_time(columns: Columns) -> Figure:
             "hovertemplate": "%{y:.3g} requests/s<extra></extra>",
         }
     )
-    return {
-        "data": data,
-        "layout": layout(
-            height=460,
-            xaxis=axis("arrival (s)", anchor="y2"),
-            yaxis=axis("latency (s)", type="log", domain=[0.28, 1]),
-            yaxis2=axis("requests/s", domain=[0, 0.2], rangemode="tozero"),
-        ),
-    }
+    return figure_of(
+        data,
+        height=460,
+        xaxis=axis("arrival (s)", anchor="y2"),
+        yaxis=axis("latency (s)", type="log", domain=[0.28, 1]),
+        yaxis2=axis("requests/s", domain=[0, 0.2], rangemode="tozero"),
+    )
 
 
 def merged_series(members: Sequence[Member]) -> tuple[float, np.ndarray]:
@@ -247,15 +235,13 @@ def _occupancy(members: Sequence[Member]) -> Figure:
         }
         for name, values, side in lines
     ]
-    return {
-        "data": data,
-        "layout": layout(
-            height=420,
-            xaxis=axis("time (s)", anchor="y2"),
-            yaxis=axis("sequences", domain=[0.42, 1], rangemode="tozero"),
-            yaxis2=axis("KV use (%)", domain=[0, 0.32], rangemode="tozero"),
-        ),
-    }
+    return figure_of(
+        data,
+        height=420,
+        xaxis=axis("time (s)", anchor="y2"),
+        yaxis=axis("sequences", domain=[0.42, 1], rangemode="tozero"),
+        yaxis2=axis("KV use (%)", domain=[0, 0.32], rangemode="tozero"),
+    )
 
 
 def _step_parts(members: Sequence[Member]) -> Figure:
@@ -293,15 +279,13 @@ def _step_parts(members: Sequence[Member]) -> Figure:
         for name in names
         if any(parts.get(name, 0.0) > 0 for parts in totals.values())
     ]
-    return {
-        "data": data,
-        "layout": layout(
-            barmode="stack",
-            height=150 + 50 * len(totals),
-            xaxis=axis("seconds of all replicas"),
-            yaxis=axis(showgrid=False),
-        ),
-    }
+    return figure_of(
+        data,
+        barmode="stack",
+        height=150 + 50 * len(totals),
+        xaxis=axis("seconds of all replicas"),
+        yaxis=axis(showgrid=False),
+    )
 
 
 def _timelines(columns: Columns) -> Figure:
@@ -336,13 +320,11 @@ def _timelines(columns: Columns) -> Figure:
         for (phase, colour), start, end in zip(PHASES, edges[:-1], edges[1:], strict=True)
     ]
     ticks = {"tickvals": rows, "ticktext": [name.split(":")[0] for name in names]}
-    return {
-        "data": data,
-        "layout": layout(
-            barmode="overlay",
-            bargap=0.3,
-            height=130 + 20 * len(rows),
-            xaxis=axis("seconds since it was sent"),
-            yaxis=axis(autorange="reversed", showgrid=False, **ticks),
-        ),
-    }
+    return figure_of(
+        data,
+        barmode="overlay",
+        bargap=0.3,
+        height=130 + 20 * len(rows),
+        xaxis=axis("seconds since it was sent"),
+        yaxis=axis(autorange="reversed", showgrid=False, **ticks),
+    )

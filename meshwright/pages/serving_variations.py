@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.pages.fronts import log_ticks
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.reports.units import percent, seconds
 from meshwright.variations.answer import Outcome
 from meshwright.variations.question import abbreviated
@@ -74,14 +74,12 @@ def _latencies(ran: Sequence[Outcome]) -> Figure:
     ]
     ticks = {"tickvals": list(range(len(ran))), "ticktext": names}
     drawn = np.array([value for line in data for value in line["x"] if value])
-    return {
-        "data": data,
-        "layout": layout(
-            height=130 + 28 * len(ran),
-            xaxis=axis("seconds", **(log_ticks(drawn) if len(drawn) else {})),
-            yaxis=axis(range=[len(ran) - 0.5, -0.5], **ticks),
-        ),
-    }
+    return figure_of(
+        data,
+        height=130 + 28 * len(ran),
+        xaxis=axis("seconds", **(log_ticks(drawn) if len(drawn) else {})),
+        yaxis=axis(range=[len(ran) - 0.5, -0.5], **ticks),
+    )
 
 
 def _curve(key: str, points: Sequence[Outcome]) -> Figure:
@@ -111,12 +109,10 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
             "line": {"color": "#6a51a3"},
         }
     )
-    return {
-        "data": data,
-        "layout": layout(
-            height=480,
-            xaxis=axis(label(key), anchor="y2", type="linear" if numeric else "category"),
-            yaxis=axis("latency (s)", type="log", domain=[0.38, 1]),
-            yaxis2=axis("tokens/s", domain=[0, 0.3], rangemode="tozero"),
-        ),
-    }
+    return figure_of(
+        data,
+        height=480,
+        xaxis=axis(label(key), anchor="y2", type="linear" if numeric else "category"),
+        yaxis=axis("latency (s)", type="log", domain=[0.38, 1]),
+        yaxis2=axis("tokens/s", domain=[0, 0.3], rangemode="tozero"),
+    )

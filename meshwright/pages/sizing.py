@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label, line_at
 from meshwright.reports.plan_evidence import short_runs
 from meshwright.reports.sizing import band_of, band_words, energy_words, time_words, usd_words
 from meshwright.reports.units import counted, percent, seconds
@@ -87,17 +87,9 @@ def _figure(sizing: Sizing, planned: list[Size]) -> Figure:
         )
     shapes = []
     if sizing.deadline_days is not None:
-        line = {
-            "type": "line",
-            "yref": "paper",
-            "y0": 0,
-            "y1": 1,
-            "line": {"dash": "dash", "color": "#c8374a"},
-        }
-        deadline = sizing.deadline_days * per_day
-        shapes = [{**line, "x0": deadline, "x1": deadline}]
+        shapes = [line_at(sizing.deadline_days * per_day, dash="dash", color="#c8374a")]
     axes = {"xaxis": axis(unit), "yaxis": axis("dollars")}
-    return {"data": data, "layout": layout(height=460, hovermode="closest", shapes=shapes, **axes)}
+    return figure_of(data, height=460, hovermode="closest", shapes=shapes, **axes)
 
 
 def _bars(halves: list[float], colour: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.pages.gantt import gantt, shown_ranks
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.pages.sections import GROUP_SHADES, stacked_bars
 from meshwright.reports.parts import grouped
 from meshwright.reports.plan_evidence import short_runs
@@ -141,16 +141,14 @@ def _memory(timeline: Timeline, names: list[str], capacity: float) -> Figure:
         "line": {"dash": "dash", "color": "#c8374a", "width": 1.5},
         "label": {"text": "what the device has", "textposition": "start", "font": {"color": "#c8374a"}},
     }
-    return {
-        "data": data,
-        "layout": layout(
-            height=430,
-            xaxis=axis("seconds", range=[0, timeline.seconds]),
-            yaxis=axis("GiB", range=[0, 1.1 * max(largest, capacity) / 2**30]),
-            shapes=[limit],
-            legend={"orientation": "v", "x": 1.01, "y": 0.95, "yanchor": "top"},
-        ),
-    }
+    return figure_of(
+        data,
+        height=430,
+        xaxis=axis("seconds", range=[0, timeline.seconds]),
+        yaxis=axis("GiB", range=[0, 1.1 * max(largest, capacity) / 2**30]),
+        shapes=[limit],
+        legend={"orientation": "v", "x": 1.01, "y": 0.95, "yanchor": "top"},
+    )
 
 
 def fullest(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import InputError
 from core.files import atomic_write
 from hwmodels.cluster import Cluster
-from meshwright.pages.page import Figure, Page, Section, label, layout
+from meshwright.pages.page import Figure, Page, Section, figure_of, label
 from meshwright.reports.units import scaled, seconds
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _figure(graph: nx.Graph, cluster: Cluster) -> Figure:
         "yaxis": {"tickvals": heights, "ticktext": list(by_row), "showgrid": False, "zeroline": False},
     }
     below = {"orientation": "h", "x": 0, "y": -0.05, "yanchor": "top", "traceorder": "normal"}
-    return {"data": data, "layout": layout(height=460, hovermode="closest", legend=below, **axes)}
+    return figure_of(data, height=460, hovermode="closest", legend=below, **axes)
 
 
 def _name(place: tuple[Any, ...]) -> str:

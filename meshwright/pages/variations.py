@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from meshwright.pages.page import Figure, Page, Section, axis, label, layout
+from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label
 from meshwright.pages.sections import GROUP_SHADES, sections_of, stacked_bars
 from meshwright.reports.parts import GROUPS, colour, grouped
 from meshwright.reports.units import counted, percent, seconds
@@ -99,15 +99,13 @@ def _curve(key: str, points: Sequence[Outcome]) -> Figure:
         if any(part.get(group, 0.0) > 0 for part in parts)
     ]
     ticks = {"tickvals": x} if numeric else {}
-    return {
-        "data": data,
-        "layout": layout(
-            barmode="stack",
-            height=400,
-            xaxis=axis(label(key), type="log" if wide else "linear" if numeric else "category", **ticks),
-            yaxis=axis("seconds", rangemode="tozero"),
-        ),
-    }
+    return figure_of(
+        data,
+        barmode="stack",
+        height=400,
+        xaxis=axis(label(key), type="log" if wide else "linear" if numeric else "category", **ticks),
+        yaxis=axis("seconds", rangemode="tozero"),
+    )
 
 
 def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
@@ -149,12 +147,10 @@ def _map(first: str, second: str, points: Sequence[Outcome]) -> Figure:
     }
     across = {"tickvals": list(range(len(columns))), "ticktext": [label(column) for column in columns]}
     upwards = {"tickvals": list(range(len(rows))), "ticktext": [label(row) for row in rows]}
-    return {
-        "data": [heat],
-        "layout": layout(
-            barmode="overlay",
-            height=170 + 48 * len(rows),
-            xaxis=axis(label(second), showgrid=False, **across),
-            yaxis=axis(label(first), showgrid=False, **upwards),
-        ),
-    }
+    return figure_of(
+        [heat],
+        barmode="overlay",
+        height=170 + 48 * len(rows),
+        xaxis=axis(label(second), showgrid=False, **across),
+        yaxis=axis(label(first), showgrid=False, **upwards),
+    )
