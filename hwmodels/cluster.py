@@ -385,22 +385,42 @@ OF_NETWORK = {"nics": "nics_per_node", "nics_per_node": "nics_per_node", "nic_gb
 def _with_usual_links(data: Mapping[str, Any]) -> dict[str, Any]:
     """A short definition (device, nodes, NICs) with the links of the device's usual cluster.
 
-    Levels and network that are not stated are those of that cluster where its nodes have as many devices.
+    Levels and network that are not stated are those of that cluster; smaller nodes have NICs in proportion.
+
+    Raises:
+        ValueError: nodes of another size whose links do not follow from the usual ones.
     """
     filled = {OTHER_KEYS.get(key, key): value for key, value in data.items()}
+    if isinstance(filled.get("devices"), str):
+        filled["device"] = filled.pop("devices")
     name = devices.resolve(filled["device"]) if isinstance(filled.get("device"), str) else None
-    if "levels" in filled or name is None or name not in USUAL:
+    if name is None or name not in USUAL or {"levels", "network"} <= filled.keys():
         return filled
-    usual, stated = usual_cluster(name), filled.get("network", {})
-    if filled.setdefault("devices_per_node", usual.devices_per_node) != usual.devices_per_node:
+    usual, stated, assumed = usual_cluster(name), filled.get("network", {}), filled.get("assumed", [])
+    per_node = filled.setdefault("devices_per_node", usual.devices_per_node)
+    if not isinstance(per_node, int) or not isinstance(stated, Mapping) or not isinstance(assumed, list):
         return filled
+    words = "network" if "levels" in filled else "links"
+    if "levels" not in filled:
+        filled["levels"] = _levels_of(usual, per_node)
     of_network = {OF_NETWORK[key]: filled.pop(key) for key in OF_NETWORK if key in filled}
-    if isinstance(stated, Mapping):
-        filled["network"] = {**usual.network.model_dump(), **stated, **of_network}
-    words = f"links: those of {usual.name}"
-    assumed = filled.get("assumed", [])
-    return {
-        **filled,
-        "levels": list(usual.levels),
-        "assumed": [*assumed, words] if isinstance(assumed, list) else assumed,
-    }
+    in_proportion = max(1, usual.network.nics_per_node * per_node // usual.devices_per_node)
+    filled["network"] = {**usual.network.model_dump(), "nics_per_node": in_proportion, **stated, **of_network}
+    return {**filled, "assumed": [*assumed, f"{words}: those of {usual.name}"]}
+
+
+def _levels_of(usual: Cluster, per_node: int) -> list[Level]:
+    """Links of a node of `per_node` devices: the usual node's, or so many of its devices' own lanes.
+
+    Raises:
+        ValueError: links that are not each device's own (NVLink, Infinity Fabric) in nodes of another size.
+    """
+    if per_node == usual.devices_per_node:
+        return usual.levels
+    own_lanes = len(usual.levels) == 1 and usual.levels[0].kind in ("pcie", "ethernet")
+    if not own_lanes or not 1 <= per_node < usual.devices_per_node:
+        raise ValueError(
+            f"levels: must be stated for nodes of {per_node} {usual.device.name}, the links of {usual.name} join "
+            f"{usual.domain}; such as [{{name: nvlink, kind: nvlink, devices: {per_node}, bandwidth: 450e9}}]"
+        )
+    return [usual.levels[0].model_copy(update={"devices": per_node})]

@@ -223,4 +223,22 @@ def test_a_short_definition_has_the_links_of_the_usual_cluster():
 def test_what_a_short_definition_lacks_is_named_alone():
     with pytest.raises(InputError) as refused:
         clusters.get({"name": "lab", "device": "h100-sxm", "nodes": 4, "gpus_per_node": 4})
-    assert "levels" in str(refused.value) and "'devices'" not in str(refused.value)
+    assert "levels: must be stated for nodes of 4 h100-sxm" in str(refused.value)
+    assert "'devices'" not in str(refused.value)
+
+
+def test_a_smaller_node_has_the_lanes_of_its_devices_and_nics_in_proportion():
+    lab = clusters.get({"name": "lab", "devices": "a6000", "nodes": 6, "gpus_per_node": 4})
+    usual = clusters.get("a6000-8")
+    assert (lab.devices, lab.domain, lab.levels[0].bandwidth) == (24, 4, usual.levels[0].bandwidth)
+    assert lab.network.nics_per_node == max(1, usual.network.nics_per_node // 2)
+    assert "links: those of a6000-8" in lab.assumed
+
+
+def test_stated_levels_and_the_usual_network():
+    nvlink = [{"name": "nvlink", "kind": "nvlink", "devices": 6, "bandwidth": 450e9}]
+    stated = {"gpu": "h100-sxm", "gpus_per_node": 6, "nodes": 6, "nics": 2, "nic_gbps": 200, "levels": nvlink}
+    lab = clusters.get({"name": "lab", **stated})
+    assert (lab.domain, lab.network.nics_per_node, lab.network.nic_gbps) == (6, 2, 200)
+    assert lab.network.fabric == clusters.get("dgx-h100").network.fabric
+    assert "network: those of dgx-h100" in lab.assumed
