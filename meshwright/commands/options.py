@@ -294,7 +294,7 @@ Requests = Annotated[
 ]
 Use = Annotated[
     str | None,
-    typer.Option(help="Lengths and targets of chat, code, agents or batch."),
+    typer.Option(help="Lengths and targets of chat, code, agents, batch or embeddings."),
 ]
 Speculate = Annotated[
     str | None,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.execution import Execution
 
 NEEDED = ("model", "cluster", "gpus", "isl", "osl")
-USUAL = "chat"
+USUAL, EMBEDDINGS = "chat", "embeddings"
 """Use of servers whose requests nobody states."""
 NEEDED_OF_A_MIX = ("model", "isl", "osl", "rate")
 MOST_PLANS = 10_000
@@ -162,7 +162,7 @@ def _load(flags: ServeFlags) -> dict[str, Any]:
     names = (*names, "prefix", "images", "concurrency", "site", "pools", "deadline")
     return {
         **{name: getattr(flags, name) for name in names},
-        "use": _usual(flags) if _without_lengths(flags) else flags.use,
+        "use": _use(flags),
         "split": not flags.together,
         "requests": None if flags.requests is None else str(flags.requests),
         "gpus": device_count(flags.gpus) if flags.gpus else None,
@@ -176,12 +176,20 @@ def _without_lengths(flags: ServeFlags | DayFlags) -> bool:
     return hasattr(flags, "use") and not flags.scenario and all(value is None for value in stated)
 
 
-def _usual(flags: ServeFlags) -> str:
-    """The requests of a question that states none, with a note."""
+def _use(flags: ServeFlags) -> str | None:
+    """The use of a question: what it states, or the usual one of its model, with a note."""
     from meshwright.commands.output import note
+    from simulator.models import models
 
-    note(f"note: requests of --use {USUAL}, as none are stated; --isl and --osl, or --use, state others")
-    return USUAL
+    if flags.use or flags.scenario:
+        return flags.use
+    if not _without_lengths(flags):
+        targets = (flags.ttft, flags.tpot, flags.deadline, flags.objective)
+        return EMBEDDINGS if flags.osl == 0 and all(value is None for value in targets) else None
+    model = None if flags.model is None else models.get(flags.model, "--model")
+    usual = USUAL if model is None or model.causal else EMBEDDINGS
+    note(f"note: requests of --use {usual}, as none are stated; --isl and --osl, or --use, state others")
+    return usual
 
 
 def needed(flags: ServeFlags | DayFlags) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ class FrontArguments(TargetArguments, ReplicaArguments, total=False):
     """A front of replicas; targets are drawn beside it.
 
     Keys:
-        use: chat, code, agents or batch: lengths and targets where none are stated.
+        use: chat, code, agents, batch or embeddings: lengths and targets where none are stated.
     """
 
     use: str | None
@@ -166,7 +166,7 @@ class DeployArguments(MixArguments, ReplicaArguments, total=False):
         images: images in every prompt beside ``isl`` (``"2x1280x720"``, ``"1280x720@16"``: a video).
         requests: file of requests (Azure, BurstGPT, Mooncake, benchmark clients, ShareGPT, plain): lengths
             and, without ``rate``, arrivals.
-        use: chat, code, agents or batch: lengths and targets where none are stated.
+        use: chat, code, agents, batch or embeddings: lengths and targets where none are stated.
         concurrency: requests in flight at any time, instead of ``rate``, on one pool.
         site: file or mapping of what ``learn`` found on a measured server.
         pools: roles of pools to try beside those that serve: ``"attention"`` (attention-FFN disaggregation;

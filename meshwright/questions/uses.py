@@ -1,4 +1,4 @@
-"""Lengths and targets of a request by use: chat, code, agents, batch."""
+"""Lengths and targets of a request by use: chat, code, agents, batch, embeddings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Use(Strict):
     isl: Figure[int]
     osl: Figure[int]
     ttft: Figure[float]
-    tpot: Figure[float]
+    tpot: Figure[float] | None = None
     prefix: Figure[int] | None = None
     turns: Figure[int] | None = None
     """Calls of an agent from a message to its answer."""

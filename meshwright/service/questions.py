@@ -73,7 +73,7 @@ class ServeQuestion(ServiceQuestion):
     rate: float | int | None = Field(None, description="requests a second")
     ttft: Number | float | None = Field(None, description="target of the time to first token: 0.5, 500ms")
     tpot: Number | float | None = Field(None, description="target of the time per output token: 0.03, 30ms")
-    use: str | None = Field(None, description="chat, code, agents or batch: lengths and targets")
+    use: str | None = Field(None, description="chat, code, agents, batch or embeddings: lengths and targets")
     engine: str | None = Field(None, description="preset of an engine release")
     objective: str | None = Field(None, description="goodput, cost, energy or latency")
     concurrency: Number | None = Field(None, description="requests in flight instead of a rate")

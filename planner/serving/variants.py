@@ -51,7 +51,8 @@ def other_formats(question: ServingQuestion) -> Iterator[tuple[str, str | None]]
     else:
         stored = tuple(question.model.checkpoints)
     own_format = next(iter(choices(question)))["weights"]
-    narrow = "kv" not in question.fix and "fp8" in question.cluster.device.peak_flops
+    keeps = question.model.causal  # an encoder has no cache
+    narrow = keeps and "kv" not in question.fix and "fp8" in question.cluster.device.peak_flops
     for weights in (own_format, *stored):
         for kv in (question.fix.get("kv"), *(("fp8",) if narrow else ())):
             if (weights, kv) != (own_format, question.fix.get("kv")):

@@ -19,8 +19,9 @@ def test_a_use_is_enough(run, use):
     asked = report["question"]
     # System prompts of agents are whole spans.
     assert asked["prompt_tokens"] == pytest.approx(own.isl.value, abs=SPAN if own.turns else 0)
-    assert asked["output_tokens"] == own.osl.value
-    assert (asked["ttft"], asked["tpot"]) == (own.ttft.value, own.tpot.value)
+    assert asked["output_tokens"] == max(own.osl.value, 1)
+    assert asked["ttft"] == own.ttft.value
+    assert asked["tpot"] == (own.tpot.value if own.tpot else None)
 
 
 def test_more_agents_than_any_deployment_carries_exit_with_1(run):
@@ -129,3 +130,16 @@ def test_embeddings_are_prompts_with_one_output_token(run):
     embedded, one = (run(*PLACE, *lengths, "--osl", count) for count in ("0", "1"))
     assert "an embedding is priced as the prompt's pass" in embedded.err
     assert json.loads(embedded.out) == json.loads(one.out)
+
+
+def test_embeddings_without_targets_have_those_of_their_use(run):
+    lengths = ["--isl", "512", "--osl", "0"]
+    silent, stated = (run(*PLACE, *lengths, *target) for target in ((), ("--ttft", "500ms")))
+    assert json.loads(silent.out) == json.loads(stated.out)
+
+
+def test_an_encoder_is_asked_for_embeddings(run):
+    place = ["plan", "serve", "--model", "bge-m3", "--cluster", "h100", "--gpus", "1", "--json"]
+    silent, stated = (run(*place, *use) for use in ((), ("--use", "embeddings")))
+    assert "requests of --use embeddings, as none are stated" in silent.err
+    assert json.loads(silent.out) == json.loads(stated.out)
