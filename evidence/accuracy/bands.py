@@ -98,7 +98,7 @@ def with_evidence(
 
 def half_width(run: PredictedRun, errors: PartErrors) -> float:
     """Half-width of a run's band, as ``simulator.uncertainty.band`` has it."""
-    return errors.scale[run.evidence] * _variances(errors).spread(run)  # type: ignore[index]
+    return _variances(errors).width(run, errors.scale[run.evidence])  # type: ignore[index]
 
 
 def _variances(errors: PartErrors) -> Variances:
@@ -158,7 +158,7 @@ def print_ratios(runs: Sequence[PredictedRun], shipped: PartErrors, others: dict
     for title, errors in (("as shipped", dict.fromkeys(others, shipped)), ("source left out", others)):
         width = np.array(
             [
-                errors[first.source].ratio_scale * _variances(errors[first.source]).pair_spread(first, other)
+                _variances(errors[first.source]).pair_width(first, other, errors[first.source].ratio_scale)
                 for first, other, _ in compared
             ]
         )

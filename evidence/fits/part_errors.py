@@ -10,7 +10,7 @@ variances of all. Maximum likelihood by expectation maximisation (Pinheiro, Liu 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ ITERATIONS = 400
 LEAST = 1e-5
 """Smallest variance of a part: 0.3 %."""
 NINE_IN_TEN = 0.9
+ENOUGH = 10
+"""Sources of which one may lie outside a band of nine in ten."""
 
 
 @dataclass
@@ -66,22 +68,56 @@ class Variances:
     parts: np.ndarray
     residual: float
 
-    def spread(self, run: PredictedRun) -> float:
-        """Standard deviation of a run's error."""
-        return float(np.sqrt(run.exposed**2 @ (self.parts + run.variances) + self.residual))
+    def left(self, run: PredictedRun) -> float:
+        """Variance of a run's error beyond what calibrations state."""
+        return float(run.exposed**2 @ self.parts + self.residual)
 
-    def pair_spread(self, first: PredictedRun, other: PredictedRun) -> float:
-        """Standard deviation of the error of the ratio of two runs of one question."""
+    def width(self, run: PredictedRun, scale: float) -> float:
+        """Half-width of a run's band, as ``simulator.uncertainty.band`` has it."""
+        return float(np.sqrt(scale**2 * self.left(run) + NINETY**2 * run.exposed**2 @ run.variances))
+
+    def pair_width(self, first: PredictedRun, other: PredictedRun, scale: float) -> float:
+        """Half-width of the band of the ratio of two runs of one question."""
+        stated, left = self._pair(first, other)
+        return float(np.sqrt(scale**2 * left + stated))
+
+    def scale_of(self, run: PredictedRun) -> float:
+        """The scale at which a run's error is at the edge of its band."""
+        return float(np.sqrt(_beyond(run.error, NINETY**2 * run.exposed**2 @ run.variances) / self.left(run)))
+
+    def pair_scale(self, first: PredictedRun, other: PredictedRun, error: float) -> float:
+        """The scale at which the error of a ratio is at the edge of its band."""
+        stated, left = self._pair(first, other)
+        return float(np.sqrt(_beyond(error, stated) / left))
+
+    def _pair(self, first: PredictedRun, other: PredictedRun) -> tuple[float, float]:
         apart = first.exposed - other.exposed
-        return float(np.sqrt(apart**2 @ (self.parts + first.variances) + 2 * self.residual))
+        return NINETY**2 * apart**2 @ first.variances, apart**2 @ self.parts + 2 * self.residual
+
+
+def _beyond(error: float, stated: float) -> float:
+    """What of a squared error is beyond the band that calibrations state."""
+    return max(error**2 - stated, 0.0)
 
 
 def weighted_quantile(
-    values: Sequence[float], sources: Sequence[str], share: float, power: float = 1.0
+    values: Sequence[float],
+    sources: Sequence[str],
+    share: float,
+    power: float = 1.0,
+    votes: Mapping[str, float] | None = None,
 ) -> float:
-    """Quantile in which each source weighs the same, or its number of values to 1 less ``power``."""
+    """Quantile in which each source weighs the same, or its number of values to 1 less ``power``.
+
+    Args:
+        values: to order.
+        sources: of the values, as many.
+        share: of the weights that lie at or below the quantile.
+        power: see above.
+        votes: weight of a source, where not 1.
+    """
     counts = Counter(sources)
-    weights = np.array([counts[source] ** -power for source in sources])
+    weights = np.array([(votes[source] if votes else 1) * counts[source] ** -power for source in sources])
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / weights.sum()
     return float(np.asarray(values)[order][np.searchsorted(reached, share - 1e-9)])
@@ -123,13 +159,22 @@ def fit_variances(
 
 
 def evidence_scale(runs: Sequence[PredictedRun], variances: Variances) -> dict[str, float]:
-    """Half-width of the 90 % band over the standard deviation, never less with less evidence."""
+    """Half-width of the 90 % band over the standard deviation, never less with less evidence.
+
+    Fewer than ``ENOUGH`` sources are joined by those with more evidence, as ``ENOUGH`` votes in all: of two
+    sources alone the tenth that may lie outside is none.
+    """
     scale, least = {}, 0.0
-    for name in EVIDENCE:
-        same = [run for run in runs if run.evidence == name]
-        if same:
-            sizes = [abs(run.error) / variances.spread(run) for run in same]
-            least = max(least, weighted_quantile(sizes, [run.source for run in same], NINE_IN_TEN))
+    for number, name in enumerate(EVIDENCE):
+        own = [run for run in runs if run.evidence == name]
+        if own:
+            nearer = [run for run in runs if run.evidence in EVIDENCE[:number]]
+            names, others = {run.source for run in own}, {run.source for run in nearer}
+            lent = max(ENOUGH - len(names), 0) / max(len(others), 1)
+            votes = {f"lent {source}": lent for source in others} | dict.fromkeys(names, 1.0)
+            sources = [run.source for run in own] + [f"lent {run.source}" for run in nearer]
+            sizes = [variances.scale_of(run) for run in [*own, *nearer]]
+            least = max(least, weighted_quantile(sizes, sources, NINE_IN_TEN, votes=votes))
         scale[name] = round(least, 2)
     return scale
 
@@ -158,7 +203,7 @@ def ratio_scale(runs: Sequence[PredictedRun], variances: Variances) -> float:
     gaps = pairs(runs)
     if not gaps:
         return NINETY
-    sizes = [abs(error) / variances.pair_spread(first, other) for first, other, error in gaps]
+    sizes = [variances.pair_scale(first, other, error) for first, other, error in gaps]
     sources = [first.source for first, _, _ in gaps]
     # Half of the pairs are of three sources; other sources have few pairs.
     return round(weighted_quantile(sizes, sources, NINE_IN_TEN, power=0.5), 2)

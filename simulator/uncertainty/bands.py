@@ -2,7 +2,8 @@
 
 With exposures ``x``, errors of parts of covariance ``D`` (diagonal) and a residual ``r`` of each plan, a
 step has the variance ``x D x + r r``, and the ratio of two plans ``(x - y) D (x - y) + 2 r r``: errors of
-what both plans share cancel.
+what both plans share cancel. ``D`` is what measured steps left of each part, wider the less was measured near,
+and what calibrations say of their own kernels and links, which is wide already where nobody measured.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ MEDIAN = 0.674
 """Half of normal errors are within so many standard deviations."""
 
 
-def part_variance(setting: Setting) -> np.ndarray:
-    """Variance of the relative error of each part, shape (parts,)."""
+def part_variance(setting: Setting, scale: float | None = None) -> np.ndarray:
+    """Variance of the relative error of each part, shape (parts,).
+
+    Args:
+        setting: of the step.
+        scale: how much wider than measured steps left them its errors are; by default by the evidence near.
+    """
     fitted, calibrated = model_errors().parts.spread, calibration_errors(setting)
-    return np.array([fitted[name] ** 2 + calibrated[name] ** 2 for name in PARTS])
+    scale = evidence_scale(setting) if scale is None else scale
+    return np.array([(scale * fitted[name]) ** 2 + calibrated[name] ** 2 for name in PARTS])
 
 
-def part_covariance(setting: Setting) -> np.ndarray:
+def part_covariance(setting: Setting, scale: float | None = None) -> np.ndarray:
     """Covariance of the relative errors of parts in a band, shape (parts, parts).
 
     Errors of published steps at the width of the evidence; what measured steps left of them at a site.
@@ -32,7 +39,7 @@ def part_covariance(setting: Setting) -> np.ndarray:
     site = setting.site
     if site is not None and site.parts == list(PARTS):
         return np.array(site.covariance)
-    return np.diag(part_variance(setting)) * _scale(setting) ** 2
+    return np.diag(part_variance(setting, scale))
 
 
 def sources_of_width(setting: Setting) -> int:
@@ -43,16 +50,17 @@ def sources_of_width(setting: Setting) -> int:
     return model_errors().sources.get(evidence_of(setting, model_errors().measured), 0)
 
 
-def _scale(setting: Setting) -> float:
+def evidence_scale(setting: Setting) -> float:
+    """Errors of parts near a setting over those of measured steps, by what was measured near it."""
     return model_errors().parts.scale[evidence_of(setting, model_errors().measured)] / NINETY
 
 
-def _residual(setting: Setting) -> float:
+def _residual(setting: Setting, scale: float | None = None) -> float:
     """Error of a plan that no part explains, as a standard deviation."""
     site = setting.site
     if site is not None and site.residual is not None:
         return site.residual
-    return model_errors().parts.residual * _scale(setting)
+    return model_errors().parts.residual * (evidence_scale(setting) if scale is None else scale)
 
 
 def calibration_band(setting: Setting, step: Step) -> np.ndarray:
@@ -73,10 +81,10 @@ def covariance(setting: Setting, step: Step, exposed: np.ndarray | None = None) 
 
     Errors that all plans share cancel in a ratio; the residual of a plan does not. Shape (plans, plans).
     """
-    exposed, together = exposure(step) if exposed is None else exposed, part_covariance(setting)
-    apart = _residual(setting) ** 2 * np.eye(len(exposed))
-    widened = 1.0 if setting.site else model_errors().parts.ratio_scale / NINETY / _scale(setting)
-    return widened**2 * (exposed @ together @ exposed.T + apart)
+    scale = None if setting.site else model_errors().parts.ratio_scale / NINETY
+    exposed = exposure(step) if exposed is None else exposed
+    apart = _residual(setting, scale) ** 2 * np.eye(len(exposed))
+    return exposed @ part_covariance(setting, scale) @ exposed.T + apart
 
 
 def ratio_spread(covariances: np.ndarray, first: int = 0) -> np.ndarray:

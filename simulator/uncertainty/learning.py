@@ -20,11 +20,11 @@ from simulator.setting import Setting
 from simulator.site import FACTORS, LEAST, MOST, SITE_FORMAT, Site, SiteMemory
 from simulator.training import Step, predict
 from simulator.training.memory import memory
-from simulator.uncertainty.bands import part_variance
+from simulator.uncertainty.bands import evidence_scale, part_variance
 from simulator.uncertainty.bayes import FREEDOM, Posterior, posterior
-from simulator.uncertainty.errors import evidence_of, model_errors
+from simulator.uncertainty.errors import model_errors
 from simulator.uncertainty.memory import peak_errors
-from simulator.uncertainty.parts import NINETY, PARTS, exposure
+from simulator.uncertainty.parts import PARTS, exposure
 
 ROUNDS = 8
 HALVED = (1.0, 0.5, 0.25, 0.125)
@@ -118,11 +118,10 @@ class _Runs:
     """Measured steps of one device and framework, and their prior."""
 
     def __init__(self, runs: Sequence[MeasuredStep]) -> None:
-        errors, first = model_errors(), runs[0].setting
-        scale = errors.parts.scale[evidence_of(first, errors.measured)] / NINETY
+        scale = evidence_scale(runs[0].setting)
         self.runs = runs
-        self.variance = scale**2 * np.mean([part_variance(run.setting) for run in runs], axis=0)
-        self.residual = scale * errors.parts.residual
+        self.variance = np.mean([part_variance(run.setting, scale) for run in runs], axis=0)
+        self.residual = scale * model_errors().parts.residual
         self.measured = np.array([run.seconds for run in runs])
         plain = np.concatenate([exposure(step) for step in self.steps(None)])
         self.fixed = np.where(_applied(np.ones(len(PARTS))), 0.0, plain)
