@@ -420,7 +420,8 @@ def _levels_of(usual: Cluster, per_node: int) -> list[Level]:
     own_lanes = len(usual.levels) == 1 and usual.levels[0].kind in ("pcie", "ethernet")
     if not own_lanes or not 1 <= per_node < usual.devices_per_node:
         raise ValueError(
-            f"levels: must be stated for nodes of {per_node} {usual.device.name}, the links of {usual.name} join "
-            f"{usual.domain}; such as [{{name: nvlink, kind: nvlink, devices: {per_node}, bandwidth: 450e9}}]"
+            f"levels: must be stated for nodes of {per_node} {usual.device.name}, the links of {usual.name} "
+            f"join {usual.domain}; such as [{{name: nvlink, kind: nvlink, devices: {per_node}, "
+            "bandwidth: 450e9}]"
         )
     return [usual.levels[0].model_copy(update={"devices": per_node})]

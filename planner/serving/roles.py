@@ -26,6 +26,7 @@ from planner.serving.score import (
     ttft_quantile,
 )
 from planner.serving.shapes import ReplicaShape
+from simulator.serving.steady.steady import Steady
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,6 +68,9 @@ class Phase:
     """Of the link to the other pool, B/s."""
     sending_s: float
     """Seconds of that link to send one prompt's KV."""
+    cases: ReplicaCases | None = None
+    """Counts of replicas of all phases under open load, one case each; this one's from ``place`` on."""
+    place: int = 0
 
     def group(self, replicas: int) -> ReplicaGroup:
         """That many replicas."""
@@ -110,14 +114,7 @@ def phases(
     if question.objective == "goodput":
         load = np.minimum(load, limit)
     state = sharing.state(np.maximum(load, LEAST_RATE))
-    sent = sent_s(best_cases[owner], np.maximum(load, LEAST_RATE), state.prefill_s)
-    figures = (
-        np.minimum(ttft_quantile(question, state), NEVER),
-        np.where(state.stable, state.tpot_s, NEVER),
-        np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
-        (state.watts + np.array([shape.idle_watts_beside for shape in kept_shapes])[best_cases.shape[owner]])
-        * every,
-    )
+    figures = figures_of(sharing, load, state)
     # Where no pool carries the rate alone, batches at each shape's largest rate say whether they leave the
     # captured graphs: a pool of decodes carries the rate in smaller ones.
     mixed = limit[sharing.role == MIXED] * every[sharing.role == MIXED]
@@ -125,6 +122,7 @@ def phases(
     within = np.minimum(load, limit) if carried else limit
     batch = state.batch if np.array_equal(within, load) else _batch_within(sharing, within)
     ends = np.cumsum([len(part) for part in counts])[:-1]
+    place = np.concatenate([[0], ends])
     batches = [float(part.max()) for part in np.split(batch, ends)]
     ttft, tpot, decode, watts = (np.split(figure, ends) for figure in figures)
     return [
@@ -142,9 +140,30 @@ def phases(
             batch=batches[at],
             bandwidth=float(best_cases.bandwidth[at]),
             sending_s=float(best_cases.sending_s[at]),
+            cases=sharing,
+            place=int(place[at]),
         )
         for at in range(len(best))
     ]
+
+
+def figures_of(cases: ReplicaCases, load: Array, state: Steady) -> tuple[Array, Array, Array, Array]:
+    """TTFT, TPOT and decode of replicas, as in `Phase`, and the watts of all that share a load.
+
+    Args:
+        cases: replicas, each as many as share arrivals.
+        load: requests a second of one replica of each, shape (cases,).
+        state: theirs under it.
+    """
+    question = cases.question
+    sent = sent_s(cases, np.maximum(load, LEAST_RATE), state.prefill_s)
+    beside = np.array([shape.idle_watts_beside for shape in cases.shapes])[cases.shape]
+    return (
+        np.minimum(ttft_quantile(question, state), NEVER),
+        np.where(state.stable, state.tpot_s, NEVER),
+        np.where(state.stable, np.minimum(state.decode_s + sent, NEVER), NEVER),
+        (state.watts + beside) * cases.replicas,
+    )
 
 
 def _batch_within(cases: ReplicaCases, rate: Array) -> Array:

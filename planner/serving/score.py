@@ -285,7 +285,7 @@ class ReplicaCases:
         if slo.tpot is not None:
             meets &= np.where(prefill, sent / max(self.question.output - 1.0, 1.0), token) <= slo.tpot
         if slo.e2e is not None:
-            meets &= ~mixed | (first + state.decode_s <= slo.e2e)
+            meets &= prefill | (np.where(mixed, first, 0.0) + state.decode_s <= slo.e2e)
         return meets
 
 

@@ -177,9 +177,6 @@ def scores(
         pools = _DecodePools.of(question, decoding)
         columns += [_apart(question, first, phase, pools, decoding) for first, phase in enumerate(prefilling)]
     joined = [np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True)]
-    if question.watts is not None:
-        within = joined[-1] <= question.watts
-        joined = [part[..., within] for part in joined]
     return Scores(question, by_role["mixed"], prefilling, decoding, *joined)
 
 

@@ -14,12 +14,13 @@ from planner.serving.alternatives import attention_apart, chosen_rows
 from planner.serving.attention_sides import POOL
 from planner.serving.closed_clients import closed_phases
 from planner.serving.engine_options import drafting_shapes, with_settings, with_switches
+from planner.serving.pairs import score_deployments
 from planner.serving.plan import ServingPlan
 from planner.serving.preferred import Measured
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase, phases
 from planner.serving.score import ReplicaCases
-from planner.serving.scores import Scores, scores
+from planner.serving.scores import Scores
 from planner.serving.shapes import ReplicaShape, choices, nothing_fits, shapes
 from planner.serving.variants import Variant, variants
 from simulator.serving.question.speculation import Speculation
@@ -104,7 +105,7 @@ def search_serving(
             "the KV of a request"
         )
     phased = phases if question.concurrency is None else closed_phases
-    table = scores(question, kept_shapes, progress, partial(with_switches, phased=phased))
+    table = score_deployments(question, kept_shapes, progress, partial(with_switches, phased=phased))
     if not len(table):
         budget = "" if question.watts is None else f" within {question.watts:,.0f} W"
         names = " and ".join(f"{offer.devices} {offer.name}" for offer in types)
@@ -167,7 +168,7 @@ def _with_assumed(
     drafting = [table.plan(int(by_figure[0]))] if guessed[by_figure[0]] > guessed[order[0]] else []
     drafting_replicas = list(drafting_shapes(table, order))
     if drafting_replicas:
-        drafted = scores(replace(table.question, split=False), drafting_replicas, None, phased)
+        drafted = score_deployments(replace(table.question, split=False), drafting_replicas, None, phased)
         best = int(np.lexsort(_keys(drafted))[0]) if len(drafted) else -1
         drafting += [drafted.plan(best)] if best >= 0 and drafted.meets[best] else []
     sign = -1.0 if objective == "goodput" else 1.0

@@ -2,8 +2,8 @@
 
 With exposures ``x``, errors of parts of covariance ``D`` (diagonal) and a residual ``r`` of each plan, a
 step has the variance ``x D x + r r``, and the ratio of two plans ``(x - y) D (x - y) + 2 r r``: errors of
-what both plans share cancel. ``D`` is what measured steps left of each part, wider the less was measured near,
-and what calibrations say of their own kernels and links, which is wide already where nobody measured.
+what both plans share cancel. ``D`` is what measured steps left of each part, wider the less was measured
+near, and what calibrations say of their own kernels and links, which is wide already where nobody measured.
 """
 
 from __future__ import annotations

@@ -21,9 +21,13 @@ ABOVE = 1.05
 
 def check(question: Question) -> None:
     """Search without a rate, then the cheapest deployment of several."""
-    largest = max((plan.goodput for plan in _plans(question)), default=0.0)
+    found = _plans(question)
+    largest = max((plan.goodput for plan in found), default=0.0)
     if not largest:
         raise InfeasibleError("nothing meets the targets")
+    for plan in found:
+        not_slower(plan.ttft_s, question["ttft"], f"TTFT at the largest rate of {plan}")
+        not_slower(plan.tpot_s, question["tpot"], f"TPOT at the largest rate of {plan}")
     before = 0.0
     for share in SHARES:
         rate = share * largest
