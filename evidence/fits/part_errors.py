@@ -83,7 +83,8 @@ class Variances:
 
     def scale_of(self, run: PredictedRun) -> float:
         """The scale at which a run's error is at the edge of its band."""
-        return float(np.sqrt(_beyond(run.error, NINETY**2 * run.exposed**2 @ run.variances) / self.left(run)))
+        stated = float(NINETY**2 * run.exposed**2 @ run.variances)
+        return float(np.sqrt(_beyond(run.error, stated) / self.left(run)))
 
     def pair_scale(self, first: PredictedRun, other: PredictedRun, error: float) -> float:
         """The scale at which the error of a ratio is at the edge of its band."""
@@ -92,7 +93,8 @@ class Variances:
 
     def _pair(self, first: PredictedRun, other: PredictedRun) -> tuple[float, float]:
         apart = first.exposed - other.exposed
-        return NINETY**2 * apart**2 @ first.variances, apart**2 @ self.parts + 2 * self.residual
+        left = float(apart**2 @ self.parts) + 2 * self.residual
+        return float(NINETY**2 * apart**2 @ first.variances), left
 
 
 def _beyond(error: float, stated: float) -> float:
