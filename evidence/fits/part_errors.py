@@ -168,14 +168,14 @@ def evidence_scale(runs: Sequence[PredictedRun], variances: Variances) -> dict[s
     """
     scale, least = {}, 0.0
     for number, name in enumerate(EVIDENCE):
-        own = [run for run in runs if run.evidence == name]
-        if own:
+        same = [run for run in runs if run.evidence == name]
+        if same:
             nearer = [run for run in runs if run.evidence in EVIDENCE[:number]]
-            names, others = {run.source for run in own}, {run.source for run in nearer}
+            names, others = {run.source for run in same}, {run.source for run in nearer}
             lent = max(ENOUGH - len(names), 0) / max(len(others), 1)
             votes = {f"lent {source}": lent for source in others} | dict.fromkeys(names, 1.0)
-            sources = [run.source for run in own] + [f"lent {run.source}" for run in nearer]
-            sizes = [variances.scale_of(run) for run in [*own, *nearer]]
+            sources = [run.source for run in same] + [f"lent {run.source}" for run in nearer]
+            sizes = [variances.scale_of(run) for run in [*same, *nearer]]
             least = max(least, weighted_quantile(sizes, sources, NINE_IN_TEN, votes=votes))
         scale[name] = round(least, 2)
     return scale

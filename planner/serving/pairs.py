@@ -104,19 +104,19 @@ class _Pairs:
         tokens = max(self.table.question.output - 1.0, 1.0)
         return ttft, tpot + sent / tokens, decode_s + sent, watts + other_watts
 
-    def largest(self, most: Array) -> Array:
-        """Largest rates that meet the targets, at most ``most``; 0 where even few requests miss."""
+    def largest(self, bound: Array) -> Array:
+        """Largest rates that meet the targets, at most ``bound``; 0 where even few requests miss."""
 
         def meets(rate: Array) -> NDArray[np.bool_]:
             ttft, tpot, decode_s, _ = self.at(rate)
             return _meet(self.table, tpot, decode_s, ttft)
 
-        low, high = np.where(meets(most), most, 0.0), most
+        low, high = np.where(meets(bound), bound, 0.0), bound
         for _ in range(HALVES):
             middle = 0.5 * (low + high)
             holds = meets(middle)
             low, high = np.where(holds, middle, low), np.where(holds, high, middle)
-        return np.where(low < most, on_ladder(low), most)
+        return np.where(low < bound, on_ladder(low), bound)
 
 
 def _cases(phases: Sequence[Phase], numbers: Ints, replicas: Ints) -> ReplicaCases:
