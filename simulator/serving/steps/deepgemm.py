@@ -37,23 +37,26 @@ FLASHINFER_RATE = 3.0e12
 (sgl-project/sglang, pull 13528)."""
 
 
-def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool) -> Array:
+def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool, sent: bool = False) -> Array:
     """Return the seconds of an expert layer on one rank.
 
     Args:
         layer: the experts; `tokens` are those of all ranks.
         prices: of dense products in the same library, whose kernels have the same tiles.
         packs: whether scales are packed at every call.
+        sent: whether DeepEP brought each rank its own copies: the rows are these, and on average half a block
+            more for each expert that has any.
     """
     tokens = np.asarray(layer.tokens, dtype=np.float64)
     local = layer.experts / np.asarray(layer.expert_parallel, dtype=np.float64)
     width = layer.feed_forward / np.asarray(layer.tensor, dtype=np.float64)
-    rows = tokens * layer.top_k + (BLOCK - 1) * local
+    hits = uniform_hits(tokens, np.asarray(layer.top_k), np.asarray(layer.experts)) / layer.expert_parallel
+    copies = tokens * layer.top_k
+    rows = copies / layer.expert_parallel + BLOCK / 2 * hits if sent else copies + (BLOCK - 1) * local
     wide = Product(name="expert_up", part="experts", m=rows, n=2.0 * width, k=layer.hidden, dtype=layer.dtype)
     both = (wide, wide.changed(name="expert_down", n=layer.hidden, k=width))
     seconds = np.sum(price(both, prices), axis=0)
     kernels = prices.kernels
-    hits = uniform_hits(tokens, np.asarray(layer.top_k), np.asarray(layer.experts)) / layer.expert_parallel
     weights = hits * 3.0 * layer.hidden * width
     seconds += EXPOSED_READ * weights / (SERVED_READ_SHARE * kernels.device.memory_bandwidth)
     seconds += kernels.memory_bound(ACTIVATION_BYTES * rows * width, "activation")

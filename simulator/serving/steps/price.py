@@ -140,8 +140,9 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        if self.pads_experts:
-            padded = (padded_seconds(op, self.prices, self.packs_scales) for op in ops)
+        if self.pads_experts or self.sends_blocks:
+            packs = self.packs_scales
+            padded = (padded_seconds(op, self.prices, packs, not self.pads_experts) for op in ops)
             seconds = sum(padded, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
@@ -274,6 +275,14 @@ class StepPrice:
         cut, most_cut = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
         block = self.weights.experts == "fp8_block" and self.pool.expert_kernels is None
         return block and cut <= most_cut and self.cluster.device.generation.deepgemm
+
+    @property
+    def sends_blocks(self) -> bool:
+        """Whether DeepEP sends tokens to experts in DeepGEMM (SGLang v0.5.9 ep_moe/layer.py, DeepEPMoE)."""
+        pool, deepgemm = self.pool, self.cluster.device.generation.deepgemm
+        unnamed = pool.expert_kernels is None and pool.product_kernels is None
+        block = self.weights.experts == "fp8_block" and deepgemm and unnamed
+        return block and pool.exchange == "deepep" and self.engine.sends_to_experts.value and pool.expert > 1
 
     @property
     def packs_scales(self) -> bool:
