@@ -59,7 +59,13 @@ class Level(Strict):
     def dispatcher(self, library: str) -> tuple[tuple[float, float], ...]:
         """Ranks, and speed of a library's dispatch among them over an all-to-all; 1 where not measured."""
         rates = self.constants.dispatchers.get(library)
-        return tuple(zip(rates.ranks, rates.share, strict=True)) if rates else ((2.0, 1.0),)
+        if rates is None:
+            return ((2.0, 1.0),)
+        faster = max(rates.links_per_s / self.bandwidth, 1.0) if rates.links_per_s else 1.0
+        return tuple(
+            (ranks, min(share * faster, max(share, 1.0)))
+            for ranks, share in zip(rates.ranks, rates.share, strict=True)
+        )
 
     def combined_per_s(self, library: str) -> float | None:
         """Copies that a rank's combination reads a second at most; None where not measured."""

@@ -73,6 +73,8 @@ class DomainRates(Strict):
     """Ranks that exchange tokens, ascending."""
     share: list[Positive]
     """Speed with as many ranks; between them by their logarithm, beyond them the nearest."""
+    links_per_s: Positive | None = None
+    """Bytes/s of the links measured, if multiprocessors set the pace there: slower links hide it."""
     combined_per_s: Positive | None = None
     """Copies that a rank's combination reads a second at most, however narrow; none where not measured."""
 
