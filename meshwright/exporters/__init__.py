@@ -36,6 +36,9 @@ TARGETS = (
 ADAPTED = ("trl", "axolotl", "llama-factory")
 """Targets whose files train adapters."""
 
+KEYED = {"tuning": ADAPTED, "post_training": ("verl", "nemo-rl", "slime")}
+"""Modules of targets whose keys are data."""
+
 ALIASES = {
     "peft": "trl",
     "sft": "trl",
@@ -65,6 +68,9 @@ def exporter(target: str, option: str = "--to") -> Exporter:
     target = ALIASES.get(target.lower(), target.lower())
     if target not in TARGETS:
         raise UnknownNameError("export target", target, TARGETS, option)
+    for module, targets in KEYED.items():
+        if target in targets:
+            return import_module(f"meshwright.exporters.{module}").EXPORTERS[target]
     return import_module(f"meshwright.exporters.{target.replace('-', '_')}").EXPORTER
 
 

@@ -1,18 +1,22 @@
-"""Post-training plans for launchers: what a plan states, apart from any launcher's keys."""
+"""Post-training for launchers: verl, NeMo RL and slime, whose keys lie beside this module (`key_files`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import yaml
 
 from core.errors import InputError
-from meshwright.exporters.base import ExportQuestion, nested
+from meshwright.exporters.base import Export, Exporter, ExportQuestion, nested
 from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
-from meshwright.exporters.table import Options
+from meshwright.exporters.key_files import KeyFile, key_file
+from meshwright.exporters.table import Facts, Options
 from simulator.plan import Plan
+from simulator.rl.schedules.asynchronous import RolloutsAhead
+from simulator.rl.schedules.partial import PartialRollouts
 from simulator.scenario import fill_plan
 
 if TYPE_CHECKING:
@@ -33,6 +37,8 @@ LAYOUT = (
 """Fields of a plan that a Megatron launcher of post-training states."""
 FOLLOWS = ("data", "micro_batch", "zero", "shard_group")
 """Fields that follow from the launch, or that only FSDP states."""
+HOST = {name: f"host_{name}" for name in MEGATRON}
+"""Facts of an optimizer on the host."""
 
 
 @dataclass(frozen=True)
@@ -61,28 +67,97 @@ class Posted:
         """The trainer's layout."""
         return self.setting.plan
 
-    @property
-    def scoring_rows(self) -> int:
-        """Rows of a forward pass over answers."""
-        return self.setting.scoring[1].micro_batch
+    def facts(self) -> Facts:
+        """What the keys of launchers are made of.
 
-    @property
-    def offloads(self) -> bool:
-        """State leaves shared devices for rollouts."""
-        return self.setting.schedule.split is None and self.setting.offload
+        Raises:
+            InputError: an engine that no launcher has.
+        """
+        setting = self.setting
+        algorithm, schedule, split = setting.algorithm, setting.schedule, setting.schedule.split
+        offloaded = megatron_offload(self.plan, HOST)[0] if self.megatron else {}
+        return {
+            "model": setting.model.name,
+            "algorithm": algorithm.name,
+            "rloo": algorithm.name == "rloo",
+            "reference": algorithm.reference,
+            "reward_model": algorithm.reward_model,
+            "megatron": self.megatron,
+            "fsdp": not self.megatron,
+            "offloads": split is None and setting.offload,
+            **{name: offloaded.get(name) for name in HOST.values()},
+            **self._work(),
+            **self._layout(),
+            **self._engine(),
+            "nodes": self.nodes,
+            "per_node": self.per_node,
+            "generating_nodes": self.generating_nodes,
+            "all_nodes": self.nodes + self.generating_nodes,
+            "split": split is not None,
+            "colocated": split is None,
+            "generating": split.generate if split else None,
+            "ahead": isinstance(schedule, RolloutsAhead),
+            "resumes": getattr(schedule, "running", "") == "recompute",
+            "staleness": float(getattr(schedule, "staleness", 1.0)),
+            "age": max(round(getattr(schedule, "staleness", 1.0)), 1),
+        }
 
-    def host_optimizer(self, prefix: str, names: Mapping[str, str]) -> Options:
-        """Options of Megatron's optimizer where it lies on the host, with a prefix before each."""
-        options = megatron_offload(self.plan, names)[0] if self.megatron else {}
-        return {f"{prefix}{name}": value for name, value in options.items()}
+    def _work(self) -> Facts:
+        work, schedule = self.setting.workload, self.setting.schedule
+        answers = work.mini_batch or work.answers
+        partial_ones = isinstance(schedule, PartialRollouts)
+        return {
+            **{name: getattr(work, name) for name in ("prompts", "samples", "epochs")},
+            "repeats": work.epochs > 1,
+            "prompt_tokens": work.input.longest(),
+            "answer_tokens": work.output.longest(),
+            "mini_answers": answers,
+            "mini_prompts": max(answers // work.samples, 1),
+            "updates": max(work.prompts // max(answers // work.samples, 1), 1),
+            "partial": partial_ones,
+            "oversampled": round(work.prompts * (1 + schedule.extra)) if partial_ones else None,
+        }
 
-    @property
-    def row_tokens(self) -> int:
-        """Tokens of a row, of which a micro batch has some."""
-        return self.setting.trainer.training.seq_len * self.plan.micro_batch
+    def _layout(self) -> Facts:
+        layout, training = self.plan, self.setting.trainer.training
+        scoring_rows = self.setting.scoring[1].micro_batch
+        names = ("tensor", "pipeline", "context", "expert", "expert_tensor", "sequence_parallel")
+        return {
+            **{name: getattr(layout, name) for name in (*names, "zero", "micro_batch")},
+            "sharded": layout.zero == 3,
+            "shards_optimizer": layout.zero > 0,
+            "shard_group": layout.shard_group or -1,
+            "chunks": layout.virtual_pipeline if layout.virtual_pipeline > 1 else None,
+            "sequence_ranks": layout.tensor * layout.context,
+            "first_layers": layout.first_stage_layers or None,
+            "last_layers": layout.last_stage_layers or None,
+            "granularity": layout.recompute if layout.recompute != "none" else None,
+            "full": layout.recompute == "full",
+            "seq_len": training.seq_len,
+            "packs": training.packing in ("pack", "balance"),
+            "row_tokens": training.seq_len * layout.micro_batch // layout.context,
+            "scoring_rows": scoring_rows,
+            "scores_other_rows": scoring_rows != layout.micro_batch,
+            "scoring_tokens": training.seq_len * scoring_rows // layout.context,
+        }
+
+    def _engine(self) -> Facts:
+        """Of the rollout engine's first pool."""
+        served = self.setting.rollouts.pools[0]
+        pool = served.pool
+        names = ("tensor", "pipeline", "data", "devices")
+        return {
+            "engine": engine_name(self.setting),
+            **{f"engine_{name}": getattr(pool, name) for name in names},
+            "engine_spread": pool.data > 1,
+            "fp8": str(pool.weights).startswith("fp8"),
+            "memory_share": round(float(served.options.memory_share), 4),
+            "max_sequences": served.options.max_sequences,
+            "token_budget": served.options.token_budget,
+        }
 
 
-def posted(question: ExportQuestion, schedules: Mapping[str, str]) -> Posted:
+def posted(question: ExportQuestion, schedules: Mapping[str, object]) -> Posted:
     """The plan of a question for a launcher.
 
     Args:
@@ -158,11 +233,49 @@ def engine_name(setting: RlSetting) -> str:
     return family
 
 
-def memory_share(setting: RlSetting) -> float:
-    """Share of a device's memory for the rollout engine."""
-    return round(float(setting.rollouts.pools[0].options.memory_share), 4)
+def check_trainable(target: str, keys: KeyFile, plan: Posted) -> None:
+    """Refuse an algorithm, an engine or a trainer that a launcher lacks.
+
+    Raises:
+        InputError: it lacks one.
+    """
+    setting = plan.setting
+    algorithm = setting.algorithm
+    if target == "nemo-rl" and algorithm.critic:
+        raise InputError(f"is {algorithm.name}; NeMo RL has no critic", "workload.algorithm")
+    if target == "nemo-rl" and engine_name(setting) != "vllm":
+        raise InputError("NeMo RL's recipes generate with vllm", "roles.generate.engine")
+    if target == "slime" and engine_name(setting) != "sglang":
+        raise InputError("slime generates with sglang", "roles.generate.engine")
+    if target == "slime" and not plan.megatron:
+        raise InputError(f"is {setting.trainer.framework.name}; slime trains with Megatron", "roles.train")
+    if target == "slime" and algorithm.name not in keys.estimators:
+        raise InputError(f"is {algorithm.name}; slime has {', '.join(keys.estimators)}", "workload.algorithm")
 
 
-def yaml_file(flat: Mapping[str, Any], head: str) -> str:
-    """Dotted keys as a YAML file under a comment."""
-    return head + yaml.safe_dump(nested(flat), sort_keys=False, width=110)
+def write(target: str, question: ExportQuestion) -> Export:
+    """The configuration of a launcher and the command, with their gaps.
+
+    Raises:
+        InputError: a part of the plan that the launcher lacks, or roles that do not fill nodes.
+    """
+    keys = key_file(target)
+    plan = posted(question, keys.schedules)
+    check_trainable(target, keys, plan)
+    facts = plan.facts() | keys.schedules[plan.setting.schedule.kind]
+    facts["estimator"] = keys.estimators.get(facts["algorithm"])
+    facts["trainer"] = f"{'_megatron' if plan.megatron else ''}_trainer"
+    return keys.launch(question, facts, plan.gaps, plan.notes, yaml_text)
+
+
+def yaml_text(flat: Options) -> str:
+    """Dotted keys as YAML."""
+    return yaml.safe_dump(nested(flat), sort_keys=False, width=110)
+
+
+TITLES = {
+    "verl": "verl's Hydra configuration",
+    "nemo-rl": "NeMo RL's recipe",
+    "slime": "slime's launch script",
+}
+EXPORTERS = {name: Exporter(name, title, ("rl",), partial(write, name)) for name, title in TITLES.items()}
