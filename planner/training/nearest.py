@@ -59,9 +59,9 @@ def nearest_first(
     chooser.prices = bounds.prices
     order = np.argsort(bounds.busiest, kind="stable")
     closest = order[:NEAR]
-    usual = np.argsort(np.minimum.reduce([*bounds.passes(closest, zero=1).values()]), kind="stable")
-    first = closest[usual[:FIRST]]
-    for seconds in bounds.passes(closest).values() if families else ():
+    usual = bounds.passes(closest, zero=1)
+    first = closest[np.argsort(np.minimum.reduce([*usual.values()]), kind="stable")[:FIRST]]
+    for seconds in usual.values() if families else ():
         fastest = np.argsort(seconds, kind="stable")[: FIRST // KINDS]
         first = np.concatenate([first, closest[fastest[np.isfinite(seconds[fastest])]]])
     first = np.unique(first)

@@ -12,14 +12,22 @@ from core.records import record
 from planner.training.blame import no_shape
 from planner.training.candidates import CandidateRule, Candidates, Enumeration, chunks
 from planner.training.constraints import Constraints
-from planner.training.families import FAMILIES
+from planner.training.families import FAMILIES, layouts
 from planner.training.levers import Bar, Chooser
 from planner.training.metrics import OBJECTIVES, Metrics
-from planner.training.nearest import nearest_first
+from planner.training.nearest import ROUNDING, nearest_first
 from planner.training.proven import BEYOND, UNPROVEN, ProvenChooser, proven_rule
 from planner.training.rules import MEMORY, PLACEMENT_RULES, RULES, STRUCTURE, structure
 from planner.training.shortfall import Shortfall, explain
-from planner.training.shortlist import MOST_WEIGHED, POOL, ShortlistRow, recommended_row, shortlist
+from planner.training.shortlist import (
+    DUPLICATE_WITHIN,
+    MOST_WEIGHED,
+    POOL,
+    ShortlistRow,
+    recommended_row,
+    shortlist,
+    within_reach,
+)
 from planner.training.space import Space
 from simulator.packing import PACKINGS
 from simulator.plan import Plans, concatenate
@@ -27,7 +35,6 @@ from simulator.schedules import get_schedule
 from simulator.setting import Setting
 from simulator.training import Step, predict, step_time
 from simulator.training.memory import StageMemory, memory
-from simulator.uncertainty import even_footing
 
 if TYPE_CHECKING:
     from planner.training.finalists import Finalists
@@ -287,13 +294,20 @@ class _Ranking:
         # One row: the first of a short list, which is among the best plans of all.
         families = FAMILIES if alternatives and top > 1 else ()
         self.families = {family.name: (family, _Best(1, fields)) for family in families}
-        self.alternatives, self.keep = alternatives, keep
+        self.top, self.alternatives, self.keep = top, alternatives, keep
         self.every = keep is not None or objective != "time"
+        # The event engine moves the plans that it times.
+        self.weighs = alternatives and not bounds
+        self.other = np.inf
+        """The slowest time of another layout that may fill a row."""
 
     @property
     def slowest(self) -> float:
-        """The slowest time that would be shown of a plan of no family."""
-        return np.inf if self.every else self.best.bar
+        """The slowest time that would be read of a plan of no family: for a row, or beside one."""
+        if self.every or not self.weighs or len(self.best.values) < MOST_WEIGHED:
+            return np.inf if self.every else self.best.bar
+        rows = (within_reach(self.best.values), self.other, *(best.bar for _, best in self.families.values()))
+        return min(self.best.bar, max(rows) * (1 + DUPLICATE_WITHIN + ROUNDING))
 
     def bar(self, plans: Plans) -> np.ndarray:
         """The slowest time that would still be shown of each plan."""
@@ -307,6 +321,9 @@ class _Ranking:
         if not len(plans):
             return
         self.best.offer(plans, values)
+        if self.weighs and self.best.plans is not None:
+            firsts = np.sort(np.unique(layouts(self.best.plans), return_index=True)[1])
+            self.other = self.best.values[firsts[self.top - 1]] if len(firsts) >= self.top else np.inf
         if self.keep:
             self.keep(plans, values)
         for family, best in self.families.values():
@@ -346,10 +363,7 @@ class _Recommended(_Ranking):
     def slowest(self) -> float:
         """The slowest time of a plan that is weighed."""
         values = self.best.values
-        if len(values) < MOST_WEIGHED:
-            return np.inf
-        even = values[even_footing(values[0], values)]
-        return max(float(even.max()), float(values[MOST_WEIGHED - 1]))
+        return np.inf if len(values) < MOST_WEIGHED else within_reach(values, 0.0)
 
     def shown(
         self, space: Space, top: int, finalists: Finalists | None

@@ -110,6 +110,12 @@ def shortlist(
     )
 
 
+def within_reach(values: np.ndarray, share: float = MEMORY_WITHIN) -> float:
+    """The slowest of the times, in order, that may have the first row or be a share above the fastest."""
+    even = values[even_footing(values[0], values)]
+    return max(float(even.max()), float(values[MOST_WEIGHED - 1]), float(values[0]) * (1 + share))
+
+
 def recommended_row(setting: Setting, pool: Plans, values: np.ndarray) -> int:
     """The plan that one would launch.
 

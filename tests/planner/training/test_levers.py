@@ -356,15 +356,17 @@ def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
         search(setting, 8, Constraints.of({"dispatcher": "flex"}))
 
 
-@pytest.mark.parametrize(("kind", "devices"), [("latent", 64), ("grouped", 16)])
-def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices):
+@pytest.mark.parametrize(
+    ("kind", "devices", "top", "pool"),
+    [("latent", 64, 8, 256), ("grouped", 16, 8, 256), ("latent", 64, 3, 2048), ("dense", 64, 1, 2048)],
+)
+def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices, top, pool):
     """A search leaves out shapes by bounds: its list, and its one plan, are those of a whole search."""
     setting = ask(kind)
-    monkeypatch.setattr("planner.training.search.POOL", 256)
-    monkeypatch.setattr(nearest, "FIRST", 1 << 40)
-    whole = search(setting, devices, top=8, alternatives=True)
+    monkeypatch.setattr("planner.training.search.POOL", pool)
+    whole = search(setting, devices, top=top, alternatives=True, keep=lambda *_: None)
     monkeypatch.setattr(nearest, "FIRST", 32)
-    listed = search(setting, devices, top=8, alternatives=True)
+    listed = search(setting, devices, top=top, alternatives=True)
     found = search(setting, devices, recommended=True)
     assert list(listed.plans) == list(whole.plans)
     assert [(row.families, row.also) for row in listed.rows] == [
