@@ -298,7 +298,7 @@ class _Ranking:
         self.every = keep is not None or objective != "time"
         # The event engine moves the plans that it times.
         self.weighs = alternatives and not bounds
-        self.other = np.inf
+        self.other: float = np.inf
         """The slowest time of another layout that may fill a row."""
 
     @property
@@ -323,7 +323,8 @@ class _Ranking:
         self.best.offer(plans, values)
         if self.weighs and self.best.plans is not None:
             firsts = np.sort(np.unique(layouts(self.best.plans), return_index=True)[1])
-            self.other = self.best.values[firsts[self.top - 1]] if len(firsts) >= self.top else np.inf
+            few = len(firsts) < self.top
+            self.other = np.inf if few else float(self.best.values[firsts[self.top - 1]])
         if self.keep:
             self.keep(plans, values)
         for family, best in self.families.values():

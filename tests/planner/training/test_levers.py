@@ -356,13 +356,19 @@ def test_torchtitan_tries_asynchronous_tensor_parallelism(ask):
         search(setting, 8, Constraints.of({"dispatcher": "flex"}))
 
 
-@pytest.mark.parametrize(
-    ("kind", "devices", "top", "pool"),
-    [("latent", 64, 8, 256), ("grouped", 16, 8, 256), ("latent", 64, 3, 2048), ("dense", 64, 1, 2048)],
-)
-def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices, top, pool):
+LISTS = {
+    ("latent", 64): (8, 256),
+    ("grouped", 16): (8, 256),
+    ("latent", 32): (3, 2048),
+    ("dense", 64): (1, 2048),
+}
+"""Rows of a short list, and plans that it is picked from."""
+
+
+@pytest.mark.parametrize(("kind", "devices"), list(LISTS))
+def test_bounds_lose_no_plan_that_is_shown_or_weighed(ask, monkeypatch, kind, devices):
     """A search leaves out shapes by bounds: its list, and its one plan, are those of a whole search."""
-    setting = ask(kind)
+    setting, (top, pool) = ask(kind), LISTS[kind, devices]
     monkeypatch.setattr("planner.training.search.POOL", pool)
     whole = search(setting, devices, top=top, alternatives=True, keep=lambda *_: None)
     monkeypatch.setattr(nearest, "FIRST", 32)
