@@ -20,6 +20,7 @@ from simulator.schedules import PipelineTimes, get_schedule
 from simulator.schedules.bound import makespan_of
 from simulator.setting import Setting
 from simulator.training.boundary import boundary_transfer, tied_embedding
+from simulator.training.combined import in_fixed_shares
 from simulator.training.components import Component, KnownStep, components, known_components
 from simulator.training.counts import micro_batches
 from simulator.training.data_parallel import InEachPass, OnceAStep, exposed_once, host_waits, once_a_step
@@ -252,6 +253,9 @@ def stage_times(
         forward += piece.count * piece.forward
         backward += piece.count * piece.backward
     forward_ends, backward_ends = _ends(stages, pieces)
+    if plans.overlap_expert.any():
+        forward, backward = in_fixed_shares(setting, plans, forward, backward)
+        forward_ends, backward_ends = in_fixed_shares(setting, plans, forward_ends, backward_ends)
     waits[[FIRST, LAST]] = setting.mask_seconds(plans)
     reads, single = setting.read_seconds(plans), plans.pipeline == 1
     waits[LAST] += np.where(single, 0.0, reads)

@@ -83,6 +83,28 @@ def waits_together(*lags: np.ndarray) -> np.ndarray:
     return np.divide(combined, alone, out=np.ones(np.shape(alone)), where=alone > 0)
 
 
+def in_fixed_shares(
+    setting: Setting, plans: Plans, forward: np.ndarray, backward: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of forward and of backward passes: those of both, of combined passes shared by their FLOP.
+
+    Both passes end together, and a wait for the host is of both. Were it of the one that is short of kernels,
+    a faster link would move it from one to the other, and exchanges of state beside the other would lose by
+    that.
+
+    Args:
+        setting: what the plans share.
+        plans: the plans.
+        forward: seconds of forward passes, shape (..., plans).
+        backward: those of backward passes, with what they recompute.
+    """
+    combined = plans.overlap_expert.astype(bool) & (plans.expert * plans.expert_tensor > 1)
+    both = forward + backward
+    share = 1.0 / (2.0 + setting.trained + (plans.recompute > 0))
+    ahead = np.where(combined, share * both, forward)
+    return ahead, np.where(combined, both - ahead, backward)
+
+
 def _in_turn(
     first: np.ndarray, second: np.ndarray, kernels: Work, slows: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -16,10 +16,6 @@ NUMBER = 14
 QUESTIONS = strategy(batches)
 CI = 8
 
-TOGETHER = 0.01
-"""Passes of two micro batches that run together share kernels and the host: where an exchange, or the host,
-sets the pace of both, what one gains by a faster link leaves reductions beside the other a shorter window."""
-
 
 def faster(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
     """The cluster with faster links, and with links of less latency."""
@@ -43,6 +39,6 @@ def check(question: Question) -> None:
     """Ask every plan of a sample again on better links."""
     setting, plans = batch(question)
     base = step_time(setting, plans)
-    allowed = np.where(plans.overlap_expert.astype(bool), TOGETHER, ROUNDING)
+    allowed = np.full(len(plans), ROUNDING)
     for what, cluster in faster(setting.cluster):
         none_slower(steps_on(setting, plans, lambda _, new=cluster: new), base, allowed, plans, what)

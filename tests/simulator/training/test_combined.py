@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simulator.plan import Plan, Plans
-from simulator.training.combined import Work, alone_share, beside_partner, waits_together
+from simulator.training.combined import Work, alone_share, beside_partner, in_fixed_shares, waits_together
 
 ATTENTION, EXPERTS = Work(1.0, 2.0, 0.5), Work(3.0, 4.0, 1.0)
 
@@ -54,3 +54,14 @@ def test_one_host_launches_both_micro_batches():
     kept = waits_together(*lags)
     assert kept == pytest.approx([1 / 4, 0.0])
     assert waits_together(np.array([-1.0]), np.array([-2.0])) == pytest.approx([1.0])
+
+
+def test_combined_passes_share_their_time_by_flop(make_setting):
+    setting = make_setting(devices=8)
+    changes = {}, {"recompute": "full"}, {"overlap_expert": False}, {"expert": 1}
+    plans = Plans.of(
+        [Plan(**{"data": 8, "expert": 8, "overlap_expert": True} | change) for change in changes]
+    )
+    forward, backward = in_fixed_shares(setting, plans, np.full(4, 5.0), np.full(4, 7.0))
+    assert forward == pytest.approx([4.0, 3.0, 5.0, 5.0])
+    assert forward + backward == pytest.approx([12.0] * 4)
