@@ -1,7 +1,7 @@
 """Context-parallel traffic of linear attention: slices of heads, or states handed from rank to rank.
 
 The algorithms of ``simulator.levers.linear_context``. A state has key_dim x value_dim elements for each head,
-whatever the length of the sequence. Products within chunks need no state, so they run while states travel.
+whatever the length of the sequence. Products within chunks need no state: ZeCO's states travel beside them.
 """
 
 from __future__ import annotations
@@ -44,20 +44,26 @@ def _heads(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> It
 def _ring(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Iterator[Op]:
     """LASP: the state goes from rank to rank, each adding its own (Sun et al. 2024, arXiv 2404.02882).
 
-    The last rank waits for c-1 sends and updates, one after the other.
+    The last rank waits for c-1 sends, one after the other. Before a rank sends, its queries read the state
+    that came and add to their output (Sun et al. 2025, arXiv 2502.07563, section 3.4 and algorithm 6);
+    backward, the state's gradient adds to those of keys and values.
     """
     yield from _halo(rank, spec)
     state, hops = _state(rank, spec), rank.context - 1
     yield _both_ways(rank, "states", "chain", state, hops)
-    yield _updates(rank, "add_state", state, hops)
+    yield _updates(rank, "read_state", state + _read(rank, spec, 1, 2), state + _read(rank, spec, 3, 3), hops)
 
 
 def _gather(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Iterator[Op]:
-    """LASP-2: an all-gather of all states, and a sum of those before a rank (Sun 2025, arXiv 2502.07563)."""
+    """LASP-2: an all-gather of all states, and a sum of those before a rank (Sun 2025, arXiv 2502.07563).
+
+    Its code waits for the gather before the products within chunks (OpenSparseLLMs/Linear-MoE, lasp2); its
+    measured steps lose more than the gathers take (Chou et al. 2025, arXiv 2507.01004, section 4).
+    """
     yield from _halo(rank, spec)
     gathered = _state(rank, spec) * rank.context
-    yield _both_ways(rank, "states", "all_gather", gathered, window=_within_chunks(rank, spec))
-    yield _updates(rank, "sum_states", gathered, 1.0)
+    yield _both_ways(rank, "states", "all_gather", gathered)
+    yield _updates(rank, "sum_states", gathered, gathered, 1.0)
 
 
 def _scan(rank: Rank, spec: LinearAttention, inputs: Array, width: Array) -> Iterator[Op]:
@@ -81,17 +87,17 @@ def _halo(rank: Rank, spec: LinearAttention) -> Iterator[Op]:
         yield _both_ways(rank, "halo", "send_receive", _sequences(rank) * inputs)
 
 
-def _updates(rank: Rank, name: str, size: Size, times: Size) -> MemoryBound:
-    """Kernels that read states of ``size`` bytes, forward and backward."""
+def _updates(rank: Rank, name: str, forward: Size, backward: Size, times: Size) -> MemoryBound:
+    """Kernels that read or write ``forward`` and ``backward`` bytes, one a time."""
     runs = np.where(rank.context > 1, times, 0.0)
     return MemoryBound(
         name=name,
         kind="copy",
         part="core",
-        bytes=runs * size,
+        bytes=runs * forward,
         launches=runs,
         starts=runs,
-        backward_bytes=runs * size,
+        backward_bytes=runs * backward,
         backward_launches=runs,
         backward_starts=runs,
     )
@@ -111,6 +117,12 @@ def _state(rank: Rank, spec: LinearAttention) -> Array:
     """Bytes of the states of all sequences and of one rank's heads, shape (cases,)."""
     elements = spec.heads / rank.tensor * spec.key_dim * spec.value_dim
     return np.asarray(_sequences(rank) * STATE_BYTES * elements)
+
+
+def _read(rank: Rank, spec: LinearAttention, keys: int, values: int) -> Array:
+    """Bytes of some passes over a rank's tokens, of the width of its keys and of its values."""
+    width = spec.heads / rank.tensor * (keys * spec.key_dim + values * spec.value_dim)
+    return np.asarray(rank.width * rank.tokens * width)
 
 
 def _within_chunks(rank: Rank, spec: LinearAttention) -> Array:

@@ -8,7 +8,7 @@ import pytest
 import meshwright as mw
 from core.errors import InputError
 from simulator.models import models
-from simulator.ops import Batch, Collective, Op, Rank, Shard, layer, linear_context
+from simulator.ops import Batch, Collective, MemoryBound, Op, Rank, Shard, layer, linear_context
 from simulator.ops.rank import Implementation
 from simulator.plan import Choice
 
@@ -119,18 +119,39 @@ def test_a_mapping_names_the_algorithm_of_each_kind_of_layer() -> None:
 
 
 def test_states_beat_slices_of_heads_at_a_million_tokens() -> None:
-    assert step(linear_context="lasp-2") < step(linear_context="lasp") < step()
+    assert step(linear_context="zeco") < step(linear_context="lasp-2") < step()
 
 
-@pytest.mark.parametrize("exchange", ["lasp-2", "zeco"])
-def test_states_that_wait_for_the_products_within_chunks_gain_less(
-    exchange: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """LASP-2 and ZeCO hide their states behind products within chunks; LASP's chain hides nothing."""
-    hidden, lasp = step(linear_context=exchange), step(linear_context="lasp")
+def test_lasp_reads_the_state_of_each_hop_before_it_sends_its_own() -> None:
+    """Bytes of a hop: a state, and one pass over queries and two over outputs of a rank's tokens."""
+    spec = HYBRID.linear
+    assert spec is not None
+    tokens, state = 65536 / 8, sent(linear("lasp"))["context.states"][0]
+    (read,) = (op for op in linear("lasp") if op.name == "read_state")
+    width = 2 * spec.heads * (spec.key_dim + 2 * spec.value_dim)
+    assert isinstance(read, MemoryBound)
+    assert float(np.asarray(read.bytes)) == 7 * (state + tokens * width)
+    assert float(np.asarray(read.starts)) == 7
+
+
+def test_lasp_waits_for_tokens_and_lasp_2_for_none() -> None:
+    def waits(exchange: str, length: int) -> float:
+        long = {**LONG, "workload": {"seq_len": length, "global_batch": 1}}
+        plan = {"context": 64, "zero": 1, "recompute": "full", "linear_context": exchange}
+        return mw.simulate({**long, "plan": plan}).simulation.analytic_step_s
+
+    gaps = [waits("lasp", length) - waits("lasp-2", length) for length in (2**18, 2**20)]
+    assert 2.5 * gaps[0] < gaps[1] < 4 * gaps[0]
+
+
+def test_zeco_that_waits_for_the_products_within_chunks_gains_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeCO hides its states behind products within chunks; LASP's chain and LASP-2's gather hide nothing."""
+    names = ("zeco", "lasp", "lasp-2")
+    hidden, *others = (step(linear_context=name) for name in names)
     monkeypatch.setattr(linear_context, "_within_chunks", lambda rank, spec: np.zeros(rank.context.shape))
-    assert hidden < step(linear_context=exchange)
-    assert lasp == step(linear_context="lasp")
+    waits, *same = (step(linear_context=name) for name in names)
+    assert hidden < waits
+    assert others == same
 
 
 @pytest.mark.parametrize(
