@@ -409,6 +409,7 @@ def data_parallel_times(
     passes: StageTimes,
     counts: Parameters,
     links: Setting | None = None,
+    longest: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
 
@@ -422,12 +423,12 @@ def data_parallel_times(
         passes: times of each class of stage.
         counts: parameters of each class of stage.
         links: as in ``priced_time``.
+        longest: seconds of the longest backward and forward pass of any stage, shape (plans,); by default
+            of those that count.
     """
     largest = fullest(classes, counts)
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    backward, forward = (
-        np.where(classes, seconds, 0.0).max(axis=0) for seconds in (passes.backward, passes.forward)
-    )
+    backward, forward = longest or longest_passes(classes, passes)
     m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
@@ -435,6 +436,14 @@ def data_parallel_times(
     reduced = exposed_once(sharding, step.reduce, backward, window)
     gathered = exposed_once(sharding, step.gather, forward, window)
     return step, step.reductions * reduced + step.narrowed.seconds, gathered + step.widened.seconds
+
+
+def longest_passes(classes: np.ndarray, passes: StageTimes) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of the longest backward and forward pass of some classes of stages, shape (plans,)."""
+    backward, forward = (
+        np.where(classes, each, 0.0).max(axis=0) for each in (passes.backward, passes.forward)
+    )
+    return backward, forward
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:

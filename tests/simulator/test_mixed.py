@@ -187,7 +187,7 @@ def test_the_closed_form_of_groups_of_one_kind_is_that_of_a_cluster(placement, z
     del alone["placement"]
     expected = make_scenario(alone, "test", Path())
     seconds = predict(expected.setting, Plans.of(expected.plan)).time[0]
-    assert found.seconds == pytest.approx(seconds, rel=2e-3)
+    assert found.seconds == pytest.approx(seconds, rel=1e-3)
 
 
 @pytest.mark.parametrize(

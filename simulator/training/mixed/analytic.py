@@ -22,6 +22,7 @@ from simulator.setting import Setting
 from simulator.training.analytic import (
     StageTimes,
     data_parallel_times,
+    longest_passes,
     micro_batches,
     priced_time,
     stage_times,
@@ -89,11 +90,18 @@ class _Group:
         """Seconds of a step of such pipelines, with collectives over the links of a setting."""
         return float(priced_time(self.setting, self.plans, self.stages, self.counts, self.pieces, links)[0])
 
-    def finish(self) -> tuple[float, float]:
-        """Seconds of exchanges and updates once a step, and those of kernels among them."""
-        in_group = np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
+    @property
+    def in_group(self) -> np.ndarray:
+        """Whether the group has stages of a class, shape (classes, 1)."""
+        return np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
+
+    def finish(self, longest: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[float, float]:
+        """Seconds of exchanges and updates once a step, and those of kernels among them.
+
+        ``longest``: seconds of the longest backward and forward pass of any group, which they run beside.
+        """
         step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, in_group, self.times, self.counts
+            self.setting, self.plans, self.in_group, self.times, self.counts, longest=longest
         )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
@@ -140,7 +148,9 @@ def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
     )
     makespan = float(get_schedule(plan.schedule).makespan(pipeline)[0])
     tied = [tied_embedding(_between(ranks[0], ranks[-1], end), end.plans) for end in (ranks[0], ranks[-1])]
-    finish = max(group.finish()[0] for group in groups)
+    backward, forward = zip(*(longest_passes(group.in_group, group.times) for group in groups), strict=True)
+    longest = np.maximum.reduce(backward), np.maximum.reduce(forward)
+    finish = max(group.finish(longest)[0] for group in groups)
     return makespan + finish + max(float(cost.seconds[0]) for cost in tied)
 
 
