@@ -197,9 +197,11 @@ def _with_fields(data: dict[str, Any], fix: Mapping[str, Any], plans: bool, wher
 
 
 def _with_sequence(data: dict[str, Any], where: str, folder: Path) -> dict[str, Any]:
-    """Maximum sequence length of the model, by default of the workload."""
+    """Maximum sequence length of the model, by default of the workload; rows of tokens hold the longest."""
     workload, model = data.get("workload", {}), data.get("model")
     if not isinstance(workload, Mapping) or "seq_len" in workload or not isinstance(model, str | Mapping):
+        return data
+    if "lengths" in workload and "tokens" in workload:
         return data
     if kind_of(data, where, folder).above != "plan" or (not workload and "model" not in data):
         return data

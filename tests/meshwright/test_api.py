@@ -141,3 +141,13 @@ def test_sizes_are_written_as_on_the_command_line():
     written = {"cluster": "dgx-h100", "global_batch": 64, "plan": {"tensor": 8}, "model": "llama3.1-8b"}
     typed = mw.simulate(gpus="8", seq_len="8k", **written)
     assert typed.to_dict() == mw.simulate(gpus=8, seq_len=8192, **written).to_dict()
+
+
+def test_rows_of_a_step_of_tokens_hold_the_longest_document():
+    """They held the model's longest sequence, and cut documents without a word (0.25.0)."""
+    lengths = {"kind": "lognormal", "median": 6000, "sigma": 1.6, "most": 65536}
+    work = {"lengths": lengths, "tokens": 1048576, "packing": "pack"}
+    question = {"model": "nemotron-h-8b", "cluster": "dgx-h100", "gpus": 8, "plan": {"tensor": 8}}
+    steps = [mw.simulate({**question, "workload": work | seq}) for seq in ({}, {"seq_len": 65536})]
+    assert steps[0].to_dict() == steps[1].to_dict()
+    assert steps[0].scenario.setting.training.seq_len == 65536
