@@ -56,8 +56,8 @@ class NodeGroup(Strict):
         cluster = self.cluster
         if together < cluster.devices_per_node:
             # Where each device has NICs of its own, it sends by no other's.
-            own = together * max(network.nics_per_node / cluster.devices_per_node, 1.0)
-            nics = min(network.nics_per_node, max(round(own), 1))
+            reached = together * max(network.nics_per_node / cluster.devices_per_node, 1.0)
+            nics = min(network.nics_per_node, max(round(reached), 1))
             network = network.model_copy(update={"nics_per_node": nics})
             cluster = cluster.with_node(together)
         changed = {**dict(cluster), "network": network}
