@@ -1,4 +1,4 @@
-"""Every rate up to the largest is carried, none above it, and a higher one costs no less an hour."""
+"""Every rate up to the largest meets the targets, none above it, and a higher one costs no less an hour."""
 
 from core.errors import InfeasibleError
 from meshwright.questions.serving import serving_question
