@@ -18,10 +18,8 @@ Array = NDArray[np.float64]
 
 KEY_BYTES = 4.0
 """Of a row's number."""
-SORTED_BYTES = 64.0
-"""Of a key that is sorted with its sample: four passes of a radix sort, each reads and writes both."""
-SORT_LAUNCHES = 8.0
-"""Kernels of a sort by four passes."""
+KEY_LAUNCHES = 8.0
+"""Kernels that label keys with their device, deal them and sort them in passes."""
 
 
 def layers(setting: TablesSetting, part: str, inputs: int, widths: Sequence[int]) -> Iterator[Op]:
@@ -170,17 +168,9 @@ def lookup_ops(setting: TablesSetting, reads: Reads) -> list[Op]:
 
 
 def key_ops(setting: TablesSetting, reads: Reads) -> list[Op]:
-    """Keys of the next batch: to the devices of their rows, and in order."""
+    """Keys of the next batch on their way to the devices of their rows."""
     total = float(np.sum(reads.total))
-    ops: list[Op] = []
-    if setting.devices > 1:
-        ops.append(exchange(setting, "keys", KEY_BYTES * total))
-    if setting.trains:
-        traffic = SORTED_BYTES * total
-        ops.append(
-            MemoryBound(name="sort", kind="copy", bytes=traffic, launches=SORT_LAUNCHES, starts=SORT_LAUNCHES)
-        )
-    return ops
+    return [exchange(setting, "keys", KEY_BYTES * total)] if setting.devices > 1 else []
 
 
 def update_ops(setting: TablesSetting, reads: Reads) -> list[Op]:

@@ -19,6 +19,7 @@ from hwmodels.kernels.chip import ELEMENT_BYTES
 from simulator.ops.op import Collective, Op, backward
 from simulator.pricing import Prices, price
 from simulator.tables.ops import (
+    KEY_LAUNCHES,
     dense_ops,
     dense_parameters,
     dense_update,
@@ -62,8 +63,8 @@ class TablesStep:
     Attributes:
         setting: the question.
         sharding: of the tables.
-        parts: by name: lookup, keys, vectors, bottom, top, bottom_backward, gradients (of vectors), update,
-            reduce, dense.
+        parts: by name: lookup, keys, vectors, bottom, top, top_wgrad (products of weights' gradients),
+            bottom_backward, gradients (of vectors), update, reduce, dense.
         device_s: of the batch, as devices and wires take it.
         host_s: launches.
         memory_bytes: of the fullest device, by part.
@@ -242,17 +243,23 @@ def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, Priced
         "keys": key_ops(setting, mine),
         "vectors": vectors,
         "bottom": bottom,
-        "top": [*top, *(backward(top) if setting.trains else ())],
+        "top": top,
     }
     if setting.trains:
+        back = backward(top)
         lists |= {
+            "top": [*top, *(op for op in back if op.gradient != "weight")],
+            "top_wgrad": [op for op in back if op.gradient == "weight"],
             "bottom_backward": backward(bottom),
             "gradients": vectors,
             "update": update_ops(setting, both),
             "reduce": reduce_ops(setting, sharding.copied),
             "dense": dense_update(setting),
         }
-    return {name: part_of(ops, prices) for name, ops in lists.items()}
+    parts = {name: part_of(ops, prices) for name, ops in lists.items()}
+    keys, keys_s = parts["keys"], setting.library.key_s * float(np.sum(mine.total))
+    launches = keys.launches + KEY_LAUNCHES
+    return parts | {"keys": PricedOps(keys.device_s + keys_s, keys.wire_s, launches, keys.sent)}
 
 
 def node_vectors(setting: TablesSetting, sharding: TablePlacement) -> float:
@@ -276,8 +283,9 @@ def node_vectors(setting: TablesSetting, sharding: TablePlacement) -> float:
 def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
     """Seconds of the batch from those of its parts.
 
-    Overlapped, the bottom MLP hides vectors; gradients of vectors go first on the wire, then those of MLPs
-    beside the update of rows; keys of the next batch hide beside the top MLP.
+    Overlapped, the bottom MLP hides vectors; gradients of vectors go first on the wire, beside the products of
+    weights' gradients where these have a stream of their own, then those of MLPs beside the update of rows;
+    keys of the next batch hide beside the top MLP.
     """
 
     def of(name: str) -> PricedOps:
@@ -289,7 +297,8 @@ def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
         return sum(part.device_s + part.wire_s for part in parts.values())
     inward = max(of("vectors").wire_s, of("bottom").device_s)
     middle = max(of("top").device_s + keys.device_s, keys.wire_s)
-    back = of("gradients").wire_s
+    back, wgrad = of("gradients").wire_s, of("top_wgrad").device_s
+    back = max(back, wgrad) if setting.library.async_wgrad else back + wgrad
     rows = back + max(of("update").device_s, of("reduce").wire_s)
     after = max(rows, of("bottom_backward").device_s + of("reduce").wire_s) + of("dense").device_s
     return before + inward + middle + after

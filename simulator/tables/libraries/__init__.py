@@ -22,9 +22,13 @@ class TablesLibrary(Sourced):
     )
     hierarchical: bool = Field(description="whether sums within a node precede the exchange between nodes")
     launch_s: NotNegative = Field(description="host time of a kernel, s; 0 where a graph launches the step")
+    key_s: NotNegative = Field(description="device time in which a key finds its device and its place, s")
     fused: bool = Field(description="whether biases and activations run in the products' kernels")
     overlapped: bool = Field(
         description="whether the bottom MLP, keys of the next batch and gradients of MLPs hide exchanges"
+    )
+    async_wgrad: bool = Field(
+        description="whether products of weights' gradients run beside the exchange of vectors' gradients"
     )
 
 
