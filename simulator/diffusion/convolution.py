@@ -22,6 +22,9 @@ SCALED, SHORTCUT = 1.25, 6.5
 LINEAR = 12.0
 """The same of linear attention, over queries, keys and values of both scales: joined, cast, activated,
 divided (diffusers, attention_processor.py: SanaMultiscaleAttnProcessor2_0)."""
+LIVE = 2178.0 / 256.0
+"""Copies of its widest activation that a decoder holds: 2,178 values for each pixel of 256 channels
+(comfyanonymous/ComfyUI, comfy/sd.py: memory_used_decode of AutoencoderKL)."""
 HEAD, SCALE, MLP_GATES = 32.0, 5.0, 8.0
 """Head size, side of the second scale's window, width of the gated MLP over the block (AutoencoderDC)."""
 
@@ -69,6 +72,29 @@ def tiled_ops(
     return [op.changed(repeats=op.repeats * count, launches=op.launches * count) for op in ops]
 
 
+def decoder_activations(decoder: LatentDecoder, latent: tuple[int, int, int], ranks: float) -> float:
+    """Bytes of activations at the decoder's widest layer.
+
+    A decoder takes one sample at a time, of videos one latent frame; one that knows tiles takes a tile.
+    """
+    frames, rows, columns = (float(size) for size in latent)
+    if decoder.tiles is not None:
+        frames = min(frames, float(decoder.tiles.frames[0]))
+        rows, columns = (min(size, float(decoder.tiles.pixels[0])) for size in (rows, columns))
+    elif frames > 1:
+        # All latent frames but the first stand for `time` frames.
+        frames = 2.0 - 1.0 / decoder.time
+    ops = decoder_ops(decoder, 1.0, (frames, rows, columns), ranks)
+    convolutions = [op for op in ops if isinstance(op, Product) and op.kind == "convolution"]
+    widest = max(float(op.m) * max(float(op.n), float(op.k) / _window(decoder)) for op in convolutions)
+    return WIDTH * LIVE * widest
+
+
+def _window(decoder: LatentDecoder) -> float:
+    """Values of a channel under a convolution's window."""
+    return float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
+
+
 def _tiles(size: int, tile: tuple[int, int] | None) -> tuple[int, float]:
     """Number of tiles along an axis, and their mean length."""
     if tile is None or size <= tile[0]:
@@ -99,11 +125,8 @@ def decoder_ops(
     if decoder.plain:
         return list(_plain(decoder, samples, latent, ranks, compiled))
     frames, rows, columns = latent
-    window = float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
-    pixels, channels = (
-        samples * frames * rows * columns / ranks,
-        [float(c) for c in reversed(decoder.channels)],
-    )
+    window, channels = _window(decoder), [float(count) for count in reversed(decoder.channels)]
+    pixels = samples * frames * rows * columns / ranks
     ops = [*_convolution("decoder.input", pixels, channels[0], float(decoder.latent), window)]
     for block in range(2):
         for half in range(2):
@@ -116,9 +139,10 @@ def decoder_ops(
             ops += _convolution(f"decoder.{stage}.{block}.0", pixels, width, inputs, window)
             ops += _convolution(f"decoder.{stage}.{block}.1", pixels, width, width, window)
         if stage < len(channels) - 1:
-            # Frames double in the first stages, until the decoder's ratio is reached.
-            doubled = 2 if grown < decoder.time else 1
-            grown, pixels = grown * doubled, pixels * 4 * doubled
+            # Frames after the first double in the first stages, until the decoder's ratio is reached.
+            doubled = 2.0 - 1.0 / frames if grown < decoder.time else 1.0
+            grown *= 2 if grown < decoder.time else 1
+            frames, pixels = frames * doubled, pixels * 4 * doubled
             ops += _convolution(f"decoder.{stage}.up", pixels, width, width, window)
     return [*ops, *_convolution("decoder.output", pixels, 3.0, channels[-1], window)]
 

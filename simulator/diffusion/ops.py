@@ -162,7 +162,9 @@ def self_attention(call: TransformerCall, name: str, text: float, read: float = 
         merged = call.samples * queries * model.hidden / call.ulysses
         yield _kernel(call, f"{name}.merge", "merge", rounds * merged, rounds)
     if call.patches > 1:
-        yield _kernel(call, f"{name}.stale.joined", "stale", 2 * call.samples * keys * model.hidden)
+        # All patches are joined, whatever share of them is read then (xiuyuz/pcpp, modules/pp/attn.py).
+        joined = 2 * call.samples * (sequence + read) * model.hidden
+        yield _kernel(call, f"{name}.stale.joined", "stale", joined)
         yield Collective(
             name=f"{name}.stale",
             kind="stale",

@@ -8,6 +8,7 @@ and the device's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,12 +68,14 @@ class RequestWork:
         decoder: of latents.
         control: one ControlNet in one step; None without.
         repeated: the model's own blocks that a ControlNet repeats.
+        whole: calls of one of the first steps, which read all keys of the other patches; None where all do.
         merge: one adapter into the weights; None without.
     """
 
     step: KernelWork
     encoders: tuple[KernelWork, ...]
     decoder: KernelWork
+    whole: KernelWork | None = None
     control: KernelWork | None = None
     repeated: KernelWork | None = None
     merge: KernelWork | None = None
@@ -206,6 +209,10 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
             work_of((_again(op, setting.passes) for op in make(call)), prices)
             for make in (addons.control_ops, addons.repeated_ops)
         )
+    whole = None
+    if call.conditioning < 1:
+        first = call_ops(replace(call, conditioning=1.0))
+        whole = work_of((_again(op, setting.passes) for op in first), prices)
     return RequestWork(
         work_of((_again(op, setting.passes) for op in ops), prices),
         tuple(
@@ -223,6 +230,7 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
             ),
             prices,
         ),
+        whole,
         control,
         repeated,
         work_of(addons.merge_ops(setting.model), prices) if added.adapters else None,
@@ -263,7 +271,7 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
 
     A ring passes keys on beside the attention of the block before: only the excess shows. Stale neighbours
     are gathered beside the whole step, and slow its kernels meanwhile. Those of the first steps are not
-    stale: they show in full, as all-to-alls and the exchange of both calls of guidance do.
+    stale, and read in whole: they show in full, as all-to-alls and the exchange of both calls of guidance do.
     """
     layout, device = setting.layout, setting.cluster.device
     step, stages = work.step, layout.pipefusion
@@ -290,7 +298,11 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     # The first patch passes all stages alone.
     steps = setting.computed_steps + (stages - 1) / stages
     added = _addons_s(setting, work, library, longest)
-    first = max(kernels + exposed + gathered - stale, host, stream) - longest
+    more = gathered - stale
+    if work.whole:
+        kept = device_seconds(work.whole, library, device) - device_seconds(step, library, device)
+        more += kept + work.whole.exchange.get("stale", 0.0) - gathered
+    first = max(kernels + exposed + more, host, stream) - longest
     latency = library.request_s + encoders + added + steps * longest + decoder
     latency += min(float(layout.warm_up), setting.computed_steps) * first
     return RequestTimes(encoders, decoder, longest, kernels, exposed, host, stream, added, latency)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from core.errors import InfeasibleError
 from hwmodels.device import LIBRARY_BYTES
 from simulator.diffusion import addons
-from simulator.diffusion.convolution import decoder_parameters
+from simulator.diffusion.convolution import decoder_activations, decoder_parameters
 from simulator.diffusion.encoders import encoder_parameters
 from simulator.diffusion.models import TextEncoder
 from simulator.diffusion.ops import WIDTH, TransformerCall, transformer_parameters
@@ -89,16 +89,17 @@ def streamed_seconds(setting: DiffusionSetting) -> float:
 
 
 def memory_of(setting: DiffusionSetting, call: TransformerCall) -> dict[str, float]:
-    """Bytes on one device by part; activations are those of one block."""
+    """Bytes on one device by part; activations are those of one block, or of the decoder, which follows."""
     model = setting.model
     widest = max(
         max(blocks.feed_forward * (2 if blocks.gated else 1), blocks.hidden) / blocks.shrink**2
         for blocks in model.blocks
     )
     rows = call.rows + call.text
+    decoding = decoder_activations(model.decoder, setting.latent, float(setting.layout.decoder))
     return {
         **weight_bytes(setting),
-        "activations": WIDTH * rows * (widest + 8.0 * model.hidden),
+        "activations": max(WIDTH * rows * (widest + 8.0 * model.hidden), decoding),
         "workspace": LIBRARY_BYTES,
     }
 

@@ -257,8 +257,9 @@ def _parts(setting: TablesSetting, sharding: TablePlacement) -> dict[str, Priced
             "dense": dense_update(setting),
         }
     parts = {name: part_of(ops, prices) for name, ops in lists.items()}
-    keys, keys_s = parts["keys"], setting.library.key_s * float(np.sum(mine.total))
-    launches = keys.launches + KEY_LAUNCHES
+    keys, library = parts["keys"], setting.library
+    each_s = (setting.devices > 1) * library.dealt_key_s + setting.trains * library.sorted_key_s
+    keys_s, launches = each_s * float(np.sum(mine.total)), keys.launches + KEY_LAUNCHES
     return parts | {"keys": PricedOps(keys.device_s + keys_s, keys.wire_s, launches, keys.sent)}
 
 

@@ -22,7 +22,8 @@ class TablesLibrary(Sourced):
     )
     hierarchical: bool = Field(description="whether sums within a node precede the exchange between nodes")
     launch_s: NotNegative = Field(description="host time of a kernel, s; 0 where a graph launches the step")
-    key_s: NotNegative = Field(description="device time in which a key finds its device and its place, s")
+    dealt_key_s: NotNegative = Field(description="device time in which a key finds its device, s")
+    sorted_key_s: NotNegative = Field(description="device time of a key in the sort before the update, s")
     fused: bool = Field(description="whether biases and activations run in the products' kernels")
     overlapped: bool = Field(
         description="whether the bottom MLP, keys of the next batch and gradients of MLPs hide exchanges"
