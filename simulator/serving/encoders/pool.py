@@ -34,19 +34,18 @@ class EncoderPool:
         """Devices of all its replicas."""
         return self.pool.devices * self.pool.replicas
 
-    pixel_s: float
-    """Host time of a pixel before its tower."""
+    engine: Engine
 
     def seconds(self, pictures: Pictures) -> float:
-        """Seconds to encode the pictures of one request."""
-        return self.times.requests_s(pictures)
+        """Seconds to encode the pictures of one request, and to copy embeddings that the host sends."""
+        return self.times.requests_s(pictures) + self.engine.embedding_out_s.value * pictures.embedding_bytes
 
     def host_s(self, pictures: Pictures) -> float:
         """Seconds in which the host makes patches of a request, beside other requests' towers."""
         if pictures.tower.hears:
             return 0.0
         patches = sum(count * shape.patches for count, shape in pictures.groups)
-        return self.pixel_s * patches * pictures.tower.patch**2
+        return self.engine.encoder_pixel_s.value * patches * pictures.tower.patch**2
 
 
 def check_encoders(pools: Sequence[Pool], model: Model, where: str) -> None:
@@ -99,4 +98,4 @@ def encoder_pool(
             f"{device.memory_bytes / 1e9:.3g} GB"
         )
     times = EncoderTimes(tower, model, used, pool, engine)
-    return EncoderPool(pool, cluster, first_rank, times, engine.encoder_pixel_s.value)
+    return EncoderPool(pool, cluster, first_rank, times, engine)

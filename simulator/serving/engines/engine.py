@@ -48,6 +48,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "handoff_s": (0, 60),
     "picture_s": (0, 60),
     "encoder_pixel_s": (0, 1e-3),
+    "embedding_out_s": (0, 1e-6),
+    "embedding_in_s": (0, 1e-6),
     "custom_all_reduce_bytes": (0, 2**40),
     "context_bytes": (0, 1e13),
     "host_block_bytes": (256, 1e9),
@@ -213,6 +215,10 @@ class Engine(Strict):
     """Host time of one picture in the step that encodes it, in addition to its tower's kernels, s."""
     encoder_pixel_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="none known")
     """Host time of a pixel in a pool of role encoder, before its tower: decoding, resizing, patches, s."""
+    embedding_out_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="devices send them")
+    """Time in which an encoder's device copies a byte of embeddings to pageable host memory, s."""
+    embedding_in_s: Figure[float] = Figure[float](value=0.0, kind="assumed", source="devices receive them")
+    """Time in which the language model's device copies a byte of embeddings from such memory, s."""
     custom_all_reduce_bytes: Figure[int]
     """Largest message of the engine's own all-reduce kernel; NCCL above."""
     context_bytes: Figure[float]

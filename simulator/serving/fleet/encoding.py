@@ -14,7 +14,7 @@ class EncoderQueue:
     """Replicas of an encoder pool: each encodes one request at a time, in order of arrival.
 
     A replica serves in order, so its state is the time until which it is busy. Embeddings leave when all
-    images of a request are encoded, over the links that KV takes. The host makes patches of a request before,
+    images of a request are encoded, over the links that KV takes, or through both hosts. The host makes patches of a request before,
     on threads of their own.
 
     Args:
@@ -57,4 +57,5 @@ class EncoderQueue:
             -1 - number, self.pool.cluster, self.pool.first_rank + number * devices, devices
         )
         size = self.pictures.embedding_bytes
-        return self._transfers.end(encoder, member.place, size, start, end) + member.ingest_s
+        arrived = self._transfers.end(encoder, member.place, size, start, end)
+        return arrived + self.pool.engine.embedding_in_s.value * size + member.ingest_s
