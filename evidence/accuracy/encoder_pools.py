@@ -3,8 +3,8 @@
     python -m evidence.accuracy.encoder_pools
 
 Rows are in `encoder_pools.yaml` with their source. A prediction knows devices, images, lengths, clients and
-whether embeddings go over the links alone (RDMA) or through host memory, as by the tokenizer or the scheduler;
-the socket between both processes is not counted.
+whether embeddings go over the links alone (RDMA) or through host memory, as by the tokenizer or the
+scheduler; the socket between both processes is not counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ def engine_of(facts, row):
     spared = {"value": 0.0, "kind": "read", "source": facts["source"]}
     if row["backend"] != "mooncake":
         return name
-    return {"name": "rdma", "engine": "sglang", "version": "rdma", "based_on": name, "embedding_out_s": spared, "embedding_in_s": spared}
+    return {
+        "name": "rdma",
+        "engine": "sglang",
+        "version": "rdma",
+        "based_on": name,
+        "embedding_out_s": spared,
+        "embedding_in_s": spared,
+    }
 
 
 def predicted(facts, row):

@@ -284,9 +284,9 @@ def node_vectors(setting: TablesSetting, sharding: TablePlacement) -> float:
 def timeline(setting: TablesSetting, parts: Mapping[str, PricedOps]) -> float:
     """Seconds of the batch from those of its parts.
 
-    Overlapped, the bottom MLP hides vectors; gradients of vectors go first on the wire, beside the products of
-    weights' gradients where these have a stream of their own, then those of MLPs beside the update of rows;
-    keys of the next batch hide beside the top MLP.
+    Overlapped, the bottom MLP hides vectors; gradients of vectors go first on the wire, beside the products
+    of weights' gradients where these have a stream of their own, then those of MLPs beside the update of
+    rows; keys of the next batch hide beside the top MLP.
     """
 
     def of(name: str) -> PricedOps:

@@ -14,8 +14,8 @@ class EncoderQueue:
     """Replicas of an encoder pool: each encodes one request at a time, in order of arrival.
 
     A replica serves in order, so its state is the time until which it is busy. Embeddings leave when all
-    images of a request are encoded, over the links that KV takes, or through both hosts. The host makes patches of a request before,
-    on threads of their own.
+    images of a request are encoded, over the links that KV takes, or through both hosts. The host makes
+    patches of a request before, on threads of their own.
 
     Args:
         pool: the pool.

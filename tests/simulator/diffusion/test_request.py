@@ -36,6 +36,16 @@ def test_one_step_is_one_pass_of_the_transformer():
     assert request.times.latency_s == pytest.approx(rest + request.times.step_s)
 
 
+def test_first_steps_read_all_keys():
+    """PCPP's first steps are DistriFusion's, so a request of none but those is."""
+    first = {"patches": 4, "warm_up": 10}
+    whole, partial = (
+        predicted(VIDEO, first | share, steps=10, **CLIP) for share in ({}, {"conditioning": 0.3})
+    )
+    assert partial.times.latency_s == pytest.approx(whole.times.latency_s)
+    assert partial.times.step_s < whole.times.step_s
+
+
 def test_steps_add_up():
     one, many = predicted(steps=1), predicted(steps=28)
     assert many.times.latency_s - one.times.latency_s == pytest.approx(27 * one.times.step_s)

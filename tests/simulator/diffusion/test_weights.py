@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import InputError
+from simulator.diffusion.convolution import decoder_ops
 from simulator.diffusion.ops import WIDTH, transformer_parameters
 from simulator.diffusion.request import predict_request
 from simulator.diffusion.scenario import make_diffusion
@@ -106,3 +107,18 @@ def test_nothing_is_longer_for_a_faster_link_of_parts():
 def test_layouts_that_do_not_exist_are_refused(layout, words):
     with pytest.raises(InputError, match=words):
         setting(layout)
+
+
+def test_a_decoder_holds_one_image_or_the_frames_of_one_latent_frame():
+    """2,178 values a pixel in 16 bits (ComfyUI); Wan 2.2's widest: 512 channels at half the pixels a side."""
+    images = [predicted({}, SD3, height=1024, width=1024, batch=count).memory_bytes for count in (1, 4)]
+    assert [each["activations"] for each in images] == pytest.approx([2178 * 1024**2 * 2.0] * 2)
+    video = predicted({"sharded": True, "ulysses": 4}, height=480, width=832, frames=29).memory_bytes
+    assert video["activations"] == pytest.approx(2178 / 256 * 4 * 512 * 240 * 416 * 2.0)
+
+
+def test_a_decoder_of_videos_makes_one_frame_of_the_first_latent_frame():
+    """1 + 4 frames of two latent frames cost 5 / 1 of the pixels at full resolution."""
+    asked = setting({}).model.decoder
+    one, two = (decoder_ops(asked, 1.0, (frames, 8, 8))[-2] for frames in (1, 2))
+    assert float(two.m) == pytest.approx(5 * float(one.m))

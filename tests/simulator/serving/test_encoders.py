@@ -240,3 +240,22 @@ def test_the_host_of_an_encoder_pool_makes_patches_beside_other_requests_towers(
     assert burst.fleet.encoder.busy_s == pytest.approx(60 * encoder.seconds)
     assert burst.records.columns()["first_s"].max() > encoder.host_s + 60 * encoder.seconds
     assert burst.records.columns()["first_s"].max() < 60 * (encoder.host_s + encoder.seconds)
+
+
+def test_embeddings_through_the_host_hold_up_the_encoder_and_the_request():
+    def asked(engine):
+        work = {**BASE["workload"], "images": "4x1920x1080", "arrivals": {"kind": "closed", "concurrency": 1}}
+        pools = [{"role": "encoder"}, {"role": "mixed"}]
+        data = {**BASE, "workload": work, "deployment": {"engine": engine, "pools": pools}}
+        return serve(make_serving(data, "test", Path()))
+
+    spared = {
+        name: {"value": 0.0, "kind": "read", "source": "test"}
+        for name in ("embedding_out_s", "embedding_in_s")
+    }
+    rdma = {"name": "rdma", "engine": "sglang", "version": "rdma", "based_on": "sglang-0.5.12", **spared}
+    host, links = asked("sglang-0.5.12"), asked(rdma)
+    figures = engines.get("sglang-0.5.12")
+    out, into = (getattr(figures, name).value * host.setting.pictures.embedding_bytes for name in spared)
+    assert host.fleet.encoder.seconds - links.fleet.encoder.seconds == pytest.approx(out) and out > 0.1
+    assert mean_ttft(host) - mean_ttft(links) == pytest.approx(out + into, rel=1e-6)

@@ -1,5 +1,6 @@
 """A batch of a recommendation model: identities of shards and parts, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from simulator.ops.gather import distinct_rows, gathered_bytes
 from simulator.tables.ops import dense_parameters
 from simulator.tables.scenario import make_tables
 from simulator.tables.shards import cut_pieces, place
-from simulator.tables.step import predict_step, shardings
+from simulator.tables.step import predict_step, shardings, timeline
 
 SMALL = {
     "name": "small",
@@ -74,6 +75,24 @@ def test_vectors_by_hand():
 def test_parameters_by_hand():
     top = 4 * 64 + 64 * 32 + (32 + 5 * 4 // 2) * 64 + 64
     assert dense_parameters(setting()) == top
+
+
+def test_keys_by_hand():
+    """Every key finds its device, and is sorted before the update; 25 look-ups a sample, even pieces."""
+    asked = setting(shards={"kind": "row"})
+    keys = 25 * 65536 / 8
+    each_s = asked.library.dealt_key_s + asked.library.sorted_key_s
+    assert predict_step(asked).parts["keys"].device_s == pytest.approx(keys * each_s)
+    scores = setting(shards={"kind": "row"}, passes="scoring")
+    assert predict_step(scores).parts["keys"].device_s == pytest.approx(keys * asked.library.dealt_key_s)
+
+
+def test_weights_gradients_run_beside_the_exchange_of_vectors():
+    step = predict_step(setting())
+    one_stream = step.setting.library.model_copy(update={"async_wgrad": False})
+    later = timeline(replace(step.setting, library=one_stream), step.parts)
+    wgrad, wire = step.parts["top_wgrad"].device_s, step.parts["gradients"].wire_s
+    assert later - step.device_s == pytest.approx(min(wgrad, wire)) and min(wgrad, wire) > 0
 
 
 def test_scores_read_and_do_not_write():
