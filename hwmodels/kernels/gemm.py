@@ -85,6 +85,13 @@ class GemmCalls(NamedTuple):
     speed: float | Array = 1.0
 
 
+def read_once(shape: GemmCalls, window: Array, element_bytes: float) -> GemmCalls:
+    """Products whose left operand has each element `window` times in memory but once."""
+    left = shape.m * shape.k * element_bytes
+    others = shape.n * shape.k * element_bytes + shape.m * shape.n * shape.output_bytes
+    return shape._replace(speed=(left + others) / (left / window + others))
+
+
 def roofline_seconds(form: Roofline, chip: Chip, shape: GemmCalls) -> Array:
     """Return kernel times of the simple form, in seconds, same shape as the arrays."""
     batch, m, n, k, output_bytes, _ = shape

@@ -71,13 +71,14 @@ class Products(Kernels):
         k: ArrayLike,
         dtype: str = "bf16",
         layout: Layout | Sequence[Layout] = "forward",
+        window: ArrayLike = 1.0,
     ) -> Array:
         """Return the time of `batch` independent m x k by k x n products in one kernel.
 
         Casts are not included, and no measured points correct the form. `layout` may hold one layout per row
-        of the sizes' first axis.
+        of the sizes' first axis. A convolution reads an input once for all places of its `window`.
         """
-        seconds = self._gemm(batch, m, n, k, dtype, layout)
+        seconds = self._gemm(batch, m, n, k, dtype, layout, window)
         m, n, k = (np.asarray(size, dtype=np.float64) for size in (m, n, k))
         return np.maximum(seconds, 2.0 * np.asarray(batch) * m * n * k / self.device.peak(peak_dtype(dtype)))
 
@@ -121,12 +122,15 @@ class Products(Kernels):
         k: ArrayLike,
         dtype: str,
         layout: Layout | Sequence[Layout],
+        window: ArrayLike = 1.0,
     ) -> Array:
         figures = self._chip(dtype)
         output_bytes, slower = self._layouts(
             layout, figures.output_bytes, max(map(np.ndim, (batch, m, n, k)))
         )
         shape, outer = gemm.flat_shape(batch, m, n, k, output_bytes)
+        if np.any(np.asarray(window) != 1):
+            shape = gemm.read_once(shape, np.broadcast_to(window, outer).ravel(), figures.element_bytes)
         entry, fitted = self._entry("gemm", dtype)
         share = self._peak_of(entry.rpartition("/")[2], figures.peak) / figures.peak
         if fitted.rich is not None and 1.0 / OTHER_UNITS < share < OTHER_UNITS:

@@ -18,6 +18,7 @@ WORDS = {
     "vectors": "pooled vectors to their samples",
     "bottom": "bottom MLP",
     "top": "interaction and top MLP",
+    "top_wgrad": "gradients of the top MLP's weights",
     "bottom_backward": "bottom MLP, backward",
     "gradients": "gradients of vectors to their tables",
     "update": "update of rows",

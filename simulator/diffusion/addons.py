@@ -90,7 +90,9 @@ def control_ops(call: TransformerCall) -> list[Op]:
 
 def _hint(name: str, pixels: float, inputs: float, width: float) -> Iterator[Op]:
     weights = 9.0 * inputs * width + width
-    yield Product(name=name, kind="convolution", m=pixels, n=width, k=9.0 * inputs, parameters=weights)
+    yield Product(
+        name=name, kind="convolution", m=pixels, n=width, k=9.0 * inputs, window=9.0, parameters=weights
+    )
     yield MemoryBound(name=f"{name}.silu", kind="elementwise", bytes=2 * WIDTH * pixels * width)
 
 

@@ -36,6 +36,7 @@ def _convolution(name: str, pixels: float, outputs: float, inputs: float, window
         m=pixels,
         n=outputs,
         k=inputs * window,
+        window=window,
         parameters=outputs * inputs * window + outputs,
     )
     yield MemoryBound(
@@ -157,18 +158,18 @@ def _plain(
     """A decoder of convolutions and their activations alone (madebyollin/taesd, taesd.py: Decoder)."""
     channels = [float(count) for count in reversed(decoder.channels)]
     pixels, window = samples * latent[1] * latent[2] / ranks, float(decoder.kernel**2)
-    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent * window)
+    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent, window)
     for stage, width in enumerate(channels):
         if stage:
             pixels *= 4
-            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, channels[stage - 1] * window)
+            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, channels[stage - 1], window)
         for block in range(decoder.blocks if stage < len(channels) - 1 else 1):
             for number in range(3):
                 name = f"decoder.{stage}.{block}.{number}"
-                yield _product(name, "convolution", pixels, width, width * window)
+                yield _product(name, "convolution", pixels, width, width, window)
             if not compiled:
                 yield _around(f"decoder.{stage}.{block}", pixels * width, 3 * ACTIVATED + ADDED)
-    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1] * window)
+    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1], window)
 
 
 def _deep_compression(
@@ -185,12 +186,12 @@ def _deep_compression(
     """
     channels = [float(count) for count in reversed(decoder.channels)]
     pixels, window = samples * latent[1] * latent[2] / ranks, float(decoder.kernel**2)
-    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent * window)
+    yield _product("decoder.input", "convolution", pixels, channels[0], decoder.latent, window)
     for stage, width in enumerate(channels):
         if stage:
             pixels *= 4
             before = channels[stage - 1]
-            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, before * window)
+            yield _product(f"decoder.{stage}.up", "convolution", pixels, width, before, window)
             scaled = SCALED * before / width
             yield _around(f"decoder.{stage}.up", pixels * width, scaled + SHORTCUT)
         for block in range(decoder.blocks):
@@ -199,10 +200,10 @@ def _deep_compression(
                 yield from _linear_block(name, pixels, width, samples)
                 continue
             for half in range(2):
-                yield _product(f"{name}.{half}", "convolution", pixels, width, width * window)
+                yield _product(f"{name}.{half}", "convolution", pixels, width, width, window)
             yield _around(name, pixels * width, ACTIVATED + WIDE_NORM + ADDED)
     yield _around("decoder.output", pixels * channels[-1], WIDE_NORM + ACTIVATED)
-    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1] * window)
+    yield _product("decoder.output", "convolution", pixels, 3.0, channels[-1], window)
 
 
 def _linear_block(name: str, pixels: float, width: float, samples: float) -> Iterator[Op]:
@@ -223,8 +224,13 @@ def _linear_block(name: str, pixels: float, width: float, samples: float) -> Ite
     yield _around(name, pixels * width, 2 * (WIDE_NORM + ADDED))
 
 
-def _product(name: str, kind: str, pixels: float, outputs: float, inputs: float) -> Product:
-    return Product(name=name, kind=kind, m=pixels, n=outputs, k=inputs, parameters=outputs * inputs)
+def _product(
+    name: str, kind: str, pixels: float, outputs: float, inputs: float, window: float = 1.0
+) -> Product:
+    depth = inputs * window
+    return Product(
+        name=name, kind=kind, m=pixels, n=outputs, k=depth, window=window, parameters=outputs * depth
+    )
 
 
 def _depthwise(name: str, elements: float, parameters: float) -> MemoryBound:

@@ -352,7 +352,7 @@ def _residual(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     yield _product(call, "time", call.samples, h, float(blocks.condition or h))
     for name, channels in (("first", inputs), ("second", h)):
         yield _kernel(call, f"{name}.norm", "modulate", rows * channels)
-        yield _product(call, name, rows, h, 9.0 * channels).changed(kind="convolution")
+        yield _product(call, name, rows, h, 9.0 * channels).changed(kind="convolution", window=9.0)
     if inputs != h:
         yield _product(call, "shortcut", rows, h, inputs).changed(kind="convolution")
     yield _kernel(call, "residual", "residual", rows * h)
@@ -367,7 +367,7 @@ def _residual(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
 def _resample(call: TransformerCall, blocks: BlockGroup) -> Iterator[Op]:
     """The convolution that halves or doubles the resolution between stages of a U-Net."""
     h = float(call.model.hidden)
-    yield _product(call, "resample", call.rows, h, 9.0 * h).changed(kind="convolution")
+    yield _product(call, "resample", call.rows, h, 9.0 * h).changed(kind="convolution", window=9.0)
 
 
 BLOCKS: Mapping[str, Callable[[TransformerCall, BlockGroup], Iterator[Op]]] = MappingProxyType(

@@ -206,30 +206,28 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
     if added.controls:
         ops += addons.sum_ops(call, added.controls)
         control, repeated = (
-            work_of((_again(op, setting.passes) for op in make(call)), prices)
+            work_of((_again(op, setting) for op in make(call)), prices)
             for make in (addons.control_ops, addons.repeated_ops)
         )
+    decoder = tiled_ops(
+        setting.model.decoder,
+        float(setting.prompts),
+        setting.latent,
+        ranks,
+        setting.layout.tiling,
+        library.compiled,
+    )
     whole = None
     if call.conditioning < 1:
         first = call_ops(replace(call, conditioning=1.0))
-        whole = work_of((_again(op, setting.passes) for op in first), prices)
+        whole = work_of((_again(op, setting) for op in first), prices)
     return RequestWork(
-        work_of((_again(op, setting.passes) for op in ops), prices),
+        work_of((_again(op, setting) for op in ops), prices),
         tuple(
             work_of(encoder_ops(encoder, prompts, library.compiled), prices)
             for encoder in setting.model.encoders
         ),
-        work_of(
-            tiled_ops(
-                setting.model.decoder,
-                float(setting.prompts),
-                setting.latent,
-                ranks,
-                setting.layout.tiling,
-                library.compiled,
-            ),
-            prices,
-        ),
+        work_of((_in_layout(op, library) for op in decoder), prices),
         whole,
         control,
         repeated,
@@ -237,8 +235,16 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
     )
 
 
-def _again(op: Op, passes: float) -> Op:
+def _again(op: Op, setting: DiffusionSetting) -> Op:
+    """An op of all passes, as the library runs it."""
+    passes = setting.passes
+    op = _in_layout(op, setting.library)
     return op if passes == 1 else op.changed(repeats=op.repeats * passes, launches=op.launches * passes)
+
+
+def _in_layout(op: Op, library: DiffusionLibrary) -> Op:
+    """A convolution reads inputs once where images lie channels last; else the library counts copies."""
+    return op if library.channels_last or not isinstance(op, Product) else op.changed(window=1.0)
 
 
 def predict_request(setting: DiffusionSetting) -> DiffusionRequest:

@@ -115,6 +115,7 @@ class Product(Op):
         weights: whether the right operand is a weight; the backward pass of two activations is two products.
         frozen_input: whether the left operand has no gradient.
         row_bytes: greatest power of 2 (up to 16) that the rows of operands are aligned to.
+        window: places of a convolution's window, which share the inputs that it reads.
         in_turn: share, of the time that the products take longer one after the other than side by side,
             which they do take: 0 in one kernel, 1 in a loop on one stream.
     """
@@ -129,6 +130,7 @@ class Product(Op):
     weights: bool = True
     frozen_input: bool = False
     row_bytes: int = 16
+    window: float = 1.0
     in_turn: float = 0.0
 
     @property

@@ -32,6 +32,10 @@ class DiffusionLibrary(Sourced):
     title: str
     compiled: bool = Field(description="whether a compiler joins elementwise kernels")
     attention: Literal["flash", "flash-3", "flash-2"] = Field(description="kernels of attention")
+    channels_last: bool = Field(
+        description="whether images lie channels last: a convolution reads each input once; else its time is "
+        "over a product that reads its window, and has the copies between layouts"
+    )
     launch_s: NotNegative = Field(description="host time of a kernel, s")
     sequence_s: NotNegative = Field(description="host time of an attention among sequence-parallel ranks, s")
     ring_s: NotNegative = Field(description="host time of each further block of a ring, s")

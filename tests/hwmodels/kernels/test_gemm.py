@@ -41,6 +41,23 @@ def test_no_product_beats_the_peak_or_is_free(m, n, k, name):
 
 
 # Best shapes of the ml-engineering MAMF table (Bekman, compute/accelerator), bf16 TFLOP/s.
+@settings(max_examples=30, deadline=None)
+@given(m=SIDES, n=SIDES, inputs=st.integers(1, 4096), name=st.sampled_from(NAMES))
+def test_a_window_spares_bytes_and_no_work(m, n, inputs, name):
+    device = devices.get(name)
+    whole, once = (
+        float(device.kernels.batched_gemm(1, m, n, 9 * inputs, dtype_of(device), window=window))
+        for window in (1.0, 9.0)
+    )
+    assert 2.0 * m * n * 9 * inputs / device.peak(dtype_of(device)) <= once <= whole
+
+
+def test_a_shallow_convolution_is_bound_by_its_window():
+    kernels = devices.get("rtx-4090").kernels
+    whole, once = (float(kernels.batched_gemm(1, 2**18, 64, 576, window=window)) for window in (1.0, 9.0))
+    assert once < whole / 2
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "published", "tolerance"),
     [
