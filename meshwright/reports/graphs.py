@@ -46,11 +46,12 @@ def epoch_tables(epoch: Epoch) -> list[Table | str]:
     """A verdict, figures of the epoch, and what it is made of."""
     setting, figures = epoch.setting, describe_epoch(epoch)
     model, work, layout, device = setting.model, setting.workload, setting.layout, setting.cluster.device
+    degrees = {"stages": layout.stages, "chunks": layout.chunks, "partitions": layout.partitions}
+    divided = ", ".join(f"{count:,} {name}" for name, count in degrees.items() if count > 1)
     rows_of_epoch = {
         "model": f"{model.name}, {model.layers:,} layers of {model.hidden:,}",
         "graph": f"{counted(work.vertices)} vertices, {counted(work.edges)} edges",
-        "devices": f"{layout.devices:,} x {device.name} ({setting.cluster.name}): {layout.stages:,} stages, "
-        f"{layout.chunks:,} chunks, {layout.partitions:,} partitions",
+        "devices": f"{layout.devices:,} x {device.name} ({setting.cluster.name}){divided and ': '}{divided}",
         "exchanged": f"{epoch.boundary_bytes / GIGA:.3g} GB between stages, "
         f"{epoch.replica_bytes / GIGA:.3g} GB of copies between partitions",
     }

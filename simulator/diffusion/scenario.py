@@ -167,6 +167,7 @@ def _check_rows(setting: DiffusionSetting, where: str) -> None:
     for name, ranks in (("patches", layout.patches), ("decoder", layout.decoder)):
         if ranks > 1 and patch / ranks <= halo:
             raise InputError(
-                f"{ranks} ranks have {patch / ranks:g} rows each, no more than the halo of a kernel ({halo})",
+                f"{ranks} ranks have {patch / ranks:g} of {patch:g} rows each, no more than the halo of a "
+                f"kernel ({halo}); allowed: fewer than {patch / halo:g}",
                 f"{where}: layout.{name}",
             )
