@@ -65,8 +65,7 @@ on 16 bytes: cuBLAS of CUDA 11 has no tensor-core kernel for it. 12.2 of A100's 
 def _products(ops: list[Product], prices: Prices, groups: Array, m: Array, n: Array, k: Array) -> Array:
     kernels, first = prices.kernels, ops[0]
     windows = np.array([op.window for op in ops]).reshape(-1, *(1,) * (np.ndim(m) - 1))
-    layouts = [op.layout for op in ops]
-    seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, layouts, windows)
+    seconds = kernels.batched_gemm(groups, m, n, k, first.dtype, [op.layout for op in ops], windows)
     flops = 2 * groups * m * n * k
     if first.weights:
         if not kernels.measures_experts:
