@@ -68,14 +68,14 @@ class RequestWork:
         decoder: of latents.
         control: one ControlNet in one step; None without.
         repeated: the model's own blocks that a ControlNet repeats.
-        whole: calls of one of the first steps, which read all keys of the other patches; None where all do.
+        warm_up: calls of one of the first steps, which read all keys of the other patches; None where all do.
         merge: one adapter into the weights; None without.
     """
 
     step: KernelWork
     encoders: tuple[KernelWork, ...]
     decoder: KernelWork
-    whole: KernelWork | None = None
+    warm_up: KernelWork | None = None
     control: KernelWork | None = None
     repeated: KernelWork | None = None
     merge: KernelWork | None = None
@@ -217,10 +217,10 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
         setting.layout.tiling,
         library.compiled,
     )
-    whole = None
+    warm_up = None
     if call.conditioning < 1:
         first = call_ops(replace(call, conditioning=1.0))
-        whole = work_of((_again(op, setting) for op in first), prices)
+        warm_up = work_of((_again(op, setting) for op in first), prices)
     return RequestWork(
         work_of((_again(op, setting) for op in ops), prices),
         tuple(
@@ -228,7 +228,7 @@ def request_work(setting: DiffusionSetting) -> RequestWork:
             for encoder in setting.model.encoders
         ),
         work_of((_in_layout(op, library) for op in decoder), prices),
-        whole,
+        warm_up,
         control,
         repeated,
         work_of(addons.merge_ops(setting.model), prices) if added.adapters else None,
@@ -305,9 +305,9 @@ def request_times(setting: DiffusionSetting, work: RequestWork, library: Diffusi
     steps = setting.computed_steps + (stages - 1) / stages
     added = _addons_s(setting, work, library, longest)
     more = gathered - stale
-    if work.whole:
-        kept = device_seconds(work.whole, library, device) - device_seconds(step, library, device)
-        more += kept + work.whole.exchange.get("stale", 0.0) - gathered
+    if work.warm_up:
+        longer = device_seconds(work.warm_up, library, device) - device_seconds(step, library, device)
+        more += longer + work.warm_up.exchange.get("stale", 0.0) - gathered
     first = max(kernels + exposed + more, host, stream) - longest
     latency = library.request_s + encoders + added + steps * longest + decoder
     latency += min(float(layout.warm_up), setting.computed_steps) * first
