@@ -348,7 +348,18 @@ def test_a_fused_mlp_activates_and_casts_inside_its_products(make_setting):
     assert "expert_up.swizzle" in plain and "expert_up.swizzle" not in fused
     assert not np.any(fused["expert_activation"].bytes) and np.all(fused["expert_activation"].saved > 0)
     assert not np.any(fused["expert_down.cast"].bytes) and np.all(fused["expert_up.cast"].bytes > 0)
-    assert fused["expert_up"].launches == 1
+
+
+def test_the_host_of_a_fused_mlp_works_on_each_expert(make_setting):
+    """Transformer Engine, issue 2897: 64 experts on GB200; only the MLP's own kernels count."""
+    chosen = {"cluster": "gb200-nvl72", "framework": "megatron-bridge", "precision": "mxfp8"}
+    setting = experts(make_setting, "qwen3-30b-a3b", **chosen, grouped_launches="fused-mlp")
+    plans = Plans.of(Plan(data=8, expert=2))
+    ops = [op for op in layer_ops(setting, plans, EXPERTS) if op.module.startswith("expert_")]
+    forward = sum(float(op.launches[0] if np.ndim(op.launches) else op.launches) for op in ops)
+    backward = sum(float(np.ravel(back.launches)[0]) for op in ops for back in op.backward())
+    assert forward * setting.host_seconds_per_kernel == pytest.approx(1.2e-3, rel=0.1)
+    assert backward * setting.host_seconds_per_kernel == pytest.approx(2.1e-3, rel=0.1)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
