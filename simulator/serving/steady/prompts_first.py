@@ -67,19 +67,33 @@ def rank_steps(cases: Cases, arriving: Array, step: Array, steps: Prefills, chun
     spell = np.expm1(np.minimum(turns * arrivals, LONGEST_SPELL)) / -np.expm1(-arrivals)
     weight = spell * -np.expm1(-arriving * step)
     share = weight / (1.0 + weight)
-    mean = share * prompts_s + (1.0 - share) * step
+    for last in (False, True):
+        mean = share * prompts_s + (1.0 - share) * step
+        came = np.maximum(arriving * mean, 1e-9)
+        busy = share * _busy_ranks(arrivals, ranks) + (1.0 - share) * _busy_ranks(arriving * step, ranks)
+        # Prompts that fill a step each do not share one; shorter ones do once every rank has one.
+        unshared = np.clip(busy / came, 1.0 / steps.rank_chunks, 1.0)
+        own_share = np.minimum(came * turns * unshared / ranks, MOST_PROMPTS)
+        if not last:
+            # Prompts of several steps wait for those of their rank: several ranks have some by chance.
+            by_chance = np.where(steps.chunks > 1.0, 1.0 - (1.0 - own_share) ** ranks, 0.0)
+            share = np.maximum(share, by_chance)
     met = (share * prompts_s**2 + (1.0 - share) * step**2) / mean
-    came = np.maximum(arriving * mean, 1e-9)
-    busy = share * _busy_ranks(arrivals, ranks) + (1.0 - share) * _busy_ranks(arriving * step, ranks)
-    # Prompts that fill a step each do not share one; shorter ones do once every rank has one.
-    unshared = np.clip(busy / came, 1.0 / steps.rank_chunks, 1.0)
     # Short prompts take less than the decodes of many.
-    tpot = np.maximum(mean / (1.0 - np.minimum(came * turns * unshared / ranks, MOST_PROMPTS)), step)
+    tpot = np.maximum(mean / (1.0 - own_share), step)
     own_s = steps.uneven_seconds(
         1.0 + np.minimum(arriving * met * turns, most_chunks - 1.0), np.ones_like(met)
     )
     own_s = turns * (own_s - fewer * (steps.lacking + full_s - steps.one_chunk))
     finds_any = -np.expm1(-arriving * (tpot * cases.gaps + own_s))
+    # A request's first decodes come in what is left of its own spell: that ends once no prompt has arrived
+    # in as long as one is computed (busy period of M/D/inf).
+    left_s = np.expm1(np.minimum(arriving * own_s, LONGEST_SPELL)) / np.maximum(arriving, 1e-9) - own_s
+    further = np.maximum(left_s, 0.0) / prompts_s
+    lasting = np.clip(further / (1.0 + further) + np.expm1(-arriving * step), 0.0, MOST_PROMPTS)
+    beyond = (1.0 - share) * lasting / (1.0 - lasting) * (1.0 - lasting ** (cases.gaps / (1.0 - own_share)))
+    longer = np.maximum(prompts_s - (1.0 - np.minimum(own_share / np.maximum(share, 1e-9), 1.0)) * tpot, 0.0)
+    tpot = tpot + np.where(cases.closed, 0.0, beyond * longer / cases.gaps)
     return RankSteps(
         tpot_s=tpot,
         delay_s=(1.0 - step / tpot) / np.maximum(arriving, 1e-9),

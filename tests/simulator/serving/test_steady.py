@@ -413,6 +413,24 @@ def test_ranks_whose_prompts_come_first_agree_with_the_event_engine(
     assert float(state.ttft_s) == pytest.approx((columns["first_s"] - columns["arrival_s"]).mean(), rel=0.15)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "ranks", "load"), [("gpt-oss-20b", 2, 0.7), ("mixtral-8x7b", 4, 1.0)])
+def test_a_request_begins_to_decode_in_the_spell_of_its_own_prompt(model, ranks, load):
+    """Its few decodes were charged the mean step of all times: 32 % short."""
+    options = {"token_budget": 4096, "max_sequences": 256, "prefix_caching": False}
+    pool = {"engine": "sglang-0.5.12", "data": ranks, "expert": ranks, "options": options}
+    rate = rate_of(load, 6000, 20, pool, model)
+    data = served(rate, 6000, 20, pool, model)
+    data["workload"] |= {"requests": 3000}
+    setting = make_serving(data, "test", Path())
+    one = setting.pools[0]
+    limits = Limits(4096, 256, one.costs.kv_blocks * one.options.block_tokens)
+    state = steady_state(one.costs.steps, Load(6000, 20, rate=rate), limits)
+    run = serve(setting).metrics.latencies
+    assert float(state.tpot_s) == pytest.approx(run["tpot"].mean, rel=0.16)
+    assert float(state.ttft_s) == pytest.approx(run["ttft"].mean, rel=0.08)
+
+
 @pytest.mark.parametrize(("load", "prompt"), [(0.8, 1000), (0.5, 1)])
 def test_pipelines_agree_with_the_event_engine_under_poisson_arrivals(load, prompt):
     """Micro batches share prompts, and the longest of uneven micro batches delays all.
