@@ -36,6 +36,8 @@ class Flags(Strict):
     """Whether every GPU of a worker is an attention rank, where the row has a tensor-parallel group."""
     eager: bool = False
     """Whether the server captures no graphs."""
+    largest_graph: int = 0
+    """Sequences of a rank in the largest captured graph."""
     poll_steps: int = 0
     """Decode steps between two looks at the queue of new requests."""
     poll_steps_from_16: int = 0
@@ -59,8 +61,8 @@ class Flags(Strict):
             "product_kernels": self.product_kernels,
             "activations": pool.activations or self.activations,
         }
-        if self.eager:
-            fields["largest_graph"] = NO_GRAPHS
+        if self.eager or self.largest_graph:
+            fields["largest_graph"] = NO_GRAPHS if self.eager else self.largest_graph
         if self.spreads_experts and pool.expert == 1:
             fields["expert"] = pool.tensor * pool.data
         changed = {name: value for name, value in fields.items() if getattr(pool, name) != value}
