@@ -45,7 +45,8 @@ def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool, sent: bool =
         prices: of dense products in the same library, whose kernels have the same tiles.
         packs: whether scales are packed at every call.
         sent: whether DeepEP brought each rank its own copies: the rows are these, and on average half a block
-            more for each expert that has any.
+            more for each expert that has any. A token arrives once a rank, is copied to its experts' rows in
+            8 bits, and outputs are gathered in 16 (SGLang v0.5.9 ep_moe/kernels.py: ep_scatter, ep_gather).
     """
     tokens = np.asarray(layer.tokens, dtype=np.float64)
     local = layer.experts / np.asarray(layer.expert_parallel, dtype=np.float64)
@@ -60,6 +61,10 @@ def padded_seconds(layer: ExpertLayer, prices: Prices, packs: bool, sent: bool =
     weights = hits * 3.0 * layer.hidden * width
     seconds += EXPOSED_READ * weights / (SERVED_READ_SHARE * kernels.device.memory_bandwidth)
     seconds += kernels.memory_bound(ACTIVATION_BYTES * rows * width, "activation")
+    if sent:
+        arrived = tokens * -np.expm1(layer.top_k * np.log1p(-1.0 / np.asarray(layer.expert_parallel)))
+        copied_bytes = 3.0 * layer.hidden * (copies / layer.expert_parallel + arrived)
+        seconds += kernels.memory_bound(copied_bytes, "copy")
     if packs:
         seconds += packing_seconds(both[0], kernels, local) + packing_seconds(both[1], kernels, local)
     return np.where(tokens > 0, seconds, 0.0)

@@ -322,6 +322,22 @@ def test_recipes_say_how_many_sequences_a_decode_rank_takes(clients, slots):
     assert found.decode_slots == slots
 
 
+@pytest.mark.parametrize(
+    ("ranks", "exchange", "kernels", "graph"),
+    [(8, "deepep", None, 1024), (32, "deepep", None, None), (1, "all-gather", "flashinfer", None)],
+)
+def test_recipes_say_which_graphs_and_products_a_server_runs(ranks, exchange, kernels, graph):
+    """srt-slurm's gb300-fp8: 1,024 sequences on 8 ranks, FlashInfer's products on four GPUs of one rank."""
+    row = CLOSED | {"engine": "sglang", "engine_version": "0.5.8.post1", "model": "deepseek-ai/DeepSeek-R1"}
+    row |= {"gpu": "gb300", "weight_precision": "fp8", "mode": "disagg", "n_gpus": "", "tp": ""}
+    row |= {"prefill_workers": "1", "prefill_tp": "8", "prefill_dp": "8", "prefill_ep": "8"}
+    gpus = str(max(ranks, 4))
+    row |= {"decode_workers": "1", "decode_tp": gpus, "decode_dp": str(ranks), "decode_ep": str(ranks)}
+    pool = read(MeasuredRow(row, "row"), "closed_loop.csv").question.serving.pool
+    assert (pool.data, pool.exchange) == (ranks, exchange)
+    assert (pool.product_kernels, pool.largest_graph) == (kernels, graph)
+
+
 @pytest.mark.parametrize(("prompt", "slots"), [("8192", 16), ("1024", 0)])
 def test_recipes_of_long_prompts_have_slots_of_their_own(prompt, slots):
     """Kimi-K2.5 under vLLM: decode servers take 16 sequences with prompts of 8,192 tokens, else 1,024."""
