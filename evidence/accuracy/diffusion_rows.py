@@ -215,8 +215,10 @@ def main(
         "latency, xDiT's own rows, shipped constants", np.array([error_of(case, library) for case in xdit])
     )
     for model in sorted({case["model"] for case in xdit}):
-        row_figures(
-            f"    {model}", np.array([error_of(case, library) for case in xdit if case["model"] == model])
-        )
+        for devices in (1, 2):
+            rows = [case for case in xdit if case["model"] == model]
+            rows = [case for case in rows if case["setting"].layout.guidance == devices]
+            errors = np.array([error_of(case, library) for case in rows])
+            row_figures(f"    {model}, guidance on {devices} devices", errors)
     for reason, count in skipped.items():
         print(f"left out: {count} rows: {reason}")

@@ -110,6 +110,7 @@ class Page:
         # A figure and its "%" stay on one line.
         fact_texts = {name: value.replace(" %", "\u00a0%") for name, value in self.facts.items()}
         terms = "".join(_fact(name, value) for name, value in fact_texts.items())
+        zoom = " Drag to zoom in, double-click to zoom out." if self.figure else ""
         scripts = "\n".join(f"<script>{each.script}</script>" for each in self.sections if each.script)
         parts = "\n".join(_section(index, section) for index, section in enumerate(self.sections))
         return f"""<!DOCTYPE html>
@@ -125,7 +126,7 @@ class Page:
 <h1>{escape(self.title)}</h1>
 <dl>{terms}</dl>
 {parts}
-<footer>{_asked()} Drag to zoom in, double-click to zoom out.</footer>
+<footer>{_asked()}{zoom}</footer>
 </main>
 <script>{own_file(PLOTLY)}</script>
 <script>{own_file("draw.js")}</script>

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from meshwright.pages.page import Figure, Page, Section, axis, figure_of, label, line_at
-from meshwright.reports.serving import describe_pool, figures, latency_rows
+from meshwright.reports.serving import figures, latency_rows, setting_facts
 from meshwright.reports.serving_evidence import error_words, run_errors, within
 from meshwright.reports.units import per_second, seconds, significant
 from simulator.serving.fleet.fleet import Member
@@ -55,9 +55,7 @@ def serving_page(result: ServingResult) -> Page:
         "dollars per million output tokens": significant(metrics.dollars_per_million),
     }
     run = {
-        "model": setting.model.name,
-        "cluster": f"{setting.gpus:,} x {setting.cluster.device.name} ({setting.cluster.name})",
-        **{f"pool {pool.name}": describe_pool(pool) for pool in setting.pools},
+        **setting_facts(result),
         **figures(result),
         **error_words(errors),
     }

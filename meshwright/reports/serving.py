@@ -38,7 +38,7 @@ PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 def serving_tables(result: ServingResult) -> list[Table]:
     """The run, its latencies, and its figures of merit."""
     return [
-        facts(_setting(result), result.setting.title),
+        facts(setting_facts(result), result.setting.title),
         table(*latency_rows(result)),
         facts(figures(result) | error_words(run_errors(result))),
     ]
@@ -75,7 +75,8 @@ def _middle(values: Sequence[float]) -> tuple[float, float, float]:
     return median(values), min(values), max(values)
 
 
-def _setting(result: ServingResult) -> dict[str, str]:
+def setting_facts(result: ServingResult) -> dict[str, str]:
+    """What is served, on which pools, with which pictures."""
     setting = result.setting
     return {
         "model": setting.model.name,
