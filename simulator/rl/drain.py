@@ -8,6 +8,7 @@ one array call prices those of all ranks. Prompts that a trainer takes as they a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
 import numpy as np
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 
 DRAWS = 4
 """Bursts over which the longest rank is averaged."""
+MORE_DRAWS = 16
+"""The same beside the event engine, which takes longer than all of them."""
 QUEUED, MOST_QUEUED = 8192, 32_768
 """Answers of a step above which a part of the replicas stands for all, and above which even a part takes too
 long to play; its drain is short beside the step (`prompt_queue`)."""
@@ -39,7 +42,7 @@ def plain_steps(rollouts: ServingSetting) -> IterationTable | None:
 
 
 def rollout_seconds(
-    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, seed: int = 0
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, seed: int = 0, draws: int = DRAWS
 ) -> float:
     """Seconds from the first prompt to the last token of the longest answer, mean over drawn bursts.
 
@@ -48,18 +51,73 @@ def rollout_seconds(
         steps: of ``plain_steps``.
         workload: prompts and lengths of answers.
         seed: of the drawn lengths.
+        draws: bursts.
     """
+    return float(_drawn(rollouts, steps, workload, seed, draws).max(axis=1).mean())
+
+
+def added_seconds(
+    rollouts: tuple[ServingSetting, ServingSetting], steps: IterationTable, workload: RlWorkload, draws: int
+) -> float:
+    """Seconds that answers of one more step add to ranks that never wait: the mean of all ranks.
+
+    Ranks with more tokens than others in one step have fewer in another one.
+
+    Args:
+        rollouts: the engine with the burst of a step, and of two.
+        steps, workload, draws: as ``rollout_seconds``.
+    """
+    first_s, both_s = (float(_drawn(each, steps, workload, 0, draws).mean()) for each in rollouts)
+    return both_s - first_s
+
+
+def _drawn(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, seed: int, draws: int
+) -> Array:
+    """Seconds of every rank with answers, in drawn bursts; shape (draws, ranks)."""
     pool, random = rollouts.pools[0], np.random.default_rng(seed)
     ranks, answers = pool.pool.replicas * pool.pool.data, int(rollouts.serving.requests)
     each = [count for rank in range(ranks) if (count := (answers + rank) // ranks)]
-    outputs = [workload.output.draw(random, count) for _ in range(DRAWS) for count in each]
+    outputs = [workload.output.draw(random, count) for _ in range(draws) for count in each]
+    return _rank_seconds(rollouts, steps, workload, outputs).reshape(draws, len(each))
+
+
+def engine_over_closed(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, served: Mapping[str, Array]
+) -> float:
+    """Seconds of a burst that the event engine served over the closed form's, of the same answers and ranks.
+
+    Both have the noise of the drawn lengths (some 5 %), so it cancels; what remains is what the closed form
+    leaves out (recomputed answers of a full KV memory). Ranks of data-parallel replicas are not recorded:
+    there the closed form is that of other bursts.
+
+    Args:
+        rollouts: the engine on its devices.
+        steps: of ``plain_steps``.
+        workload: prompts and lengths of answers.
+        served: columns of the engine's records.
+    """
+    seconds = float(served["last_s"].max())
+    if rollouts.pools[0].pool.data > 1:
+        return seconds / rollout_seconds(rollouts, steps, workload, draws=MORE_DRAWS)
+    order = np.lexsort((served["serial"], served["replica"]))
+    ranks = np.flatnonzero(np.diff(served["replica"][order])) + 1
+    answers = np.split(served["output"][order].astype(np.int64), ranks)
+    return seconds / float(_rank_seconds(rollouts, steps, workload, answers).max())
+
+
+def _rank_seconds(
+    rollouts: ServingSetting, steps: IterationTable, workload: RlWorkload, outputs: list[NDArray[np.int64]]
+) -> Array:
+    """Seconds of ranks with some answers each, in the order in which they start; shape (ranks,)."""
     parts = [_intervals(lengths, _slots(rollouts, workload, lengths)) for lengths in outputs]
     begins = np.cumsum([0, *(len(part[0]) for part in parts[:-1])])
     intervals, sequences, generated = (np.concatenate(values) for values in zip(*parts, strict=True))
     decodes = intervals * steps.cases.decode_seconds(sequences, workload.input.mean() + generated)
-    of_ranks = np.add.reduceat(decodes, begins).reshape(DRAWS, len(each))
-    prompts = {count: _prompt_seconds(rollouts, steps.cases, workload, count) for count in set(each)}
-    return float((of_ranks + [prompts[count] for count in each]).max(axis=1).mean())
+    prompts = {
+        count: _prompt_seconds(rollouts, steps.cases, workload, count) for count in set(map(len, outputs))
+    }
+    return np.add.reduceat(decodes, begins) + [prompts[len(lengths)] for lengths in outputs]
 
 
 def resume_seconds(

@@ -191,12 +191,16 @@ def rollout_setting(
         raise InputError(
             f"{devices} devices are no multiple of a replica's {each}", f"{where}: roles.generate"
         )
+    served, replicas = serving_workload(workload), devices // each
+    # Systems cut a step's answers into equal runs (NeMo RL, batched_data_dict.py: shard_by_batch_size; verl,
+    # protocol.py: DataProto.chunk), so answers to a prompt share its KV.
+    in_runs = {"router": "round-robin", "router_options": {"run": math.ceil(served["requests"] / replicas)}}
     data = {
         "model": model,
         "cluster": cluster,
         "gpus": devices,
-        "workload": serving_workload(workload),
-        "deployment": {**deployment, "replicas": devices // each},
+        "workload": served,
+        "deployment": {**({} if "router" in deployment else in_runs), **deployment, "replicas": replicas},
         "seed": seed,
     }
     try:

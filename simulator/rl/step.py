@@ -11,7 +11,16 @@ from core.records import record
 from simulator.ops.counts import model_parameters
 from simulator.plan import Plans
 from simulator.rl.band import half_width
-from simulator.rl.drain import DRAWS, plain_steps, prompt_queue, resume_seconds, rollout_seconds
+from simulator.rl.drain import (
+    DRAWS,
+    MORE_DRAWS,
+    added_seconds,
+    engine_over_closed,
+    plain_steps,
+    prompt_queue,
+    resume_seconds,
+    rollout_seconds,
+)
 from simulator.rl.lanes import LaneSegment, lanes
 from simulator.rl.memory import RlMemory, step_memory
 from simulator.rl.prompt_queue import PromptQueue
@@ -19,7 +28,6 @@ from simulator.rl.schedules import Phases, RlTiming
 from simulator.rl.setting import RlSetting
 from simulator.rl.weights import Receivers, WeightMove, gathered_tokens_s, weight_move
 from simulator.serving.result import serve
-from simulator.serving.setting import ServingSetting
 from simulator.training import predict
 from simulator.training.forward import forward_seconds
 
@@ -81,9 +89,10 @@ def predict_rl(setting: RlSetting, engine: bool = True) -> RlStep:
     trained = predict(setting.trainer, plans)
     critic = None if setting.critic is None else predict(setting.critic, plans)
     update = float(trained.time[0]) + (0.0 if critic is None else float(critic.time[0]))
-    rollouts = max(_generation(setting, setting.rollouts, engine), _gathered_tokens(setting))
+    burst, added = _rollouts(setting, engine)
+    rollouts = max(burst, _gathered_tokens(setting))
     generation, served = _with_calls(setting, rollouts, 1)
-    more, _ = _with_calls(setting, rollouts + _added(setting, rollouts), 2)
+    more, _ = _with_calls(setting, rollouts + added, 2)
     move, memory = _weights(setting), step_memory(setting, trained, critic)
     busy = min(max(more - generation, 0.0), generation)
     queue = _queue(setting, busy)
@@ -114,11 +123,22 @@ def step_lanes(step: RlStep) -> list[LaneSegment]:
     return lanes(step.phases, step.timing, schedule.split, schedule.beside)
 
 
-def _generation(setting: RlSetting, rollouts: ServingSetting, engine: bool) -> float:
-    """Seconds from the first prompt to the last token of the longest answer."""
-    if not engine and (steps := plain_steps(rollouts)) is not None:
-        return rollout_seconds(rollouts, steps, setting.workload)
-    return float(serve(rollouts).records.columns()["last_s"].max())
+def _rollouts(setting: RlSetting, engine: bool) -> tuple[float, float]:
+    """Seconds of a step's rollouts, mean over bursts, and those that answers of one more step add.
+
+    A burst ends with the last token of its longest answer.
+    """
+    both, work = (setting.rollouts, setting.more_rollouts), setting.workload
+    steps = plain_steps(setting.rollouts)
+    if steps is None:
+        first_s, both_s = (float(serve(each).records.columns()["last_s"].max()) for each in both)
+        return first_s, both_s - first_s
+    draws, factor = DRAWS, 1.0
+    if engine:
+        draws = MORE_DRAWS
+        factor = engine_over_closed(both[0], steps, work, serve(both[0]).records.columns())
+    burst = rollout_seconds(both[0], steps, work, draws=draws)
+    return factor * burst, factor * added_seconds(both, steps, work, draws)
 
 
 def _gathered_tokens(setting: RlSetting) -> float:
@@ -129,24 +149,6 @@ def _gathered_tokens(setting: RlSetting) -> float:
     at_once = served.options.max_sequences * setting.replicas
     batches = math.ceil(work.answers * work.sampled / at_once)
     return gathered_tokens_s(setting.trainer, setting.plan, batches * work.output.longest())
-
-
-def _added(setting: RlSetting, rollouts: float) -> float:
-    """Seconds that answers of one more step add to rollouts.
-
-    By the closed form where it covers the engine, whose mean over bursts has no noise of two longest answers.
-
-    Args:
-        setting: the question.
-        rollouts: seconds of one step's, for an engine without a closed form.
-    """
-    steps = plain_steps(setting.rollouts)
-    if steps is None:
-        return _generation(setting, setting.more_rollouts, True) - rollouts
-    first_s, both_s = (
-        rollout_seconds(each, steps, setting.workload) for each in (setting.rollouts, setting.more_rollouts)
-    )
-    return both_s - first_s
 
 
 def _queue(setting: RlSetting, busy_s: float) -> PromptQueue | None:
