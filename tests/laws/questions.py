@@ -178,6 +178,46 @@ def weeks(choose: Choose) -> Question:
     }
 
 
+def post_training(choose: Choose) -> Question:
+    """A step of post-training: one of all schedules, on shared devices or on devices by role."""
+    gpus, samples = choose((16, 8, 32)), choose((8, 4, 16))
+    split = choose([{"train": train, "generate": gpus - train} for train in (gpus // 2, gpus // 4)])
+    schedule = choose(
+        (
+            {"kind": "synchronous"},
+            {"kind": "synchronous", "split": split},
+            {"kind": "partial-rollouts", "extra": choose((0.5, 2))},
+            {"kind": "tail-repacked"},
+            {"kind": "one-step-off", "split": split},
+            {
+                "kind": "asynchronous",
+                "split": split,
+                "staleness": choose((2, 1, 4, 0.5)),
+                "running": choose(("keep", "recompute", "finish")),
+            },
+            {"kind": "streaming", "split": split},
+        )
+    )
+    spread = choose((0.5, 0.8, 0.2))
+    return {
+        "model": choose(("llama3.2-1b", "qwen2.5-7b", "llama3.1-8b", "qwen3-4b")),
+        "cluster": choose(("dgx-h100", "dgx-a100-80gb", "dgx-h200", "dgx-b200")),
+        "gpus": gpus,
+        "framework": choose(("nemo-rl", "verl", "slime", "areal", "trl")),
+        "workload": {
+            "kind": "rl",
+            "algorithm": choose(("grpo", "dapo", "rloo")),
+            "prompts": choose((64, 32, 128)),
+            "samples": samples,
+            "mini_batch": 32 * samples,
+            "input": choose((128, 700)),
+            "output": {"kind": "lognormal", "median": choose((400, 1000)), "sigma": spread, "most": 3072},
+        },
+        "roles": {"generate": {"tensor": choose((1, 2, 4))}},
+        "schedule": schedule,
+    }
+
+
 def strategy(generator: Callable[[Choose], Question]) -> st.SearchStrategy[Question]:
     """The questions of a generator as a hypothesis strategy, which shrinks towards first options."""
 
