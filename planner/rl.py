@@ -256,7 +256,9 @@ class _Space:
             problem = "an optimizer on the host leaves 32-bit weights on devices"
         if full:
             return full
-        raise InfeasibleError(f"no plan of the trainer on {setting.cluster.devices} devices: {problem}")
+        devices = setting.cluster.devices
+        counted = f"{devices} device" + "s" * (devices > 1)
+        raise InfeasibleError(f"no plan of the trainer on {counted}: {problem}")
 
     def plan(self, schedule: Mapping[str, Any], tensor: int, gpus: int) -> RlPlan:
         """One candidate.

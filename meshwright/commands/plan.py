@@ -176,10 +176,10 @@ def _answer_post_training(flags: RlFlags) -> None:
 
     files = _files(flags, flags.html)
     question = rl_question(flags.scenario, {name: getattr(flags, name) for name in POST_TRAINING})
-    if not flags.scenario:
-        note(f"workload: {workload_words(question[0]['workload'])}")
     with progress("searching") as advance:
         ranking = search(question, flags.staleness, flags.top, advance)
+    if not flags.scenario:
+        note(f"workload: {workload_words(question[0]['workload'])}")
     tell(ranking, flags.json)
     files.write_ranking(ranking)
 

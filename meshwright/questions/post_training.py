@@ -45,7 +45,7 @@ def rl_question(
     else:
         data, where, folder = read_question(str(scenario) or EXAMPLE)
     if not scenario:
-        data = {"title": "", "workload": data["workload"]}
+        data = {"title": f"Post-training of {stated['model']}", "workload": data["workload"]}
         where, folder = "plan rl", Path()
     elif stated:
         data = {key: value for key, value in data.items() if key != "title"}

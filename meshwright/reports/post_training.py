@@ -156,15 +156,18 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table 
     gains = ", ".join(f"{ROLES[role]} {100 * share:+.1f} %" for role, share in more.items())
     verdict = fitted(rl_verdict(best), [f"Answers/h with {gains}."] if gains else [])
     rows = []
+    shares = {step.setting.rollouts.pools[0].options.memory_share for step in steps}
     for rank, step in enumerate(steps, start=1):
         setting, answers = step.setting, step.setting.workload.answers
         pool = setting.rollouts.pools[0].pool
+        share = setting.rollouts.pools[0].options.memory_share
+        of_memory = f", share {share:g}" if len(shares) > 1 else ""
         rows.append(
             [
                 str(rank),
                 places(step),
                 setting.plan.describe(),
-                f"{pool.replicas} x TP{pool.tensor}",
+                f"{pool.replicas} x TP{pool.tensor}{of_memory}",
                 WORDS[step.timing.binding],
                 seconds(step.timing.seconds),
                 f"{answers_per_hour(step):,.0f}",

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from core.quantities import Count
-from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
+from simulator.rl.schedules.base import APART, TRAINER, Phases, RlSchedule, RlTiming
 from simulator.rl.schedules.streaming import streamed_seconds
 
 
@@ -40,7 +40,7 @@ class RolloutsAhead(RlSchedule):
     @model_validator(mode="after")
     def _apart(self) -> RolloutsAhead:
         if self.split is None:
-            raise ValueError("split: needed, rollouts run beside updates")
+            raise ValueError(APART)
         return self
 
     streamed: bool = Field(

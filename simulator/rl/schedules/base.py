@@ -66,6 +66,8 @@ class RlTiming:
 TRAINER = ("scoring", "update", "host")
 """Phases of the trainer's devices."""
 PHASES = ("generation", *TRAINER, "weights", "state")
+APART = "rollouts run beside updates: needs split, as {train: 8, generate: 8}"
+"""What a schedule says that has no devices by role."""
 
 
 class Split(Strict):

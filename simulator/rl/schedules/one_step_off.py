@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from simulator.rl.schedules.asynchronous import RolloutsAhead
-from simulator.rl.schedules.base import Phases, RlSchedule, RlTiming
+from simulator.rl.schedules.base import APART, Phases, RlSchedule, RlTiming
 
 
 class OneStepOff(RlSchedule):
@@ -22,7 +22,7 @@ class OneStepOff(RlSchedule):
     @model_validator(mode="after")
     def _apart(self) -> OneStepOff:
         if self.split is None:
-            raise ValueError("split: needed, rollouts run beside updates")
+            raise ValueError(APART)
         return self
 
     def timing(self, phases: Phases) -> RlTiming:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from core.quantities import Count
-from simulator.rl.schedules.base import TRAINER, Phases, RlSchedule, RlTiming
+from simulator.rl.schedules.base import APART, TRAINER, Phases, RlSchedule, RlTiming
 
 
 def streamed_seconds(phases: Phases, pulled: int, staleness: float = 0.0, running: str = "keep") -> float:
@@ -51,7 +51,7 @@ class MiniBatchesStreamed(RlSchedule):
     @model_validator(mode="after")
     def _apart(self) -> MiniBatchesStreamed:
         if self.split is None:
-            raise ValueError("split: needed, rollouts run beside updates")
+            raise ValueError(APART)
         return self
 
     def timing(self, phases: Phases) -> RlTiming:
