@@ -156,18 +156,16 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table 
     gains = ", ".join(f"{ROLES[role]} {100 * share:+.1f} %" for role, share in more.items())
     verdict = fitted(rl_verdict(best), [f"Answers/h with {gains}."] if gains else [])
     rows = []
-    shares = {step.setting.rollouts.pools[0].options.memory_share for step in steps}
-    for rank, step in enumerate(steps, start=1):
-        setting, answers = step.setting, step.setting.workload.answers
-        pool = setting.rollouts.pools[0].pool
-        share = setting.rollouts.pools[0].options.memory_share
-        of_memory = f", share {share:g}" if len(shares) > 1 else ""
+    layouts = [_layouts(step) for step in steps]
+    for rank, (step, layout) in enumerate(zip(steps, layouts, strict=True), start=1):
+        setting, answers, rollouts = step.setting, step.setting.workload.answers, layout[-1]
+        if layouts.count(layout) > 1:
+            rollouts += f", share {setting.rollouts.pools[0].options.memory_share:g}"
         rows.append(
             [
                 str(rank),
-                places(step),
-                setting.plan.describe(),
-                f"{pool.replicas} x TP{pool.tensor}{of_memory}",
+                *layout[:-1],
+                rollouts,
                 WORDS[step.timing.binding],
                 seconds(step.timing.seconds),
                 f"{answers_per_hour(step):,.0f}",
@@ -176,6 +174,12 @@ def ranked_rl(steps: Sequence[RlStep], more: Mapping[str, float]) -> list[Table 
         )
     headings = ("rank", "devices", "trainer", "rollouts", "decided by", "step", "answers/h", "$/1,000")
     return ["\n".join(verdict), table(headings, rows, best.setting.title, left=5)]
+
+
+def _layouts(step: RlStep) -> tuple[str, str, str]:
+    """Devices, layout of the trainer and replicas of the rollouts, in words."""
+    pool = step.setting.rollouts.pools[0].pool
+    return places(step), step.setting.plan.describe(), f"{pool.replicas} x TP{pool.tensor}"
 
 
 def answers_per_hour(step: RlStep) -> float:
