@@ -186,12 +186,12 @@ def interruption_table(sigma) -> None:
             schedule = {"kind": "asynchronous", "staleness": 8, "running": "recompute", "split": split}
             phases = run(merged(facts, {"schedule": schedule}), mean, sigma).phases
             gains.append(phases.generation / (phases.busy_generation + phases.resume) - 1)
-        first, least, most, published = gains[0], min(gains), max(gains), facts["gain"]
-        open_or_not = "not decidable" if least <= published <= most else "missed"
+        first, least, largest, published = gains[0], min(gains), max(gains), facts["gain"]
+        open_or_not = "not decidable" if least <= published <= largest else "missed"
         verdict = "reached" if abs(first - published) <= POINTS else open_or_not
         print(
             f"interruption, {size}: {100 * first:+.0f} % with answers of {facts['means'][0]:,} on "
-            f"{facts['generating'][0]} GPUs, {100 * least:+.0f} to {100 * most:+.0f} % with means of "
+            f"{facts['generating'][0]} GPUs, {100 * least:+.0f} to {100 * largest:+.0f} % with means of "
             f"{facts['means']} on {facts['generating']}; published {100 * published:+.0f} %: {verdict}",
             flush=True,
         )

@@ -64,8 +64,8 @@ class GainClaim(FigureClaim):
 
     def figures(self, runs: Mapping[str, Any]) -> dict[str, float]:
         """The claim's figure by value of the input that is not stated."""
-        given = self.unstated.runs if self.unstated else {}
-        return {value: FIGURES[self.figure](runs, **arguments) for value, arguments in given.items()}
+        by_value = self.unstated.runs if self.unstated else {}
+        return {value: FIGURES[self.figure](runs, **arguments) for value, arguments in by_value.items()}
 
 
 def speed_up(runs: Requests, name: str) -> float:
