@@ -41,7 +41,6 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "max_batched_tokens": (1, 2**20),
     "max_sequences": (1, 2**16),
     "stream_interval": (1, 2**16),
-    "piece_s": (0, 1),
     "step_s": (0, 60),
     "first_token_s": (0, 60),
     "first_token_per_token_s": (0, 1),
@@ -199,8 +198,6 @@ class Engine(Strict):
     stream_interval: Figure[int]
     """Tokens of a request between two streamed chunks."""
 
-    piece_s: Figure[float] = Figure[float](value=0.0, kind="read", source="graphs hold attention too")
-    """Least time of a layer whose attention the host launches between captured pieces, s; 0: in none."""
     step_s: Figure[float]
     """Host time of a step that no kernel hides, s."""
     idle_around: Figure[float]

@@ -252,12 +252,6 @@ class StepPrice:
         return self._host(self.times.eager_layer_s, self.dense_times.eager_layer_s) * slower
 
     @property
-    def pieces(self) -> float:
-        """Minimum time of the layers of a step in graphs that leave attention out: its launches."""
-        launches_s = self.site.factor("launches") * self.engine.piece_s.value
-        return self.model.layers * launches_s * self.cluster.launch_slowdown
-
-    @property
     def verified(self) -> int:
         """Tokens of each sequence in a captured decode step."""
         return self.engine.verified(self.pool)

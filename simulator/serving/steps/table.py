@@ -170,9 +170,7 @@ class IterationTable:
         self.eager_s = max(self.price.eager - self.price.gaps, 0.0)
         eager = np.maximum(self.tokens_s, self.eager_s * (every > 0))
         self.padded = padded
-        self.pieces_s = max(self.price.pieces - self.price.gaps, 0.0)
-        pieces = np.maximum(self.tokens_s[padded], self.pieces_s * (every > 0))
-        self.padded_s = np.where(inside, pieces, eager)
+        self.padded_s = np.where(inside, self.tokens_s[padded], eager)
         self.least_mixed_s = 0.0 if self.graphs_mixed else self.price.eager
         self.mixed_s = self.padded_s if self.graphs_mixed else self.tokens_s
         self.eager_above = NO_END if self.graphs_mixed else self.largest_graph
@@ -351,8 +349,7 @@ class IterationTable:
         even = graphed or self.price.engine.pads_ranks.value
         all_tokens = min(len(tokens) * padded if even else sum(tokens), len(self.experts_s) - 1)
         seconds = rank_s + self.experts_s.item(all_tokens)
-        least = self.eager_s if launched else self.pieces_s if graphed else 0.0
-        return max(seconds, least)
+        return max(seconds, self.eager_s) if launched else seconds
 
     def _own(self, batch: RankBatch, queries: int = 1) -> float:
         """Seconds of one rank in lockstep beside products and experts."""

@@ -182,24 +182,6 @@ def test_hosts_that_launch_slowly_launch_a_servers_layers_slowly():
     assert usual_cluster("a100-sxm-80gb").launch_slowdown > usual_cluster("h100-sxm").launch_slowdown == 1.0
 
 
-@pytest.mark.parametrize("data", [1, 2])
-def test_attention_between_pieces_of_graphs_bounds_a_step(data):
-    """vLLM's graphs left attention out until 0.11: Qwen3-Coder-30B in fp8 on H100, ten requests, made 4.07
-    requests/s and makes 5.98 (vLLM pull 25444)."""
-    tables = {}
-    for engine in ("vllm-0.10", "vllm-0.11"):
-        pool = Pool(tensor=1, data=data, weights="bf16")
-        price = StepPrice(models.get("qwen3-30b-a3b"), usual_cluster("h200-sxm"), pool, engines.get(engine))
-        tables[engine] = IterationTable(price, *MOST)
-    pieces, whole = tables["vllm-0.10"], tables["vllm-0.11"]
-    least = pieces.price.model.layers * pieces.price.engine.piece_s.value
-    batch = [RankBatch([], 4, 4 * 500)] * data
-    steps = [table.lockstep(batch) if data > 1 else table.step([], 4, 4 * 500) for table in (pieces, whole)]
-    assert steps[0] >= least > 0.01 and steps[0] > 1.2 * steps[1]
-    assert pieces.price.pieces == pytest.approx(least) and whole.price.pieces == 0.0
-    assert pieces.step([(8000, 0)], 0, 0) == pytest.approx(whole.step([(8000, 0)], 0, 0)), "kernels hide them"
-
-
 def test_decodes_beyond_the_largest_graph_are_launched_one_by_one():
     """SGLang and TensorRT-LLM capture numbers of sequences: verified drafts do not leave the graph."""
     price = made("launched").price
