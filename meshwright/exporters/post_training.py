@@ -176,7 +176,7 @@ def posted(question: ExportQuestion, schedules: Mapping[str, object]) -> Posted:
     counts = [setting.trainer.cluster.devices, split.generate if split else 0]
     if any(count % per_node for count in counts):
         raise InputError(f"{counts} devices do not fill nodes of {per_node}", "schedule.split")
-    megatron = setting.trainer.framework.name.startswith("megatron")
+    megatron = setting.trainer.framework.code_base == "Megatron Core"
     return Posted(
         setting=setting,
         nodes=counts[0] // per_node,

@@ -66,6 +66,13 @@ def same_plan(question, again, where):
     assert second.algorithm.name == first.algorithm.name
 
 
+def trained_by(framework, **train):
+    """The question in one framework, whose own trainer runs it where it has one."""
+    own = "nemo-rl" if framework == "nemo-rl" else QUESTION["roles"]["train"]["framework"]
+    roles = QUESTION["roles"] | {"train": QUESTION["roles"]["train"] | {"framework": own} | train}
+    return QUESTION | {"framework": framework, "roles": roles}
+
+
 def round_trip(question, target, folder):
     """A question exported without gaps, and imported again."""
     assert not mw.export(question, target, folder).gaps
@@ -83,7 +90,7 @@ def round_trip(question, target, folder):
     ids=lambda value: value["kind"] if isinstance(value, dict) else value,
 )
 def test_an_exported_plan_is_imported_as_the_same_plan(target, framework, schedule, tmp_path):
-    question = QUESTION | {"framework": framework, "schedule": schedule}
+    question = trained_by(framework) | {"schedule": schedule}
     launch = mw.export(question, target, tmp_path)
     assert not launch.gaps
     imported = mw.import_(tmp_path / f"{target}.yaml", cluster="dgx-h100")
@@ -93,9 +100,8 @@ def test_an_exported_plan_is_imported_as_the_same_plan(target, framework, schedu
 
 @pytest.mark.parametrize("target, framework", [("verl", "verl-megatron"), ("nemo-rl", "nemo-rl")])
 def test_an_optimizer_on_the_host_and_rows_of_passes_come_back(target, framework, tmp_path):
-    train = QUESTION["roles"]["train"]
-    train = {**train, "plan": {**train["plan"], "place": "megatron-hybrid"}, "scoring_micro_batch": 4}
-    question = {**QUESTION, "framework": framework, "roles": {**QUESTION["roles"], "train": train}}
+    plan = QUESTION["roles"]["train"]["plan"] | {"place": "megatron-hybrid"}
+    question = trained_by(framework, plan=plan, scoring_micro_batch=4)
     again = round_trip(question, target, tmp_path)
     same_plan(question, again, target)
     assert again["roles"]["train"]["scoring_micro_batch"] == 4
