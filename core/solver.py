@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from core.errors import InputError
@@ -45,8 +46,6 @@ def highs(what: str, time_limit_s: float, gap: float) -> Any:
 
 def faulty_presolve() -> bool:
     """Whether presolve of the installed HiGHS calls worse mixes optimal: 1.14 (ERGO-Code/HiGHS#3043)."""
-    from importlib.metadata import PackageNotFoundError, version  # 30 modules
-
     try:
         return version("highspy").startswith("1.14.")
     except PackageNotFoundError:

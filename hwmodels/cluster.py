@@ -410,18 +410,21 @@ def _with_usual_links(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _levels_of(usual: Cluster, per_node: int) -> list[Level]:
-    """Links of a node of `per_node` devices: the usual node's, or so many of its devices' own lanes.
+    """Links inside nodes of so many devices, as of the usual cluster.
+
+    PCIe and Ethernet are lanes of each device, which a smaller node has as well.
 
     Raises:
-        ValueError: links that are not each device's own (NVLink, Infinity Fabric) in nodes of another size.
+        ValueError: other links, in nodes of another size.
     """
+    first = usual.levels[0]
     if per_node == usual.devices_per_node:
         return usual.levels
-    own_lanes = len(usual.levels) == 1 and usual.levels[0].kind in ("pcie", "ethernet")
-    if not own_lanes or not 1 <= per_node < usual.devices_per_node:
+    lanes = len(usual.levels) == 1 and first.kind in ("pcie", "ethernet")
+    if not lanes or not 1 <= per_node < usual.devices_per_node:
         raise ValueError(
             f"levels: must be stated for nodes of {per_node} {usual.device.name}, the links of {usual.name} "
-            f"join {usual.domain}; such as [{{name: nvlink, kind: nvlink, devices: {per_node}, "
-            "bandwidth: 450e9}]"
+            f"join {usual.domain}; such as [{{name: {first.name}, kind: {first.kind}, devices: {per_node}, "
+            f"bandwidth: {first.bandwidth:g}}}]"
         )
-    return [usual.levels[0].model_copy(update={"devices": per_node})]
+    return [first.model_copy(update={"devices": per_node})]

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-from types import ModuleType
 
 command = ""
 """The command line that this process runs, as typed; empty where Python asks."""
 
 # Looking for pydantic's plugins reads the metadata of all installed packages.
-if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
-    # The finder imports 30 modules before it asks whether it may look.
-    _finder = ModuleType("pydantic.plugin._loader")
-    _finder.__dict__["get_plugins"] = tuple
-    sys.modules.setdefault(_finder.__name__, _finder)
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 # README's plan allocates 110,000 objects that live to its end; Python's default of 700 would collect over and
 # over, and one collection of them all takes 30 ms.

@@ -105,7 +105,7 @@ def main(
     servers: Annotated[Path | None, "measured servers instead: a file of closed loops"] = None,
     fit: Annotated[bool, "fit the spreads of servers' errors"] = False,
     draws: Annotated[int | None, "default: 20 of rows; 1 of servers, whose runs take long"] = None,
-    every: Annotated[int, "take every so many of the servers"] = 1,
+    every: Annotated[int, "one of so many servers"] = 1,
     shown_: int = 3,
     seed: int = 1,
     only: Annotated[str, "families whose name matches this pattern"] = "",

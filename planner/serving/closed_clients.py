@@ -55,7 +55,8 @@ def closed_phases(
     for number, shape in enumerate(kept_shapes):
         counts = np.arange(1, max(min(shape.most_replicas, question.concurrency or 1), 1) + 1)
         best_limits, tried = _best_limits(question, shape, counts)
-        figures = ClosedFigures(best_limits[np.zeros(len(counts), np.int64)], counts)
+        replicas = best_limits[np.zeros(len(counts), np.int64)]
+        figures = ClosedFigures(replicas, counts)
         phases.append(
             Phase(
                 shape=shape,
@@ -71,6 +72,8 @@ def closed_phases(
                 batch=float(np.max(np.where(figures.rate > 0.0, figures.batch, 0.0))),
                 bandwidth=float(best_limits.bandwidth[0]),
                 sending_s=float(best_limits.sending_s[0]),
+                cases=replicas,
+                place=0,
             )
         )
         if progress:

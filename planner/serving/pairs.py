@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from planner.serving.question import ServingQuestion
 from planner.serving.roles import Phase, figures_of, phases
 from planner.serving.score import HALVES, LEAST_RATE, ReplicaCases, on_ladder
-from planner.serving.scores import Scores, scores
+from planner.serving.scores import Scores, scores, targeted
 from planner.serving.shapes import ReplicaShape
 
 Array = NDArray[np.float64]
@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 
 MOST_PAIRS = 20_000
 """Pairs whose rate is looked for, those that promise most; others of too long latencies carry nothing."""
+FIGURES = ("ttft", "tpot", "decode_s", "watts")
+"""Columns that a pair's rate decides."""
 
 
 def score_deployments(
@@ -48,7 +50,7 @@ def within_targets(table: Scores) -> Scores:
     # Figures of the table are those at its rates, unless fewer requests a second are asked for.
     late = two & (table.goodput > 0.0)
     if question.rate is None:
-        late &= ~_meet(table, table.tpot, table.decode_s, table.ttft)
+        late &= ~_meet(question, table.ttft, table.tpot, table.decode_s)
     rows = np.flatnonzero(late)
     rows = rows[np.argsort(-table.goodput[rows], kind="stable")]
     goodput, columns = table.goodput.copy(), {name: getattr(table, name).copy() for name in FIGURES}
@@ -62,17 +64,10 @@ def within_targets(table: Scores) -> Scores:
     return replace(table, goodput=goodput, **columns)
 
 
-FIGURES = ("ttft", "tpot", "decode_s", "watts")
-
-
-def _meet(table: Scores, tpot: Array, decode_s: Array, ttft: Array) -> NDArray[np.bool_]:
-    slo = table.question.workload.slo
-    meets = np.ones(len(tpot), bool)
-    if slo.tpot is not None:
-        meets &= tpot <= slo.tpot
-    if slo.e2e is not None:
-        meets &= ttft + decode_s <= slo.e2e
-    return meets
+def _meet(question: ServingQuestion, ttft: Array, tpot: Array, decode_s: Array) -> NDArray[np.bool_]:
+    return np.logical_and.reduce(
+        [figure <= most for figure, most in targeted(question, ttft, tpot, decode_s)]
+    )
 
 
 def _of_the_same_cases(table: Scores, rows: Ints) -> list[Ints]:
@@ -89,7 +84,7 @@ class _Pairs:
     """Two pools of each row: one replica of either, and how many share the load."""
 
     def __init__(self, table: Scores, rows: Ints) -> None:
-        self.table = table
+        self.question = table.question
         before, after = table.replicas[:, rows].astype(np.int64)
         self.prefill = _cases(table.prefill, table.first[rows].astype(np.int64), before)
         self.decode = _cases(table.decode, table.second[rows].astype(np.int64), after)
@@ -101,15 +96,14 @@ class _Pairs:
             load = rate / cases.replicas
             parts.append(figures_of(cases, load, cases.state(np.maximum(load, LEAST_RATE))))
         (ttft, _, sent, watts), (_, tpot, decode_s, other_watts) = parts
-        tokens = max(self.table.question.output - 1.0, 1.0)
+        tokens = max(self.question.output - 1.0, 1.0)
         return ttft, tpot + sent / tokens, decode_s + sent, watts + other_watts
 
     def largest(self, bound: Array) -> Array:
         """Largest rates that meet the targets, at most ``bound``; 0 where even few requests miss."""
 
         def meets(rate: Array) -> NDArray[np.bool_]:
-            ttft, tpot, decode_s, _ = self.at(rate)
-            return _meet(self.table, tpot, decode_s, ttft)
+            return _meet(self.question, *self.at(rate)[:3])
 
         low, high = np.where(meets(bound), bound, 0.0), bound
         for _ in range(HALVES):
@@ -121,6 +115,4 @@ class _Pairs:
 
 def _cases(phases: Sequence[Phase], numbers: Ints, replicas: Ints) -> ReplicaCases:
     places = np.array([phase.place for phase in phases])
-    cases = phases[int(numbers[0])].cases
-    assert cases is not None  # only questions under open load have two pools
-    return cases[places[numbers] + replicas - 1]
+    return phases[int(numbers[0])].cases[places[numbers] + replicas - 1]

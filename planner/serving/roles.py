@@ -68,9 +68,10 @@ class Phase:
     """Of the link to the other pool, B/s."""
     sending_s: float
     """Seconds of that link to send one prompt's KV."""
-    cases: ReplicaCases | None = None
-    """Counts of replicas of all phases under open load, one case each; this one's from ``place`` on."""
-    place: int = 0
+    cases: ReplicaCases
+    """Replicas, a case for each number of them, of all phases that were scored together."""
+    place: int
+    """Of the first of this phase's cases."""
 
     def group(self, replicas: int) -> ReplicaGroup:
         """That many replicas."""

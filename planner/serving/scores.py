@@ -83,32 +83,24 @@ class Scores:
     @cached_property
     def meets(self) -> NDArray[np.bool_]:
         """Whether the targets hold at the load, for their share of requests; for goodput, at any load."""
-        slo = self.question.workload.slo
         if self.question.objective == "goodput":
             return self.goodput > 0
         meets = (self.tpot < NEVER) & (self.load <= self.goodput * (1.0 + 4.0 * CLOSE))
-        for figure, limit in (
-            (self.ttft, slo.ttft),
-            (self.tpot, slo.tpot),
-            (self.latency, slo.e2e),
-        ):
-            if limit is not None:
-                meets = meets & (figure <= limit)
+        for figure, limit in self._targeted:
+            meets = meets & (figure <= limit)
         return meets
 
     @cached_property
     def miss(self) -> Array:
         """Distance of each row from its targets: the largest ratio of a latency to its target."""
-        slo = self.question.workload.slo
         miss = np.zeros(len(self))
-        for figure, limit in (
-            (self.ttft, slo.ttft),
-            (self.tpot, slo.tpot),
-            (self.latency, slo.e2e),
-        ):
-            if limit is not None:
-                miss = np.maximum(miss, figure / limit)
+        for figure, limit in self._targeted:
+            miss = np.maximum(miss, figure / limit)
         return miss
+
+    @property
+    def _targeted(self) -> list[tuple[Array, float]]:
+        return targeted(self.question, self.ttft, self.tpot, self.decode_s)
 
     @cached_property
     def joules(self) -> Array:
@@ -178,6 +170,22 @@ def scores(
         columns += [_apart(question, first, phase, pools, decoding) for first, phase in enumerate(prefilling)]
     joined = [np.concatenate(parts, axis=-1) for parts in zip(*columns, strict=True)]
     return Scores(question, by_role["mixed"], prefilling, decoding, *joined)
+
+
+def targeted(
+    question: ServingQuestion, ttft: Array, tpot: Array, decode_s: Array
+) -> list[tuple[Array, float]]:
+    """Latencies of requests that have a target, each with it.
+
+    Args:
+        question: with the targets.
+        ttft: seconds to the first token, of the share that must meet the target; shape (rows,).
+        tpot: mean seconds of a further token.
+        decode_s: mean seconds from the first token to the last.
+    """
+    slo = question.workload.slo
+    limits = ((ttft, slo.ttft), (tpot, slo.tpot), (ttft + decode_s, slo.e2e))
+    return [(figure, limit) for figure, limit in limits if limit is not None]
 
 
 def linked(prefill: Phase, decoding: Sequence[Phase], devices: int) -> Ints:

@@ -87,13 +87,8 @@ def decoder_activations(decoder: LatentDecoder, latent: tuple[int, int, int], ra
         frames = 2.0 - 1.0 / decoder.time
     ops = decoder_ops(decoder, 1.0, (frames, rows, columns), ranks)
     convolutions = [op for op in ops if isinstance(op, Product) and op.kind == "convolution"]
-    widest = max(float(op.m) * max(float(op.n), float(op.k) / _window(decoder)) for op in convolutions)
+    widest = max(float(op.m) * max(float(op.n), float(op.k) / op.window) for op in convolutions)
     return WIDTH * LIVE * widest
-
-
-def _window(decoder: LatentDecoder) -> float:
-    """Values of a channel under a convolution's window."""
-    return float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
 
 
 def _tiles(size: int, tile: tuple[int, int] | None) -> tuple[int, float]:
@@ -126,7 +121,8 @@ def decoder_ops(
     if decoder.plain:
         return list(_plain(decoder, samples, latent, ranks, compiled))
     frames, rows, columns = latent
-    window, channels = _window(decoder), [float(count) for count in reversed(decoder.channels)]
+    window = float(decoder.kernel**2) * (decoder.kernel if decoder.time > 1 else 1)
+    channels = [float(count) for count in reversed(decoder.channels)]
     pixels = samples * frames * rows * columns / ranks
     ops = [*_convolution("decoder.input", pixels, channels[0], float(decoder.latent), window)]
     for block in range(2):

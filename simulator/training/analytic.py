@@ -75,6 +75,11 @@ class StageTimes:
     copied_exposed: np.ndarray | float = 0.0
     """Exposed seconds of copies between tiers, shape (classes, plans)."""
 
+    def longest(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The longest backward and forward pass of the classes of a mask, shape (plans,)."""
+        backward, forward = np.where(classes, [self.backward, self.forward], 0.0).max(axis=1)
+        return backward, forward
+
     def sharding(self, stage_class: np.ndarray) -> Cost:
         """Communication of sharded parameters in one micro batch of a class of stage, shape (plans,)."""
         if self.exchanges is None:
@@ -108,7 +113,7 @@ def predict(setting: Setting, plans: Plans) -> Step:
     parts["launch"] = parts["launch"] + m * waits
     largest = fullest(stages.present, counts)
     data, gradients_exposed, parameters_exposed = data_parallel_times(
-        setting, plans, stages.present, passes, counts
+        setting, plans, stages.present, counts, passes.longest(stages.present)
     )
     tied = tied_embedding(setting, plans)
     sharding_exposed = m * of_class(slowest, passes.sharding_exposed)
@@ -185,7 +190,8 @@ def priced_time(
     makespan = _makespan(setting, plans, stages, passes, m)
     makespan = makespan * uneven(setting, plans, passes.forward + passes.backward)
     largest, slowest = fullest(stages.present, counts), _slowest(stages, passes, m)[1]
-    data, gradients, gathers = data_parallel_times(setting, plans, stages.present, passes, counts, links)
+    longest = passes.longest(stages.present)
+    data, gradients, gathers = data_parallel_times(setting, plans, stages.present, counts, longest, links)
     tied = tied_embedding(setting, plans).seconds
     rest = makespan + gradients + gathers + tied + data.gradient_kernels
     step_s = (
@@ -406,10 +412,9 @@ def data_parallel_times(
     setting: Setting,
     plans: Plans,
     classes: np.ndarray,
-    passes: StageTimes,
     counts: Parameters,
+    longest: tuple[np.ndarray, np.ndarray],
     links: Setting | None = None,
-    longest: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[OnceAStep, np.ndarray, np.ndarray]:
     """Once-a-step work of the fullest stage, and the exposed seconds of its reductions and its gathering.
 
@@ -420,15 +425,13 @@ def data_parallel_times(
         setting: what the plans share.
         plans: the plans.
         classes: the classes of stages that count, shape (classes, plans).
-        passes: times of each class of stage.
         counts: parameters of each class of stage.
+        longest: seconds of the longest backward and forward pass of any stage, shape (plans,).
         links: as in ``priced_time``.
-        longest: seconds of the longest backward and forward pass of any stage, shape (plans,); by default
-            of those that count.
     """
     largest = fullest(classes, counts)
     dense, experts = of_class(largest, counts.dense), of_class(largest, counts.experts)
-    backward, forward = longest or longest_passes(classes, passes)
+    backward, forward = longest
     m, sharding = micro_batches(setting, plans), Sharding(links or setting, plans)
     # Reductions in every pass overlap that pass only.
     window = np.where(sharding.gradients, 1.0, _window(plans, m))
@@ -436,14 +439,6 @@ def data_parallel_times(
     reduced = exposed_once(sharding, step.reduce, backward, window)
     gathered = exposed_once(sharding, step.gather, forward, window)
     return step, step.reductions * reduced + step.narrowed.seconds, gathered + step.widened.seconds
-
-
-def longest_passes(classes: np.ndarray, passes: StageTimes) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds of the longest backward and forward pass of some classes of stages, shape (plans,)."""
-    backward, forward = (
-        np.where(classes, each, 0.0).max(axis=0) for each in (passes.backward, passes.forward)
-    )
-    return backward, forward
 
 
 def _window(plans: Plans, m: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,10 +141,9 @@ class StepPrice:
             for op in layer_ops(rank, "full", True)
             if isinstance(op, ExpertLayer)
         ]
-        if self.pads_experts or self.sends_blocks:
-            packs = self.packs_scales
-            padded = (padded_seconds(op, self.prices, packs, not self.pads_experts) for op in ops)
-            seconds = sum(padded, start=np.zeros(()))
+        if blocks := self.blocks_of_experts:
+            priced = (padded_seconds(op, self.prices, self.packs_scales, blocks == "sent") for op in ops)
+            seconds = sum(priced, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
         layers_s = layers * (seconds + self._exchange(count))
@@ -270,19 +270,16 @@ class StepPrice:
         return self.weights.padding(moe.latent or self.model.hidden, moe.feed_forward / self.pool.experts_cut)
 
     @property
-    def pads_experts(self) -> bool:
-        """Whether experts run in DeepGEMM, which computes whole blocks of every expert."""
-        cut, most_cut = self.pool.experts_cut, self.engine.deepgemm_experts_tensor.value
-        block = self.weights.experts == "fp8_block" and self.pool.expert_kernels is None
-        return block and cut <= most_cut and self.cluster.device.generation.deepgemm
-
-    @property
-    def sends_blocks(self) -> bool:
-        """Whether DeepEP sends tokens to experts in DeepGEMM (SGLang v0.5.9 ep_moe/layer.py, DeepEPMoE)."""
-        pool, deepgemm = self.pool, self.cluster.device.generation.deepgemm
-        unnamed = pool.expert_kernels is None and pool.product_kernels is None
-        block = self.weights.experts == "fp8_block" and deepgemm and unnamed
-        return block and pool.exchange == "deepep" and self.engine.sends_to_experts.value and pool.expert > 1
+    def blocks_of_experts(self) -> Literal["padded", "sent"] | None:
+        """Whose rows DeepGEMM's whole blocks hold: all, padded by expert, or those that DeepEP sent a rank
+        (SGLang v0.5.9 ep_moe/layer.py, DeepEPMoE); None where experts run in other kernels."""
+        pool, engine, runs = self.pool, self.engine, self.cluster.device.generation.deepgemm
+        if not runs or self.weights.experts != "fp8_block" or pool.expert_kernels is not None:
+            return None
+        if pool.experts_cut <= engine.deepgemm_experts_tensor.value:
+            return "padded"
+        sends = pool.exchange == "deepep" and engine.sends_to_experts.value and pool.expert > 1
+        return "sent" if sends and pool.product_kernels is None else None
 
     @property
     def packs_scales(self) -> bool:

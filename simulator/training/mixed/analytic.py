@@ -22,7 +22,6 @@ from simulator.setting import Setting
 from simulator.training.analytic import (
     StageTimes,
     data_parallel_times,
-    longest_passes,
     micro_batches,
     priced_time,
     stage_times,
@@ -95,13 +94,18 @@ class _Group:
         """Whether the group has stages of a class, shape (classes, 1)."""
         return np.isin(np.arange(len(self.stages.index)), self.own_classes)[:, np.newaxis]
 
-    def finish(self, longest: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[float, float]:
+    @property
+    def longest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Seconds of its longest backward and forward pass, shape (1,)."""
+        return self.times.longest(self.in_group)
+
+    def finish(self, longest: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
         """Seconds of exchanges and updates once a step, and those of kernels among them.
 
         ``longest``: seconds of the longest backward and forward pass of any group, which they run beside.
         """
         step, gradients, gathers = data_parallel_times(
-            self.setting, self.plans, self.in_group, self.times, self.counts, longest=longest
+            self.setting, self.plans, self.in_group, self.counts, longest
         )
         kernels = float((step.gradient_kernels + step.optimizer)[0])
         return float((gradients + gathers)[0]) + kernels, kernels
@@ -117,7 +121,7 @@ class _Group:
             index[self.classes[stage], 0] = stage
         stages = replace(self.stages, index=index)
         usage = memory(self.setting, self.plans, stages, self.counts).stages[self.own_classes, 0]
-        compute = float(passes[self.own_classes, 0].mean()) + self.finish()[1]
+        compute = float(passes[self.own_classes, 0].mean()) + self.finish(self.longest)[1]
         return GroupStep(self.share, compute, float(usage.max()))
 
 
@@ -148,7 +152,7 @@ def _by_stage(groups: Sequence[_Group], plan: Plan) -> float:
     )
     makespan = float(get_schedule(plan.schedule).makespan(pipeline)[0])
     tied = [tied_embedding(_between(ranks[0], ranks[-1], end), end.plans) for end in (ranks[0], ranks[-1])]
-    backward, forward = zip(*(longest_passes(group.in_group, group.times) for group in groups), strict=True)
+    backward, forward = zip(*(group.longest for group in groups), strict=True)
     longest = np.maximum.reduce(backward), np.maximum.reduce(forward)
     finish = max(group.finish(longest)[0] for group in groups)
     return makespan + finish + max(float(cost.seconds[0]) for cost in tied)

@@ -96,7 +96,7 @@ def test_products_of_attention_pack_scales_too():
     ],
 )
 def test_versions_and_formats_that_pad(options, pads):
-    assert price_of(**options).pads_experts is pads
+    assert (price_of(**options).blocks_of_experts == "padded") is pads
 
 
 def test_a_step_without_tokens_takes_no_time():
@@ -157,7 +157,7 @@ def test_experts_that_tokens_are_sent_to_take_as_long_as_timed(device, ranks, to
 
 def test_tokens_are_sent_to_deepgemm_alone_where_its_kernels_run():
     pool = {"engine": "sglang-0.5.9", "model": "deepseek-v3", "tensor": 1, "data": 8, "exchange": "deepep"}
-    assert price_of(device="gb300", **pool).sends_blocks
+    assert price_of(device="gb300", **pool).blocks_of_experts == "sent"
     for other in (
         {"exchange": "all-gather"},
         {"product_kernels": "flashinfer"},
@@ -165,4 +165,4 @@ def test_tokens_are_sent_to_deepgemm_alone_where_its_kernels_run():
         {"engine": "tensorrt-llm-1.2"},
         {"device": "a100-sxm-80gb"},
     ):
-        assert not price_of(**{"device": "gb300", **pool, **other}).sends_blocks, other
+        assert price_of(**{"device": "gb300", **pool, **other}).blocks_of_experts != "sent", other
