@@ -66,7 +66,7 @@ def within_targets(table: Scores) -> Scores:
 
 def _meet(question: ServingQuestion, ttft: Array, tpot: Array, decode_s: Array) -> NDArray[np.bool_]:
     return np.logical_and.reduce(
-        [figure <= most for figure, most in targeted(question, ttft, tpot, decode_s)]
+        [figure <= limit for figure, limit in targeted(question, ttft, tpot, decode_s)]
     )
 
 

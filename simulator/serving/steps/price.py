@@ -142,8 +142,8 @@ class StepPrice:
             if isinstance(op, ExpertLayer)
         ]
         if blocks := self.blocks_of_experts:
-            priced = (padded_seconds(op, self.prices, self.packs_scales, blocks == "sent") for op in ops)
-            seconds = sum(priced, start=np.zeros(()))
+            padded = (padded_seconds(op, self.prices, self.packs_scales, blocks == "sent") for op in ops)
+            seconds = sum(padded, start=np.zeros(()))
         else:
             seconds = self.expert_padding * self._seconds(ops, self.expert_prices)
         layers_s = layers * (seconds + self._exchange(count))
