@@ -64,10 +64,13 @@ def _figure(fronts: Fronts, front: Front) -> Figure:
         usable = usable[drawn[usable]]
     others = np.setdiff1d(usable, on)
     others = others[:: max(1, -(-len(others) // MOST_POINTS))]
-    halves = [(fronts.band(int(point)) or 0.0) * float(front.x.values[point]) for point in on]
+    bands = np.array([fronts.band(int(point)) or 0.0 for point in on])
+    above = bands * front.x.values[on]
+    # Errors are ratios, so the lower end never reaches zero.
+    ends = {"symmetric": False, "array": above.tolist(), "arrayminus": (above / (1 + bands)).tolist()}
     line = {
         **_points(fronts, front, on, "front", FRONT, 8),
-        "error_x": {"array": halves, "color": FRONT, "thickness": 1, "width": 0, "visible": any(halves)},
+        "error_x": {**ends, "color": FRONT, "thickness": 1, "width": 0, "visible": bool(bands.any())},
         "mode": "lines+markers",
         "line": {"color": FRONT, "width": 1.5},
         "picks": [yaml_text(fronts.scenario(int(point))) for point in on],
