@@ -41,6 +41,11 @@ class KeyGroup(Strict):
             for condition in self.when
         )
 
+    def may_hold(self, facts: Facts) -> bool:
+        """Whether no condition on one of these facts fails; others are not known."""
+        names = [(condition.removeprefix("not "), condition) for condition in self.when]
+        return all(bool(facts[name]) == (name == condition) for name, condition in names if name in facts)
+
 
 class KeyFile(Strict):
     """The keys of one launcher at one version."""
@@ -60,7 +65,26 @@ class KeyFile(Strict):
     schedules: dict[str, dict[str, str]] = Field(default_factory=dict)
     """Schedules of post-training that the launcher has, by kind, with its words for them."""
     estimators: dict[str, str] = Field(default_factory=dict)
-    """The launcher's word for an algorithm of post-training."""
+    """Algorithms of post-training that the launcher has, with its words for them."""
+    engines: list[str] = Field(default_factory=lambda: ["vllm", "sglang"])
+    """Families of rollout engines that it starts."""
+    trainers: list[str] = Field(default_factory=lambda: ["megatron", "fsdp"])
+    """Kinds of trainer that it has."""
+    defaults: Options = Field(default_factory=dict)
+    """What the launcher assumes of a fact whose key is not stated."""
+
+    @property
+    def launcher(self) -> str:
+        """The launcher's name, without its version."""
+        return self.version.rpartition(" ")[0]
+
+    def key_of(self, fact: str, conditions: Facts) -> str | None:
+        """The first key that states a fact, in groups that these conditions allow; None if there is none."""
+        for group in self.groups:
+            for key, value in group.keys.items():
+                if value == f"={fact}" and group.may_hold(conditions):
+                    return key
+        return None
 
     def parts(self, facts: Facts) -> dict[str, Options]:
         """Keys and values by part."""

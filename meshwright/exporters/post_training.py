@@ -22,19 +22,15 @@ from simulator.scenario import fill_plan
 if TYPE_CHECKING:
     from simulator.rl.setting import RlSetting
 
-LAYOUT = (
-    "tensor",
-    "pipeline",
-    "virtual_pipeline",
-    "context",
-    "expert",
-    "expert_tensor",
-    "sequence_parallel",
-    "first_stage_layers",
-    "last_stage_layers",
-    "recompute",
-)
-"""Fields of a plan that a Megatron launcher of post-training states."""
+LAYOUT: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("tensor", "pipeline", "context", "expert", "expert_tensor")},
+    "sequence_parallel": ("sequence_parallel",),
+    "virtual_pipeline": ("chunks",),
+    "first_stage_layers": ("first_layers",),
+    "last_stage_layers": ("last_layers",),
+    "recompute": ("granularity", "full"),
+}
+"""Fields of a plan, and the facts by which a launcher's keys state them."""
 FOLLOWS = ("data", "micro_batch", "zero", "shard_group")
 """Fields that follow from the launch, or that only FSDP states."""
 HOST = {name: f"host_{name}" for name in MEGATRON}
@@ -68,11 +64,7 @@ class Posted:
         return self.setting.plan
 
     def facts(self) -> Facts:
-        """What the keys of launchers are made of.
-
-        Raises:
-            InputError: an engine that no launcher has.
-        """
+        """What the keys of launchers are made of."""
         setting = self.setting
         algorithm, schedule, split = setting.algorithm, setting.schedule, setting.schedule.split
         offloaded = megatron_offload(self.plan, HOST)[0] if self.megatron else {}
@@ -92,8 +84,10 @@ class Posted:
             "nodes": self.nodes,
             "per_node": self.per_node,
             "generating_nodes": self.generating_nodes,
+            "generating_per_node": self.per_node,
             "all_nodes": self.nodes + self.generating_nodes,
             "split": split is not None,
+            "off_policy": split is not None and schedule.kind != "synchronous",
             "colocated": split is None,
             "generating": split.generate if split else None,
             "ahead": isinstance(schedule, RolloutsAhead),
@@ -157,33 +151,28 @@ class Posted:
         }
 
 
-def posted(question: ExportQuestion, schedules: Mapping[str, object]) -> Posted:
-    """The plan of a question for a launcher.
-
-    Args:
-        question: of post-training.
-        schedules: kinds of schedule that the launcher has, with its words for them.
+def posted(question: ExportQuestion, keys: KeyFile) -> Posted:
+    """The plan of a question of post-training for a launcher.
 
     Raises:
-        InputError: a schedule that it lacks, or roles that do not fill nodes.
+        InputError: a part of the plan that the launcher lacks, or roles that do not fill nodes.
     """
     setting = question.post_trained()
     schedule = setting.schedule
-    if schedule.kind not in schedules:
-        raise InputError(f"is {schedule.kind}; the launcher has {', '.join(schedules)}", "schedule.kind")
+    megatron = setting.trainer.framework.code_base == "Megatron Core"
+    _check_parts(keys, setting, "megatron" if megatron else "fsdp")
     per_node = min(setting.cluster.devices_per_node, setting.trainer.cluster.devices)
     split = schedule.split
     counts = [setting.trainer.cluster.devices, split.generate if split else 0]
     if any(count % per_node for count in counts):
         raise InputError(f"{counts} devices do not fill nodes of {per_node}", "schedule.split")
-    megatron = setting.trainer.framework.code_base == "Megatron Core"
     return Posted(
         setting=setting,
         nodes=counts[0] // per_node,
         per_node=per_node,
         generating_nodes=counts[1] // per_node,
         megatron=megatron,
-        gaps=tuple(_gaps(setting, megatron)),
+        gaps=tuple(_gaps(setting, keys, megatron)),
         notes=(
             f"the model's name on Hugging Face or its folder, in place of {setting.model.name}",
             "the data set, its reward, the learning rate",
@@ -192,13 +181,32 @@ def posted(question: ExportQuestion, schedules: Mapping[str, object]) -> Posted:
     )
 
 
-def _gaps(setting: RlSetting, megatron: bool) -> list[str]:
+def _check_parts(keys: KeyFile, setting: RlSetting, trainer: str) -> None:
+    """Refuse what a launcher lacks."""
+    parts = {
+        "schedule.kind": (setting.schedule.kind, keys.schedules),
+        "workload.algorithm": (setting.algorithm.name, keys.estimators),
+        "roles.generate.engine": (engine_name(setting), keys.engines),
+        "roles.train": (trainer, keys.trainers),
+    }
+    for place, (part, allowed) in parts.items():
+        if part not in allowed:
+            raise InputError(f"is {part}; {keys.launcher} has {', '.join(allowed)}", place)
+
+
+def _expressed(plan: Plan, keys: KeyFile, megatron: bool) -> tuple[str, ...]:
+    """Fields of a plan that a launcher's keys state."""
+    conditions: Facts = {"megatron": megatron, "fsdp": not megatron}
+    stated = {fact for facts in LAYOUT.values() for fact in facts if keys.key_of(fact, conditions)}
+    fields = {name for name, facts in LAYOUT.items() if stated.intersection(facts)}
+    if plan.recompute == "selective" and "granularity" not in stated:
+        fields.discard("recompute")
+    return (*FOLLOWS, *sorted(fields), *(EXPRESSED if megatron else ("context_algorithm",)))
+
+
+def _gaps(setting: RlSetting, keys: KeyFile, megatron: bool) -> list[str]:
     plan = setting.plan
-    expressed = (
-        (*LAYOUT, *FOLLOWS, *EXPRESSED)
-        if megatron
-        else ("context", "context_algorithm", "recompute", *FOLLOWS)
-    )
+    expressed = _expressed(plan, keys, megatron)
     launched = fill_plan(setting.trainer, {name: getattr(plan, name) for name in expressed}, "plan")
     gaps = [
         f"plan.{name} = {getattr(plan, name)}"
@@ -218,39 +226,9 @@ def _gaps(setting: RlSetting, megatron: bool) -> list[str]:
 
 
 def engine_name(setting: RlSetting) -> str:
-    """vllm or sglang, by the rollout engine.
-
-    Raises:
-        InputError: another engine.
-    """
+    """Family of the rollout engine."""
     engine = setting.rollouts.pools[0].pool.engine
-    name = engine if isinstance(engine, str) else "inline"
-    family = name.partition("-")[0]
-    if family not in ("vllm", "sglang"):
-        raise InputError(
-            f"is {name}; launchers of post-training take vllm and sglang", "roles.generate.engine"
-        )
-    return family
-
-
-def check_trainable(target: str, keys: KeyFile, plan: Posted) -> None:
-    """Refuse an algorithm, an engine or a trainer that a launcher lacks.
-
-    Raises:
-        InputError: it lacks one.
-    """
-    setting = plan.setting
-    algorithm = setting.algorithm
-    if target == "nemo-rl" and algorithm.critic:
-        raise InputError(f"is {algorithm.name}; NeMo RL has no critic", "workload.algorithm")
-    if target == "nemo-rl" and engine_name(setting) != "vllm":
-        raise InputError("NeMo RL's recipes generate with vllm", "roles.generate.engine")
-    if target == "slime" and engine_name(setting) != "sglang":
-        raise InputError("slime generates with sglang", "roles.generate.engine")
-    if target == "slime" and not plan.megatron:
-        raise InputError(f"is {setting.trainer.framework.name}; slime trains with Megatron", "roles.train")
-    if target == "slime" and algorithm.name not in keys.estimators:
-        raise InputError(f"is {algorithm.name}; slime has {', '.join(keys.estimators)}", "workload.algorithm")
+    return engine.partition("-")[0] if isinstance(engine, str) else "inline"
 
 
 def write(target: str, question: ExportQuestion) -> Export:
@@ -260,10 +238,9 @@ def write(target: str, question: ExportQuestion) -> Export:
         InputError: a part of the plan that the launcher lacks, or roles that do not fill nodes.
     """
     keys = key_file(target)
-    plan = posted(question, keys.schedules)
-    check_trainable(target, keys, plan)
+    plan = posted(question, keys)
     facts = plan.facts() | keys.schedules[plan.setting.schedule.kind]
-    facts["estimator"] = keys.estimators.get(facts["algorithm"])
+    facts["estimator"] = keys.estimators[facts["algorithm"]]
     facts["trainer"] = f"{'_megatron' if plan.megatron else ''}_trainer"
     return keys.launch(question, facts, plan.gaps, plan.notes, yaml_text)
 

@@ -16,14 +16,16 @@ TUNED |= {"workload": {"seq_len": 2048, "global_batch": 64, "adapter": {"rank": 
 
 
 def facts_of(target: str, keys: KeyFile) -> dict:
-    data = TUNED if target in KEYED["tuning"] else QUESTION
+    data = (
+        TUNED
+        if target in KEYED["tuning"]
+        else QUESTION | ({"framework": target} if target == "slime" else {})
+    )
     question = from_scenario(data, "test", Path(), "test")
     if target in KEYED["tuning"]:
         scenario, plan = question.training()
         return tuning_facts(scenario.setting, plan)
-    return posted(question, keys.schedules).facts() | dict.fromkeys(
-        ("estimator", "trainer", "program", "base")
-    )
+    return posted(question, keys).facts() | dict.fromkeys(("estimator", "trainer", "program", "base"))
 
 
 @pytest.mark.parametrize("target", [name for targets in KEYED.values() for name in targets])

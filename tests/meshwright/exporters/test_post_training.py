@@ -153,7 +153,11 @@ def test_slime_gets_arguments_of_its_schedule(schedule, words):
             {"framework": "slime", "schedule": {"kind": "asynchronous", "split": SPLIT}},
             "schedule.kind",
         ),
-        ("nemo-rl", {"workload": QUESTION["workload"] | {"algorithm": "ppo"}}, "no critic"),
+        (
+            "nemo-rl",
+            {"workload": QUESTION["workload"] | {"algorithm": "ppo"}},
+            "NeMo RL has grpo, dapo, rloo",
+        ),
         ("megatron-lm", {}, "takes training plans"),
         (
             "verl",
@@ -205,3 +209,18 @@ def test_environments_are_named_as_a_gap_of_launch_files(tmp_path):
     roles = {**QUESTION["roles"], "environment": {"seconds": 1.0, "node_cores": 64}}
     launch = mw.export(QUESTION | {"framework": "nemo-rl", "roles": roles}, "nemo-rl", tmp_path)
     assert any("roles.environment" in gap for gap in launch.gaps)
+
+
+@pytest.mark.parametrize("target, gaps", [("nemo-rl", ["plan.virtual_pipeline = 2"]), ("verl", [])])
+def test_a_field_is_expressed_where_a_key_states_it(target, gaps):
+    plan = QUESTION["roles"]["train"]["plan"] | {"virtual_pipeline": 2}
+    roles = QUESTION["roles"] | {"train": {"framework": "megatron-core", "packing": "pad", "plan": plan}}
+    launch = mw.export(QUESTION | {"roles": roles}, target)
+    assert [gap for gap in launch.gaps if "virtual" in gap] == gaps
+
+
+def test_roles_apart_in_turn_are_no_asynchronous_recipe():
+    question = trained_by("nemo-rl") | {"schedule": {"kind": "synchronous", "split": SPLIT}}
+    recipe = yaml.safe_load(mw.export(question, "nemo-rl").files["nemo-rl.yaml"])
+    assert recipe["grpo"]["async_grpo"]["enabled"] is False
+    assert recipe["policy"]["generation"]["colocated"]["enabled"] is False
