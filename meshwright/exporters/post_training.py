@@ -11,6 +11,7 @@ import yaml
 
 from core.errors import InputError
 from meshwright.exporters.base import Export, Exporter, ExportQuestion, nested
+from meshwright.exporters.facts import chosen_levers
 from meshwright.exporters.host_state import EXPRESSED, MEGATRON, megatron_offload
 from meshwright.exporters.key_files import KeyFile, key_file
 from meshwright.exporters.table import Facts, Options
@@ -29,6 +30,8 @@ LAYOUT: Mapping[str, tuple[str, ...]] = {
     "first_stage_layers": ("first_layers",),
     "last_stage_layers": ("last_layers",),
     "recompute": ("granularity", "full"),
+    "dispatcher": ("dispatcher",),
+    "dispatcher_library": ("deepep", "flex_backend"),
 }
 """Fields of a plan, and the facts by which a launcher's keys state them."""
 FOLLOWS = ("data", "micro_batch", "zero", "shard_group")
@@ -80,6 +83,7 @@ class Posted:
             **{name: offloaded.get(name) for name in HOST.values()},
             **self._work(),
             **self._layout(),
+            **self._dispatcher(),
             **self._engine(),
             "nodes": self.nodes,
             "per_node": self.per_node,
@@ -133,6 +137,18 @@ class Posted:
             "scoring_rows": scoring_rows,
             "scores_other_rows": scoring_rows != layout.micro_batch,
             "scoring_tokens": training.seq_len * scoring_rows // layout.context,
+        }
+
+    def _dispatcher(self) -> Facts:
+        """Megatron Core's keys where its flex dispatcher sends tokens to experts."""
+        trainer = self.setting.trainer
+        levers = chosen_levers(trainer.of(self.plan), self.plan)
+        flex = trainer.model.moe is not None and levers["dispatcher"] == "flex"
+        hybridep = flex and levers["dispatcher_library"] == "hybridep"
+        return {
+            "dispatcher": "flex" if flex else None,
+            "flex_backend": "hybridep" if hybridep else None,
+            "deepep": flex and not hybridep,
         }
 
     def _engine(self) -> Facts:

@@ -30,6 +30,9 @@ def megatron_layout(values: KeyValues, recompute: str) -> dict[str, Any]:
     plan["sequence_parallel"] = plan["tensor"] > 1 and values.flag("sequence_parallel")
     if values.flag("host_offload"):
         plan["place"] = "megatron-hybrid"
+    if values.word("dispatcher") == "flex":
+        values.flag("deepep")  # Megatron Core's flex dispatcher runs DeepEP unless stated
+        plan |= {"dispatcher": "flex", "dispatcher_library": values.word("flex_backend") or "deepep"}
     ends = {field: values.integer(fact, 0) for field, fact in ENDS.items()}
     return plan | {field: layers for field, layers in ends.items() if layers}
 

@@ -107,6 +107,22 @@ def test_an_optimizer_on_the_host_and_rows_of_passes_come_back(target, framework
     assert again["roles"]["train"]["scoring_micro_batch"] == 4
 
 
+@pytest.mark.parametrize("library", ["deepep", "hybridep"])
+@pytest.mark.parametrize("target, framework", [("verl", "verl-megatron"), ("nemo-rl", "nemo-rl")])
+def test_the_flex_dispatcher_and_its_library_come_back(target, framework, library, tmp_path):
+    plan = QUESTION["roles"]["train"]["plan"] | {"dispatcher": "flex", "dispatcher_library": library}
+    question = trained_by(framework, plan=plan)
+    same_plan(question, round_trip(question, target, tmp_path), target)
+
+
+def test_slime_gets_the_flex_dispatcher_and_its_library():
+    plan = QUESTION["roles"]["train"]["plan"] | {"dispatcher": "flex", "dispatcher_library": "deepep"}
+    launch = mw.export(trained_by("slime", plan=plan), "slime")
+    assert not launch.gaps
+    assert "--moe-token-dispatcher-type flex" in launch.files["launch.sh"]
+    assert "--moe-enable-deepep" in launch.files["launch.sh"]
+
+
 def test_state_that_leaves_shared_devices_comes_back_from_verl(tmp_path):
     roles = {**DENSE["roles"], "train": {**DENSE["roles"]["train"], "offload": True}}
     again = round_trip({**QUESTION, **DENSE, "roles": roles}, "verl", tmp_path)
