@@ -58,6 +58,11 @@ class Layout(Strict):
         return self.data if self.data > 1 else self.copy_devices
 
     @property
+    def resident(self) -> bool:
+        """Whether a device keeps all weights that it computes with."""
+        return self.offload == "none" and not self.sharded
+
+    @property
     def sequence(self) -> int:
         """Ranks among which the tokens of a sample are divided, at one time."""
         return self.ulysses * self.ring * self.patches

@@ -321,6 +321,8 @@ def alone_s(work: KernelWork, library: DiffusionLibrary, device: Device) -> floa
 
 def _arriving_s(setting: DiffusionSetting, encoder: TextEncoder) -> float:
     """Seconds in which the layers of a text encoder reach a device, once for the prompts of a batch."""
+    if setting.layout.resident:
+        return 0.0
     layers, _ = encoder_bytes(encoder)
     return setting.passes * arriving_seconds(setting, layers, encoder.layers)
 

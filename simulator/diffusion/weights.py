@@ -54,7 +54,7 @@ def _resident(setting: DiffusionSetting, all_bytes: float, blocks: int) -> float
         blocks: number of them.
     """
     layout = setting.layout
-    if layout.offload == "none" and not layout.sharded:
+    if layout.resident:
         return all_bytes
     # A part of the next block passes through the device on its way to the others.
     part = all_bytes / blocks if layout.offload == "layers" else all_bytes
@@ -84,6 +84,8 @@ def arriving_seconds(setting: DiffusionSetting, all_bytes: float, blocks: int) -
 
 def streamed_seconds(setting: DiffusionSetting) -> float:
     """Seconds in which the blocks of a step reach a device; 0 where they stay."""
+    if setting.layout.resident:
+        return 0.0
     blocks = setting.model.layers // setting.layout.pipefusion or 1
     return setting.passes * arriving_seconds(setting, transformer_bytes(setting), blocks)
 
