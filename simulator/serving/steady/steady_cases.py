@@ -275,7 +275,8 @@ class Cases:
             batch: decoding sequences of a rank.
             step: seconds of a step of these alone; see `decode`.
         """
-        decoding = batch if self.interleaved else np.zeros_like(batch)
+        # A replica that only prefills has no decodes beside prompts.
+        decoding = np.where(self.decodes, batch, 0.0) if self.interleaved else np.zeros_like(batch)
         room = np.maximum(self.budget - decoding * self.table.verified, 1.0)
         # A prompt that is not cut and exceeds the room has a step of its own, as far as steps are priced.
         chunk = np.minimum(self.new, room if self.cuts else np.maximum(room, self.table.longest))
