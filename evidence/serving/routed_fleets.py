@@ -25,6 +25,15 @@ ROUTERS: dict[str, Any] = {
 }
 """Routers by the first word of a row's. The affinity arm runs llm-d's prefix-cache-affinity-filter and
 token-load-scorer (benchmark-results/vllm-qwen3-32b-h100/README.md of its guide optimized-baseline)."""
+WEIGHTED = "llm-d/llm-d@021723b8"
+"""Report whose guide still had the weighted scorers (its README, Overview; llm-d pull request 1651, which
+replaced them and reports fewer tokens/s)."""
+SCORERS: dict[str, Any] = {"kind": "scored", "prefix": 3, "queue": 2, "kv": 2, "cold": 2, "index": "sent"}
+"""The weighted scorers (guides/optimized-baseline/router/optimized-baseline.values.yaml before the pull
+request)."""
+GUIDE_SHARE = 0.95
+"""Share of memory of rows without one: the guide's servers (guides/optimized-baseline/modelserver/gpu/vllm/
+base/patch-vllm.yaml, --gpu-memory-utilization, in five of six stored versions with Qwen3-32B)."""
 SPAN = 16
 """Tokens of a prefix id in the trace, as many as vLLM's blocks hold: ids of 512 leave 368 of the 6,000 tokens
 of a system prompt to each of its prompts, a tenth of a replica's KV room."""
@@ -101,10 +110,11 @@ def ladder(stages: Sequence[FleetStage]) -> ServedRun:
             row |= {"input_length": tokens, "output_length": int(first.output)}
             rows.append(json.dumps(row) + "\n")
         start += duration_s + DRAINED_S
-    options: dict[str, Any] = {"max_context": 16384}
-    if first.share:
-        options["memory_share"] = first.share
-    fleet = {"replicas": first.replicas, "router": ROUTERS[first.router], "options": options}
+    options: dict[str, Any] = {"max_context": 16384, "memory_share": first.share or GUIDE_SHARE}
+    router = ROUTERS[first.router]
+    if router == "llm-d" and first.ladder.startswith(WEIGHTED):
+        router = SCORERS
+    fleet = {"replicas": first.replicas, "router": router, "options": options}
     workload = traced(1_000_000, "requests.jsonl", "bailian")
     return ServedRun(scenario_of(first.serving, workload, **fleet), "".join(rows))
 

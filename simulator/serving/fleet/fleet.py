@@ -94,7 +94,7 @@ class Fleet:
         # Replicas that share links run in the order of time.
         shared = setting.deployment.shares_links or setting.migration is not None
         self._feeds_back = clients or self._split or shared
-        self._looking = Looking(setting.router, self.members, self._feeds_back)
+        self._looking = Looking(setting.router, self.members, self._feeds_back, self.source.prefix_tokens)
 
     def _program_clients(self) -> ProgramClients | None:
         """Clients whose programs send a request after another ends; None where arrivals are independent."""
@@ -213,7 +213,7 @@ class Fleet:
             return
         if router.looks and len(entry) > 1:
             self._looking.look(entry, time)
-        member = entry[self._picked(request, entry, self._routed)]
+        member = entry[self._looking.pick(request, entry, self._routed, self.random)]
         self._routed += 1
         if self._adds and not sequence.retries:
             sequence = Sequence(router.sent(request, member), time)
@@ -234,12 +234,6 @@ class Fleet:
             return
         sequence.queued_s = now = time + member.ingest_s
         self._submit(member, sequence, now)
-
-    def _picked(self, request: Request, takers: list[Member], turn: int) -> int:
-        """Index of the replica that the router picks."""
-        if len(takers) == 1:
-            return 0
-        return self.setting.router.pick(request, self._looking.targets(takers), turn, self.random)
 
     def _receive_late(self, member: Member, sequence: Sequence, time: float) -> None:
         """Queue a sequence when the replica's kernels are compiled and it next looks at its queue."""
@@ -352,7 +346,7 @@ class Fleet:
         if not targets:
             self._retry(sequence, now)
             return
-        target = targets[self._picked(request, targets, self._handed)]
+        target = targets[self._looking.pick(request, targets, self._handed, self.random)]
         self._handed += 1
         source = self.members[sequence.replica]
         bytes_ = request.prompt * source.pool.costs.kv_token_bytes
@@ -403,6 +397,7 @@ class Fleet:
         member.replica = self._builder.replica(member.pool, member.meter, member.rank)
         member.empty_adapters()
         self.close(member)
+        self._looking.lost(member.index)
         for sequence in lost:
             self._retry(sequence, now)
 

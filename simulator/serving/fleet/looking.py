@@ -5,9 +5,13 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from math import inf
 
+import numpy as np
+
 from simulator.serving.fleet.member import Member
 from simulator.serving.fleet.readings import Readings
 from simulator.serving.routers import Router
+from simulator.serving.routers.record import SentPrefixes
+from simulator.serving.workload.request import Request
 
 
 class Looking:
@@ -17,13 +21,14 @@ class Looking:
         router: of the run.
         members: all replicas of the run by index; the fleet appends to it.
         ordered: whether the fleet runs replicas in the order of their steps' ends.
+        span: tokens of a prefix id.
 
     Attributes:
         ends: heap of the end of each replica's next step, s, with its index; outdated entries among them.
         notes: whether anything is kept of a replica whose state changes.
     """
 
-    def __init__(self, router: Router, members: list[Member], ordered: bool) -> None:
+    def __init__(self, router: Router, members: list[Member], ordered: bool, span: int) -> None:
         self.ends: list[tuple[float, int]] = []
         self.router = router
         self._members = members
@@ -35,6 +40,9 @@ class Looking:
         self._kept: list[Readings] = []
         """Those that keep arrays of their replicas' states."""
         self.notes = router.reads_kv
+        blocks = max((member.pool.costs.kv_blocks for member in members), default=1)
+        self.record = SentPrefixes(span, blocks) if router.records else None
+        """What the router has sent to which replica, where it reads that."""
 
     def touch(self, member: Member) -> None:
         """Note that a replica's state or the end of its next step has changed."""
@@ -57,11 +65,25 @@ class Looking:
         self._kept.clear()
         self.notes = self.router.reads_kv
 
+    def pick(self, request: Request, takers: list[Member], turn: int, random: np.random.Generator) -> int:
+        """Index of the replica that the router picks."""
+        if len(takers) == 1:
+            return 0
+        picked = self.router.pick(request, self.targets(takers), turn, random)
+        if self.record is not None:
+            self.record.note(request, takers[picked].index)
+        return picked
+
+    def lost(self, index: int) -> None:
+        """Note that a replica has lost its state."""
+        if self.record is not None:
+            self.record.forget(index)
+
     def targets(self, takers: list[Member]) -> Readings:
         """The replicas that take requests, as routers read them."""
         readings = self._readings.get(id(takers))
         if readings is None:
-            readings = self._readings[id(takers)] = Readings(takers)
+            readings = self._readings[id(takers)] = Readings(takers, self.record)
             if not readings.few:
                 self._kept.append(readings)
                 self.notes = True

@@ -155,11 +155,12 @@ class Member:
 
     @property
     def pending(self) -> int:
-        """Prompt tokens of its requests that no step has computed and no cache holds."""
+        """Prompt tokens of its requests that no ended step has computed and no cache holds."""
         waiting = self._waiting
         begun = [sequence for batcher in self.replica.batchers for sequence in batcher.prefilling]
         unread = sum(sequence.target - self.cached(sequence.request) for sequence in waiting)
-        return unread + sum(sequence.target - sequence.computed for sequence in begun)
+        under_way = sum(step.prompt for step in self.replica.planned if step is not None)
+        return under_way + unread + sum(sequence.target - sequence.computed for sequence in begun)
 
     @property
     def used_tokens(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from simulator.serving.fleet.member import Member
 from simulator.serving.replica.kv import PrefixBlocks
 from simulator.serving.routers.base import Column, Targets
+from simulator.serving.routers.record import SentPrefixes
 from simulator.serving.state.owners import Owners
 from simulator.serving.steps.decode_rows import DecodeRows
 from simulator.serving.steps.table import IterationTable
@@ -27,12 +28,13 @@ class Readings(Targets):
 
     Args:
         members: replicas, in the order of the arrays.
+        record: of the router.
     """
 
     members: list[Member]
 
-    def __init__(self, members: Iterable[Member]) -> None:
-        super().__init__(list(members))
+    def __init__(self, members: Iterable[Member], record: SentPrefixes | None = None) -> None:
+        super().__init__(list(members), record)
         self.rows = {member.index: row for row, member in enumerate(self.members)}
         self.changed: set[int] = set()
         self._columns: dict[str, Column] = {}

@@ -134,7 +134,7 @@ def rule_of(fleet: Run) -> Floats | None:
         return np.array([routed.PREFIX_AWARE, *parameters], float)
     if type(router) is Freeness:
         return np.array([routed.FREENESS], float)
-    if type(router) is Scored and not router.tier:
+    if type(router) is Scored and not router.tier and not router.records:
         return np.array([routed.SCORED, router.queue, router.load, router.kv, router.prefix], float)
     return np.array([routed.POWER_OF_TWO], float) if type(router) is PowerOfTwo else None
 

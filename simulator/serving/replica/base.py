@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, sqrt
@@ -172,6 +172,11 @@ class StepLoop(ABC):
     @abstractmethod
     def under_way(self) -> tuple[int, int, int, float] | None:
         """Query tokens, decodes, KV tokens and seconds of the running step; of a stretch, its first step."""
+
+    @property
+    @abstractmethod
+    def planned(self) -> Iterable[PlannedStep | None]:
+        """Steps that are planned and have not ended."""
 
     @cached_property
     def caches(self) -> tuple[PagedBlocks, ...]:

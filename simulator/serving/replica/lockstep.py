@@ -8,6 +8,7 @@ of a stretch and interpolated linearly.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from math import inf
 
 from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_done
@@ -106,6 +107,11 @@ class LockstepReplica(StepLoop):
         decodes, kv_tokens = sum(step.decodes for step in batch), sum(step.kv_tokens for step in batch)
         seconds = self._first_s if self._count > 1 else self.next_s - self._start_s
         return decodes + sum(step.prompt for step in batch), decodes, kv_tokens, max(seconds, 1e-9)
+
+    @property
+    def planned(self) -> Iterable[PlannedStep | None]:
+        """See `StepLoop.planned`."""
+        return *self._running, *self._planned
 
     def _cut(self, now: float) -> None:
         """End the running stretch with the step that is under way."""

@@ -13,6 +13,7 @@ closed form.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from math import inf
 
 from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_in
@@ -155,6 +156,11 @@ class PipelinedReplica(StepLoop):
         step: PlannedStep = lane.running  # type: ignore[assignment]
         seconds = max(lane.seconds / self.stages, 1e-9)
         return step.decodes + step.prompt, step.decodes, step.kv_tokens, seconds
+
+    @property
+    def planned(self) -> Iterable[PlannedStep | None]:
+        """See `StepLoop.planned`."""
+        return [lane.running for lane in self._order]
 
     def turn(self) -> None:
         """End the lane step that ends next, and launch idle lanes."""

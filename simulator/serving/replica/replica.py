@@ -8,6 +8,7 @@ cuts the stretch at the end of the step that it falls into.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from math import inf
 
 from simulator.serving.replica.base import ReplicaParts, StepLoop, finish, steps_done
@@ -110,6 +111,11 @@ class Replica(StepLoop):
             return None
         seconds = self._first_s if self._count > 1 else self.next_s - self._start_s
         return step.decodes + step.prompt, step.decodes, step.kv_tokens, max(seconds, 1e-9)
+
+    @property
+    def planned(self) -> Iterable[PlannedStep | None]:
+        """See `StepLoop.planned`."""
+        return self._running, self._planned
 
     def turn(self) -> None:
         """End the running step or stretch, and start the next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence as Many
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 from core.loading import Strict
 from simulator.serving.workload.request import Request
 
+if TYPE_CHECKING:
+    from simulator.serving.routers.record import SentPrefixes
+
 Column = NDArray[Any]
 """A number of each replica, shape (replicas,)."""
 
 
 class Target(Protocol):
     """A replica as a router sees it."""
+
+    @property
+    def index(self) -> int:
+        """Its number among all replicas of the run."""
+        ...
 
     @property
     def load(self) -> int:
@@ -60,7 +68,7 @@ class Target(Protocol):
 
     @property
     def pending(self) -> int:
-        """Prompt tokens of its requests that no step has computed and no cache holds."""
+        """Prompt tokens of its requests that no ended step has computed and no cache holds."""
         ...
 
     @property
@@ -84,13 +92,15 @@ class Targets:
 
     Args:
         members: replicas, in the order of the arrays.
+        record: what the router remembers, where it keeps a record.
     """
 
     fewest: ClassVar[int] = 16
     """Replicas from which arrays cost less than asking each."""
 
-    def __init__(self, members: Many[Target]) -> None:
+    def __init__(self, members: Many[Target], record: SentPrefixes | None = None) -> None:
         self.members = members
+        self.record = record
         self.few = len(members) < self.fewest
 
     def __len__(self) -> int:
@@ -110,6 +120,21 @@ class Targets:
     def in_memory(self, request: Request) -> Column:
         """`Target.in_memory` of all replicas, tokens."""
         return np.array([member.in_memory(request) for member in self.members])
+
+    def sent(self, request: Request) -> Column:
+        """Leading tokens of a prompt that the router has sent to each replica before."""
+        assert self.record is not None
+        return self.record.tokens(request, self._indices)
+
+    @property
+    def cold_order(self) -> Column:
+        """Ranks of the replicas by their last prompt of which nothing had been sent before, the oldest 0."""
+        assert self.record is not None
+        return self.record.cold_order(self._indices)
+
+    @cached_property
+    def _indices(self) -> list[int]:
+        return [member.index for member in self.members]
 
     def seconds(self, request: Request) -> tuple[Column, Column]:
         """`Target.seconds` of all replicas: waits and computations, s."""
@@ -144,6 +169,11 @@ class Router(Strict):
     source: ClassVar[str]
     looks: ClassVar[bool] = True
     reads_kv: ClassVar[bool] = False
+
+    @property
+    def records(self) -> bool:
+        """Whether it reads what it has sent to which replica."""
+        return False
 
     @property
     def added(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,13 +19,19 @@ class StickyUntilSaturated(Router):
     none does, or where the prompt tokens in flight would delay the least loaded of them by ``penalty`` longer
     than the least loaded of the others. The scorer counts uncached prompt tokens in flight, those of the
     request included; they leave the count when they are computed. A draw decides between equals.
+
+    The release learns what a replica caches from what it has sent there (``index`` sent): a prompt counts as
+    cached before it is computed and after it is evicted. With ``exact`` replicas report their blocks.
     """
 
     name: ClassVar[str] = "llm-d"
     rule: ClassVar[str] = "fewest uncached prompt tokens in flight among replicas that cache the prompt"
     source: ClassVar[str] = (
         "llm-d-router, prefix-cache-affinity-filter (plugin.go) and token-load-scorer (token_load.go); "
-        "weights of llm-d's guide optimized-baseline"
+        "approx- and precise-prefix-cache-producer; weights of llm-d's guide optimized-baseline"
+    )
+    index: Literal["sent", "exact"] = Field(
+        default="sent", description="what the router takes for cached: what it has sent, or replicas' blocks"
     )
     affinity: float = Field(default=0.8, ge=0, le=1, description="share of the prompt that must be cached")
     penalty: Duration = Field(
@@ -39,9 +45,15 @@ class StickyUntilSaturated(Router):
         "(the default is Qwen3-32B on two H100)",
     )
 
+    @property
+    def records(self) -> bool:
+        """See `Router.records`."""
+        return self.index == "sent"
+
     def pick(self, request: Request, targets: Targets, turn: int, random: np.random.Generator) -> int:
         """See `Router.pick`."""
-        pending, cached = targets.column("pending").astype(float), targets.cached(request).astype(float)
+        pending = targets.column("pending").astype(float)
+        cached = (targets.sent(request) if self.records else targets.cached(request)).astype(float)
         sticky = cached >= self.affinity * request.prompt
         if sticky.any() and not sticky.all() and self.penalty:
             gap = pending[sticky].min() - pending[~sticky].min()
