@@ -40,6 +40,8 @@ SHARED = ", the same FlashInfer kernel"
 """Mark of SGLang's entries with vLLM's constants."""
 GRIDS = ".residuals.npz"
 FORMS = ("simple", "rich", "form", "quantisation")
+OF_TABLE = "engine_kernels"
+"""What a form says of the table that it is fitted to, which no fit moves."""
 
 
 class Shipped(NamedTuple):
@@ -112,13 +114,18 @@ def replace(
     """Give a shipped entry the constants, the errors and the grid of a new fit, and print the errors."""
     old = dict(product.entry)
     for key, value in new.items():
-        product.entry[key] = old.get(key, {}) | value if key in FORMS else value
+        product.entry[key] = _with_constants(old.get(key, {}), value) if key in FORMS else value
     if grid is not None:
         grids[product.name] = grid
     else:
         grids.pop(product.name, None)
         product.entry.pop("error_with_points", None)
     print(f"{gpu:13} {product.name:34} {_errors(old)}  ->  {_errors(product.entry)}", flush=True)
+
+
+def _with_constants(old: Mapped, new: Mapped) -> Mapped:
+    """A form with the constants of a new fit."""
+    return old | new | ({OF_TABLE: old[OF_TABLE]} if OF_TABLE in old else {})
 
 
 def _errors(entry: Mapped) -> str:

@@ -1,7 +1,7 @@
 """Calibrations that copy a fitted one, or hold ratios to it, follow its new fit."""
 
 from core.loading import read_mapping
-from evidence.fits.fit_products import follow
+from evidence.fits.fit_products import Shipped, follow, replace
 from profiles.fitting.write import write_mapping
 
 MEASURED = {
@@ -58,3 +58,13 @@ def test_a_fit_that_moves_nothing_writes_nothing(tmp_path):
     follow("base", same, same, tmp_path)
 
     assert path.read_text().startswith("# by hand")
+
+
+def test_a_new_fit_keeps_what_a_form_says_of_its_table():
+    error = {"median": 0.1, "p90": 0.2}
+    entry = {"error": error, "form": {"fixed_depth": 1.0, "engine_kernels": True}}
+    new = {"error": error, "form": {"fixed_depth": 2.0, "engine_kernels": False}}
+
+    replace("h200-sxm", Shipped("trtllm", "grouped_gemm", "fp8_block", entry), new, None, {})
+
+    assert entry["form"] == {"fixed_depth": 2.0, "engine_kernels": True}

@@ -109,6 +109,12 @@ ENGINE_LAYERS = [
 ]
 
 
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
+def test_tensorrt_llms_servers_run_the_kernel_of_its_hopper_table(name):
+    entry = devices.get(name).kernels.calibration.libraries["trtllm"].grouped_gemm["fp8_block"]
+    assert entry.form.engine_kernels
+
+
 @pytest.mark.parametrize(("name", "library", "dtype"), ENGINE_LAYERS)
 def test_no_layer_of_an_engine_beats_memory_or_matrix_units(name, library, dtype):
     kernels = devices.get(name).kernels.using(library)
