@@ -36,6 +36,10 @@ IN_PLACE_LOGIT_BYTES = {"fused": 2}
 KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
 """Bytes per logit that a training loop holds while layers run backward: its logits."""
 
+RESERVED_LOGIT_BYTES = {"torch": 14, "torch-held": 18}
+"""Bytes per logit that torch's allocator reserves for the same: the forward pass frees the block of the 16-bit
+logits, into which none of the 32-bit tensors of the backward pass fits."""
+
 CHUNKED = "chunked", "log-probabilities"
 """Losses that hold the logits of a piece of the sequence."""
 
@@ -46,12 +50,7 @@ LOSS_CHUNK = 1024
 
 def loss_memory(sharding: Sharding, classes: int) -> LossMemory:
     """Logits, their gradient and copies on stages with the loss, B, shape (classes, plans)."""
-    setting, plans = sharding.setting, sharding.plans
-    t, tokens = plans.tensor, setting.tokens(plans)
-    if setting.choices.cross_entropy in CHUNKED:
-        tokens = np.minimum(tokens, LOSS_CHUNK)
-    vocabulary = padded_vocabulary(setting.model, t)
-    logits = tokens * (vocabulary if setting.framework.kernels.gathers_by_product else vocabulary / t)
+    setting, plans, logits = sharding.setting, sharding.plans, _logits(sharding)
     kernel, in_place = setting.choices.cross_entropy, setting.framework.memory.loss_in_place
     bytes_per_logit = LOGIT_BYTES | (IN_PLACE_LOGIT_BYTES if in_place else {})
     # Until a barrier is passed a rank keeps its part of the logits, and begins those of the next one.
@@ -60,6 +59,29 @@ def loss_memory(sharding: Sharding, classes: int) -> LossMemory:
     after = np.where(barriers > 0, peak, KEPT_LOGIT_BYTES.get(kernel, 0) * logits)
     share = head_share(plans, classes)
     return LossMemory(share * peak, share * after)
+
+
+def cached_by_loss(sharding: Sharding, classes: int) -> np.ndarray | float:
+    """Bytes that torch's allocator reserves for the loss beyond its peak and fragmentation.
+
+    Shape (classes, plans), or 0 where the order of the loss's tensors is not known.
+    """
+    setting = sharding.setting
+    kernel, fragmentation = setting.choices.cross_entropy, setting.framework.memory.fragmentation
+    if kernel not in RESERVED_LOGIT_BYTES:
+        return 0.0
+    unused = max(RESERVED_LOGIT_BYTES[kernel] - fragmentation * LOGIT_BYTES[kernel], 0.0)
+    return unused * head_share(sharding.plans, classes) * _logits(sharding)
+
+
+def _logits(sharding: Sharding) -> np.ndarray:
+    """Logits that the loss holds at once on one device, shape (plans,)."""
+    setting, t = sharding.setting, sharding.plans.tensor
+    tokens = setting.tokens(sharding.plans)
+    if setting.choices.cross_entropy in CHUNKED:
+        tokens = np.minimum(tokens, LOSS_CHUNK)
+    vocabulary = padded_vocabulary(setting.model, t)
+    return tokens * (vocabulary if setting.framework.kernels.gathers_by_product else vocabulary / t)
 
 
 def _output_layer(sharding: Sharding) -> np.ndarray:

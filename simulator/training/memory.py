@@ -34,7 +34,7 @@ from simulator.training.activations import (
 from simulator.training.counts import micro_batches
 from simulator.training.fixed_memory import FixedMemory
 from simulator.training.lever_memory import graph_bytes, partner_bytes
-from simulator.training.loss_memory import loss_memory, table_parameters
+from simulator.training.loss_memory import cached_by_loss, loss_memory, table_parameters
 from simulator.training.outer import outer_bytes, synchronised_apart
 from simulator.training.placement_shares import moments_share, placed, share_on, units_ahead
 from simulator.training.sharding import Sharding
@@ -87,7 +87,8 @@ class StageMemory:
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
     cached: np.ndarray | float = 0.0
     """Bytes that torch's allocator keeps while the device has room, shape (classes, plans): what the busiest
-    rank of each layer holds beyond the fullest over all. No part counts them, nor does the peak."""
+    rank of each layer holds beyond the fullest over all, and blocks that the loss has no more use for. No part
+    counts them, nor does the peak."""
 
     @cached_property
     def fixed(self) -> FixedMemory:
@@ -192,18 +193,22 @@ def memory(setting: Setting, plans: Plans, stages: Stages, counts: Parameters) -
     )
     passes = parts["activations"] + beyond
     parts["update"] = usage.fixed.updating(passes, setting.cluster.device.memory_bytes)
-    return usage if setting.over_layers is setting else _with_cached(usage, setting, plans, counts, one_pass)
+    unused = np.minimum(cached_by_loss(sharding, shape[0]), beyond)
+    if setting.over_layers is not setting:
+        unused = unused + _kept_for_busiest(usage, setting, plans, counts, one_pass)
+    if not unused.any():
+        return usage
+    room = setting.cluster.device.memory_bytes - usage.stages
+    return replace(usage, cached=np.clip(unused, 0.0, room.clip(0)))
 
 
-def _with_cached(
+def _kept_for_busiest(
     usage: StageMemory, setting: Setting, plans: Plans, counts: Parameters, over_layers: np.ndarray
-) -> StageMemory:
-    """Memory with what the busiest ranks of each layer hold beyond activations ``over_layers``."""
+) -> np.ndarray:
+    """Bytes that the busiest ranks of each layer hold beyond activations ``over_layers``."""
     busiest = kept_by_busiest(setting, plans, usage.layout.groups, counts.ops)
     activations = sum(between_and_reopened(setting, plans, usage.layout, busiest, usage.flight))
-    beyond = (activations - over_layers) * usage.fragmentation
-    room = setting.cluster.device.memory_bytes - usage.stages
-    return replace(usage, cached=np.clip(beyond, 0.0, room.clip(0)))
+    return (activations - over_layers) * usage.fragmentation
 
 
 def _with_tower_copies_and_graphs(

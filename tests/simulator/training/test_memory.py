@@ -289,8 +289,23 @@ def test_what_torch_allocated_is_less_than_it_reserved_and_the_device_holds(make
     # A buffer of the next layer beside that of the layer before it.
     assert usage.pool == pytest.approx(2 * 2 * layer, rel=1e-3)
     passes = usage.parts["activations"][FIRST, 0] + usage.parts["workspace"][FIRST, 0] - usage.pool
-    unused = usage.pool + passes * (1 - 1 / memory_facts.fragmentation)
+    unused = usage.pool + passes * (1 - 1 / memory_facts.fragmentation) + usage.cached[FIRST]
     assert reserved - allocated == pytest.approx(float(unused[0]))
+
+
+def test_the_block_of_the_16_bit_logits_stays_reserved_while_the_device_has_room(make_setting):
+    """torch's loss holds 12 bytes a logit at its peak and reserves 14, of which fragmentation counts 0.6."""
+
+    def cached(cluster, loss="torch"):
+        chosen = {"framework": "torch-fsdp", "cross_entropy": loss, "cluster": cluster}
+        setting = make_setting("llama3-8b", seq_len=8192, global_batch=8, devices=8, **chosen)
+        return of(setting, Plan(data=8, zero=3, recompute="full")).cached
+
+    logits = 8192 * padded_vocabulary(make_setting("llama3-8b").model, 1)
+    assert cached("dgx-h200")[FIRST, 0] == pytest.approx((14 - 1.05 * 12) * logits)
+    assert cached("dgx-h200", "torch-held")[FIRST, 0] == pytest.approx((18 - 1.05 * 16) * logits)
+    assert not np.any(cached("dgx-h200", "chunked"))
+    assert not np.any(cached("rtx-4090-8"))
 
 
 def test_full_sharding_gathers_the_output_layer_for_the_loss(make_setting):
