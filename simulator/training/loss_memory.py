@@ -37,8 +37,8 @@ KEPT_LOGIT_BYTES = {"torch-held": 4, "torch-16": 2}
 """Bytes per logit that a training loop holds while layers run backward: its logits."""
 
 RESERVED_LOGIT_BYTES = {"torch": 14, "torch-held": 18}
-"""Bytes per logit that torch's allocator reserves for the same: the forward pass frees the block of the 16-bit
-logits, into which none of the 32-bit tensors of the backward pass fits."""
+"""Bytes per logit that torch's allocator reserves for the same: the forward pass frees the 16-bit logits, and
+no 32-bit tensor of the backward pass fits into their block."""
 
 CHUNKED = "chunked", "log-probabilities"
 """Losses that hold the logits of a piece of the sequence."""

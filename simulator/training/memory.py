@@ -87,8 +87,8 @@ class StageMemory:
     """Measured over predicted peak at the user's site; totals and breakdowns have it, ``parts`` has not."""
     cached: np.ndarray | float = 0.0
     """Bytes that torch's allocator keeps while the device has room, shape (classes, plans): what the busiest
-    rank of each layer holds beyond the fullest over all, and blocks that the loss has no more use for. No part
-    counts them, nor does the peak."""
+    rank of each layer holds beyond the fullest over all, and blocks that the loss freed. No part counts them,
+    nor does the peak."""
 
     @cached_property
     def fixed(self) -> FixedMemory:

@@ -85,7 +85,7 @@ EXAMPLES = [
     ({"framework": "Megatron-LM", "notes": "peak memory = max reserved"}, {"peak_counts": "reserved"}),
     ({"framework": "torch", "notes": "memory is max_memory_reserved"}, {"peak_counts": "reserved"}),
     ({"framework": "Megatron-LM", "notes": "rank-0 peak allocated, GB"}, {"peak_counts": "allocated"}),
-    ({"framework": "Colossal-AI (torch)"}, {"peak_counts": "allocated"}),
+    ({"framework": "Colossal-AI (torch)"}, {"peak_counts": "allocated", "loss": "torch"}),
     ({"framework": BRIDGE}, {"peak_counts": "allocated", "peak_unit": "GB"}),
     ({"framework": TITAN, "gpu": "h100", "activation_recompute": "full"}, {"loss": "torch"}),
     ({"framework": "LLaMA-Factory, Liger kernels"}, {"loss": "chunked"}),
@@ -148,16 +148,20 @@ EXAMPLES = [
         {"activation_recompute": "selective", "loss": "fused"},
     ),
     (
+        {"framework": TITAN, "gpu": "gb200", "activation_recompute": "full", "notes": "compile not stated"},
+        {"loss": "torch"},
+    ),
+    (
         {"framework": TITAN, "source": "smoke suite (2026-07)", "activation_recompute": "full"},
         {"loss": "chunked"},
     ),
     (
         {"source": "TRL PR 6845: 1M-token training", "model_name": "qwen3-30b-a3b"},
-        {"offload": "activations, optimizer and parameters to the host"},
+        {"offload": "activations, optimizer and parameters to the host", "peak_counts": "allocated"},
     ),
     (
         {"source": "TRL PR 6845: 1M-token training", "model_name": "qwen3-8b"},
-        {"offload": "activations to the host"},
+        {"offload": "activations to the host", "peak_counts": "allocated"},
     ),
     (
         {"source": "DeepSpeed blog 2022-07-26 Azure, Fig 7 1T", "model_name": "GPT-1T"},
