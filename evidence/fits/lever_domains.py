@@ -59,7 +59,7 @@ def levers(case: TrainingCase) -> Iterator[dict[str, Any]]:
             "generation": setting.cluster.device.generation.name,
             "kind": kind_of(setting),
             **{name: f"{size:g}" for name, size in at.items()},
-            "reach": str(reaches(setting, plans)[0]),
+            "reach": str(reaches(setting, plans, lever)[0]),
             "gain": f"{float(gained.get(lever, [0.0])[0]):.3f}",
             "of": "prediction",
         }

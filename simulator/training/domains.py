@@ -8,9 +8,10 @@ have the share that measured gains realise of predicted ones; the rest is time t
 Graphs that hold the kernels of others are expected to gain as much as those, at least. Gains are those over
 the levers that follow (the overlap, then ``OF_LAYERS``), so that they add up to the gain of all.
 
-The overlap of the exchange with experts has domains of its own: one of steps that a graph replays, whose host
-is never behind, and one for each place where the exchange of other steps ends (``Reach``). Where one pull
-request measured steps with and without it, the measured gain or loss replaces the predicted one.
+The dispatcher and the overlap of the exchange with experts have a domain for each place where the exchange
+ends (``Reach``): a copy of a token that is not sent saves the time of a NIC between nodes, and that of NVLink
+inside one. The overlap has one more of steps that a graph replays, whose host is never behind. Where one pull
+request measured steps with and without the overlap, the measured gain or loss replaces the predicted one.
 ``lever_domains.csv`` is derived from rows of published runs (``python -m benchmarks.lever_domains``).
 """
 
@@ -43,9 +44,11 @@ OVERLAP: DomainLever = "overlap_expert"
 OF_LAYERS: tuple[DomainLever, ...] = ("grouped_launches", "graphs", "dispatcher")
 """Levers of a layer with experts that have a domain, in the order in which gains are counted; the overlap of
 the exchange goes before them."""
+BY_REACH: tuple[DomainLever, ...] = (OVERLAP, "dispatcher")
+"""Levers whose gain depends on where the exchange ends."""
 Reach = Literal["replayed", "node", "domain", "network"]
-"""Where the exchange of a step ends whose kernels are launched one by one: in a node, in a domain of links of
-several nodes, or beyond; or the step is replayed."""
+"""Where the exchange of a step ends: in a node, in a domain of links of several nodes, or beyond; or the step
+is replayed, not launched kernel by kernel."""
 DRIVERS = "experts_a_rank", "expert_ranks", "tokens_a_rank"
 NEAR = 2.0
 """Ratio up to which a driver is that of a measured run: sizes count by doublings."""
@@ -164,7 +167,7 @@ def domain(
 ) -> Domain:
     """The domain of a lever's value under releases of a code base on devices of a generation.
 
-    Runs of the overlap are those of the same reach.
+    Of levers of the exchange (``BY_REACH``) these are the runs of the same reach.
     """
     runs = [
         run
@@ -172,7 +175,7 @@ def domain(
         if (run.lever, run.value, run.generation, run.kind) == (lever, value, generation, kind)
         and code_base(run.code) == code_base(framework)
         and run.source != left_out
-        and (lever != OVERLAP or run.reach == reach)
+        and (lever not in BY_REACH or run.reach == reach)
     ]
     drivers = np.array([[getattr(run, name) for name in DRIVERS] for run in runs]).reshape(-1, len(DRIVERS))
     paired = np.array([run.of == "pair" for run in runs], dtype=bool)
@@ -205,10 +208,13 @@ def changed(setting: Setting, lever: DomainLever) -> str:
     return "" if value == default else str(value)
 
 
-def reaches(setting: Setting, plans: Plans) -> np.ndarray:
-    """Where the exchange of plans ends (``Reach``), shape (plans,)."""
+def reaches(setting: Setting, plans: Plans, lever: str) -> np.ndarray:
+    """Where the exchange of plans ends (``Reach``) for a lever, shape (plans,).
+
+    What a dispatcher saves does not depend on what launches it.
+    """
     cluster, size = setting.cluster, plans.expert * plans.expert_tensor
-    if setting.graphs == "step":
+    if setting.graphs == "step" and lever != "dispatcher":
         return np.full(len(plans), "replayed")
     ends = np.where(size <= cluster.domain, "domain", "network")
     return np.where(size <= cluster.devices_per_node, "node", ends)
@@ -236,7 +242,7 @@ class Nearness:
     def __init__(self, setting: Setting, plans: Plans) -> None:
         self.setting, self.plans = setting, plans
         self._inside: dict[tuple[str, ...], np.ndarray] = {}
-        self._reaches: dict[str, np.ndarray] = {}
+        self._reaches: dict[tuple[str, str], np.ndarray] = {}
 
     def inside(self, lever: str, value: str, reach: str = "") -> np.ndarray:
         """Whether plans with a lever lie in its domain of a reach, shape (plans,)."""
@@ -246,11 +252,12 @@ class Nearness:
             self._inside[key] = runs.holds(drivers(self.setting, self.plans))
         return self._inside[key]
 
-    def reaches(self, graphs: str) -> np.ndarray:
-        """Where the exchange of plans under graphs ends, shape (plans,)."""
-        if graphs not in self._reaches:
-            self._reaches[graphs] = reaches(self.setting.with_choices(graphs=graphs), self.plans)
-        return self._reaches[graphs]
+    def reaches(self, lever: str, graphs: str) -> np.ndarray:
+        """Where the exchange of plans under graphs ends for a lever, shape (plans,)."""
+        key = lever, graphs
+        if key not in self._reaches:
+            self._reaches[key] = reaches(self.setting.with_choices(graphs=graphs), self.plans, lever)
+        return self._reaches[key]
 
 
 def expected(
@@ -262,10 +269,10 @@ def expected(
     graphs: str = "none",
 ) -> np.ndarray:
     """Expected gain of a value of a lever; arguments as those of ``waiting``."""
-    if lever != OVERLAP:
+    if lever not in BY_REACH:
         inside = places.inside(lever, value)[rows]
         return _domain(places.setting, lever, value).bounded(gain, inside)
-    ends, least = places.reaches(graphs)[rows], gain
+    ends, least = places.reaches(lever, graphs)[rows], gain
     for reach in np.unique(ends).tolist():
         inside = places.inside(lever, value, reach)[rows]
         bounded = _domain(places.setting, lever, value, reach).bounded(gain, inside)
