@@ -10,6 +10,7 @@ from core.records import record
 from hwmodels.collectives.cost import Cost
 from simulator.layout.model_ops import slices_products
 from simulator.ops import Collective, Product
+from simulator.ops.elementwise import COPY
 from simulator.plan import BACKWARD_OVERLAP, Plans
 from simulator.pricing import price
 from simulator.setting import Setting
@@ -151,11 +152,11 @@ def tensor_traffic(
         forward, backward = forward + beside[0], backward + beside[1]
     ops = [entry for block in blocks for entry in block]
     longer = _slicing(setting, plans, ops, sliced, forms)
-    sums = _local_sums(setting, sent, sliced)
+    local = _local_kernels(setting, sent, sliced)
     return TensorTraffic(
         forward.transfer(sum_costs(setting, (s for s in sent if not s.op.gradient), shape)),
         backward.transfer(sum_costs(setting, (s for s in sent if s.op.gradient), shape)),
-        *(seconds + summed for seconds, summed in zip(longer, sums, strict=True)),
+        *(seconds + local_s for seconds, local_s in zip(longer, local, strict=True)),
     )
 
 
@@ -222,13 +223,15 @@ def products(block: Iterable[Priced], role: str, gradient: str) -> list[Priced]:
     ]
 
 
-def _local_sums(
+def _local_kernels(
     setting: Setting, sent: list[Priced], sliced: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
-    """Seconds to add up the slices that the ranks sent each other, forward and backward.
+    """Seconds of torch's own kernels before and after slices travel, forward and backward.
 
-    torch copies slices into the memory of their rank, where one kernel reads all of them and writes their sum
-    (torch, distributed/_symmetric_memory: _fused_matmul_reduce_scatter_impl).
+    A gather begins with a copy of a rank's slice into memory that its peers read: no product runs beside it.
+    A reduction ends with a kernel that reads what all ranks sent and writes the sum (torch,
+    distributed/_symmetric_memory: _pipelined_multi_all_gather_and_consume,
+    _fused_matmul_reduce_scatter_impl).
     """
     if not setting.framework.kernels.slices_gradients:
         return 0.0, 0.0
@@ -236,12 +239,12 @@ def _local_sums(
     def seconds(backward: bool) -> np.ndarray:
         bytes_moved = np.zeros(np.shape(sliced))
         for op, _ in sent:
-            if (
-                isinstance(op, Collective)
-                and op.operation == "reduce_scatter"
-                and bool(op.gradient) is backward
-            ):
-                bytes_moved = bytes_moved + op.bytes * (1 + 1 / np.maximum(op.size, 1.0)) * op.repeats
+            if isinstance(op, Collective) and bool(op.gradient) is backward:
+                slice_bytes = op.bytes / np.maximum(op.size, 1.0) * op.repeats
+                if op.operation == "all_gather":
+                    bytes_moved = bytes_moved + COPY * slice_bytes
+                elif op.operation == "reduce_scatter":
+                    bytes_moved = bytes_moved + op.bytes * op.repeats + slice_bytes
         return np.where(sliced & (bytes_moved > 0), setting.kernels.memory_bound(bytes_moved), 0.0)
 
     return seconds(False), seconds(True)
